@@ -1,0 +1,1 @@
+"""The compiled half: pure functions on arrays."""

@@ -1,0 +1,103 @@
+"""What the core asks of an environment: pure functions of one environment's arrays, no auto-reset.
+
+The core maps these functions over environments [E] and lanes [L], resets ended episodes itself and
+bootstraps truncated ones from the final observation, which `Step.observation` always is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from flax import struct
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+__all__ = ["ActionSpace", "Box", "Discrete", "Environment", "MultiDiscrete", "Step"]
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """Actions 0 .. n-1, int32 of shape []."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """One integer a component, int32 of shape [len(nvec)]; component i is in 0 .. nvec[i]-1."""
+
+    nvec: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Real actions, float32 of shape `shape`, between `low` and `high` (one pair a component)."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shape: tuple[int, ...]
+
+
+ActionSpace = Discrete | MultiDiscrete | Box
+
+
+@struct.dataclass
+class Step:
+    """What one step of one environment gives.
+
+    Attributes:
+        state: the environment's state after the step (any pytree).
+        observation: of that state; the final observation where the episode ended.
+        reward: float32 [].
+        terminated: the episode ended by its own rules; nothing is bootstrapped.
+        truncated: the episode was cut (time limit); its final observation is bootstrapped.
+        info: float32 [] by name; the core sums them over steps for `Environment.summarise`.
+    """
+
+    state: Any
+    observation: Any
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+    info: dict[str, Array]
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """One kind of environment; hashable, static, without arrays of its own that lanes could vary.
+
+    Attributes:
+        id: the name it is registered under.
+        action_space: Discrete, MultiDiscrete or Box.
+        observation_struct: a tree of `jax.ShapeDtypeStruct`, one environment's observation.
+        has_mask: whether `action_mask` gives an array.
+        never_ends: no episode ever ends, so no reset is compiled in.
+        warmup_steps: steps per environment before learning and metrics begin.
+        default_params: a pytree of float32 leaves, each of which may differ per lane; its field
+            names are what a study sweeps as `env.<name>`.
+    """
+
+    id: str
+    action_space: ActionSpace
+    observation_struct: Any
+    has_mask: bool
+    never_ends: bool
+    warmup_steps: int
+    default_params: Any
+
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
+        """Give a fresh (state, observation)."""
+        ...
+
+    def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
+        """Advance one step, without resetting."""
+        ...
+
+    def action_mask(self, state: Any, params: Any) -> Bool[Array, " A"]:
+        """Give the valid actions of this state; called only if `has_mask`."""
+        ...
+
+    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
+        """Turn sums of `Step.info` over `steps` steps into metrics, named without prefix."""
+        ...

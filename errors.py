@@ -1,0 +1,109 @@
+"""Every error that `hpo` raises on purpose.
+
+A message says what was given, what is allowed, and what to type instead; the command line
+prints it on one line and exits with `exit_code`.
+
+    HpoError
+    ├── StudyError          the study file is wrong; carries every mistake with its line
+    ├── ConfigError         a knob, plan or environment value is wrong
+    ├── UnknownNameError    an id that no registry knows; suggests the nearest
+    ├── StoreError          results on disk are missing, locked, damaged or of another study
+    ├── MissingExtraError   an optional package is not installed; names the extra
+    └── SearchError         the search cannot go on (all trials diverged, too many failures)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "ConfigError",
+    "HpoError",
+    "MissingExtraError",
+    "Mistake",
+    "SearchError",
+    "StoreError",
+    "StudyError",
+    "UnknownNameError",
+    "suggestion",
+]
+
+
+class HpoError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 2
+
+
+class ConfigError(HpoError):
+    """A value of a knob, a plan or an environment is not allowed."""
+
+
+class StoreError(HpoError):
+    """Results on disk are missing, locked, damaged or belong to another study."""
+
+
+class SearchError(HpoError):
+    """The search cannot go on."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake in a study file: where it is and what to do about it.
+
+    Attributes:
+        line: 1-based line in the file, or None when the mistake has no place in it.
+        text: what was given, what is allowed, what to type instead.
+    """
+
+    line: int | None
+    text: str
+
+
+class StudyError(HpoError):
+    """A study file is wrong; `mistakes` holds every one found, in the order of the file."""
+
+    def __init__(self, path: str, mistakes: Sequence[Mistake]):
+        self.path = path
+        self.mistakes = tuple(mistakes)
+        lines = (
+            f"{path}:{mistake.line}: {mistake.text}"
+            if mistake.line is not None
+            else f"{path}: {mistake.text}"
+            for mistake in self.mistakes
+        )
+        super().__init__("\n".join(lines))
+
+
+class UnknownNameError(ConfigError):
+    """An id that no registry knows."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]):
+        self.kind, self.name, self.known = kind, name, tuple(sorted(known))
+        super().__init__(
+            f"unknown {kind} {name!r};{suggestion(name, self.known)} Known: {', '.join(self.known)}"
+        )
+
+
+class MissingExtraError(HpoError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str):
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed; "
+            f"type: pip install 'hpo-lanes[{extra}]'"
+        )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The words ` did you mean 'x'?` for the nearest known name, or nothing.
+
+    >>> suggestion("tpee", ["tpe", "random"])
+    " did you mean 'tpe'?"
+    """
+    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
+    return f" did you mean {near[0]!r}?" if near else ""
