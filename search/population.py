@@ -1,0 +1,118 @@
+"""What the search loop asks of a population of lanes, and what it gets back.
+
+`search.local` implements it over `hpo.core`; tests implement it with analytic learning curves, so
+that the loop's rules are tested in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..store.rows import Stream
+
+__all__ = ["ChunkResult", "EvaluationResult", "Population", "PopulationFactory", "Refill"]
+
+
+@dataclass(frozen=True)
+class Refill:
+    """Start a replicate in a lane.
+
+    Attributes:
+        lane: 0 .. lanes-1; whatever ran there is forgotten.
+        config: every knob and environment parameter, complete and validated.
+        stream: which seeds.
+        replicate: index within the stream; with the study's seed it fixes every random number.
+    """
+
+    lane: int
+    config: Mapping[str, Any]
+    stream: Stream
+    replicate: int
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """One chunk of all lanes.
+
+    Attributes:
+        metrics: name -> float64 [lanes], over the chunk's updates.
+        diverged: bool [lanes]; retire the replicate, its numbers mean nothing.
+        seconds: wall time of the chunk.
+    """
+
+    metrics: Mapping[str, np.ndarray]
+    diverged: np.ndarray
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """One lane's evaluation.
+
+    Attributes:
+        returns: float64 [episodes].
+        lengths: int64 [episodes], env steps.
+        metrics: the environment's own, name -> float64 [episodes].
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    metrics: Mapping[str, np.ndarray]
+
+
+class Population(Protocol):
+    """The lanes of one bucket.
+
+    Attributes:
+        lanes: how many.
+        steps_per_chunk: training env steps one lane does in one chunk (its quantum).
+        warmup_chunks: whole chunks at the start of every replicate that do not train; each costs
+            `steps_per_chunk` env steps, counted apart.
+        compiles: training programs compiled so far.
+    """
+
+    lanes: int
+    steps_per_chunk: int
+    warmup_chunks: int
+    compiles: int
+
+    def advance(self, refills: Sequence[Refill]) -> ChunkResult:
+        """Refill lanes, then run one chunk of all lanes; blocks until done."""
+        ...
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Evaluate the policies of some lanes, in that order."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write the exact state of all lanes into a new directory."""
+        ...
+
+    def restore(self, directory: Path) -> None:
+        """Read what `save` wrote; the next chunk gives the same bits."""
+        ...
+
+    def export_policy(self, lane: int, directory: Path) -> None:
+        """Write one lane's policy (with normaliser and resolved configuration)."""
+        ...
+
+
+class PopulationFactory(Protocol):
+    """Makes the population of a bucket, and says beforehand what it will be."""
+
+    def bucket_of(self, config: Mapping[str, Any]) -> str:
+        """Give the short hash of the Plan of a complete configuration; no compile."""
+        ...
+
+    def quantum(self, config: Mapping[str, Any]) -> int:
+        """Give the env steps of one chunk of one lane in this configuration's bucket."""
+        ...
+
+    def make(self, config: Mapping[str, Any], lanes: int | None) -> Population:
+        """Make the population of this configuration's bucket; None leaves lanes to the rule."""
+        ...

@@ -1,0 +1,201 @@
+"""A study as frozen data: what `load` makes of a YAML file and what the search loop reads.
+
+Every field is filled in (defaults included), so that nothing below the loader ever sees a raw
+mapping from a file; amounts are plain numbers (env steps, seconds), never text such as `200M`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..spaces.space import Space
+
+__all__ = [
+    "Budget",
+    "Checkpoint",
+    "Confirm",
+    "EarlyTerminate",
+    "EnvSpec",
+    "Evaluation",
+    "Executor",
+    "Logger",
+    "Metric",
+    "PopulationSpec",
+    "SearchSpec",
+    "Seeds",
+    "Study",
+]
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """The environment: a registered id and the fixed values of its keys.
+
+    Attributes:
+        id: for example `CartPole-v1`, `rmsa`, `gym:HalfCheetah-v5`.
+        values: the keys given under `env:` besides `id`, static ones and float parameters alike.
+    """
+
+    id: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is optimised: `name` at the last evaluation, aggregated over the replicates."""
+
+    name: str = "eval/return_mean"
+    goal: Literal["maximize", "minimize"] = "maximize"
+    aggregate: Literal["mean", "median", "min", "max", "iqm"] = "mean"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and how a policy is evaluated, on seeds that training never uses.
+
+    Attributes:
+        every: `rungs` (each rung and the end) or a number of env steps (and the end).
+        episodes: episodes an evaluation, if `steps` is None.
+        steps: env steps an evaluation in continuous operation, else None.
+        greedy: the distribution's mode instead of a sample.
+        env: keys of the environment that differ in evaluation.
+    """
+
+    every: Literal["rungs"] | int = "rungs"
+    episodes: int = 20
+    steps: int | None = None
+    greedy: bool = True
+    env: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """Who proposes: a method, the share of proposals drawn at random, the method's options."""
+
+    method: str = "tpe"
+    random_share: float = 0.2
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EarlyTerminate:
+    """Who is stopped early.
+
+    Attributes:
+        type: `asha` or `median`.
+        min: env steps of the first rung.
+        eta: one in `eta` goes on; rungs are min * eta^i below the length of a run.
+        audit: share of stopped trials that run on, to measure false stops.
+    """
+
+    type: str = "asha"
+    min: int = 0
+    eta: float = 4.0
+    audit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Replicates: `per_config` a trial, of which `tolerate` may diverge."""
+
+    per_config: int = 1
+    tolerate: int = 0
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """The `top_k` are run again on `choose` fresh seeds, the winner on `report` others."""
+
+    top_k: int = 5
+    choose: int = 8
+    report: int = 16
+
+
+@dataclass(frozen=True)
+class PopulationSpec:
+    """Lanes of one program; `lanes` None means the rule of `search.lanes` decides."""
+
+    lanes: int | None = None
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    deterministic: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bounds of the whole study; None means unbounded.
+
+    Attributes:
+        trials: number of configurations proposed.
+        env_steps: training env steps, search and confirm together; never exceeded.
+        wall_seconds: running time over all starts of the study.
+        max_failures: errors (not divergences) after which the study stops.
+    """
+
+    trials: int | None = 64
+    env_steps: int | None = None
+    wall_seconds: float | None = None
+    max_failures: int = 20
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Where populations live."""
+
+    type: str = "local"
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How many of the best policies are kept."""
+
+    keep_best: int = 3
+
+
+@dataclass(frozen=True)
+class Logger:
+    """One sink beside the store: `console`, `csv`, later `tensorboard`, `wandb`."""
+
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A whole study; see docs/study.md for the file it comes from.
+
+    Attributes:
+        name: names the folder of results; letters, digits, `.`, `_`, `-`.
+        seed: the one integer every random stream comes from.
+        imports: paths of user code to import first, relative to the file's folder.
+        env: the environment.
+        env_steps: training env steps of one full run of one replicate.
+        fixed: knob -> value, for knobs that are not searched.
+        space: what is searched.
+        enqueue: configurations (partial: the default fills the rest) tried first, after the
+            default configuration, which is always trial 0.
+        source: the folder the file came from (for relative paths); not part of the hash.
+    """
+
+    name: str
+    env: EnvSpec
+    env_steps: int
+    space: Space
+    seed: int = 0
+    imports: tuple[str, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    enqueue: tuple[Mapping[str, Any], ...] = ()
+    metric: Metric = Metric()
+    evaluation: Evaluation = Evaluation()
+    search: SearchSpec = SearchSpec()
+    early_terminate: EarlyTerminate | None = None
+    seeds: Seeds = Seeds()
+    confirm: Confirm | None = None
+    population: PopulationSpec = PopulationSpec()
+    budget: Budget = Budget()
+    executor: Executor = Executor()
+    checkpoint: Checkpoint = Checkpoint()
+    loggers: tuple[Logger, ...] = ()
+    source: str = "."
