@@ -84,9 +84,8 @@ class UnknownNameError(ConfigError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        super().__init__(
-            f"unknown {kind} {name!r};{suggestion(name, self.known)} Known: {', '.join(self.known)}"
-        )
+        hint = suggestion(name, self.known)
+        super().__init__(f"unknown {kind} {name!r};{hint} Known: {', '.join(self.known)}")
 
 
 class MissingExtraError(HpoError):

@@ -1,0 +1,440 @@
+"""The one table of hyperparameters: plain data that everything else derives from.
+
+`KNOBS` declares every knob once (name, type, default, legal range, traced or static, meaning, its
+names elsewhere); `check_value` makes a value canonical, `complete` fills a configuration in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .errors import ConfigError, suggestion
+
+__all__ = ["KNOBS", "SCHEDULES", "Knob", "canonical_name", "check_name", "check_value", "complete"]
+
+KnobType = Literal["float", "int", "bool", "choice", "widths"]
+SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One hyperparameter.
+
+    Attributes:
+        name: ours, used in study files, tables and code.
+        type: of its values; `widths` is a list of positive integers.
+        default: its value when nobody sets it; None means off, or a rule that `meaning` tells.
+        traced: a leaf of `Hypers` (free to vary per lane); else a part of `Plan`.
+        low: smallest legal value.
+        high: largest legal value.
+        low_open: `low` itself is not legal.
+        choices: the legal words of a `choice`; for a number, words legal beside it.
+        off: whether `null` or `off` is legal.
+        meaning: one line, with unit where there is one.
+        aliases: its names in other systems.
+        search: a suggested distribution, as a study file writes it.
+    """
+
+    name: str
+    type: KnobType
+    default: Any
+    traced: bool
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    choices: tuple[str, ...] = ()
+    off: bool = False
+    meaning: str = ""
+    aliases: tuple[str, ...] = ()
+    search: Mapping[str, Any] | None = None
+
+    def allowed(self) -> str:
+        """Say in words what is legal."""
+        words = []
+        if self.type == "bool":
+            words.append("true or false")
+        elif self.type == "choice":
+            words.append("one of " + ", ".join(self.choices))
+        elif self.type == "widths":
+            words.append("a list of integers of at least 1, such as [64, 64]")
+        else:
+            noun = "an integer" if self.type == "int" else "a number"
+            bounds = []
+            if self.low > -math.inf:
+                bounds.append(f"{'above' if self.low_open else 'at least'} {self.low:g}")
+            if self.high < math.inf:
+                bounds.append(f"at most {self.high:g}")
+            words.append(" ".join([noun, " and ".join(bounds)]).strip())
+            words.extend(repr(choice) for choice in self.choices)
+        if self.off:
+            words.append("off")
+        return " or ".join(words)
+
+
+def _number(name: str, default: Any, meaning: str, **rest: Any) -> Knob:
+    return Knob(name, "float", default, True, meaning=meaning, **rest)
+
+
+def _switch(name: str, default: bool, meaning: str, **rest: Any) -> Knob:
+    return Knob(name, "bool", default, True, meaning=meaning, **rest)
+
+
+def _schedule(name: str, default: str | None, meaning: str, **rest: Any) -> Knob:
+    return Knob(name, "choice", default, True, choices=SCHEDULES, meaning=meaning, **rest)
+
+
+def _static(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    return Knob(name, type_, default, False, meaning=meaning, **rest)
+
+
+def _log(low: float, high: float, **rest: Any) -> dict[str, Any]:
+    return {"min": low, "max": high, "distribution": "log_uniform", **rest}
+
+
+def _uniform(low: float, high: float) -> dict[str, Any]:
+    return {"min": low, "max": high, "distribution": "uniform"}
+
+
+_POSITIVE = {"low": 0.0, "low_open": True}
+_FRACTION = {"low": 0.0, "high": 1.0}
+_INHERITED = "; unset follows the policy's"
+
+_TRACED = (
+    _number(
+        "learning_rate",
+        3e-4,
+        "step size of the optimiser",
+        **_POSITIVE,
+        aliases=("lr", "lr_actor", "LR", "step_size"),
+        search=_log(1e-5, 1e-2),
+    ),
+    _schedule("lr_schedule", "constant", "how the learning rate changes over the run",
+              aliases=("LR_SCHEDULE", "anneal_lr"), search={"values": list(SCHEDULES)}),
+    _number("lr_end_fraction", 0.1, "final learning rate as a fraction of the initial",
+            **_FRACTION, aliases=("LR_END_FRACTION",)),
+    _number("lr_warmup_fraction", 0.2, "share of the horizon that warms up (warmup_cosine)",
+            low=0.0, high=0.99, aliases=("WARMUP_STEPS_FRACTION",)),
+    _number("lr_warmup_multiplier", 1.0, "peak learning rate over learning_rate (warmup_cosine)",
+            **_POSITIVE, aliases=("WARMUP_MULTIPLIER",)),
+    _number("lr_warmup_start_fraction", 0.0, "first learning rate over learning_rate",
+            **_FRACTION),
+    _number("lr_schedule_multiplier", 1.0, "horizon of the schedule over the length of the run",
+            **_POSITIVE, aliases=("LR_SCHEDULE_MULTIPLIER",)),
+    _number("lr_decay_exponent", 1.0, "exponent of the cosine", **_POSITIVE),
+    _number("gamma", 0.99, "discount per env step", **_FRACTION,
+            aliases=("discount", "GAMMA", "advantage_gamma"),
+            search={"min": 0.9, "max": 0.9999, "distribution": "one_minus_log"}),
+    _number("gae_lambda", 0.95, "lambda of generalised advantage estimation", **_FRACTION,
+            aliases=("GAE_LAMBDA", "advantage_lambda", "lambda"), search=_uniform(0.8, 1.0)),
+    _number("gae_lambda_initial", None, "lambda at the start; with gae_lambda_final set, anneals",
+            **_FRACTION, off=True, aliases=("INITIAL_LAMBDA",)),
+    _number("gae_lambda_final", None, "lambda that annealing approaches", **_FRACTION, off=True,
+            aliases=("FINAL_LAMBDA",)),
+    _number("gae_lambda_schedule_multiplier", 1.0, "horizon of the annealing over the run",
+            **_POSITIVE, aliases=("LAMBDA_SCHEDULE_MULTIPLIER",)),
+    _number("clip_eps", 0.2, "clip of the probability ratio", **_POSITIVE,
+            aliases=("clip_epsilon", "ppo_clip_eps", "clip_coefficient", "clip_range", "CLIP_EPS",
+                     "clip_coef"),
+            search=_log(0.02, 0.4)),
+    _schedule("clip_eps_schedule", "constant", "how clip_eps changes over the run"),
+    _number("clip_eps_end_fraction", 0.0, "final clip_eps as a fraction of the initial",
+            **_FRACTION),
+    _number("value_clip_eps", None, "clip of the value's change; `same` follows clip_eps",
+            **_POSITIVE, off=True, choices=("same",), aliases=("vf_clip_eps", "clip_value_loss",
+                                                               "clip_range_vf")),
+    _number("vf_coef", 0.5, "weight of the value loss 0.5 (V - R)^2", low=0.0,
+            aliases=("value_coef", "ppo_value_coeff", "value_loss_coefficient", "VF_COEF"),
+            search=_log(0.05, 5.0)),
+    _number("ent_coef", 0.0, "weight of the entropy bonus", low=0.0,
+            aliases=("entropy_coef", "ppo_entropy_coeff", "entropy_loss_coefficient", "ENT_COEF"),
+            search=_log(1e-4, 0.1, zero=0.2)),
+    _schedule("ent_schedule", "constant", "how ent_coef changes over the run",
+              aliases=("ENT_SCHEDULE",)),
+    _number("ent_end_fraction", 0.1, "final ent_coef as a fraction of the initial", low=0.0,
+            aliases=("ENT_END_FRACTION",)),
+    _number("ent_schedule_multiplier", 1.0, "horizon of the schedule over the run", **_POSITIVE,
+            aliases=("ENT_SCHEDULE_MULTIPLIER",)),
+    _number("max_grad_norm", 0.5, "clip of the global gradient norm", **_POSITIVE, off=True,
+            aliases=("MAX_GRAD_NORM", "max_gradient_norm"), search=_log(0.1, 5.0)),
+    _number("adam_eps", 1e-5, "epsilon of Adam", **_POSITIVE, aliases=("ADAM_EPS",)),
+    _number("adam_beta1", 0.9, "decay of Adam's first moment", low=0.0, high=0.99999,
+            aliases=("ADAM_BETA1", "beta1"), search=_uniform(0.8, 0.99)),
+    _number("adam_beta2", 0.999, "decay of Adam's second moment", low=0.0, high=0.9999999,
+            aliases=("ADAM_BETA2", "beta2"), search=_uniform(0.9, 0.999)),
+    _number("weight_decay", 0.0, "decoupled weight decay; above 0 needs optimiser adamw", low=0.0,
+            aliases=("WEIGHT_DECAY",)),
+    _switch("separate_vf_optimiser", False,
+            "own clip, moments and schedule for all critic parameters",
+            aliases=("SEPARATE_VF_OPTIMIZER", "separate_vf_optimizer")),
+    _number("vf_learning_rate", None, "the critic's learning rate; unset: learning_rate / 3",
+            **_POSITIVE, off=True, aliases=("VF_LR", "lr_critic")),
+    _schedule("vf_lr_schedule", None, "the critic's schedule" + _INHERITED, off=True,
+              aliases=("VF_LR_SCHEDULE",)),
+    _number("vf_lr_end_fraction", None, "the critic's final fraction" + _INHERITED, **_FRACTION,
+            off=True, aliases=("VF_LR_END_FRACTION",)),
+    _number("vf_warmup_fraction", None, "the critic's warm-up share" + _INHERITED, low=0.0,
+            high=0.99, off=True, aliases=("VF_WARMUP_STEPS_FRACTION",)),
+    _number("vf_warmup_multiplier", None, "the critic's peak factor" + _INHERITED, **_POSITIVE,
+            off=True, aliases=("VF_WARMUP_MULTIPLIER",)),
+    _number("vf_warmup_start_fraction", None, "the critic's first fraction" + _INHERITED,
+            **_FRACTION, off=True),
+    _number("vf_schedule_multiplier", None, "the critic's horizon factor" + _INHERITED,
+            **_POSITIVE, off=True, aliases=("VF_SCHEDULE_MULTIPLIER",)),
+    _number("vf_adam_eps", None, "the critic's Adam epsilon" + _INHERITED, **_POSITIVE, off=True,
+            aliases=("VF_ADAM_EPS",)),
+    _number("vf_adam_beta1", None, "the critic's first decay" + _INHERITED, low=0.0, high=0.99999,
+            off=True, aliases=("VF_ADAM_BETA1",)),
+    _number("vf_adam_beta2", None, "the critic's second decay" + _INHERITED, low=0.0,
+            high=0.9999999, off=True, aliases=("VF_ADAM_BETA2",)),
+    _number("vf_max_grad_norm", None, "the critic's gradient clip" + _INHERITED, **_POSITIVE,
+            off=True, aliases=("VF_MAX_GRAD_NORM",)),
+    _number("vf_weight_decay", None, "the critic's weight decay" + _INHERITED, low=0.0, off=True,
+            aliases=("VF_WEIGHT_DECAY",)),
+    _number("reward_scale", 1.0, "factor on the reward that the learner sees", **_POSITIVE,
+            aliases=("REWARD_SCALE",), search=_log(0.1, 10.0)),
+    _number("reward_clip", None,
+            "clip of the learner's reward; unset: 10 with normalise_rewards, else off",
+            **_POSITIVE, off=True),
+    _switch("normalise_observations", False, "by running mean and variance, frozen in evaluation",
+            aliases=("norm_obs", "obs_norm"), search={"values": [True, False]}),
+    _number("observation_clip", 10.0, "clip of normalised observations", **_POSITIVE, off=True),
+    _switch("normalise_rewards", False, "by the running deviation of the discounted return",
+            aliases=("norm_reward", "reward_norm"), search={"values": [True, False]}),
+    _switch("normalise_advantages", True, "to mean 0 and deviation 1 in every minibatch",
+            aliases=("norm_adv", "normalise_advantage", "NORMALIZE_ADVANTAGE")),
+    _number("logr_clip", 10.0, "clip of the log probability ratio", **_POSITIVE, off=True,
+            aliases=("LOGR_CLIP",)),
+    _number("adv_clip", 10.0, "clip of normalised advantages", **_POSITIVE, off=True,
+            aliases=("ADV_CLIP",)),
+    _number("target_kl", None, "skip the rest of an update once the KL exceeds 1.5 times this",
+            **_POSITIVE, off=True, aliases=("TARGET_KL",), search=_log(0.005, 0.05)),
+    _number("log_std_init", -0.5, "first log standard deviation of Gaussian policies", low=-20.0,
+            high=2.0),
+    _number("log_std_min", -20.0, "smallest log standard deviation", low=-20.0, high=2.0),
+    _number("log_std_max", 2.0, "largest log standard deviation", low=-20.0, high=5.0),
+    Knob("update_epochs", "int", 4, True, low=1, high=1000, meaning="passes over each rollout",
+         aliases=("n_epochs", "UPDATE_EPOCHS", "num_epochs", "epochs"),
+         search={"min": 1, "max": 20, "distribution": "log_int_uniform"}),
+    _switch("action_masking", True, "invalid actions get probability 0, where there is a mask",
+            aliases=("ACTION_MASKING",)),
+)  # fmt: skip
+
+_STATIC = (
+    _static("num_envs", "int", 8, "environments a lane steps side by side", low=1, high=4096,
+            aliases=("NUM_ENVS", "n_envs"), search={"values": [4, 8, 16, 32]}),
+    _static("rollout_length", "int", 128, "env steps per environment between updates", low=2,
+            high=65536, aliases=("n_steps", "num_steps", "rollout_steps", "num_steps_epoch",
+                                 "ROLLOUT_LENGTH"), search={"values": [32, 64, 128, 256]}),
+    _static("num_minibatches", "int", 4, "gradient steps an epoch", low=1, high=65536,
+            aliases=("num_batches", "NUM_MINIBATCHES", "n_minibatches"),
+            search={"values": [1, 2, 4, 8]}),
+    _static("minibatch_size", "int", None, "samples a gradient step, instead of num_minibatches",
+            low=1, high=2**24, off=True, aliases=("batch_size", "MINIBATCH_SIZE")),
+    _static("network", "choice", "mlp", "kind of network", choices=("mlp",),
+            search={"values": ["mlp"]}),
+    _static("hidden_sizes", "widths", (64, 64), "widths of the hidden layers",
+            aliases=("net_arch", "hidden_layers"),
+            search={"values": [[64, 64], [128, 128], [256, 256]]}),
+    _static("num_layers", "int", None, "with hidden_size: instead of hidden_sizes", low=1,
+            high=64, off=True, aliases=("NUM_LAYERS",)),
+    _static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
+            high=16384, off=True, aliases=("NUM_UNITS",)),
+    _static("activation", "choice", "tanh", "non-linearity of the hidden layers",
+            choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
+            aliases=("ACTIVATION",), search={"values": ["tanh", "relu", "silu"]}),
+    _static("layer_norm", "bool", False, "layer normalisation before each non-linearity",
+            search={"values": [True, False]}),
+    _static("shared_encoder", "bool", False, "actor and critic share the hidden layers",
+            search={"values": [True, False]}),
+    _static("initialisation", "choice", "orthogonal", "of weight matrices",
+            choices=("orthogonal", "lecun")),
+    _static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **_POSITIVE),
+    _static("policy_gain", "float", 0.01, "gain of the policy head", **_POSITIVE),
+    _static("value_gain", "float", 1.0, "gain of the value head", **_POSITIVE),
+    _static("optimiser", "choice", "adam", "optimiser", choices=("adam", "adamw"),
+            aliases=("optimizer", "opt")),
+    _static("distribution", "choice", None, "action distribution; unset: from the action space",
+            choices=("categorical", "gaussian"), off=True),
+    _static("dtype", "choice", "float32", "of the networks' arithmetic", choices=("float32",)),
+    _static("matmul_precision", "choice", "float32", "of matrix products on accelerators",
+            choices=("float32", "tf32", "bfloat16")),
+)  # fmt: skip
+
+KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _TRACED + _STATIC}
+_ELSEWHERE = {alias: knob.name for knob in KNOBS.values() for alias in knob.aliases}
+
+
+def canonical_name(name: str) -> str | None:
+    """Give our name of a knob known here or elsewhere, or None.
+
+    >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
+    ('rollout_length', 'normalise_advantages', None)
+    """
+    if name in KNOBS:
+        return name
+    british = name.replace("normalize", "normalise").replace("optimizer", "optimiser")
+    british = british.replace("initialization", "initialisation")
+    if british in KNOBS:
+        return british
+    return _ELSEWHERE.get(name) or _ELSEWHERE.get(name.lower()) or _ELSEWHERE.get(british)
+
+
+def check_name(name: str) -> str:
+    """Give `name` back if it is a knob; American spellings are accepted.
+
+    Raises:
+        ConfigError: with our name for it, or the nearest.
+    """
+    ours = canonical_name(name)
+    if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
+        return ours
+    if ours is not None:
+        raise ConfigError(f"unknown knob {name!r}; here it is called {ours!r}")
+    raise ConfigError(
+        f"unknown knob {name!r};{suggestion(name, KNOBS)} `hpo knobs` lists all of them"
+    )
+
+
+def check_value(name: str, value: Any) -> Any:
+    """Make a knob's value canonical: float, int, bool, str, tuple of int, or None for off.
+
+    Raises:
+        ConfigError: says what was given and what is allowed.
+    """
+    knob = KNOBS[name]
+    if knob.off and (value is None or value is False or value == "off"):
+        return None
+    checked = _CHECKS[knob.type](knob, value)
+    if checked is _ILLEGAL:
+        raise ConfigError(f"{name} is {value!r}; allowed: {knob.allowed()}")
+    return checked
+
+
+_ILLEGAL = object()
+
+
+def _check_bool(knob: Knob, value: Any) -> Any:
+    return value if isinstance(value, bool) else _ILLEGAL
+
+
+def _check_choice(knob: Knob, value: Any) -> Any:
+    return value if isinstance(value, str) and value in knob.choices else _ILLEGAL
+
+
+def _check_widths(knob: Knob, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or len(value) > 64:
+        return _ILLEGAL
+    whole = all(isinstance(width, int) and not isinstance(width, bool) for width in value)
+    return tuple(value) if whole and all(1 <= width <= 16384 for width in value) else _ILLEGAL
+
+
+def _check_number(knob: Knob, value: Any) -> Any:
+    if isinstance(value, str) and value in knob.choices:
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return _ILLEGAL
+    if value < knob.low or value > knob.high or (knob.low_open and value == knob.low):
+        return _ILLEGAL
+    if knob.type == "int":
+        return int(value) if value == int(value) else _ILLEGAL
+    return float(value)
+
+
+_CHECKS = {
+    "bool": _check_bool,
+    "choice": _check_choice,
+    "widths": _check_widths,
+    "int": _check_number,
+    "float": _check_number,
+}
+
+
+def complete(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
+
+    Rules: `reward_clip` unset is 10 with `normalise_rewards`; unset `vf_*` follow the policy's
+    (`vf_learning_rate` a third of it); `num_layers` with `hidden_size` give `hidden_sizes`;
+    `minibatch_size` and `num_minibatches` follow from each other, a remainder being a smaller
+    last minibatch. Completing a complete configuration changes nothing.
+
+    Raises:
+        ConfigError: an unknown knob, an illegal value, or values that contradict each other.
+    """
+    config = {name: knob.default for name, knob in KNOBS.items()}
+    for name, value in given.items():
+        if name.startswith("env."):
+            config[name] = value
+        else:
+            name = check_name(name)
+            config[name] = check_value(name, value)
+    if config["normalise_rewards"] and "reward_clip" not in given:
+        config["reward_clip"] = 10.0
+    _fill_hidden_sizes(config, given)
+    _fill_critic(config)
+    _fill_minibatches(config, given)
+    _check_together(config)
+    return config
+
+
+def _fill_hidden_sizes(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    layers, width = config["num_layers"], config["hidden_size"]
+    if layers is None and width is None:
+        return
+    if layers is None or width is None:
+        raise ConfigError("num_layers and hidden_size go together; give both, or hidden_sizes")
+    if "hidden_sizes" in given and config["hidden_sizes"] != (width,) * layers:
+        raise ConfigError("give hidden_sizes, or num_layers with hidden_size, not all three")
+    config["hidden_sizes"] = (width,) * layers
+    config["num_layers"] = config["hidden_size"] = None
+
+
+def _fill_critic(config: dict[str, Any]) -> None:
+    if config["vf_learning_rate"] is None:
+        config["vf_learning_rate"] = config["learning_rate"] / 3.0
+    for name, source in _CRITIC_SOURCE.items():
+        if config[name] is None:
+            config[name] = config[source]
+
+
+_CRITIC_SOURCE = {
+    "vf_lr_schedule": "lr_schedule",
+    "vf_lr_end_fraction": "lr_end_fraction",
+    "vf_warmup_fraction": "lr_warmup_fraction",
+    "vf_warmup_multiplier": "lr_warmup_multiplier",
+    "vf_warmup_start_fraction": "lr_warmup_start_fraction",
+    "vf_schedule_multiplier": "lr_schedule_multiplier",
+    "vf_adam_eps": "adam_eps",
+    "vf_adam_beta1": "adam_beta1",
+    "vf_adam_beta2": "adam_beta2",
+    "vf_max_grad_norm": "max_grad_norm",
+    "vf_weight_decay": "weight_decay",
+}
+
+
+def _check_together(config: dict[str, Any]) -> None:
+    decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
+    if decays and config["optimiser"] == "adam":
+        raise ConfigError("weight_decay above 0 needs `optimiser: adamw`; adam does not decay")
+    if (config["gae_lambda_initial"] is None) != (config["gae_lambda_final"] is None):
+        raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")
+    if config["log_std_min"] > config["log_std_max"]:
+        raise ConfigError("log_std_min is above log_std_max")
+
+
+def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    samples = config["num_envs"] * config["rollout_length"]
+    rows = config["minibatch_size"]
+    if rows is None:
+        if config["num_minibatches"] > samples:
+            raise ConfigError(
+                f"num_minibatches is {config['num_minibatches']}, but a rollout has {samples} "
+                "samples (num_envs x rollout_length)"
+            )
+        rows = math.ceil(samples / config["num_minibatches"])
+    elif "num_minibatches" in given and config["num_minibatches"] != math.ceil(samples / rows):
+        raise ConfigError("give num_minibatches or minibatch_size, not both")
+    config["minibatch_size"] = min(rows, samples)
+    config["num_minibatches"] = math.ceil(samples / rows)
