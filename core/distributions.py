@@ -1,0 +1,118 @@
+"""Action distributions over the outputs of a policy head, as small frozen pytrees.
+
+A distribution is sampled from random numbers drawn beforehand (`noise_shape`, `noise`), because
+drawing those of a whole rollout at once is cheaper than splitting keys step by step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+__all__ = ["Categorical", "Distribution", "Gaussian", "draw_noise"]
+
+_MASKED = -1e9  # finite: -inf gives NaN gradients of the entropy
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Distribution(Protocol):
+    """Distribution of one action; leading axes are batch axes."""
+
+    def sample(self, noise: Array) -> Array:
+        """Give an action from noise made by `draw_noise`."""
+        ...
+
+    def log_prob(self, action: Any) -> Array:
+        """Give the log probability (density) of an action."""
+        ...
+
+    def entropy(self) -> Array:
+        """Give the entropy in nats."""
+        ...
+
+    def mode(self) -> Array:
+        """Give the greedy action."""
+        ...
+
+
+@struct.dataclass
+class Categorical:
+    """Categorical over A actions by normalised log probabilities [..., A]."""
+
+    log_probs: Float[Array, "... A"]
+
+    @classmethod
+    def make(
+        cls, logits: Float[Array, "... A"], mask: Bool[Array, "... A"] | None = None
+    ) -> Categorical:
+        """Normalise logits; masked actions get probability 0 and no gradient.
+
+        Where a mask allows nothing, it is ignored: the raw policy acts and the action fails in
+        the environment.
+        """
+        if mask is not None:
+            usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
+            logits = jnp.where(usable, logits, _MASKED)
+        return cls(jax.nn.log_softmax(logits, axis=-1))
+
+    def sample(self, noise: Float[Array, "..."]) -> Int[Array, "..."]:
+        """Invert the cumulative distribution at `noise` in [0, 1); never gives a masked action."""
+        cumulative = jnp.cumsum(jnp.exp(self.log_probs), axis=-1)
+        # The last sum may round below 1; scaling keeps the draw under it, and an action of
+        # probability 0 adds nothing, so that the first sum above the draw is never its.
+        point = (noise * cumulative[..., -1])[..., None]
+        return jnp.sum(cumulative <= point, axis=-1, dtype=jnp.int32)
+
+    def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
+        """Give log pi(action)."""
+        return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
+
+    def entropy(self) -> Float[Array, "..."]:
+        """Give -sum p log p."""
+        return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
+
+    def mode(self) -> Int[Array, "..."]:
+        """Give the most probable action (the first of equals)."""
+        return jnp.argmax(self.log_probs, axis=-1).astype(jnp.int32)
+
+
+@struct.dataclass
+class Gaussian:
+    """Diagonal Gaussian by mean and log standard deviation [..., D].
+
+    Its actions are unbounded; the environment adapter clips them to the action box (as SB3 does).
+    """
+
+    mean: Float[Array, "... D"]
+    log_std: Float[Array, "... D"]
+
+    def sample(self, noise: Float[Array, "... D"]) -> Float[Array, "... D"]:
+        """Give mean + std * noise, noise standard normal."""
+        return self.mean + jnp.exp(self.log_std) * noise
+
+    def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
+        """Give the log density, summed over components."""
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return jnp.sum(-0.5 * z * z - self.log_std - _HALF_LOG_2PI, axis=-1)
+
+    def entropy(self) -> Float[Array, "..."]:
+        """Give sum(log_std + 0.5 log(2 pi e))."""
+        return jnp.sum(self.log_std + (0.5 + _HALF_LOG_2PI), axis=-1)
+
+    def mode(self) -> Float[Array, "... D"]:
+        """Give the mean."""
+        return self.mean
+
+
+def draw_noise(
+    kind: str, key: PRNGKeyArray, batch: tuple[int, ...], action_shape: tuple[int, ...]
+) -> Array:
+    """Draw what `sample` needs for a batch: uniform [batch] or standard normal [batch, D]."""
+    if kind == "categorical":
+        return jax.random.uniform(key, batch, jnp.float32)
+    return jax.random.normal(key, (*batch, *action_shape), jnp.float32)

@@ -1,0 +1,66 @@
+"""Schedules as traced choices: every lane may follow another one in the same program.
+
+The kind is an int32 leaf, all four curves are a handful of scalar operations, and the lane's own
+is selected.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..knobs import SCHEDULES
+
+__all__ = ["KINDS", "annealed_lambda", "scheduled"]
+
+KINDS = {name: index for index, name in enumerate(SCHEDULES)}
+
+
+def scheduled(
+    initial: Float[Array, ""],
+    kind: Int[Array, ""],
+    progress: Float[Array, ""],
+    *,
+    end_fraction: Float[Array, ""],
+    multiplier: Float[Array, ""],
+    exponent: Float[Array, ""],
+    warmup_fraction: Float[Array, ""],
+    peak_multiplier: Float[Array, ""],
+    start_fraction: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Give the scheduled value at `progress` (updates done over updates of the full run).
+
+    With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and
+    c(x) = (0.5 (1 + cos(pi x)))^exponent:
+
+    - constant: v0
+    - linear: v0 (1 + (e - 1) p)
+    - cosine: v0 (e + (1 - e) c(p))
+    - warmup_cosine: from v0 * start to v0 * peak over the share w of the horizon, then
+      v0 (e + (peak - e) c((p - w) / (1 - w))), which ends at v0 * e.
+    """
+    p = jnp.minimum(1.0, progress / multiplier)
+
+    def cosine(x: Float[Array, ""]) -> Float[Array, ""]:
+        return jnp.maximum(0.5 * (1.0 + jnp.cos(jnp.pi * x)), 0.0) ** exponent
+
+    linear = 1.0 + (end_fraction - 1.0) * p
+    decay = end_fraction + (1.0 - end_fraction) * cosine(p)
+    width = jnp.maximum(warmup_fraction, 1e-12)
+    rise = start_fraction + (peak_multiplier - start_fraction) * (p / width)
+    rest = jnp.clip((p - warmup_fraction) / (1.0 - warmup_fraction), 0.0, 1.0)
+    fall = end_fraction + (peak_multiplier - end_fraction) * cosine(rest)
+    warmup = jnp.where(p < warmup_fraction, rise, fall)
+    factors = jnp.stack([jnp.ones_like(p), linear, decay, warmup])
+    return initial * factors[kind]
+
+
+def annealed_lambda(
+    initial: Float[Array, ""],
+    final: Float[Array, ""],
+    progress: Float[Array, ""],
+    multiplier: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Give lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)); ends 90.07 % of the way, as published."""
+    p = jnp.minimum(1.0, progress / multiplier)
+    return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))
