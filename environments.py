@@ -14,9 +14,6 @@ from .errors import UnknownNameError
 
 __all__ = ["ENVIRONMENTS", "EnvEntry", "EnvKey", "entry"]
 
-_PREFIXES = ("gym:", "brax:")
-
-
 @dataclass(frozen=True)
 class EnvKey:
     """A key of `env:` that is fixed for a study.
@@ -45,16 +42,14 @@ class EnvEntry:
         params: float parameter -> default.
         keys: fixed key -> its description.
         meaning: one line.
-        open: True if any further key is passed on unchecked (environments of other libraries).
     """
 
     id: str
     source: str
-    actions: Literal["discrete", "continuous", "unknown"]
+    actions: Literal["discrete", "continuous"]
     params: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, EnvKey] = field(default_factory=dict)
     meaning: str = ""
-    open: bool = False
 
 
 def _gymnax(id_: str, steps: int, meaning: str, actions: Literal["discrete", "continuous"] =
@@ -120,7 +115,7 @@ ENVIRONMENTS: Mapping[str, EnvEntry] = {item.id: item for item in _ENTRIES}
 
 
 def entry(id_: str) -> EnvEntry:
-    """Give the entry of an id; ids of other libraries (`gym:...`) get an open one.
+    """Give the entry of an id.
 
     Raises:
         UnknownNameError: with the nearest id.
@@ -130,6 +125,4 @@ def entry(id_: str) -> EnvEntry:
     """
     if id_ in ENVIRONMENTS:
         return ENVIRONMENTS[id_]
-    if id_.startswith(_PREFIXES):
-        return EnvEntry(id_, id_.split(":", 1)[0], "unknown", open=True)
     raise UnknownNameError("environment", id_, ENVIRONMENTS)

@@ -36,7 +36,7 @@ class RunningStatistics:
         """Add a batch of N samples."""
         size = jnp.float32(batch.shape[0])
         mean = jnp.mean(batch, axis=0)
-        square = jnp.sum((batch - mean) ** 2, axis=0)
+        square = jnp.sum((batch - mean[None]) ** 2, axis=0)
         total = self.count + size
         shift = mean - self.mean
         return RunningStatistics(
@@ -54,4 +54,6 @@ class RunningStatistics:
         self, values: Float[Array, "... *shape"], clip: Float[Array, ""]
     ) -> Float[Array, "... *shape"]:
         """Give (values - mean) / std, clipped to +-clip."""
-        return jnp.clip((values - self.mean) / self.std(), -clip, clip)
+        lead = (1,) * (values.ndim - self.mean.ndim)
+        mean, std = (jnp.reshape(x, lead + x.shape) for x in (self.mean, self.std()))
+        return jnp.clip((values - mean) / std, -clip, clip)

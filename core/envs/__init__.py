@@ -1,1 +1,1 @@
-"""envs."""
+"""Environments: the contract, the registry, and one adapter a library."""

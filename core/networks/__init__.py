@@ -1,1 +1,1 @@
-"""networks."""
+"""Networks: one actor-critic module a file, found by name in `registry`."""

@@ -1,0 +1,130 @@
+"""gymnax environments behind the core's contract.
+
+gymnax code fails under strict promotion, so that it runs inside contexts that relax it, here and
+nowhere else; what leaves this module is float32, int32 or bool.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnax.environments import spaces
+from jaxtyping import Array, PRNGKeyArray
+
+from ...environments import EnvEntry
+from ...errors import ConfigError
+from .contract import ActionSpace, Box, Discrete, Step
+
+__all__ = ["GymnaxEnvironment"]
+
+
+@contextmanager
+def _relaxed() -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(jax.numpy_dtype_promotion("standard"))
+        stack.enter_context(jax.numpy_rank_promotion("allow"))
+        yield
+
+
+def _canonical(leaf: Any) -> Array:
+    leaf = jnp.asarray(leaf)
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+        return jax.lax.convert_element_type(leaf, np.float32)
+    if jnp.issubdtype(leaf.dtype, jnp.bool_) or leaf.dtype == jnp.uint8:
+        return leaf
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return leaf
+    return jax.lax.convert_element_type(leaf, np.int32)
+
+
+def _action_space(space: Any) -> ActionSpace:
+    if isinstance(space, spaces.Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, spaces.Box):
+        shape = tuple(int(size) for size in space.shape)
+        low = np.broadcast_to(np.asarray(space.low, np.float32), shape).reshape(-1)
+        high = np.broadcast_to(np.asarray(space.high, np.float32), shape).reshape(-1)
+        return Box(tuple(map(float, low)), tuple(map(float, high)), shape)
+    raise ConfigError(f"actions of the kind {type(space).__name__} are not supported")
+
+
+class GymnaxEnvironment:
+    """One gymnax environment with fixed keys; float parameters stay traced."""
+
+    has_mask = False
+    never_ends = False
+    warmup_steps = 0
+
+    def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
+        """Make the environment of an entry.
+
+        Args:
+            entry: from `environments.ENVIRONMENTS`, with source `gymnax`.
+            keys: fixed parameters that differ from gymnax's.
+        """
+        self.id = entry.id
+        with _relaxed():
+            self._env, params = gymnax.make(entry.id)
+            self._params = params.replace(**keys)
+            self.action_space = _action_space(self._env.action_space(self._params))
+        self._floats = tuple(entry.params)
+        self._keys = tuple(sorted(keys.items()))
+        made = dataclasses.make_dataclass(
+            "Params", [(name, float) for name in self._floats], frozen=True
+        )
+        jax.tree_util.register_dataclass(made, data_fields=list(self._floats), meta_fields=[])
+        self._type = made
+        self.default_params = made(**entry.params)
+        probe = jax.eval_shape(self.reset, jax.random.key(0), self.default_params)
+        self.observation_struct = probe[1]
+
+    def _full(self, params: Any) -> Any:
+        values = {name: getattr(params, name) for name in self._floats}
+        return self._params.replace(**values)
+
+    def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
+        """Give a fresh (state, observation)."""
+        with _relaxed():
+            observation, state = self._env.reset_env(key, self._full(params))
+            return jax.tree.map(_canonical, (state, observation))
+
+    def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
+        """Advance one step; real-valued actions are clipped to the action box first."""
+        with _relaxed():
+            full = self._full(params)
+            if isinstance(self.action_space, Box):
+                low, high = (
+                    jnp.asarray(bound, jnp.float32).reshape(self.action_space.shape)
+                    for bound in (self.action_space.low, self.action_space.high)
+                )
+                action = jnp.clip(action, low, high)
+            observation, after, reward, terminated, _ = self._env.step_env(
+                key, state, action, full
+            )
+            truncated = self._env.is_truncated(after, full)
+            after, observation = jax.tree.map(_canonical, (after, observation))
+            # Some gymnax rewards are of shape [1] or integers; a reward is one float32.
+            reward = jnp.asarray(reward).astype(jnp.float32).reshape(())
+        return Step(
+            state=after,
+            observation=observation,
+            reward=reward,
+            terminated=jnp.asarray(terminated, bool).reshape(()),
+            truncated=jnp.asarray(truncated, bool).reshape(()),
+            info={},
+        )
+
+    def action_mask(self, state: Any, params: Any) -> Array:
+        """Refuse: gymnax environments have no masks."""
+        raise ConfigError(f"{self.id} has no action mask")
+
+    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
+        """Give nothing: gymnax environments add no metrics."""
+        return {}

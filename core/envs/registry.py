@@ -1,0 +1,67 @@
+"""Environments by id: `make` gives one for an `EnvPlan`, `register` adds a user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from ...environments import ENVIRONMENTS, entry
+from ...errors import ConfigError, UnknownNameError
+from ..state import EnvPlan
+from .contract import Environment
+from .from_gymnax import GymnaxEnvironment
+
+__all__ = ["known", "make", "params_of", "register"]
+
+EnvironmentFactory = Callable[..., Environment]
+_REGISTERED: dict[str, EnvironmentFactory] = {}
+
+
+def register(id_: str, factory: EnvironmentFactory) -> None:
+    """Add an environment of one's own: `factory(**keys)` gives an `Environment`.
+
+    Raises:
+        ConfigError: the id is taken.
+    """
+    if id_ in known():
+        raise ConfigError(f"an environment {id_!r} exists already; register it under another id")
+    _REGISTERED[id_] = factory
+
+
+def known() -> tuple[str, ...]:
+    """Give all ids."""
+    return tuple(sorted({*ENVIRONMENTS, *_REGISTERED}))
+
+
+@lru_cache(maxsize=256)
+def make(plan: EnvPlan) -> Environment:
+    """Make the environment of a plan; equal plans give the same object.
+
+    Raises:
+        UnknownNameError: no such id; suggests the nearest.
+    """
+    keys = dict(plan.keys)
+    if plan.id in _REGISTERED:
+        return _REGISTERED[plan.id](**keys)
+    if plan.id not in ENVIRONMENTS:
+        raise UnknownNameError("environment", plan.id, known())
+    return GymnaxEnvironment(entry(plan.id), keys)
+
+
+def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
+    """Give the environment's default parameters with some of them replaced.
+
+    Args:
+        env: the environment.
+        values: parameter -> number.
+
+    Raises:
+        UnknownNameError: a parameter that it does not have.
+    """
+    names = [field.name for field in dataclasses.fields(env.default_params)]
+    for name in values:
+        if name not in names:
+            raise UnknownNameError(f"parameter of {env.id}", name, names)
+    return dataclasses.replace(env.default_params, **values)

@@ -1,0 +1,286 @@
+"""What a program is keyed by (Plan), what may differ per lane (Hypers), what a lane carries.
+
+`Plan` holds only hashable Python values; `Hypers` holds only array leaves, one a traced knob. No
+field is in both.
+
+Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N = T E
+samples, B minibatch rows, A actions or action components, K updates of a chunk.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float, Int, UInt32
+
+from ..errors import ConfigError
+from ..knobs import KNOBS, complete
+from .normalise import RunningStatistics
+from .schedules import KINDS
+
+__all__ = [
+    "FEATURES",
+    "EnvPlan",
+    "Hypers",
+    "LaneState",
+    "Plan",
+    "features_of",
+    "make_hypers",
+    "make_plan",
+    "plan_hash",
+    "stack",
+]
+
+FEATURES = ("normalise_observations", "normalise_rewards")
+"""Switches that cost time even when off; a Plan compiles in only those its study can switch on."""
+
+OFF = math.inf
+"""How a clip or limit that is off looks in `Hypers`."""
+
+SAME = -1.0
+"""How `value_clip_eps: same` looks in `Hypers`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvPlan:
+    """The static part of an environment: its id and its fixed keys, sorted by name."""
+
+    id: str
+    keys: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The static part of a configuration; equal plans share a compiled program.
+
+    Attributes are the static knobs of `knobs.KNOBS`, plus:
+        env: the environment that trains.
+        eval_env: the environment that evaluates.
+        features: the costly switches compiled in (see `FEATURES`).
+    """
+
+    env: EnvPlan
+    eval_env: EnvPlan
+    num_envs: int
+    rollout_length: int
+    num_minibatches: int
+    minibatch_size: int
+    network: str
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    layer_norm: bool
+    shared_encoder: bool
+    initialisation: str
+    hidden_gain: float
+    policy_gain: float
+    value_gain: float
+    optimiser: str
+    distribution: str | None
+    dtype: str
+    matmul_precision: str
+    features: tuple[str, ...] = ()
+
+    @property
+    def steps_per_update(self) -> int:
+        """Env steps of one update of one lane."""
+        return self.num_envs * self.rollout_length
+
+
+@struct.dataclass
+class Hypers:
+    """The traced part of a configuration: one leaf a knob, float32 or int32, [] or [L].
+
+    Switches are float32 0 or 1, schedules are int32 indices into `SCHEDULES`, what is off is
+    infinite. `env` holds the environment's parameters (a pytree of float32), `eval_env` those of
+    the evaluation environment.
+    """
+
+    learning_rate: Float[Array, "..."]
+    lr_schedule: Int[Array, "..."]
+    lr_end_fraction: Float[Array, "..."]
+    lr_warmup_fraction: Float[Array, "..."]
+    lr_warmup_multiplier: Float[Array, "..."]
+    lr_warmup_start_fraction: Float[Array, "..."]
+    lr_schedule_multiplier: Float[Array, "..."]
+    lr_decay_exponent: Float[Array, "..."]
+    gamma: Float[Array, "..."]
+    gae_lambda: Float[Array, "..."]
+    gae_lambda_initial: Float[Array, "..."]
+    gae_lambda_final: Float[Array, "..."]
+    gae_lambda_schedule_multiplier: Float[Array, "..."]
+    clip_eps: Float[Array, "..."]
+    clip_eps_schedule: Int[Array, "..."]
+    clip_eps_end_fraction: Float[Array, "..."]
+    value_clip_eps: Float[Array, "..."]
+    vf_coef: Float[Array, "..."]
+    ent_coef: Float[Array, "..."]
+    ent_schedule: Int[Array, "..."]
+    ent_end_fraction: Float[Array, "..."]
+    ent_schedule_multiplier: Float[Array, "..."]
+    max_grad_norm: Float[Array, "..."]
+    adam_eps: Float[Array, "..."]
+    adam_beta1: Float[Array, "..."]
+    adam_beta2: Float[Array, "..."]
+    weight_decay: Float[Array, "..."]
+    separate_vf_optimiser: Float[Array, "..."]
+    vf_learning_rate: Float[Array, "..."]
+    vf_lr_schedule: Int[Array, "..."]
+    vf_lr_end_fraction: Float[Array, "..."]
+    vf_warmup_fraction: Float[Array, "..."]
+    vf_warmup_multiplier: Float[Array, "..."]
+    vf_warmup_start_fraction: Float[Array, "..."]
+    vf_schedule_multiplier: Float[Array, "..."]
+    vf_adam_eps: Float[Array, "..."]
+    vf_adam_beta1: Float[Array, "..."]
+    vf_adam_beta2: Float[Array, "..."]
+    vf_max_grad_norm: Float[Array, "..."]
+    vf_weight_decay: Float[Array, "..."]
+    reward_scale: Float[Array, "..."]
+    reward_clip: Float[Array, "..."]
+    normalise_observations: Float[Array, "..."]
+    observation_clip: Float[Array, "..."]
+    normalise_rewards: Float[Array, "..."]
+    normalise_advantages: Float[Array, "..."]
+    logr_clip: Float[Array, "..."]
+    adv_clip: Float[Array, "..."]
+    target_kl: Float[Array, "..."]
+    log_std_init: Float[Array, "..."]
+    log_std_min: Float[Array, "..."]
+    log_std_max: Float[Array, "..."]
+    update_epochs: Int[Array, "..."]
+    action_masking: Float[Array, "..."]
+    env: Any
+    eval_env: Any
+
+
+@struct.dataclass
+class LaneState:
+    """Everything one lane carries from update to update.
+
+    Attributes:
+        key: raw threefry key of (seed, stream, replicate); every draw folds in a use and the
+            lane's own update counter.
+        updates: updates done; negative during warm-up.
+        total_updates: updates of the full run, the horizon of the schedules.
+        params: of the networks.
+        moments: Adam's (count, first, second) for policy and critic parameters.
+        env_state: of the environments [E].
+        observation: raw, of the environments [E].
+        observation_statistics: for normalise_observations, else of shape [].
+        return_statistics: of the discounted return, for normalise_rewards.
+        discounted_return: float32 [E], likewise.
+        episode_return: float32 [E], of the episodes that run.
+        episode_length: int32 [E].
+    """
+
+    key: UInt32[Array, "... 2"]
+    updates: Int[Array, "..."]
+    total_updates: Int[Array, "..."]
+    params: Any
+    moments: Any
+    env_state: Any
+    observation: Any
+    observation_statistics: RunningStatistics
+    return_statistics: RunningStatistics
+    discounted_return: Float[Array, "... E"]
+    episode_return: Float[Array, "... E"]
+    episode_length: Int[Array, "... E"]
+
+
+def make_plan(
+    config: Mapping[str, Any],
+    env: EnvPlan,
+    eval_env: EnvPlan | None = None,
+    features: tuple[str, ...] = FEATURES,
+) -> Plan:
+    """Give the static part of a configuration.
+
+    Args:
+        config: knob -> value, as for `knobs.complete`.
+        env: the environment.
+        eval_env: the one that evaluates; the same if None.
+        features: costly switches that this study may turn on.
+    """
+    full = complete(config)
+    names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
+    unused = set(features) - set(FEATURES)
+    if unused:
+        raise ConfigError(f"unknown features {sorted(unused)}; known: {', '.join(FEATURES)}")
+    missing = [name for name in FEATURES if full[name] and name not in features]
+    if missing:
+        raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
+    chosen = {name: full[name] for name in names}
+    return Plan(env=env, eval_env=eval_env or env, features=tuple(sorted(features)), **chosen)
+
+
+def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
+    """Give the features some configuration of a study can switch on.
+
+    Args:
+        possible: knob -> the values it can take; a knob left out keeps its default.
+    """
+    return tuple(name for name in FEATURES if True in possible.get(name, {KNOBS[name].default}))
+
+
+def plan_hash(plan: Plan) -> str:
+    """Give eight hex digits that name a plan, the same in every process."""
+    return hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
+
+
+def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
+    """Give the traced part of a configuration as NumPy scalars, canonical in dtype.
+
+    Every leaf is float32 or int32 and never weakly typed, so that no value recompiles a program.
+
+    Args:
+        config: knob -> value, as for `knobs.complete`.
+        env_params: the environment's parameters, a pytree of numbers.
+        eval_params: those of the evaluation environment.
+    """
+    full = complete(config)
+    if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
+        full["gae_lambda_initial"] = full["gae_lambda_final"] = full["gae_lambda"]
+    leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
+    return Hypers(**leaves, env=_floats(env_params), eval_env=_floats(eval_params))
+
+
+def _encode(name: str, value: Any) -> np.ndarray:
+    if name == "update_epochs":
+        return np.asarray(value, np.int32)
+    if isinstance(value, str):
+        return np.asarray(SAME, np.float32) if value == "same" else _kind(value)
+    return np.asarray(OFF if value is None else value, np.float32)
+
+
+def _kind(schedule: str) -> np.ndarray:
+    return np.asarray(KINDS[schedule], np.int32)
+
+
+def _floats(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)
+
+
+def stack(trees: list[Any]) -> Any:
+    """Stack equal pytrees along a new leading lane axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def lane_key(seed: int, stream: Array, replicate: Array) -> UInt32[Array, "2"]:
+    """Give the raw key of a replicate: threefry, folded from (seed, stream, replicate)."""
+    key = jax.random.key(seed, impl="threefry2x32")
+    key = jax.random.fold_in(jax.random.fold_in(key, stream), replicate)
+    return jax.random.key_data(key)
+
+
+def use_key(raw: UInt32[Array, "2"], use: int, counter: Array | int = 0) -> Array:
+    """Give the typed key of one use of a lane's key at one value of its counter."""
+    key = jax.random.wrap_key_data(raw, impl="threefry2x32")
+    return jax.random.fold_in(jax.random.fold_in(key, use), jnp.asarray(counter, jnp.int32))
