@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["CurveRow", "DecisionRow", "EvaluationRow", "Stream", "TrialRow", "TrialState"]
+__all__ = [
+    "AskRow",
+    "AttributeRow",
+    "CurveRow",
+    "DecisionRow",
+    "EvaluationRow",
+    "Stream",
+    "StudyMeta",
+    "TrialRow",
+    "TrialState",
+]
 
 
 class TrialState(StrEnum):
@@ -54,11 +64,14 @@ class TrialRow:
         env_steps: training env steps of all its replicates in the search.
         eval_env_steps: evaluation env steps.
         warmup_env_steps: env steps of warm-up.
-        choose_values: one value a confirm seed that chose the winner.
-        report_values: one value a confirm seed that chose nothing.
+        choose_values: one value a confirm seed that chose the winner; written when all are in,
+            because a trial that has them counts as confirmed.
+        report_values: one value a confirm seed that chose nothing; the winner only, all at once.
         error: the message of a failed trial.
         started_at: when its first replicate entered a lane, seconds since the epoch.
         ended_at: when it ended.
+        bits: how often the study had been continued on other hardware or versions when the trial
+            ended; equal numbers are comparable bit by bit.
     """
 
     trial: int
@@ -81,6 +94,7 @@ class TrialRow:
     error: str = ""
     started_at: float | None = None
     ended_at: float | None = None
+    bits: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,3 +156,67 @@ class DecisionRow:
     cutoff: float | None
     rank: int
     judged: int
+
+
+@dataclass(frozen=True)
+class AskRow:
+    """One batch of proposals; in order of `batch` they replay everything a sampler was told.
+
+    Attributes:
+        batch: its number, counted from 0.
+        method: who proposed.
+        trials: the trials it proposed, in order.
+        told: the trials told to the sampler since the batch before, in the order told.
+    """
+
+    batch: int
+    method: str
+    trials: tuple[int, ...]
+    told: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class AttributeRow:
+    """One system attribute a sampler left on a trial, or on the study when `trial` is None.
+
+    Attributes:
+        trial: whose, None for the study's own.
+        name: the sampler's key; a later value replaces an earlier one.
+        value: anything JSON can say.
+    """
+
+    trial: int | None
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class StudyMeta:
+    """What a journal must know about its study to stand alone.
+
+    Attributes:
+        name: of the study and of its folder.
+        study_hash: of the resolved study.
+        study_text: the resolved study as YAML.
+        metric: the name of what is optimised.
+        goal: `maximize` or `minimize`.
+        aggregate: `mean`, `median`, `min`, `max` or `iqm` over replicates.
+        param_kinds: searched knob -> `float`, `int`, `bool`, `text` or `json`; the type of its
+            column (`store.codec.param_kind` finds it from the values a knob may take).
+        versions: package -> version the study was begun with.
+        backend: `cpu`, `gpu`, ...
+        devices: how many.
+        created_at: seconds since the epoch.
+    """
+
+    name: str
+    study_hash: str
+    study_text: str
+    metric: str
+    goal: str
+    aggregate: str
+    param_kinds: Mapping[str, str]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    backend: str = "cpu"
+    devices: int = 1
+    created_at: float = 0.0

@@ -1,0 +1,111 @@
+"""One writer a study: an advisory lock on the file `lock`, which the kernel frees on death.
+
+The file stays where it is for ever, because removing it would let two processes lock two files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import StoreError
+
+__all__ = ["LOCK_NAME", "StudyLock", "lock_holder"]
+
+LOCK_NAME = "lock"
+_ATTEMPTS, _PAUSE_SECONDS = 10, 0.05
+
+
+class StudyLock:
+    """Hold the only right to write into a study's folder; a context manager.
+
+    Raises:
+        StoreError: another process holds it; the message says which and since when.
+    """
+
+    def __init__(self, directory: Path):
+        self.path = directory / LOCK_NAME
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._acquire(self._descriptor)
+        except OSError as error:
+            self._close()
+            raise StoreError(
+                f"cannot lock {self.path}: {error.strerror}; results need a folder that can be "
+                "written, on a file system with locks; choose another with --out"
+            ) from error
+
+    def _acquire(self, descriptor: int) -> None:
+        # `lock_holder` takes the lock for an instant to look, so a busy lock is tried again.
+        for attempt in range(_ATTEMPTS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if attempt + 1 == _ATTEMPTS:
+                    holder = _text(descriptor)
+                    self._close()
+                    raise StoreError(
+                        f"{self.path.parent} is being written by {holder}; wait for it or stop "
+                        "it, or start beside it with: hpo run FILE --new"
+                    ) from None
+                time.sleep(_PAUSE_SECONDS)
+        _say(descriptor, _who())
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def release(self) -> None:
+        """Give the right back; a second call does nothing."""
+        if self._descriptor is not None:
+            _say(self._descriptor, "")
+            self._close()
+
+    def __enter__(self) -> StudyLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def lock_holder(directory: Path) -> str | None:
+    """Words for whoever writes into this folder now, or None when nobody does."""
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return _text(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _who() -> str:
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"host {socket.gethostname()}, pid {os.getpid()}, since {since}"
+
+
+def _say(descriptor: int, text: str) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text.encode(), 0)
+
+
+def _text(descriptor: int) -> str:
+    text = os.pread(descriptor, 400, 0).decode(errors="replace").strip()
+    return text or "a process that has not said who it is"

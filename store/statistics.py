@@ -1,0 +1,238 @@
+"""What a few seeds say: mean, median, IQM, and honest 95 % intervals around them.
+
+Below 5 seeds there is no interval; 5 to 10 seeds give a t-interval of the mean; more give a
+percentile bootstrap, its levels widened for small samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import ConfigError
+
+if TYPE_CHECKING:  # numpy is loaded on use: reading verbs that need no interval start faster
+    import numpy as np
+
+__all__ = [
+    "AGGREGATES",
+    "IQM_MIN_SEEDS",
+    "Aggregate",
+    "Interval",
+    "aggregate",
+    "interval",
+    "iqm",
+    "mean",
+    "median",
+    "t_quantile",
+]
+
+Aggregate = Literal["mean", "median", "min", "max", "iqm"]
+AGGREGATES: tuple[Aggregate, ...] = ("mean", "median", "min", "max", "iqm")
+IQM_MIN_SEEDS = 8
+LEVEL = 0.95
+RESAMPLES = 2_000
+_T_MIN_SEEDS, _T_MAX_SEEDS = 5, 10
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % confidence interval, or none.
+
+    Attributes:
+        low, high: its ends, None when there are too few seeds to say.
+        kind: `none`, `t` or `bootstrap`.
+    """
+
+    low: float | None
+    high: float | None
+    kind: Literal["none", "t", "bootstrap"]
+
+
+NO_INTERVAL = Interval(None, None, "none")
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, correctly rounded, so that the order of seeds never matters.
+
+    >>> mean([1.0, 2.0, 6.0])
+    3.0
+    """
+    _some(values, "mean")
+    try:
+        return math.fsum(values) / len(values)
+    except (ValueError, OverflowError):  # inf - inf, or beyond the largest number
+        return sum(values) / len(values)
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle value, or the mean of the two in the middle; NaN if any value is NaN.
+
+    >>> median([5.0, 1.0, 2.0, 4.0])
+    3.0
+    """
+    _some(values, "median")
+    if any(map(math.isnan, values)):
+        return math.nan
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else mean(ordered[half - 1 : half + 1])
+
+
+def iqm(values: Sequence[float]) -> float:
+    """The interquartile mean: the mean after floor(n/4) values are cut at either end.
+
+    Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
+    section 4.3, here over the seeds of one configuration.
+
+    Raises:
+        ConfigError: fewer than 8 values, of which too little would be left.
+
+    >>> iqm([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 100.0])
+    3.5
+    """
+    if len(values) < IQM_MIN_SEEDS:
+        raise ConfigError(
+            f"the IQM of {len(values)} seeds was asked for; it needs at least {IQM_MIN_SEEDS}: "
+            "use more seeds, or aggregate: mean or median"
+        )
+    if any(map(math.isnan, values)):
+        return math.nan
+    cut = len(values) // 4
+    return mean(sorted(values)[cut : len(values) - cut])
+
+
+def aggregate(values: Sequence[float], kind: str = "mean") -> float:
+    """One number for the replicates of a trial; NaN if any of them is NaN.
+
+    Raises:
+        ConfigError: an unknown kind, no values, or an IQM of fewer than 8.
+
+    >>> aggregate([1.0, 5.0, 3.0], "min")
+    1.0
+    """
+    if kind in ("min", "max"):
+        _some(values, kind)
+        if any(map(math.isnan, values)):
+            return math.nan
+        return min(values) if kind == "min" else max(values)
+    functions = {"mean": mean, "median": median, "iqm": iqm}
+    if kind not in functions:
+        raise ConfigError(f"unknown aggregate {kind!r}; known: {', '.join(AGGREGATES)}")
+    return functions[kind](values)
+
+
+def _some(values: Sequence[float], kind: str) -> None:
+    if not values:
+        raise ConfigError(f"the {kind} of no values was asked for")
+
+
+def interval(values: Sequence[float], kind: str = "mean") -> Interval:
+    """The 95 % interval of the mean (or median, or IQM) that the seeds were drawn around.
+
+    There is none below 5 seeds, none for `min` and `max` (no resampling of a sample says how far
+    its extremes are from the distribution's), none for median and IQM below 11 seeds, and none
+    when a value is not finite.
+    """
+    count = len(values)
+    if count < _T_MIN_SEEDS or kind in ("min", "max") or not all(map(math.isfinite, values)):
+        return NO_INTERVAL
+    if count > _T_MAX_SEEDS:
+        return _bootstrap(tuple(map(float, values)), kind)
+    return _t_interval(values) if kind == "mean" else NO_INTERVAL
+
+
+def _t_interval(values: Sequence[float]) -> Interval:
+    """Student's interval: mean ± t(n-1) s / sqrt(n), s with n-1 in the denominator."""
+    count, centre = len(values), mean(values)
+    variance = math.fsum((value - centre) ** 2 for value in values) / (count - 1)
+    reach = t_quantile(1 - (1 - LEVEL) / 2, count - 1) * math.sqrt(variance / count)
+    return Interval(centre - reach, centre + reach, "t")
+
+
+@lru_cache(maxsize=65_536)
+def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
+    """Percentiles of the statistic over 2,000 resamples drawn with a fixed seed.
+
+    The levels are Hesterberg's expanded ones (2015, "What Teachers Should Know About the
+    Bootstrap", section 5.3): Phi(-sqrt(n/(n-1)) t(n-1)) instead of 2.5 %. The plain percentile
+    interval has no n-1 and no t and holds the mean of 16 normal seeds 92 times in 100, not 95.
+    """
+    import numpy as np
+
+    sample = np.asarray(values, np.float64)[_resamples(len(values))]
+    if kind == "mean":
+        statistics = sample.mean(axis=1)
+    elif kind == "median":
+        statistics = np.median(sample, axis=1)
+    else:
+        cut = len(values) // 4
+        statistics = np.sort(sample, axis=1)[:, cut : len(values) - cut].mean(axis=1)
+    count = len(values)
+    widened = math.sqrt(count / (count - 1)) * t_quantile(1 - (1 - LEVEL) / 2, count - 1)
+    tail = NormalDist().cdf(-widened)
+    low, high = np.quantile(statistics, [tail, 1 - tail])
+    return Interval(float(low), float(high), "bootstrap")
+
+
+@lru_cache(maxsize=64)
+def _resamples(count: int) -> np.ndarray:
+    """Indices [2000, count]; the same for every call, so that equal seeds get equal intervals."""
+    import numpy as np
+
+    return np.random.Generator(np.random.PCG64(0)).integers(0, count, (RESAMPLES, count))
+
+
+@lru_cache(maxsize=256)
+def t_quantile(probability: float, degrees: int) -> float:
+    """The value below which Student's t with `degrees` of freedom falls so often.
+
+    Newton's method on the exact distribution function of an integer number of degrees.
+
+    >>> round(t_quantile(0.975, 4), 4)
+    2.7764
+    """
+    if not 0.0 < probability < 1.0 or degrees < 1:
+        raise ConfigError(f"no t quantile at probability {probability}, {degrees} degrees")
+    if probability < 0.5:
+        return -t_quantile(1.0 - probability, degrees)
+    low, high = 0.0, 1.0
+    while _t_cdf(high, degrees) < probability:
+        low, high = high, 2.0 * high
+    value = (low + high) / 2
+    for _ in range(200):
+        error = _t_cdf(value, degrees) - probability
+        low, high = (low, value) if error > 0 else (value, high)
+        step = value - error / _t_density(value, degrees)
+        step = step if low < step < high else (low + high) / 2
+        if abs(step - value) <= 1e-15 * max(1.0, abs(value)):
+            break
+        value = step
+    return value
+
+
+def _t_density(value: float, degrees: int) -> float:
+    """The density of Student's t."""
+    half = degrees / 2
+    scale = math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) / math.sqrt(degrees * math.pi)
+    return scale * (1 + value * value / degrees) ** -(half + 0.5)
+
+
+def _t_cdf(value: float, degrees: int) -> float:
+    """The distribution function for value >= 0, by the finite sums in cos(atan(t / sqrt(n))).
+
+    Abramowitz and Stegun 1964, 26.7.3 (odd) and 26.7.4 (even).
+    """
+    angle = math.atan(value / math.sqrt(degrees))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = degrees % 2 == 1
+    term = cosine if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for index in range(3 if odd else 2, degrees - 1, 2):
+        term *= cosine * cosine * (index - 1) / index
+        total += term
+    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return (1 + inside) / 2
