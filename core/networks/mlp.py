@@ -58,11 +58,14 @@ class MLP(nn.Module):
 
     plan: Plan
     outputs: int
+    observation_ndim: int
 
     @nn.compact
-    def __call__(self, observation: Float[Array, "... D"]) -> Outputs:
-        """Give policy outputs [..., A] and values [...]."""
+    def __call__(self, observation: Array) -> Outputs:
+        """Give policy outputs [..., A] and values [...] of observations of any shape and dtype."""
         plan = self.plan
+        lead = observation.shape[: observation.ndim - self.observation_ndim]
+        observation = observation.reshape((*lead, -1)).astype(jnp.float32)
         if plan.shared_encoder:
             actor = critic = Tower(plan, name="encoder")(observation)
         else:
@@ -71,7 +74,7 @@ class MLP(nn.Module):
         policy = nn.Dense(
             self.outputs, kernel_init=initialiser(plan, plan.policy_gain), name="actor_head"
         )(actor)
-        value = nn.Dense(
-            1, kernel_init=initialiser(plan, plan.value_gain), name="critic_head"
-        )(critic)
+        value = nn.Dense(1, kernel_init=initialiser(plan, plan.value_gain), name="critic_head")(
+            critic
+        )
         return Outputs(policy, value[..., 0])

@@ -1,0 +1,134 @@
+"""The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from . import policy
+from .state import SAME, Hypers, Plan
+
+__all__ = ["Coefficients", "Losses", "Samples", "ppo_loss"]
+
+
+@struct.dataclass
+class Samples:
+    """Rows of a rollout, [B, ...] or [N, ...].
+
+    Attributes:
+        observation: as the network saw it (normalised).
+        action: taken.
+        mask: valid actions then, or None.
+        log_prob: of the action under the policy that took it.
+        value: V_old.
+        advantage: A.
+        target: R = A + V_old.
+    """
+
+    observation: Any
+    action: Array
+    mask: Array | None
+    log_prob: Float[Array, " B"]
+    value: Float[Array, " B"]
+    advantage: Float[Array, " B"]
+    target: Float[Array, " B"]
+
+
+@struct.dataclass
+class Coefficients:
+    """Scheduled values of one update."""
+
+    clip_eps: Float[Array, ""]
+    ent_coef: Float[Array, ""]
+
+
+@struct.dataclass
+class Losses:
+    """What one minibatch showed; means over its rows unless said otherwise."""
+
+    loss: Float[Array, ""]
+    policy_loss: Float[Array, ""]
+    value_loss: Float[Array, ""]
+    entropy: Float[Array, ""]
+    approx_kl: Float[Array, ""]
+    clip_fraction: Float[Array, ""]
+    ratio_mean: Float[Array, ""]
+    ratio_std: Float[Array, ""]
+    ratio_min: Float[Array, ""]
+    ratio_max: Float[Array, ""]
+
+
+def ppo_loss(
+    params: dict[str, Any],
+    plan: Plan,
+    hypers: Hypers,
+    coefficients: Coefficients,
+    rows: Samples,
+    weight: Float[Array, " B"] | None,
+) -> tuple[Float[Array, ""], Losses]:
+    """Give the loss and what is worth seeing of it.
+
+    L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with
+    r = exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch, and
+    L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
+    value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
+
+    Args:
+        params: of one lane.
+        plan: static part.
+        hypers: traced part, scalars.
+        coefficients: scheduled values.
+        rows: the minibatch.
+        weight: 0 for rows that only fill the last minibatch up, or None if there are none.
+    """
+
+    def mean(x: Float[Array, " B"]) -> Float[Array, ""]:
+        return jnp.mean(x) if weight is None else jnp.sum(x * weight) / jnp.sum(weight)
+
+    outputs = policy.apply(plan, params, rows.observation)
+    distribution = policy.distribution_of(plan, hypers, params, outputs, rows.mask)
+    change = distribution.log_prob(rows.action) - rows.log_prob
+    log_ratio = jnp.clip(change, -hypers.logr_clip, hypers.logr_clip)
+    ratio = jnp.exp(log_ratio)
+    advantage = _normalised(rows.advantage, hypers, mean)
+    eps = coefficients.clip_eps
+    clipped = jnp.clip(ratio, 1.0 - eps, 1.0 + eps)
+    policy_loss = -mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    value_loss = mean(_value_errors(outputs.value, rows, hypers, eps))
+    entropy = mean(distribution.entropy())
+    loss = policy_loss + hypers.vf_coef * value_loss - coefficients.ent_coef * entropy
+    ratio_mean = mean(ratio)
+    present = ratio if weight is None else jnp.where(weight > 0.0, ratio, 1.0)
+    return loss, Losses(
+        loss=loss,
+        policy_loss=policy_loss,
+        value_loss=value_loss,
+        entropy=entropy,
+        approx_kl=mean((ratio - 1.0) - log_ratio),
+        clip_fraction=mean((jnp.abs(ratio - 1.0) > eps).astype(jnp.float32)),
+        ratio_mean=ratio_mean,
+        ratio_std=jnp.sqrt(jnp.maximum(mean(jnp.square(ratio - ratio_mean)), 0.0)),
+        ratio_min=jnp.min(present),
+        ratio_max=jnp.max(present),
+    )
+
+
+def _normalised(advantage: Float[Array, " B"], hypers: Hypers, mean: Any) -> Float[Array, " B"]:
+    centre = mean(advantage)
+    deviation = jnp.sqrt(mean(jnp.square(advantage - centre)))
+    clean = (advantage - centre) / (deviation + 1e-8)
+    clean = jnp.clip(clean, -hypers.adv_clip, hypers.adv_clip)
+    return jnp.where(hypers.normalise_advantages > 0.0, clean, advantage)
+
+
+def _value_errors(
+    value: Float[Array, " B"], rows: Samples, hypers: Hypers, clip_eps: Float[Array, ""]
+) -> Float[Array, " B"]:
+    limit = jnp.where(hypers.value_clip_eps == SAME, clip_eps, hypers.value_clip_eps)
+    near = rows.value + jnp.clip(value - rows.value, -limit, limit)
+    free = jnp.square(value - rows.target)
+    held = jnp.where(jnp.isinf(limit), free, jnp.square(near - rows.target))
+    return 0.5 * jnp.maximum(free, held)

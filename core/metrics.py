@@ -1,0 +1,102 @@
+"""What one update of one lane shows, and how a chunk's updates become one row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Bool, Float
+
+__all__ = ["Metrics", "chunk_rows"]
+
+
+@struct.dataclass
+class Metrics:
+    """One update, [L] (or [K, L] for a chunk); all float32 but `diverged`.
+
+    Attributes:
+        episodes: that ended.
+        episode_return: sum of their returns.
+        episode_length: sum of their lengths, env steps.
+        reward_mean: per env step, unscaled.
+        loss, policy_loss, value_loss, entropy, approx_kl, clip_fraction, ratio_mean, ratio_std:
+            means over the gradient steps taken.
+        ratio_min, ratio_max: extremes over them.
+        ratio_start_error: largest |ratio - 1| before the first gradient step; 0 but for rounding.
+        early_stopped: share of gradient steps that target_kl skipped.
+        explained_variance: 1 - var(R - V) / var(R).
+        value_target_mean: of R.
+        advantage_mean, advantage_std: before normalisation.
+        grad_norm: global, before clipping, mean over gradient steps.
+        param_norm: after the update.
+        policy_std: mean standard deviation of a Gaussian policy, else 0.
+        learning_rate, clip_eps, ent_coef, gae_lambda: scheduled values of this update.
+        diverged: numbers of this lane mean nothing any more.
+        env: the environment's own metrics.
+    """
+
+    episodes: Float[Array, "..."]
+    episode_return: Float[Array, "..."]
+    episode_length: Float[Array, "..."]
+    reward_mean: Float[Array, "..."]
+    loss: Float[Array, "..."]
+    policy_loss: Float[Array, "..."]
+    value_loss: Float[Array, "..."]
+    entropy: Float[Array, "..."]
+    approx_kl: Float[Array, "..."]
+    clip_fraction: Float[Array, "..."]
+    ratio_mean: Float[Array, "..."]
+    ratio_std: Float[Array, "..."]
+    ratio_min: Float[Array, "..."]
+    ratio_max: Float[Array, "..."]
+    ratio_start_error: Float[Array, "..."]
+    early_stopped: Float[Array, "..."]
+    explained_variance: Float[Array, "..."]
+    value_target_mean: Float[Array, "..."]
+    advantage_mean: Float[Array, "..."]
+    advantage_std: Float[Array, "..."]
+    grad_norm: Float[Array, "..."]
+    param_norm: Float[Array, "..."]
+    policy_std: Float[Array, "..."]
+    learning_rate: Float[Array, "..."]
+    clip_eps: Float[Array, "..."]
+    ent_coef: Float[Array, "..."]
+    gae_lambda: Float[Array, "..."]
+    diverged: Bool[Array, "..."]
+    env: dict[str, Float[Array, "..."]]
+
+
+_LAST = ("param_norm", "policy_std", "learning_rate", "clip_eps", "ent_coef", "gae_lambda",
+         "explained_variance")  # fmt: skip
+
+
+def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
+    """Give one value a lane and metric from a chunk's [K, L], and which lanes diverged [L].
+
+    Episode returns and lengths are means over the chunk's episodes (NaN without any), extremes
+    stay extremes, scheduled values and norms are the last update's, all else is a mean.
+    """
+    host: Metrics = jax.device_get(metrics)
+    flat = {name: getattr(host, name) for name in Metrics.__dataclass_fields__ if name != "env"}
+    diverged = np.any(flat.pop("diverged"), axis=0)
+    flat |= {f"env/{name}": value for name, value in host.env.items()}
+    wide = {name: np.asarray(value, np.float64) for name, value in flat.items()}
+    episodes = np.sum(wide["episodes"], axis=0)
+    rows: dict[str, np.ndarray] = {}
+    for name, value in wide.items():
+        if name == "episodes":
+            rows[name] = episodes
+        elif name in ("episode_return", "episode_length"):
+            total = np.sum(value, axis=0)
+            rows[name] = np.where(episodes > 0, total / np.maximum(episodes, 1.0), np.nan)
+        elif name == "ratio_min":
+            rows[name] = np.min(value, axis=0)
+        elif name in ("ratio_max", "ratio_start_error"):
+            rows[name] = np.max(value, axis=0)
+        elif name in _LAST:
+            rows[name] = value[-1]
+        else:
+            rows[name] = np.mean(value, axis=0)
+    return rows, diverged

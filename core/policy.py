@@ -1,0 +1,129 @@
+"""The policy of a plan: network, action distribution and observation normaliser put together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jaxtyping import Array, Bool, PRNGKeyArray
+
+from ..errors import ConfigError
+from .distributions import Categorical, Distribution, Gaussian
+from .envs import registry as environments
+from .envs.contract import Box, Discrete, Environment
+from .networks import registry as networks
+from .networks.outputs import Outputs
+from .normalise import RunningStatistics
+from .state import Hypers, Plan
+
+__all__ = [
+    "action_shape",
+    "apply",
+    "distribution_kind",
+    "distribution_of",
+    "init_params",
+    "is_critic",
+    "normalised",
+    "statistics_shape",
+]
+
+
+def distribution_kind(plan: Plan, env: Environment) -> str:
+    """Give the distribution of a plan: its own word, or the one that fits the action space.
+
+    Raises:
+        ConfigError: the chosen distribution does not fit the action space.
+    """
+    fitting = {Discrete: "categorical", Box: "gaussian"}.get(type(env.action_space))
+    if fitting is None:
+        kind = type(env.action_space).__name__
+        raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
+    if plan.distribution not in (None, fitting):
+        raise ConfigError(
+            f"distribution is {plan.distribution!r}, but {env.id} needs {fitting!r}; leave it out"
+        )
+    return fitting
+
+
+def action_shape(env: Environment) -> tuple[int, ...]:
+    """Give the shape of one action as the policy makes it: [] or [D]."""
+    if isinstance(env.action_space, Discrete):
+        return ()
+    return env.action_space.shape if isinstance(env.action_space, Box) else ()
+
+
+def _network(plan: Plan, env: Environment) -> nn.Module:
+    space = env.action_space
+    outputs = space.n if isinstance(space, Discrete) else math.prod(action_shape(env))
+    return networks.make(plan, outputs, env.observation_struct)
+
+
+def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]:
+    """Give fresh parameters of one lane, each drawn from the key and its own name.
+
+    Orthogonal initialisation is a QR decomposition, which must not run vmapped inside a program
+    (two batched QR calls in flight deadlock on a two-core CPU): call this under `lax.map`.
+    """
+    env = environments.make(plan.env)
+    probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
+    params = dict(_network(plan, env).init(key, probe)["params"])
+    if distribution_kind(plan, env) == "gaussian":
+        params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
+    return params
+
+
+def is_critic(name: str) -> bool:
+    """Say whether a top-level parameter name belongs to the critic's optimiser."""
+    return name.startswith("critic")
+
+
+def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
+    """Run the network of one lane on (normalised) observations with any leading axes."""
+    env = environments.make(plan.env)
+    network = {name: value for name, value in params.items() if name != "log_std"}
+    outputs = _network(plan, env).apply({"params": network}, observation)
+    assert isinstance(outputs, Outputs)  # the networks' contract
+    return outputs
+
+
+def distribution_of(
+    plan: Plan,
+    hypers: Hypers,
+    params: dict[str, Any],
+    outputs: Outputs,
+    mask: Bool[Array, "... A"] | None,
+) -> Distribution:
+    """Give the action distribution of one lane's outputs."""
+    env = environments.make(plan.env)
+    if distribution_kind(plan, env) == "categorical":
+        if mask is not None:
+            mask = mask | (hypers.action_masking == 0.0)
+        return Categorical.make(outputs.policy, mask)
+    log_std = jnp.clip(params["log_std"], hypers.log_std_min, hypers.log_std_max)
+    lead = (1,) * (outputs.policy.ndim - log_std.ndim)
+    mean = jnp.reshape(outputs.policy, (*outputs.policy.shape[:-1], *action_shape(env)))
+    return Gaussian(mean, jnp.broadcast_to(log_std.reshape(lead + log_std.shape), mean.shape))
+
+
+def statistics_shape(plan: Plan) -> tuple[int, ...]:
+    """Give the shape of the observation statistics, [] if they are compiled out."""
+    if "normalise_observations" not in plan.features:
+        return ()
+    struct = environments.make(plan.env).observation_struct
+    if not hasattr(struct, "shape"):
+        raise ConfigError(
+            f"normalise_observations needs flat observations; those of {plan.env.id} are a tree"
+        )
+    return tuple(struct.shape)
+
+
+def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observation: Any) -> Any:
+    """Give the observation as one lane's network sees it (leading axes allowed)."""
+    if "normalise_observations" not in plan.features:
+        return observation
+    raw = observation.astype(jnp.float32)
+    clean = statistics.normalise(raw, hypers.observation_clip)
+    return jnp.where(hypers.normalise_observations > 0.0, clean, raw)

@@ -1,0 +1,177 @@
+"""L lanes as one program: refill some, then run K updates of all, in tiles, on all local devices.
+
+`advance` is the whole inner loop of a study: one dispatch a chunk, its arguments donated, and
+nothing but arrays of a fixed shape crosses to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Int
+
+from . import optimisers, policy
+from .envs import registry as environments
+from .metrics import Metrics
+from .normalise import RunningStatistics
+from .state import Hypers, LaneState, Plan, lane_key, use_key
+from .update import update
+
+__all__ = ["Lanes", "Refills", "advance_function", "init_lane", "lane_mesh"]
+
+INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, update.py
+
+
+@struct.dataclass
+class Lanes:
+    """All lanes of a program: their hyperparameters and states, [L, ...]."""
+
+    hypers: Hypers
+    state: LaneState
+
+
+@struct.dataclass
+class Refills:
+    """What to start in which lanes.
+
+    Attributes:
+        mask: lanes to refill.
+        hypers: theirs (rows of other lanes are ignored).
+        stream: number of the seed stream.
+        replicate: index within it.
+        updates: updates before the first one that learns, negated (0 without warm-up).
+        total_updates: updates of the full run.
+    """
+
+    mask: Bool[Array, " L"]
+    hypers: Hypers
+    stream: Int[Array, " L"]
+    replicate: Int[Array, " L"]
+    updates: Int[Array, " L"]
+    total_updates: Int[Array, " L"]
+
+
+def init_lane(
+    plan: Plan, seed: Array, hypers: Hypers, stream: Array, replicate: Array,
+    updates: Array, total_updates: Array,
+) -> LaneState:  # fmt: skip
+    """Give the fresh state of one lane; a function of its arguments alone."""
+    env = environments.make(plan.env)
+    raw = lane_key(seed, stream, replicate)
+    params = policy.init_params(plan, hypers, use_key(raw, INIT))
+    keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
+    env_state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, hypers.env)
+    return LaneState(
+        key=raw,
+        updates=updates,
+        total_updates=total_updates,
+        params=params,
+        moments=optimisers.init_moments(params),
+        env_state=env_state,
+        observation=observation,
+        observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
+        return_statistics=RunningStatistics.empty(()),
+        discounted_return=jnp.zeros(plan.num_envs, jnp.float32),
+        episode_return=jnp.zeros(plan.num_envs, jnp.float32),
+        episode_length=jnp.zeros(plan.num_envs, jnp.int32),
+    )
+
+
+def lane_mesh(devices: Sequence[jax.Device]) -> Mesh:
+    """Give the one-dimensional mesh that lanes are spread over."""
+    return Mesh(np.asarray(devices), ("lanes",))
+
+
+def _refill(plan: Plan, seed: Array, lanes: Lanes, refills: Refills) -> Lanes:
+    """Start new replicates where the mask says so; one lane after the other (see init_params)."""
+
+    def one(args: tuple[Lanes, Refills]) -> Lanes:
+        lane, refill = args
+
+        def fresh() -> Lanes:
+            state = init_lane(
+                plan, seed, refill.hypers, refill.stream, refill.replicate,
+                refill.updates, refill.total_updates,
+            )  # fmt: skip
+            return Lanes(refill.hypers, state)
+
+        return jax.lax.cond(refill.mask, fresh, lambda: lane)
+
+    def some() -> Lanes:
+        return jax.lax.map(one, (lanes, refills))
+
+    return jax.lax.cond(jnp.any(refills.mask), some, lambda: lanes)
+
+
+def advance_function(
+    plan: Plan, mesh: Mesh, tile: int, updates: int
+) -> Callable[[Array, Lanes, Refills], tuple[Lanes, Metrics]]:
+    """Give the jitted `advance(seed, lanes, refills) -> (lanes, metrics [K, L])`.
+
+    Lanes are spread over the mesh without any collective; on each device they run in tiles of a
+    fixed number of lanes, one tile after the other for all K updates, so that temporaries stay in
+    cache and a lane's bits do not depend on the number of lanes.
+
+    Args:
+        plan: the static part.
+        mesh: from `lane_mesh`.
+        tile: lanes a tile; divides the lanes of a device.
+        updates: K, updates a chunk.
+    """
+
+    def tile_chunk(lanes: Lanes) -> tuple[Lanes, Metrics]:
+        def one(state: LaneState, _: None) -> tuple[LaneState, Metrics]:
+            return update(plan, lanes.hypers, state)
+
+        state, metrics = jax.lax.scan(one, lanes.state, None, length=updates)
+        return Lanes(lanes.hypers, state), metrics
+
+    def local(seed: Array, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
+        lanes = _refill(plan, seed, lanes, refills)
+        count = refills.mask.shape[0] // tile
+
+        def split(x: Array) -> Array:
+            return x.reshape((count, tile, *x.shape[1:]))
+
+        tiled, metrics = jax.lax.map(tile_chunk, jax.tree.map(split, lanes))
+        joined = jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), tiled)
+        # [tiles, K, lanes of a tile] -> [K, lanes]
+        rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((updates, -1)), metrics)
+        return joined, rows
+
+    spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
+    sharded = jax.shard_map(
+        local,
+        mesh=mesh,
+        in_specs=(everywhere, spread, spread),
+        out_specs=(spread, PartitionSpec(None, "lanes")),
+        check_vma=False,
+    )
+    return jax.jit(sharded, donate_argnums=1)
+
+
+def empty_lanes(plan: Plan, count: int, hypers: Hypers, mesh: Mesh) -> Lanes:
+    """Give lanes of zeros in which nothing runs yet; every one is refilled before it matters.
+
+    Args:
+        plan: the static part.
+        count: lanes.
+        hypers: any lane's, for the shapes of its leaves.
+        mesh: from `lane_mesh`.
+    """
+    scalar = jax.ShapeDtypeStruct((), np.int32)
+    shapes = jax.eval_shape(
+        lambda *args: init_lane(plan, *args), scalar, hypers, scalar, scalar, scalar, scalar
+    )
+    sharding = NamedSharding(mesh, PartitionSpec("lanes"))
+
+    def zeros(leaf: Any) -> Array:
+        return jax.device_put(np.zeros((count, *leaf.shape), leaf.dtype), sharding)
+
+    return jax.tree.map(zeros, Lanes(hypers, shapes))

@@ -1,0 +1,192 @@
+"""T steps of E environments in each of L lanes, loops outside and `vmap` inside.
+
+All arrays lead with the lane axis except a rollout's, which lead with time. Real conditionals over
+the whole tile skip resets and bootstrap values in steps where no episode ends; what a lane gets
+never depends on whether a neighbour took the branch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Bool, Float
+
+from . import policy
+from .distributions import draw_noise
+from .envs import registry as environments
+from .envs.contract import Environment, Step
+from .state import Hypers, LaneState, Plan, use_key
+
+__all__ = ["EpisodeSums", "Trajectory", "rollout"]
+
+ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also update.py, population.py
+_RESET_WORD = np.uint32(0x9E3779B9)
+
+
+@struct.dataclass
+class Trajectory:
+    """One rollout, [T, L, E, ...].
+
+    Attributes:
+        observation: raw, as the environment gave it.
+        action: taken.
+        mask: valid actions, or None.
+        log_prob: of the action.
+        value: V(s).
+        reward: as the environment gave it.
+        terminated: the episode ended by its rules.
+        truncated: it was cut.
+        bootstrap: V of the final observation where it was cut, else 0.
+    """
+
+    observation: Any
+    action: Array
+    mask: Bool[Array, "T L E A"] | None
+    log_prob: Float[Array, "T L E"]
+    value: Float[Array, "T L E"]
+    reward: Float[Array, "T L E"]
+    terminated: Bool[Array, "T L E"]
+    truncated: Bool[Array, "T L E"]
+    bootstrap: Float[Array, "T L E"]
+
+
+@struct.dataclass
+class EpisodeSums:
+    """Sums over the episodes that ended, and over all steps for `info`, [L]."""
+
+    episodes: Float[Array, " L"]
+    returns: Float[Array, " L"]
+    lengths: Float[Array, " L"]
+    info: dict[str, Float[Array, " L"]]
+
+
+def rollout(
+    plan: Plan, hypers: Hypers, state: LaneState
+) -> tuple[LaneState, Trajectory, EpisodeSums, Float[Array, "L E"]]:
+    """Give the lanes after T steps, the trajectory, sums, and V of the observation after it."""
+    env = environments.make(plan.env)
+    noise, words = jax.vmap(lambda s: _draw(plan, env, s), out_axes=1)(state)
+    zero = jnp.zeros(state.updates.shape, jnp.float32)
+
+    def step(carry: tuple[LaneState, EpisodeSums], random: tuple[Array, Array]) -> Any:
+        lanes, sums = carry
+        lanes, sums, seen, info = _step(plan, env, hypers, lanes, sums, *random)
+        return (lanes, sums), (seen, info)
+
+    start = (state, EpisodeSums(zero, zero, zero, {}))
+    (state, sums), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
+    sums = sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info))
+    last = jax.vmap(lambda h, s: _value(plan, h, s, s.observation))(hypers, state)
+    return state, trajectory, sums, last
+
+
+def _draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
+    """Draw one lane's random numbers of a rollout: action noise and raw step keys, time first."""
+    batch = (plan.rollout_length, plan.num_envs)
+    noise = draw_noise(
+        policy.distribution_kind(plan, env),
+        use_key(state.key, ROLLOUT_NOISE, state.updates),
+        batch,
+        policy.action_shape(env),
+    )
+    words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
+    return noise, words
+
+
+def _value(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, " E"]:
+    seen = policy.normalised(plan, hypers, state.observation_statistics, observation)
+    return policy.apply(plan, state.params, seen).value
+
+
+def _step(
+    plan: Plan,
+    env: Environment,
+    hypers: Hypers,
+    state: LaneState,
+    sums: EpisodeSums,
+    noise: Array,
+    words: Array,
+) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array]]:
+    def act(hypers: Hypers, state: LaneState, noise: Array) -> tuple[Any, ...]:
+        seen = policy.normalised(plan, hypers, state.observation_statistics, state.observation)
+        mask = None
+        if env.has_mask:
+            mask = jax.vmap(lambda s: env.action_mask(s, hypers.env))(state.env_state)
+        outputs = policy.apply(plan, state.params, seen)
+        distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
+        action = distribution.sample(noise)
+        return action, mask, distribution.log_prob(action), outputs.value
+
+    action, mask, log_prob, value = jax.vmap(act)(hypers, state, noise)
+    step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
+    over_envs = jax.vmap(env.step, in_axes=(0, 0, 0, None))
+    after = jax.vmap(over_envs)(step_keys, state.env_state, action, hypers.env)
+    ended = after.terminated | after.truncated
+    bootstrap = _bootstrap(plan, env, hypers, state, after)
+    episode_return = state.episode_return + after.reward
+    episode_length = state.episode_length + 1
+    gone = ended.astype(jnp.float32)
+    sums = sums.replace(
+        episodes=sums.episodes + jnp.sum(gone, axis=-1),
+        returns=sums.returns + jnp.sum(gone * episode_return, axis=-1),
+        lengths=sums.lengths + jnp.sum(gone * episode_length.astype(jnp.float32), axis=-1),
+    )
+    env_state, observation = _reset(env, hypers, words, ended, after)
+    new = state.replace(
+        env_state=env_state,
+        observation=observation,
+        episode_return=jnp.where(ended, 0.0, episode_return),
+        episode_length=jnp.where(ended, 0, episode_length),
+    )
+    trajectory = Trajectory(
+        observation=state.observation,
+        action=action,
+        mask=mask,
+        log_prob=log_prob,
+        value=value,
+        reward=after.reward,
+        terminated=after.terminated,
+        truncated=after.truncated,
+        bootstrap=bootstrap,
+    )
+    return new, sums, trajectory, after.info
+
+
+def _bootstrap(
+    plan: Plan, env: Environment, hypers: Hypers, state: LaneState, after: Step
+) -> Float[Array, "L E"]:
+    """Give V of the final observation where an episode was cut (and did not end), else 0."""
+    nothing = jnp.zeros(after.truncated.shape, jnp.float32)
+    if env.never_ends:
+        return nothing
+    cut = after.truncated & ~after.terminated
+
+    def values() -> Float[Array, "L E"]:
+        final = jax.vmap(lambda h, s, o: _value(plan, h, s, o))(hypers, state, after.observation)
+        return jnp.where(cut, final, 0.0)
+
+    return jax.lax.cond(jnp.any(cut), values, lambda: nothing)
+
+
+def _reset(
+    env: Environment, hypers: Hypers, words: Array, ended: Bool[Array, "L E"], after: Step
+) -> tuple[Any, Any]:
+    """Replace ended episodes by fresh ones; keys are the step's with one word changed."""
+    going = (after.state, after.observation)
+    if env.never_ends:
+        return going
+
+    def fresh() -> tuple[Any, Any]:
+        reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
+        keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
+        made = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, hypers.env)
+        return jax.tree.map(pick, made, going)
+
+    def pick(new: Array, old: Array) -> Array:
+        return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 2)), new, old)
+
+    return jax.lax.cond(jnp.any(ended), fresh, lambda: going)
