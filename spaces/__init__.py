@@ -1,1 +1,19 @@
-"""spaces."""
+"""What may vary: plain data about parameters, and its conversions to other libraries."""
+
+from .distributions import KINDS, Distribution
+from .forbid import Rule, TextRule, ValueRule, parse_rule
+from .make import make_distribution
+from .space import Condition, Parameter, Space
+
+__all__ = [
+    "KINDS",
+    "Condition",
+    "Distribution",
+    "Parameter",
+    "Rule",
+    "Space",
+    "TextRule",
+    "ValueRule",
+    "make_distribution",
+    "parse_rule",
+]

@@ -1,0 +1,244 @@
+"""Rules that forbid combinations: mappings of knob to value, and comparisons written as text.
+
+Text is parsed by `ast` and walked by our own few lines; Python never evaluates any of it. A rule
+that names an inactive knob does not hold, nor does one that compares what has no order (off) or
+divides by zero.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..errors import ConfigError
+from .distributions import same
+
+__all__ = ["Rule", "TextRule", "ValueRule", "parse_rule"]
+
+_LONGEST = 500
+_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "off": None}
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: same,
+    ast.NotEq: lambda one, other: not same(one, other),
+}
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_GRAMMAR = (
+    "allowed: comparisons (< <= > >= == !=) of + - * / over knobs and constants, joined by "
+    "and, or, not; such as 'gamma < gae_lambda - 0.15'"
+)
+
+
+class Rule(Protocol):
+    """Something that must not be."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The knobs it names, in order."""
+        ...
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Say whether a configuration is forbidden; `values` has the active knobs only."""
+        ...
+
+    def as_data(self) -> Any:
+        """Give the rule as a study file writes it."""
+        ...
+
+
+@dataclass(frozen=True)
+class ValueRule:
+    """Holds when every named knob has one of the values listed for it."""
+
+    wanted: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The knobs it names, in order."""
+        return tuple(name for name, _ in self.wanted)
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Say whether a configuration is forbidden."""
+        return all(
+            name in values and any(same(values[name], value) for value in allowed)
+            for name, allowed in self.wanted
+        )
+
+    def as_data(self) -> dict[str, Any]:
+        """Give the rule as a study file writes it."""
+        return {
+            name: allowed[0] if len(allowed) == 1 and not isinstance(allowed[0], tuple)
+            else list(allowed)
+            for name, allowed in self.wanted
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{name}: {value}" for name, value in self.as_data().items()) + "}"
+
+
+@dataclass(frozen=True)
+class TextRule:
+    """Holds when its comparison does; make it with `parse_rule`."""
+
+    text: str
+    names: tuple[str, ...] = field(compare=False)
+    tree: ast.expr = field(compare=False, repr=False)
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Say whether a configuration is forbidden."""
+        if any(name not in values for name in self.names):
+            return False
+        try:
+            return _truth(self.tree, values)
+        except _Undefined:
+            return False
+
+    def as_data(self) -> str:
+        """Give the rule as a study file writes it."""
+        return self.text
+
+    def __str__(self) -> str:
+        return repr(self.text)
+
+
+class _Undefined(Exception):
+    """A comparison of what has no order, or a division by zero."""
+
+
+def parse_rule(text: str) -> TextRule:
+    """Parse a comparison.
+
+    Raises:
+        ConfigError: it is too long, no expression, or says more than comparisons.
+
+    >>> parse_rule("gamma < gae_lambda - 0.15").holds({"gamma": 0.7, "gae_lambda": 0.95})
+    True
+    """
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    if len(text) > _LONGEST:
+        raise ConfigError(f"rule {shown!r} has {len(text)} characters; allowed: {_LONGEST}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError, Warning):
+        raise ConfigError(f"rule {shown!r} is no comparison; {_GRAMMAR}") from None
+    names: dict[str, None] = {}
+    for name in _check_truth(tree, shown):
+        names[name] = None
+    if not names:
+        raise ConfigError(f"rule {shown!r} names no knob; {_GRAMMAR}")
+    return TextRule(text.strip(), tuple(names), tree)
+
+
+def _refuse(node: ast.AST, shown: str) -> ConfigError:
+    return ConfigError(f"rule {shown!r}: {ast.unparse(node)!r} is not allowed; {_GRAMMAR}")
+
+
+def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
+    """Give the names in a truth value, refusing whatever is no comparison."""
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            yield from _check_truth(part, shown)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield from _check_truth(node.operand, shown)
+    elif isinstance(node, ast.Compare):
+        ordered = any(not isinstance(op, ast.Eq | ast.NotEq) for op in node.ops)
+        if any(type(op) not in _COMPARISONS for op in node.ops):
+            raise _refuse(node, shown)
+        for part in (node.left, *node.comparators):
+            yield from _check_term(part, shown, numeric=ordered)
+    else:
+        raise _refuse(node, shown)
+
+
+def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
+    """Give the names in one side of a comparison."""
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        yield from _check_term(node.left, shown, numeric=True)
+        yield from _check_term(node.right, shown, numeric=True)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        yield from _check_term(node.operand, shown, numeric=True)
+    elif isinstance(node, ast.Constant):
+        _check_constant(node, shown, numeric)
+    elif _name_of(node) is None:
+        raise _refuse(node, shown)
+    elif _name_of(node) not in _WORDS:
+        yield _name_of(node) or ""
+    elif numeric:
+        raise _refuse(node, shown)
+
+
+def _check_constant(node: ast.Constant, shown: str, numeric: bool) -> None:
+    value = node.value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        legal = not numeric and (value is None or isinstance(value, str | bool))
+    else:
+        legal = abs(value) < 1e300
+    if not legal:
+        raise _refuse(node, shown)
+
+
+def _name_of(node: ast.expr) -> str | None:
+    """Give a knob's name: a word, or `env.<word>`."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"env.{node.attr}" if node.value.id == "env" else None
+    return None
+
+
+def _truth(node: ast.expr, values: Mapping[str, Any]) -> bool:
+    if isinstance(node, ast.BoolOp):
+        # A list, not a generator: a part that is undefined makes the whole rule not hold.
+        parts = [_truth(part, values) for part in node.values]
+        return all(parts) if isinstance(node.op, ast.And) else any(parts)
+    if isinstance(node, ast.UnaryOp):
+        return not _truth(node.operand, values)
+    if not isinstance(node, ast.Compare):
+        raise _Undefined
+    sides = [_term(part, values) for part in (node.left, *node.comparators)]
+    return all(
+        _compare(op, one, other)
+        for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True)
+    )
+
+
+def _compare(op: ast.cmpop, one: Any, other: Any) -> bool:
+    if isinstance(op, ast.Eq | ast.NotEq):
+        return _COMPARISONS[type(op)](one, other)
+    return _COMPARISONS[type(op)](_number(one), _number(other))
+
+
+def _term(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        operand = _number(_term(node.operand, values))
+        return -operand if isinstance(node.op, ast.USub) else operand
+    if isinstance(node, ast.BinOp):
+        one, other = _number(_term(node.left, values)), _number(_term(node.right, values))
+        try:
+            return _ARITHMETIC[type(node.op)](one, other)
+        except (ZeroDivisionError, OverflowError):
+            raise _Undefined from None
+    name = _name_of(node) or ""
+    return values[name] if name not in _WORDS else _WORDS[name]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Undefined
+    return value

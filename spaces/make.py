@@ -1,0 +1,222 @@
+"""From the mapping that a study file holds to a distribution, with every fault named by its key.
+
+The kind is inferred when left out, as Weights & Biases does: `values` make a categorical, whole
+bounds an int_uniform, other bounds a uniform, `mu` and `sigma` a normal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError, suggestion
+from .distributions import KINDS, Distribution, freeze, same
+
+__all__ = ["Fault", "infer_kind", "make_distribution", "read_distribution"]
+
+_MOST_VALUES = 1000
+_MOST_STEPS = 10**9
+_ELSEWHERE = {
+    "constant": "`values` with one value, or the knob under `fixed`",
+    "log_uniform_values": "'log_uniform' (its min and max are real values)",
+    "inv_log_uniform_values": "'one_minus_log' or 'log_uniform'",
+    "q_uniform": "'uniform' with `q`",
+    "q_log_uniform_values": "'log_uniform' with `q`",
+    "q_log_uniform": "'log_uniform' with `q` (its min and max are real values)",
+    "loguniform": "'log_uniform'",
+    "choice": "'categorical'",
+    "randint": "'int_uniform'",
+    "int": "'int_uniform'",
+    "float": "'uniform'",
+}
+_INTEGER_KINDS = ("int_uniform", "log_int_uniform", "pow2")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one key of a distribution; key None means the whole."""
+
+    key: str | None
+    text: str
+
+
+def make_distribution(fields: Mapping[str, Any]) -> Distribution:
+    """Make a distribution from its mapping.
+
+    Raises:
+        ConfigError: with every fault.
+
+    >>> make_distribution({"min": 1, "max": 4}).kind
+    'int_uniform'
+    """
+    distribution, faults = read_distribution(fields)
+    if distribution is None:
+        raise ConfigError("; ".join(fault.text for fault in faults))
+    return distribution
+
+
+def infer_kind(fields: Mapping[str, Any]) -> str | None:
+    """Give the kind that the keys imply, or None when they imply nothing."""
+    if "values" in fields or "value" in fields:
+        return "categorical"
+    if "mu" in fields or "sigma" in fields:
+        return "normal"
+    if "min" in fields and "max" in fields:
+        whole = all(
+            isinstance(fields[key], int) and not isinstance(fields[key], bool)
+            for key in ("min", "max", "q")
+            if fields.get(key) is not None
+        )
+        return "int_uniform" if whole else "uniform"
+    return None
+
+
+def read_distribution(fields: Mapping[str, Any]) -> tuple[Distribution | None, list[Fault]]:
+    """Make a distribution, or say everything that is wrong with its mapping.
+
+    Args:
+        fields: the keys of the distribution itself, without `default` and `when`.
+    """
+    kind = fields.get("distribution") or infer_kind(fields)
+    if kind is None:
+        return None, [Fault(None, "give `min` and `max`, or `values`, or `mu` and `sigma`")]
+    if not isinstance(kind, str) or kind not in KINDS:
+        return None, [Fault("distribution", _unknown_kind(kind))]
+    given = {key: value for key, value in fields.items() if key != "distribution"}
+    if "value" in given and "values" not in given:
+        given["values"] = [given.pop("value")]
+    faults = _check_keys(kind, given)
+    if not faults:
+        faults = _check_values(given) if "values" in given else _check_numbers(kind, given)
+    if faults:
+        return None, faults
+    return _build(kind, given), []
+
+
+def _unknown_kind(kind: Any) -> str:
+    if kind in _ELSEWHERE:
+        return f"unknown distribution {kind!r}; here it is {_ELSEWHERE[kind]}"
+    return (
+        f"unknown distribution {kind!r};{suggestion(str(kind), KINDS)} Known: {', '.join(KINDS)}"
+    )
+
+
+def _check_keys(kind: str, given: Mapping[str, Any]) -> list[Fault]:
+    cls = KINDS[kind]
+    allowed = (*cls.required, *cls.optional)
+    faults = [
+        Fault(key, f"{kind} has no {key!r};{suggestion(key, allowed)} Known: {', '.join(allowed)}")
+        for key in given
+        if key not in allowed
+    ]
+    missing = [key for key in cls.required if key not in given]
+    if missing:
+        words = " and ".join(f"`{key}`" for key in missing)
+        faults.append(Fault(None, f"{kind} needs {words}"))
+    return faults
+
+
+def _check_values(given: Mapping[str, Any]) -> list[Fault]:
+    values = given["values"]
+    if not isinstance(values, list | tuple) or not values:
+        return [Fault("values", f"values is {values!r}; allowed: a list of at least one value")]
+    if len(values) > _MOST_VALUES:
+        return [Fault("values", f"{len(values)} values; allowed: at most {_MOST_VALUES}")]
+    faults: list[Fault] = []
+    for index, value in enumerate(values):
+        if isinstance(value, float) and not math.isfinite(value):
+            faults.append(Fault("values", f"{value!r} among the values is not finite"))
+        if any(same(value, earlier) for earlier in values[:index]):
+            faults.append(Fault("values", f"{value!r} is twice among the values"))
+    return faults
+
+
+def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
+    faults: list[Fault] = []
+    for key, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            faults.append(Fault(key, f"{key} is {value!r}; allowed: a number"))
+        elif not math.isfinite(value):
+            faults.append(Fault(key, f"{key} is {value!r}; allowed: a finite number"))
+        elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
+            faults.append(Fault(key, f"{key} is {value!r}, which is too large"))
+        elif kind in _INTEGER_KINDS and key != "zero" and value != int(value):
+            faults.append(Fault(key, f"{key} is {value!r}; {kind} takes integers"))
+    if faults:
+        return faults
+    return [fault for fault in _check_sense(kind, given) if fault is not None]
+
+
+def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
+    """Check finite numbers of the right type against each other and the kind."""
+    low, high, q = given.get("min"), given.get("max"), given.get("q")
+    faults: list[Fault | None] = [_check_zero(given.get("zero", 0.0))]
+    if low is not None and high is not None and low > high:
+        faults.append(Fault("min", f"min {low!r} is above max {high!r}; swap them"))
+        return faults
+    if q is not None and low is not None and high is not None:
+        if q <= 0:
+            faults.append(Fault("q", f"q is {q!r}; allowed: a step above 0"))
+        elif q > high - low or (high - low) / q > _MOST_STEPS:
+            faults.append(Fault("q", f"no step of {q!r} fits between {low!r} and {high!r}"))
+    faults.append(_check_bounds(kind, low, high))
+    if kind == "normal":
+        faults.append(_check_normal(given["mu"], given["sigma"], low, high))
+    return faults
+
+
+def _check_zero(zero: float) -> Fault | None:
+    if 0.0 <= zero <= 0.9:
+        return None
+    return Fault("zero", f"zero is {zero!r}; allowed: a chance from 0 to 0.9")
+
+
+def _check_bounds(kind: str, low: Any, high: Any) -> Fault | None:
+    if kind == "log_uniform" and low < 1e-100:
+        return Fault("min", f"min is {low!r}; log_uniform needs min above 0 (`zero: 0.2` adds 0)")
+    if kind == "log_int_uniform" and low < 1:
+        return Fault("min", f"min is {low!r}; log_int_uniform needs min of at least 1")
+    if kind == "pow2":
+        for key, bound in (("min", low), ("max", high)):
+            if bound < 1 or int(bound) & (int(bound) - 1):
+                return Fault(key, f"{key} is {bound!r}; pow2 needs a power of two, such as 64")
+    if kind == "one_minus_log" and high > 1.0 - 1e-9:
+        return Fault("max", f"max is {high!r}; one_minus_log needs max below 1, such as 0.9999")
+    if kind == "logit" and low < 1e-9:
+        return Fault("min", f"min is {low!r}; logit needs min above 0")
+    if kind == "logit" and high > 1.0 - 1e-9:
+        return Fault("max", f"max is {high!r}; logit needs max below 1")
+    return None
+
+
+def _check_normal(mu: float, sigma: float, low: Any, high: Any) -> Fault | None:
+    if sigma <= 0:
+        return Fault("sigma", f"sigma is {sigma!r}; allowed: above 0")
+    if abs(mu) > 1e6 * sigma or sigma < 1e-7:
+        return Fault("sigma", f"sigma {sigma!r} is too small; scale the value")
+    if (low is not None and low > mu + 3.9 * sigma) or (
+        high is not None and high < mu - 3.9 * sigma
+    ):
+        return Fault("min", f"min and max leave nothing of a normal cut at {mu} +- 4 x {sigma}")
+    return None
+
+
+def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
+    fields = dict(given)
+    if "values" in fields:
+        fields["values"] = tuple(freeze(value) for value in fields["values"])
+        return KINDS[kind](**fields)
+    cast = int if kind in _INTEGER_KINDS else float
+    for key in ("min", "max", "q", "mu", "sigma"):
+        if fields.get(key) is not None:
+            fields[key] = cast(fields[key])
+    if fields.get("q") is None:
+        fields.pop("q", None)
+    elif kind in _INTEGER_KINDS and fields["q"] == 1:
+        fields.pop("q")
+    fields["zero"] = float(fields.get("zero", 0.0))
+    if "zero" not in KINDS[kind].optional:
+        fields.pop("zero")
+    return KINDS[kind](**fields)

@@ -1,0 +1,313 @@
+"""A search space: parameters in order, conditions between them, and rules that forbid.
+
+`Space` is plain frozen data that can draw, fill in, enumerate and explain configurations; it knows
+nothing of knobs, files or search libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ..errors import ConfigError, suggestion
+from .distributions import Distribution, Random, freeze, same
+from .forbid import Rule
+
+__all__ = ["DRAWS", "Condition", "Parameter", "Space", "structure_faults"]
+
+DRAWS = 100
+"""How often a configuration that a rule forbids is drawn again."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Holds when the knob `name` is active and has one of `values`."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    def holds(self, known: Mapping[str, Any]) -> bool:
+        """Say whether it holds among the values known so far."""
+        return self.name in known and any(same(known[self.name], v) for v in self.values)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One searched knob.
+
+    Attributes:
+        name: of the knob; two parameters may share it when their conditions exclude each other
+            (the same knob with another distribution).
+        distribution: what it may be.
+        default: its value in the default configuration.
+        when: all of these must hold, else the parameter is inactive and has no value.
+    """
+
+    name: str
+    distribution: Distribution
+    default: Any
+    when: tuple[Condition, ...] = ()
+
+    def active(self, known: Mapping[str, Any]) -> bool:
+        """Say whether all conditions hold."""
+        return all(condition.holds(known) for condition in self.when)
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is searched.
+
+    Attributes:
+        parameters: in the order of the file, which is the order of every configuration.
+        forbid: configurations for which one of these holds are never run.
+        constants: values of knobs that are not searched but named by a condition or a rule.
+
+    Raises:
+        ConfigError: conditions go round in a circle, name what is not known, or two parameters
+            of one name can be active together.
+    """
+
+    parameters: tuple[Parameter, ...] = ()
+    forbid: tuple[Rule, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        faults = structure_faults(self.parameters, self.constants)
+        if faults:
+            raise ConfigError("; ".join(text for _, text in faults))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The searched knobs, each once, in order."""
+        return tuple(dict.fromkeys(parameter.name for parameter in self.parameters))
+
+    @cached_property
+    def keyed(self) -> tuple[tuple[str, Parameter], ...]:
+        """(key, parameter), parents before children; a key is the name, or name#i if it repeats.
+
+        Keys name parameters in other libraries, where one name has one distribution.
+        """
+        seen: dict[str, list[Parameter]] = {}
+        for parameter in self.parameters:
+            seen.setdefault(parameter.name, []).append(parameter)
+        return tuple(
+            (name if len(seen[name]) == 1 else f"{name}#{index}", parameter)
+            for name in _parents_first(self.parameters)
+            for index, parameter in enumerate(seen[name])
+        )
+
+    def resolve(self, choose: Callable[[str, Parameter], Any]) -> dict[str, Any]:
+        """Ask `choose(key, parameter)` for the value of each active parameter, parents first."""
+        known = dict(self.constants)
+        chosen: dict[str, Any] = {}
+        for key, parameter in self.keyed:
+            if parameter.active(known):
+                chosen[parameter.name] = known[parameter.name] = choose(key, parameter)
+        return {name: chosen[name] for name in self.names if name in chosen}
+
+    def sample(self, rng: Random) -> dict[str, Any]:
+        """Draw a configuration (active parameters only); one that is forbidden is drawn again.
+
+        Raises:
+            ConfigError: the rules forbade 100 draws in a row.
+        """
+        rule = None
+        for _ in range(DRAWS):
+            params = self.draw(rng)
+            rule = self.forbidden(params)
+            if rule is None:
+                return params
+        raise ConfigError(f"`forbid` refused {DRAWS} configurations in a row, the last by {rule}")
+
+    def draw(self, rng: Random) -> dict[str, Any]:
+        """Draw a configuration without a look at the rules."""
+        return self.resolve(lambda _, parameter: parameter.distribution.sample(rng))
+
+    def default(self) -> dict[str, Any]:
+        """Give the default configuration."""
+        return self.resolve(lambda _, parameter: parameter.default)
+
+    def forbidden(self, params: Mapping[str, Any]) -> Rule | None:
+        """Give the first rule that forbids a configuration, or None."""
+        known = {**self.constants, **params}
+        return next((rule for rule in self.forbid if rule.holds(known)), None)
+
+    def why_not(self, params: Mapping[str, Any]) -> list[str]:
+        """Say everything that keeps a whole configuration out of this space; empty if nothing."""
+        reasons = [
+            f"{name!r} is not searched;{suggestion(name, self.names)}"
+            for name in params
+            if name not in self.names
+        ]
+        known = {**self.constants, **params}
+        active: dict[str, Parameter] = {}
+        for _, parameter in self.keyed:
+            if parameter.active(known):
+                active[parameter.name] = parameter
+            elif parameter.name not in active:
+                known.pop(parameter.name, None)
+        for name in self.names:
+            if name in active and name not in params:
+                reasons.append(f"{name} has no value")
+            elif name in active:
+                reason = active[name].distribution.why_not(params[name])
+                reasons.extend([f"{name}: {reason}"] if reason else [])
+            elif name in params:
+                reasons.append(f"{name} has a value, but it is not active here")
+        rule = None if reasons else self.forbidden(params)
+        return [*reasons, f"forbidden by {rule}"] if rule else reasons
+
+    def contains(self, params: Mapping[str, Any]) -> bool:
+        """Say whether a whole configuration belongs to this space and no rule forbids it."""
+        return not self.why_not(params)
+
+    def complete(self, partial: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill a partial configuration with defaults, every value made canonical.
+
+        Raises:
+            ConfigError: with every reason why the result is not in the space.
+        """
+
+        def choose(_: str, parameter: Parameter) -> Any:
+            value = partial.get(parameter.name, parameter.default)
+            return value if parameter.distribution.why_not(value) else (
+                parameter.distribution.canonical(value)
+            )  # fmt: skip
+
+        params = self.resolve(choose)
+        left_over = {name: value for name, value in partial.items() if name not in params}
+        reasons = self.why_not({**params, **left_over})
+        if reasons:
+            raise ConfigError("; ".join(reasons))
+        return params
+
+    def canonical(self, params: Mapping[str, Any]) -> Hashable:
+        """Give a key that two configurations share when they are the same; for deduplication."""
+        return tuple(
+            (name, isinstance(params[name], bool), freeze(params[name]))
+            for name in self.names
+            if name in params
+        )
+
+    def grid(self, points: int | Mapping[str, int]) -> Iterator[dict[str, Any]]:
+        """Enumerate the space; the last parameter varies fastest, forbidden ones are left out.
+
+        Args:
+            points: values taken of each parameter that has more (choices are all taken); a
+                mapping says it by name, `*` for the rest.
+        """
+        known = dict(self.constants)
+        for chosen in self._grid(points, 0, known):
+            params = {name: chosen[name] for name in self.names if name in chosen}
+            if self.forbidden(params) is None:
+                yield params
+
+    def _grid(
+        self, points: int | Mapping[str, int], index: int, known: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        if index == len(self.keyed):
+            yield {name: known[name] for name in self.names if name in known}
+            return
+        _, parameter = self.keyed[index]
+        if not parameter.active(known):
+            yield from self._grid(points, index + 1, known)
+            return
+        count = (
+            points if isinstance(points, int) else points.get(parameter.name, points.get("*", 5))
+        )
+        for value in parameter.distribution.grid(count):
+            yield from self._grid(points, index + 1, {**known, parameter.name: value})
+
+    def rejected_share(self, rng: Random, count: int) -> float:
+        """Draw `count` configurations; give the share that a rule forbids."""
+        if not self.forbid:
+            return 0.0
+        return sum(self.forbidden(self.draw(rng)) is not None for _ in range(count)) / count
+
+
+def structure_faults(
+    parameters: Sequence[Parameter], constants: Mapping[str, Any]
+) -> list[tuple[int, str]]:
+    """Find what is wrong between parameters: (index of the parameter, words)."""
+    names = {parameter.name for parameter in parameters}
+    faults: list[tuple[int, str]] = []
+    for index, parameter in enumerate(parameters):
+        for condition in parameter.when:
+            if condition.name not in names and condition.name not in constants:
+                hint = suggestion(condition.name, [*names, *constants])
+                faults.append(
+                    (index, f"{parameter.name}: `when` names unknown {condition.name!r};{hint}")
+                )
+        for earlier in parameters[:index]:
+            if earlier.name == parameter.name and not _exclusive(earlier, parameter):
+                text = (
+                    f"{parameter.name} is given twice and both can be active; their `when` must "
+                    "name the same knob with different values"
+                )
+                faults.append((index, text))
+                break
+    faults.extend(_circles(parameters))
+    return faults
+
+
+def _exclusive(one: Parameter, other: Parameter) -> bool:
+    return any(
+        mine.name == theirs.name
+        and not any(same(value, its) for value in mine.values for its in theirs.values)
+        for mine in one.when
+        for theirs in other.when
+    )
+
+
+def _parents(parameters: Sequence[Parameter]) -> dict[str, set[str]]:
+    parents: dict[str, set[str]] = {parameter.name: set() for parameter in parameters}
+    for parameter in parameters:
+        parents[parameter.name].update(c.name for c in parameter.when if c.name in parents)
+    return parents
+
+
+def _parents_first(parameters: Sequence[Parameter]) -> list[str]:
+    """Order names so that parents come first, else as given; circles come last."""
+    waiting = _parents(parameters)
+    ordered: list[str] = []
+    while waiting:
+        ready = [name for name, parents in waiting.items() if parents <= set(ordered)]
+        if not ready:
+            break
+        ordered.append(ready[0])
+        del waiting[ready[0]]
+    return ordered + list(waiting)
+
+
+def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
+    """Find conditions that go round in a circle; each circle is told once."""
+    parents = _parents(parameters)
+    told: set[str] = set()
+    faults: list[tuple[int, str]] = []
+    for index, parameter in enumerate(parameters):
+        path = _path_back(parameter.name, parents)
+        if path and not told & set(path):
+            told.update(path)
+            circle = " -> ".join([*path, path[0]])
+            faults.append((index, f"`when` goes round in a circle: {circle}"))
+    return faults
+
+
+def _path_back(name: str, parents: Mapping[str, set[str]]) -> list[str]:
+    """Give the shortest way from a name over its parents back to itself, without the end."""
+    came_from: dict[str, str] = {}
+    queue = [name]
+    while queue:
+        here = queue.pop(0)
+        for parent in sorted(parents[here]):
+            if parent == name:
+                path = [here]
+                while path[-1] != name:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if parent not in came_from:
+                came_from[parent] = here
+                queue.append(parent)
+    return []
