@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import NormalDist
 from typing import Any, ClassVar, Protocol
 
@@ -143,11 +144,12 @@ class Distribution(ABC):
 
     def grid(self, points: int) -> Iterator[Any]:
         """Give up to `points` values evenly spread over the axis; zero, if it may occur, first."""
-        values = [self._outward(position) for position in self._axis().grid(points)]
-        given: list[Any] = []
-        for value in [self.nothing, *values] if self.zero else values:
-            if not any(same(value, earlier) for earlier in given):
-                given.append(value)
+        values = (self._outward(position) for position in self._axis().grid(points))
+        given: set[tuple[bool, Any]] = set()
+        for value in chain([self.nothing], values) if self.zero else values:
+            key = (isinstance(value, bool), freeze(value))
+            if key not in given:
+                given.add(key)
                 yield value
 
     def middle(self) -> Any:
