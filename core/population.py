@@ -23,7 +23,7 @@ from .normalise import RunningStatistics
 from .state import Hypers, LaneState, Plan, lane_key, use_key
 from .update import update
 
-__all__ = ["Lanes", "Refills", "advance_function", "init_lane", "lane_mesh"]
+__all__ = ["Lanes", "Refills", "advance_function", "init_lane", "lane_mesh", "lane_shapes"]
 
 INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, update.py
 
@@ -156,6 +156,14 @@ def advance_function(
     return jax.jit(sharded, donate_argnums=1)
 
 
+def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:
+    """Give the shapes and dtypes of one lane's state, without computing anything."""
+    scalar = jax.ShapeDtypeStruct((), np.int32)
+    return jax.eval_shape(
+        lambda *args: init_lane(plan, *args), scalar, hypers, scalar, scalar, scalar, scalar
+    )
+
+
 def empty_lanes(plan: Plan, count: int, hypers: Hypers, mesh: Mesh) -> Lanes:
     """Give lanes of zeros in which nothing runs yet; every one is refilled before it matters.
 
@@ -165,10 +173,7 @@ def empty_lanes(plan: Plan, count: int, hypers: Hypers, mesh: Mesh) -> Lanes:
         hypers: any lane's, for the shapes of its leaves.
         mesh: from `lane_mesh`.
     """
-    scalar = jax.ShapeDtypeStruct((), np.int32)
-    shapes = jax.eval_shape(
-        lambda *args: init_lane(plan, *args), scalar, hypers, scalar, scalar, scalar, scalar
-    )
+    shapes = lane_shapes(plan, hypers)
     sharding = NamedSharding(mesh, PartitionSpec("lanes"))
 
     def zeros(leaf: Any) -> Array:

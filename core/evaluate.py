@@ -1,0 +1,185 @@
+"""Evaluation of policies on seeds that training never uses, many episodes side by side.
+
+Every lane's parameters run in the evaluation environment until each of its episodes has ended (or
+for a fixed number of steps in continuous operation); normalisers are frozen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from . import policy
+from .distributions import draw_noise
+from .envs import registry as environments
+from .envs.contract import Environment
+from .normalise import RunningStatistics
+from .state import Hypers, Plan, use_key
+
+__all__ = ["Episodes", "Policies", "evaluate"]
+
+EVALUATION = 5  # use of a lane's key
+_STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut
+
+
+@struct.dataclass
+class Policies:
+    """What evaluation needs of lanes, [L, ...]."""
+
+    hypers: Hypers
+    params: Any
+    observation_statistics: RunningStatistics
+    key: Array
+
+
+@struct.dataclass
+class Episodes:
+    """Results, [L, episodes].
+
+    Attributes:
+        returns: undiscounted, unscaled.
+        lengths: env steps.
+        metrics: the environment's own, of each episode.
+    """
+
+    returns: Float[Array, "L episodes"]
+    lengths: Int[Array, "L episodes"]
+    metrics: dict[str, Float[Array, "L episodes"]]
+
+
+@struct.dataclass
+class _Carry:
+    step: Int[Array, ""]
+    env_state: Any
+    observation: Any
+    running: Bool[Array, "L episodes"]
+    returns: Float[Array, "L episodes"]
+    lengths: Int[Array, "L episodes"]
+    info: dict[str, Float[Array, "L episodes"]]
+
+
+def evaluate(
+    plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
+) -> Episodes:
+    """Give one row an episode.
+
+    Episode e of every lane with the same key has the same seed, whatever the policy (common
+    random numbers).
+
+    Args:
+        plan: the static part; its `eval_env` is the environment.
+        lanes: policies [L].
+        episodes: how many a lane.
+        greedy: the mode of the distribution instead of a sample.
+        steps: count that many steps after the environment's warm-up, ignoring episode ends
+            (continuous operation); None runs each episode to its end.
+    """
+    env = environments.make(plan.eval_env)
+    first = env.warmup_steps if steps is not None else 0
+    last = first + steps if steps is not None else _STEP_LIMIT
+
+    def reset(lane: Policies) -> tuple[Any, Any]:
+        keys = jax.random.split(use_key(lane.key, EVALUATION), episodes)
+        return jax.vmap(env.reset, in_axes=(0, None))(keys, lane.hypers.eval_env)
+
+    env_state, observation = jax.vmap(reset)(lanes)
+    shape = (lanes.key.shape[0], episodes)
+    carry = _Carry(
+        step=jnp.int32(0),
+        env_state=env_state,
+        observation=observation,
+        running=jnp.ones(shape, bool),
+        returns=jnp.zeros(shape, jnp.float32),
+        lengths=jnp.zeros(shape, jnp.int32),
+        info={},
+    )
+    probe = jax.eval_shape(lambda c: _step(plan, env, lanes, c, greedy, first, steps), carry)
+    carry = carry.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), probe.info))
+    carry = jax.lax.while_loop(
+        lambda c: (c.step < last) & jnp.any(c.running),
+        lambda c: _step(plan, env, lanes, c, greedy, first, steps),
+        carry,
+    )
+    metrics = jax.vmap(jax.vmap(env.summarise))(
+        carry.info, jnp.maximum(carry.lengths, 1).astype(jnp.float32)
+    )
+    return Episodes(carry.returns, carry.lengths, metrics)
+
+
+def _act(
+    plan: Plan,
+    env: Environment,
+    lane: Policies,
+    step: Int[Array, ""],
+    env_state: Any,
+    observation: Any,
+    greedy: bool,
+) -> tuple[Array, Array]:
+    """Give one lane's actions [episodes, ...] and raw step keys [episodes, 2]."""
+    episodes = jax.tree.leaves(observation)[0].shape[0]
+    key = use_key(lane.key, EVALUATION, step + 1)
+    seen = policy.normalised(plan, lane.hypers, lane.observation_statistics, observation)
+    mask = None
+    if env.has_mask:
+        mask = jax.vmap(lambda s: env.action_mask(s, lane.hypers.eval_env))(env_state)
+    outputs = policy.apply(plan, lane.params, seen)
+    distribution = policy.distribution_of(plan, lane.hypers, lane.params, outputs, mask)
+    words = jax.random.bits(key, (episodes, 2))
+    if greedy:
+        return distribution.mode(), words
+    kind = policy.distribution_kind(plan, env)
+    noise_key = jax.random.fold_in(key, 1)
+    noise = draw_noise(kind, noise_key, (episodes,), policy.action_shape(env))
+    return distribution.sample(noise), words
+
+
+def _step(
+    plan: Plan,
+    env: Environment,
+    lanes: Policies,
+    carry: _Carry,
+    greedy: bool,
+    first: int,
+    steps: int | None,
+) -> _Carry:
+    actions, words = jax.vmap(
+        lambda lane, state, seen: _act(plan, env, lane, carry.step, state, seen, greedy)
+    )(lanes, carry.env_state, carry.observation)
+    keys = jax.random.wrap_key_data(words, impl="threefry2x32")
+    over = jax.vmap(env.step, in_axes=(0, 0, 0, None))
+    after = jax.vmap(over)(keys, carry.env_state, actions, lanes.hypers.eval_env)
+    counted = carry.running & (carry.step >= first)
+    weight = counted.astype(jnp.float32)
+    ended = after.terminated | after.truncated
+    state, observation = after.state, after.observation
+    running = carry.running
+    if steps is None:
+        running = running & ~ended
+    elif not env.never_ends:
+        state, observation = _restart(env, lanes, words, ended, state, observation)
+    known = carry.info or jax.tree.map(jnp.zeros_like, after.info)
+    return _Carry(
+        step=carry.step + 1,
+        env_state=state,
+        observation=observation,
+        running=running,
+        returns=carry.returns + weight * after.reward,
+        lengths=carry.lengths + counted.astype(jnp.int32),
+        info={name: known[name] + weight * after.info[name] for name in after.info},
+    )
+
+
+def _restart(
+    env: Environment, lanes: Policies, words: Array, ended: Array, state: Any, observation: Any
+) -> tuple[Any, Any]:
+    keys = jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
+    fresh = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, lanes.hypers.eval_env)
+
+    def pick(new: Array, old: Array) -> Array:
+        return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 2)), new, old)
+
+    return jax.tree.map(pick, fresh, (state, observation))

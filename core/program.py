@@ -1,0 +1,231 @@
+"""A compiled program: one Plan, a number of lanes, a chunk length; compiled exactly once.
+
+`Program` is what everything above the core holds: it makes lanes, advances and evaluates them, and
+says what it costs before it is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from ..errors import ConfigError
+from .evaluate import Episodes, Policies, evaluate
+from .metrics import Metrics
+from .population import (
+    Lanes,
+    Refills,
+    advance_function,
+    empty_lanes,
+    lane_mesh,
+    lane_shapes,
+)
+from .state import Hypers, Plan
+
+__all__ = [
+    "EvaluationPlan",
+    "Program",
+    "estimate_memory",
+    "parameter_count",
+    "prepare_devices",
+]
+
+
+def prepare_devices(platform: str = "auto") -> None:
+    """Choose the platform and, on CPU, one host device a core (at least two).
+
+    Must be called before anything uses jax's backend; afterwards it does nothing. At least two
+    host devices are used everywhere, because the bits of one differ from those of several.
+    """
+    if platform != "auto":
+        jax.config.update("jax_platforms", {"gpu": "cuda"}.get(platform, platform))
+    with contextlib.suppress(RuntimeError):  # the backend is up already: nothing to choose
+        jax.config.update("jax_num_cpu_devices", max(2, os.cpu_count() or 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationPlan:
+    """How policies are evaluated (see `evaluate.evaluate`)."""
+
+    episodes: int = 20
+    greedy: bool = True
+    steps: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """One Plan compiled for L lanes.
+
+    Attributes:
+        plan: the static part of all its lanes.
+        lanes: L; a multiple of devices times tile.
+        updates: K, updates a chunk.
+        tile: lanes a tile.
+        evaluation: how its policies are evaluated.
+        devices: that lanes are spread over.
+        example: any configuration's traced part, for the shapes.
+    """
+
+    plan: Plan
+    lanes: int
+    updates: int
+    tile: int
+    evaluation: EvaluationPlan
+    devices: tuple[jax.Device, ...]
+    example: Hypers
+
+    def __post_init__(self) -> None:
+        """Check that lanes divide into devices and tiles."""
+        share = len(self.devices) * self.tile
+        if self.lanes % share:
+            fitting = math.ceil(self.lanes / share) * share
+            raise ConfigError(
+                f"{self.lanes} lanes do not divide into {len(self.devices)} devices of tiles of "
+                f"{self.tile}; the next number that does is {fitting}"
+            )
+
+    @cached_property
+    def mesh(self) -> Mesh:
+        """The devices as a mesh."""
+        return lane_mesh(self.devices)
+
+    @cached_property
+    def _spread(self) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec("lanes"))
+
+    def empty(self) -> Lanes:
+        """Give lanes in which nothing runs yet."""
+        return empty_lanes(self.plan, self.lanes, self.example, self.mesh)
+
+    def place(self, lanes: Lanes) -> Lanes:
+        """Put host arrays of all lanes on the devices."""
+        return self._put(lanes)
+
+    def no_refills(self) -> Refills:
+        """Give refills that refill nothing; host arrays to be filled in."""
+
+        def rows(leaf: Any) -> np.ndarray:
+            return np.broadcast_to(leaf, (self.lanes, *np.shape(leaf))).copy()
+
+        numbers = {
+            name: np.zeros(self.lanes, np.int32)
+            for name in ("stream", "replicate", "updates", "total_updates")
+        }
+        return Refills(
+            mask=np.zeros(self.lanes, bool),
+            hypers=jax.tree.map(rows, self.example),
+            **numbers,
+        )  # type: ignore[arg-type]  # host arrays until they are put on the devices
+
+    @cached_property
+    def _advance(self) -> Any:
+        function = advance_function(self.plan, self.mesh, self.tile, self.updates)
+        args = (np.int32(0), self.empty(), self._put(self.no_refills()))
+        return function.lower(*args).compile()
+
+    def compile(self) -> None:
+        """Compile the training program now (else at the first `advance`)."""
+        _ = self._advance
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the training program has been compiled."""
+        return "_advance" in self.__dict__
+
+    def _put(self, tree: Any) -> Any:
+        return jax.device_put(tree, self._spread)
+
+    def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
+        """Refill, then run one chunk; `lanes` is donated and must not be used again.
+
+        Args:
+            seed: of the study.
+            lanes: all of them.
+            refills: host arrays from `no_refills`, filled in.
+        """
+        return self._advance(np.int32(seed), lanes, self._put(refills))
+
+    @property
+    def evaluation_width(self) -> int:
+        """Lanes that one call of the evaluation program takes."""
+        return len(self.devices) * (4 if self.devices[0].platform == "cpu" else 64)
+
+    @cached_property
+    def _evaluate(self) -> Any:
+        plan, how = self.plan, self.evaluation
+
+        def local(policies: Policies) -> Episodes:
+            return evaluate(plan, policies, how.episodes, how.greedy, how.steps)
+
+        spread = PartitionSpec("lanes")
+        return jax.jit(
+            jax.shard_map(
+                local, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
+            )
+        )
+
+    @cached_property
+    def _gather(self) -> Any:
+        def pick(lanes: Lanes, at: Array) -> Policies:
+            state = lanes.state
+            policies = Policies(
+                lanes.hypers, state.params, state.observation_statistics, state.key
+            )
+            return jax.tree.map(lambda x: x[at], policies)
+
+        return jax.jit(pick, out_shardings=self._spread)
+
+    def evaluate(self, lanes: Lanes, which: Sequence[int]) -> Episodes:
+        """Evaluate some lanes' policies; gives host arrays [len(which), episodes].
+
+        They are gathered, `evaluation_width` at a time, into a second program of fixed size.
+        """
+        width = self.evaluation_width
+        found = []
+        for start in range(0, len(which), width):
+            part = list(which[start : start + width])
+            padded = np.asarray(part + part[-1:] * (width - len(part)), np.int32)
+            result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
+            count = len(part)
+            found.append(jax.tree.map(lambda x, n=count: x[:n], result))
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+    def memory_bytes(self) -> int:
+        """Estimate bytes of lanes and temporaries from shapes alone, without compiling."""
+        return estimate_memory(self.plan, self.example, self.lanes, self.tile, len(self.devices))
+
+
+def parameter_count(plan: Plan, example: Hypers) -> int:
+    """Give the number of trainable parameters of one lane, from shapes alone."""
+    return sum(leaf.size for leaf in jax.tree.leaves(lane_shapes(plan, example).params))
+
+
+def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
+    """Estimate the bytes a program needs: all lanes, and the temporaries of the tiles that run.
+
+    A lane is its state, twice while it is refilled; a running lane adds its trajectory in both
+    layouts and shuffled, its gradients and steps, and the activations of a minibatch.
+    """
+    shapes = lane_shapes(plan, example)
+    lane = _bytes(shapes) + _bytes(example)
+    observation = _bytes(shapes.observation)
+    trajectory = plan.rollout_length * (observation + 32 * plan.num_envs)
+    width = sum(plan.hidden_sizes) * 2 + 16
+    activations = 4 * 4 * plan.minibatch_size * width
+    running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
+    return 2 * lanes * lane + min(lanes, tile * devices) * running
+
+
+def _bytes(tree: Any) -> int:
+    leaves = (np.asarray(leaf) if np.isscalar(leaf) else leaf for leaf in jax.tree.leaves(tree))
+    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)

@@ -1,0 +1,247 @@
+"""Populations on this machine: the search loop's protocol over programs of `hpo.core`.
+
+A configuration is split into the Plan of its bucket and the traced rest; populations are made
+with the lanes that the rule of `search.lanes` gives, spread over the local devices.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import checkpoint, program, saved_policy
+from ..core.envs import registry as environments
+from ..core.metrics import chunk_rows
+from ..core.state import (
+    FEATURES,
+    EnvPlan,
+    Hypers,
+    Plan,
+    features_of,
+    make_hypers,
+    make_plan,
+    plan_hash,
+)
+from ..environments import ENVIRONMENTS
+from ..knobs import KNOBS, complete
+from ..store.rows import Stream
+from ..studies.quanta import quanta
+from ..studies.spec import Study
+from .lanes import Machine, auto_lanes, startable_replicates, tile_of
+from .population import ChunkResult, EvaluationResult, Refill
+
+__all__ = ["LocalFactory", "LocalPopulation"]
+
+_STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
+
+
+class LocalFactory:
+    """Makes populations of this machine's devices for one study."""
+
+    def __init__(self, study: Study):
+        """Choose the devices; jax's backend starts here."""
+        self.study = study
+        program.prepare_devices(study.population.device)
+        self.devices = tuple(jax.devices())
+        self.backend = self.devices[0].platform
+        self.features = features_of(_possible(study))
+
+    def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
+        """Give the static part of the environment: given keys that are no traced parameter."""
+        id_ = self.study.env.id
+        given = {**self.study.env.values, **_env_values(config), **overrides}
+        floats = _float_params(id_)
+        keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
+        return EnvPlan(id_, tuple(sorted(keys.items())))
+
+    def _params(self, plan: EnvPlan, config: Mapping[str, Any], overrides: Mapping[str, Any]
+                ) -> dict[str, float]:  # fmt: skip
+        given = {**self.study.env.values, **_env_values(config), **overrides}
+        static = dict(plan.keys)
+        return {name: value for name, value in given.items() if name not in static}
+
+    def plan(self, config: Mapping[str, Any]) -> Plan:
+        """Give the static part of a configuration of this study."""
+        overrides = self.study.evaluation.env
+        env, eval_env = self._env_plan(config, {}), self._env_plan(config, overrides)
+        knobs = {name: value for name, value in config.items() if not name.startswith("env.")}
+        return make_plan(knobs, env, eval_env, self.features)
+
+    def env_params(self, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+        """Give the given parameters of the training and of the evaluation environment."""
+        plan = self.plan(config)
+        overrides = self.study.evaluation.env
+        return self._params(plan.env, config, {}), self._params(plan.eval_env, config, overrides)
+
+    def hypers(self, config: Mapping[str, Any]) -> Hypers:
+        """Give the traced part of a configuration of this study."""
+        plan = self.plan(config)
+        train, held_out = self.env_params(config)
+        knobs = {name: value for name, value in config.items() if not name.startswith("env.")}
+        return make_hypers(
+            knobs,
+            environments.params_of(environments.make(plan.env), train),
+            environments.params_of(environments.make(plan.eval_env), held_out),
+        )
+
+    def bucket_of(self, config: Mapping[str, Any]) -> str:
+        """Give the short hash of the Plan of a complete configuration; no compile."""
+        return plan_hash(self.plan(config))
+
+    def quantum(self, config: Mapping[str, Any]) -> int:
+        """Give the env steps of one chunk of one lane in this configuration's bucket."""
+        plan = self.plan(config)
+        return quanta(self.study, plan.steps_per_update).updates * plan.steps_per_update
+
+    def make(self, config: Mapping[str, Any], lanes: int | None) -> LocalPopulation:
+        """Make the population of this configuration's bucket; None leaves lanes to the rule."""
+        plan, example = self.plan(config), self.hypers(config)
+        tile = tile_of(self.backend, program.parameter_count(plan, example))
+        if lanes is None:
+            lanes = self.study.population.lanes
+        count = len(self.devices)
+        if lanes is None:
+            machine = Machine(self.backend, count, _memory(self.devices))
+            per_lane = program.estimate_memory(plan, example, count * tile, tile, count)
+            lanes = auto_lanes(
+                machine, tile, startable_replicates(self.study), per_lane // (count * tile)
+            )
+        else:
+            while lanes % (count * tile) and tile > 1:
+                tile -= 1
+        how = self.study.evaluation
+        compiled = program.Program(
+            plan=plan,
+            lanes=lanes,
+            updates=quanta(self.study, plan.steps_per_update).updates,
+            tile=tile,
+            evaluation=program.EvaluationPlan(how.episodes, how.greedy, how.steps),
+            devices=self.devices,
+            example=example,
+        )
+        return LocalPopulation(self, compiled)
+
+
+class LocalPopulation:
+    """The lanes of one program, with the configurations that run in them."""
+
+    def __init__(self, factory: LocalFactory, compiled: program.Program):
+        """Start with empty lanes."""
+        self._factory, self._program = factory, compiled
+        self._lanes = compiled.empty()
+        self._configs: dict[int, Mapping[str, Any]] = {}
+        plan = compiled.plan
+        self.lanes = compiled.lanes
+        self.steps_per_chunk = compiled.updates * plan.steps_per_update
+        warmup = environments.make(plan.env).warmup_steps
+        self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
+        run = -(-factory.study.env_steps // self.steps_per_chunk)
+        self._total_updates = run * compiled.updates
+
+    @property
+    def compiles(self) -> int:
+        """Training programs compiled so far: 0 before the first chunk, then 1."""
+        return int(self._program.compiled)
+
+    def advance(self, refills: Sequence[Refill]) -> ChunkResult:
+        """Refill lanes, then run one chunk of all lanes; blocks until done."""
+        started = time.perf_counter()
+        rows = self._program.no_refills()
+        for refill in refills:
+            at = refill.lane
+            self._configs[at] = refill.config
+            rows.mask[at] = True
+            rows.stream[at] = _STREAMS[refill.stream]
+            rows.replicate[at] = refill.replicate
+            rows.updates[at] = -self.warmup_chunks * self._program.updates
+            rows.total_updates[at] = self._total_updates
+            _put_row(rows.hypers, self._factory.hypers(refill.config), at)
+        self._lanes, metrics = self._program.advance(self._factory.study.seed, self._lanes, rows)
+        values, diverged = chunk_rows(metrics)
+        return ChunkResult(values, diverged, time.perf_counter() - started)
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Evaluate the policies of some lanes, in that order."""
+        found = self._program.evaluate(self._lanes, lanes)
+        return [
+            EvaluationResult(
+                returns=np.asarray(found.returns[i], np.float64),
+                lengths=np.asarray(found.lengths[i], np.int64),
+                metrics={
+                    name: np.asarray(value[i], np.float64) for name, value in found.metrics.items()
+                },
+            )
+            for i in range(len(lanes))
+        ]
+
+    def save(self, directory: Path) -> None:
+        """Write the exact state of all lanes into a new directory."""
+        checkpoint.save_tree(directory, self._lanes)
+
+    def restore(self, directory: Path) -> None:
+        """Read what `save` wrote; the next chunk gives the same bits."""
+        self._lanes = self._program.place(checkpoint.restore_tree(directory, self._lanes))
+
+    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
+        """Write one lane's policy (with normaliser and resolved configuration)."""
+        state = jax.device_get(jax.tree.map(lambda x: x[lane], self._lanes.state))
+        knobs = {name: value for name, value in config.items() if not name.startswith("env.")}
+        train, held_out = self._factory.env_params(config)
+        saved = saved_policy.SavedPolicy(
+            plan=self._program.plan,
+            config=complete(knobs),
+            env_params=train,
+            eval_params=held_out,
+            params=state.params,
+            statistics=state.observation_statistics,
+            about={"study": self._factory.study.name},
+        )
+        saved_policy.save_policy(directory, saved)
+
+
+def _put_row(rows: Hypers, row: Hypers, at: int) -> None:
+    def put(all_rows: np.ndarray, one: np.ndarray) -> None:
+        all_rows[at] = one
+
+    jax.tree.map(put, rows, row)
+
+
+def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
+
+
+def _float_params(id_: str) -> set[str]:
+    if id_ in ENVIRONMENTS:
+        return set(ENVIRONMENTS[id_].params)
+    plain = environments.make(EnvPlan(id_))
+    return set(type(plain.default_params).__dataclass_fields__)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def _possible(study: Study) -> dict[str, set[Any]]:
+    """Give, for each feature, the values that the study can give it."""
+    possible: dict[str, set[Any]] = {}
+    searched = {parameter.name for parameter in study.space.parameters}
+    for name in FEATURES:
+        if name in searched:
+            possible[name] = {True, False}
+        else:
+            possible[name] = {study.fixed.get(name, KNOBS[name].default)}
+        possible[name] |= {given[name] for given in study.enqueue if name in given}
+    return possible
+
+
+def _memory(devices: Sequence[jax.Device]) -> int:
+    """Give the bytes of memory of all devices together."""
+    if devices[0].platform == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)
