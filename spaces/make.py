@@ -16,7 +16,7 @@ from .distributions import KINDS, Distribution, freeze, same
 
 __all__ = ["Fault", "infer_kind", "make_distribution", "read_distribution"]
 
-_MOST_VALUES = 1000
+_MOST_VALUES = 200
 _MOST_STEPS = 10**9
 _ELSEWHERE = {
     "constant": "`values` with one value, or the knob under `fixed`",
@@ -96,7 +96,7 @@ def read_distribution(fields: Mapping[str, Any]) -> tuple[Distribution | None, l
 
 
 def _unknown_kind(kind: Any) -> str:
-    if kind in _ELSEWHERE:
+    if isinstance(kind, str) and kind in _ELSEWHERE:
         return f"unknown distribution {kind!r}; here it is {_ELSEWHERE[kind]}"
     return (
         f"unknown distribution {kind!r};{suggestion(str(kind), KINDS)} Known: {', '.join(KINDS)}"

@@ -46,12 +46,14 @@ class Node:
         value: a scalar; or a list of nodes; or a dict of key to node.
         key_lines: of a dict, the line of each key.
         origin: words put before a mistake about this node, such as `--set a.b=c: `.
+        outer: the line of the study that names the file this node was read from, if another.
     """
 
     line: int | None
     value: Any
     key_lines: dict[str, int | None] = field(default_factory=dict)
     origin: str = ""
+    outer: int | None = None
 
     @property
     def is_map(self) -> bool:
@@ -198,8 +200,9 @@ class _Composer:
                     raise self._stop(line, f"nested deeper than {MOST_LEVELS} levels")
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
-            if getattr(event, "tag", None) is not None:
-                self._refuse(line, f"tag {event.tag!r} is not allowed; write the value without it")
+            tag = getattr(event, "tag", None)
+            if tag is not None:
+                self._refuse(line, f"tag {tag!r} is not allowed; write the value without it")
             yield event
 
     def _document(self, events: Iterator[Any]) -> Node:
@@ -273,9 +276,7 @@ class _Composer:
             if key is None:
                 self._refuse(line, "a key must be a word, not a list, a mapping or an alias")
             elif key == "<<":
-                self._refuse(
-                    line, "merge keys (`<<`) are not part of YAML 1.2; write the keys out"
-                )
+                self._refuse(line, "merge keys (`<<`) are not allowed; write the keys out")
             elif key in node.value:
                 first = node.key_lines[key]
                 self._refuse(line, f"key {key!r} is given twice, first in line {first}")

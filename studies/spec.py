@@ -176,7 +176,7 @@ class Study:
         space: what is searched.
         enqueue: configurations (partial: the default fills the rest) tried first, after the
             default configuration, which is always trial 0.
-        source: the folder the file came from (for relative paths); not part of the hash.
+        source: the folder the file came from (for relative paths); not compared, not hashed.
     """
 
     name: str
@@ -198,4 +198,4 @@ class Study:
     executor: Executor = Executor()
     checkpoint: Checkpoint = Checkpoint()
     loggers: tuple[Logger, ...] = ()
-    source: str = "."
+    source: str = field(default=".", compare=False)

@@ -1,0 +1,93 @@
+"""Reads `imports`, `env` and `eval_env`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..environments import EnvEntry, entry
+from ..errors import ConfigError, UnknownNameError
+from .notes import Notes
+from .paths import is_inside
+from .reader import Node, plain
+from .spec import EnvSpec
+from .vocabulary import check_env_value
+
+__all__ = ["read_env", "read_eval_env", "read_imports"]
+
+_MOST_IMPORTS = 100
+
+
+def read_imports(notes: Notes, items: Sequence[Node], source: Path) -> tuple[str, ...]:
+    """Read the paths of user code, which must exist beside the study; nothing is imported."""
+    paths: list[str] = []
+    if len(items) > _MOST_IMPORTS:
+        notes.add(f"{len(items)} imports; allowed: {_MOST_IMPORTS}", items[0])
+        return ()
+    for item in items:
+        given = item.value
+        if not isinstance(given, str) or not given.endswith(".py"):
+            notes.add(f"import {item.shown()}; allowed: a Python file such as my_envs.py", item)
+        elif not is_inside(given):
+            text = f"import {item.shown()} leaves the study's folder; put the file beside it"
+            notes.add(text, item)
+        elif not (source / given).is_file():
+            notes.add(f"import {item.shown()}: no such file beside the study", item)
+        else:
+            paths.append(given)
+    return tuple(paths)
+
+
+def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, EnvEntry | None]:
+    """Read `env`: what the study asks for, and what the table knows of it.
+
+    Args:
+        notes: where mistakes go.
+        root: the study.
+        imports: user code may register ids that the table does not know.
+    """
+    node = root.value.get("env")
+    if node is None or node.is_list or node.value is None:
+        return None, None  # noted with the other keys of the top
+    given = node.value.get("id") if node.is_map else node
+    if given is None:
+        notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
+        return None, None
+    if not isinstance(given.value, str):
+        notes.add(f"env is {given.shown()}; allowed: an id such as CartPole-v1", given)
+        return None, None
+    known = None
+    try:
+        known = entry(given.value)
+    except UnknownNameError as error:
+        if not imports:
+            notes.add(f"{error}; own environments are registered by `imports`", given)
+            return None, None
+    return EnvSpec(given.value, _values(notes, known, node)), known
+
+
+def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str, Any]:
+    """Read `eval_env`: the keys of the environment that differ in evaluation."""
+    node = root.value.get("eval_env")
+    if node is None or not node.is_map:
+        return {}
+    if "id" in node.value:
+        text = "eval_env cannot name another environment; give only the keys that differ"
+        notes.add(text, node, "id")
+    return _values(notes, known, node)
+
+
+def _values(notes: Notes, known: EnvEntry | None, node: Node) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if not node.is_map:
+        return values
+    for key, child in node.value.items():
+        if key == "id":
+            continue
+        try:
+            given = plain(child)
+            values[key] = given if known is None else check_env_value(known, key, given)
+        except ConfigError as error:
+            notes.add(str(error), node, key)
+    return values

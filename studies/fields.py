@@ -1,0 +1,204 @@
+"""The tables of the study file: every key, its type, default, range and meaning.
+
+The loader checks with these tables, `hpo schema` and docs/study.md are written from them, and the
+resolved study lists their defaults.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "EARLY_TERMINATE_TYPES",
+    "LOGGERS",
+    "METHODS",
+    "REQUIRED",
+    "SECTIONS",
+    "TOP",
+    "Field",
+]
+
+FieldType = Literal["word", "text", "count", "number", "flag", "seconds", "map", "list", "points"]
+REQUIRED: Any = object()
+"""The default of what has none."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of the file.
+
+    Attributes:
+        key: as written.
+        type: of its values; a `count` is a whole number and may be written `200M`; `seconds` may
+            be written `2h`; `points` is a count or a mapping of knob to count.
+        default: its value when left out, or REQUIRED.
+        low: smallest legal number.
+        high: largest legal number.
+        low_open: `low` itself is not legal.
+        words: the legal words of a `word`; of a number, words legal beside it.
+        off: whether `null` or `off` is legal.
+        meaning: one line.
+        attribute: the field of the dataclass it fills, if called otherwise.
+    """
+
+    key: str
+    type: FieldType
+    default: Any
+    meaning: str
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    words: tuple[str, ...] = ()
+    off: bool = False
+    attribute: str = ""
+
+    @property
+    def target(self) -> str:
+        """The field of the dataclass that it fills."""
+        return self.attribute or self.key
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it may be left out."""
+        return self.default is not REQUIRED
+
+    def allowed(self) -> str:
+        """Say in words what is legal."""
+        nouns = {
+            "word": "",
+            "text": "a text",
+            "count": "a whole number",
+            "number": "a number",
+            "flag": "true or false",
+            "seconds": "a time such as 90s, 30m or 2h",
+            "map": "a mapping",
+            "list": "a list",
+            "points": "a whole number, or one for each knob",
+        }
+        bounds: list[str] = []
+        if self.low > -math.inf:
+            bounds.append(f"{'above' if self.low_open else 'at least'} {self.low:g}")
+        if self.high < math.inf:
+            bounds.append(f"at most {self.high:g}")
+        parts = [" ".join([nouns[self.type], " and ".join(bounds)]).strip(), ", ".join(self.words)]
+        parts.append("null" if self.off else "")
+        return " or ".join(part for part in parts if part)
+
+
+def _count(key: str, default: Any, meaning: str, low: float = 0, **rest: Any) -> Field:
+    return Field(key, "count", default, meaning, low=low, **{"high": 1e15, **rest})
+
+
+def _word(key: str, default: Any, words: tuple[str, ...], meaning: str, **rest: Any) -> Field:
+    return Field(key, "word", default, meaning, words=words, **rest)
+
+
+def _flag(key: str, default: bool, meaning: str) -> Field:
+    return Field(key, "flag", default, meaning)
+
+
+METHODS: Mapping[str, tuple[Field, ...]] = {
+    "random": (),
+    "grid": (
+        Field("points", "points", 5, "values taken of each continuous knob", low=1, high=1000),
+    ),
+    "sobol": (),
+    "tpe": (
+        _count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000),
+        _count("n_ei_candidates", 24, "candidates compared for one proposal", 1, high=10_000),
+        _flag("multivariate", True, "model parameters jointly"),
+        _flag("group", True, "one joint model for each set of active parameters"),
+        _flag("constant_liar", True, "running trials count as bad, so proposals spread out"),
+        _flag("consider_endpoints", False, "clip the kernels' bandwidths at the bounds too"),
+    ),
+}
+"""Search method -> its `search.options`."""
+
+EARLY_TERMINATE_TYPES = ("asha", "median")
+
+LOGGERS: Mapping[str, tuple[Field, ...]] = {"console": (), "csv": ()}
+"""Logger type -> its options."""
+
+SECTIONS: Mapping[str, tuple[Field, ...]] = {
+    "metric": (
+        Field("name", "text", "eval/return_mean", "one of the metrics in docs/study.md"),
+        _word("goal", "maximize", ("maximize", "minimize"), "which way is better"),
+        _word("aggregate", "mean", ("mean", "median", "min", "max", "iqm"),
+              "over the replicates of a trial"),
+    ),
+    "evaluation": (
+        _count("every", "rungs", "env steps between evaluations, or at rungs and the end", 1,
+               words=("rungs",)),
+        _count("episodes", 20, "episodes of one evaluation", 1, high=100_000),
+        _count("steps", None, "env steps of one evaluation instead, in continuous operation", 1,
+               off=True),
+        _flag("greedy", True, "take the mode of the policy, not a sample"),
+    ),
+    "search": (
+        _word("method", "tpe", tuple(METHODS), "who proposes"),
+        Field("random_share", "number", 0.2, "share of proposals drawn at random", low=0, high=1),
+        Field("options", "map", {}, "of the method"),
+    ),
+    "early_terminate": (
+        _word("type", REQUIRED, EARLY_TERMINATE_TYPES, "the rule"),
+        _count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
+        Field("eta", "number", 4.0, "rungs are min x eta^i; asha goes on with one in eta",
+              low=1.5, high=100.0),
+        Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
+    ),
+    "seeds": (
+        _count("per_config", 1, "replicates of a trial", 1, high=1000),
+        _count("tolerate", 0, "replicates that may diverge before the trial counts as diverged"),
+    ),
+    "confirm": (
+        _count("top_k", 5, "trials run again", 1, high=1000),
+        _count("choose", 8, "fresh seeds that choose the winner", 1, high=1000),
+        _count("report", 16, "further seeds that give the number reported", 0, high=1000),
+    ),
+    "population": (
+        _count("lanes", None, "lanes of a program, or auto", 1, high=1_000_000, words=("auto",)),
+        _word("device", "auto", ("auto", "cpu", "gpu"), "where lanes run"),
+        _flag("deterministic", False, "the same bits on every run of a GPU, at some cost"),
+    ),
+    "budget": (
+        _count("trials", 64, "configurations proposed", 1, high=1e9, off=True),
+        _count("env_steps", None, "training env steps of the whole study", 1, off=True),
+        Field("wall", "seconds", None, "running time over all starts", low=0, low_open=True,
+              high=1e9, off=True, attribute="wall_seconds"),
+        _count("max_failures", 20, "errors after which the study stops", high=1e9),
+    ),
+    "executor": (
+        _word("type", "local", ("local",), "where populations live"),
+        _count("workers", 1, "populations", 1, high=1),
+    ),
+    "checkpoint": (
+        _count("keep_best", 3, "policies kept", 0, high=1000),
+    ),
+}  # fmt: skip
+
+TOP: tuple[Field, ...] = (
+    Field("name", "text", None, "names the folder of results; left out: the file's name"),
+    _count("seed", 0, "every random number of the study follows from it", high=2**31 - 1),
+    Field("imports", "list", (), "Python files that register environments or networks"),
+    Field("env", "map", REQUIRED, "an id, or {id: ..., key: value}"),
+    _count("env_steps", REQUIRED, "training env steps of one full run", 1, high=1e13),
+    Field("fixed", "map", {}, "knob -> value, for knobs that are not searched"),
+    Field("space", "map", {}, "knob -> distribution, or {file: ..., override: {...}}"),
+    Field("forbid", "list", (), "combinations that are never run"),
+    Field("enqueue", "list", (), "configurations tried first"),
+    Field("metric", "map", {}, "what is optimised"),
+    Field("evaluation", "map", {}, "when and how policies are evaluated"),
+    Field("eval_env", "map", {}, "keys of env that differ in evaluation"),
+    Field("search", "map", {}, "who proposes"),
+    Field("early_terminate", "map", None, "who is stopped early; null: nobody", off=True),
+    Field("seeds", "map", {}, "replicates"),
+    Field("confirm", "map", None, "run the best again on fresh seeds; null: no", off=True),
+    Field("population", "map", {}, "lanes and device"),
+    Field("budget", "map", {}, "bounds of the whole study"),
+    Field("executor", "map", {}, "where populations live"),
+    Field("checkpoint", "map", {}, "which policies are kept"),
+    Field("loggers", "list", (), "sinks beside the store"),
+)

@@ -1,0 +1,310 @@
+"""From a YAML file to a `Study`, or to every mistake in it at once.
+
+This module puts the sections together; names and values of knobs are judged by `vocabulary`, the
+search space is read by `space_section`, and `together` checks what must fit together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ..environments import EnvEntry
+from ..errors import ConfigError, suggestion
+from ..spaces.space import Space
+from .enqueue import read_enqueue
+from .env_section import read_env, read_eval_env, read_imports
+from .fields import LOGGERS, METHODS, SECTIONS, TOP
+from .metrics import metric_fault
+from .notes import Notes
+from .overrides import apply_overrides
+from .reader import Node, plain, read_file, read_text
+from .sections import read_section
+from .space_file import space_nodes
+from .space_section import SpaceReader
+from .spec import (
+    Budget,
+    Checkpoint,
+    Confirm,
+    EarlyTerminate,
+    EnvSpec,
+    Evaluation,
+    Executor,
+    Logger,
+    Metric,
+    PopulationSpec,
+    SearchSpec,
+    Seeds,
+    Study,
+)
+from .together import check_together
+from .vocabulary import Vocabulary
+
+__all__ = ["load", "loads"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def load(path: str | Path, overrides: Sequence[str] = (), name: str | None = None) -> Study:
+    """Load a study file.
+
+    Args:
+        path: the file.
+        overrides: `key.key=value`, applied before anything is checked.
+        name: replaces the study's name.
+
+    Raises:
+        StudyError: with every mistake in the file, each with its line.
+    """
+    path = Path(path)
+    root = read_file(path, str(path))
+    stem = path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".resolved")
+    return _study(root, str(path), path.parent, stem, overrides, name)
+
+
+def loads(
+    text: str,
+    shown: str = "study.yaml",
+    source: str | Path = ".",
+    overrides: Sequence[str] = (),
+    name: str | None = None,
+) -> Study:
+    """Load a study from text; `shown` is how messages name it, `source` its folder.
+
+    Raises:
+        StudyError: with every mistake in the text, each with its line.
+    """
+    root = read_text(text, shown)
+    return _study(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
+
+
+def _study(
+    root: Node,
+    shown: str,
+    source: Path,
+    stem: str,
+    overrides: Sequence[str],
+    name: str | None,
+) -> Study:
+    notes = Notes(shown)
+    if not root.is_map:
+        notes.add(f"the file is {root.shown()}; allowed: a mapping with env, env_steps, ...", root)
+        raise notes.error()
+    apply_overrides(notes, root, overrides)
+    if name is not None:
+        root.value["name"] = Node(None, name, origin="--name: ")
+        root.key_lines["name"] = None
+    return _Reader(notes, root, source, stem).read()
+
+
+@dataclass
+class _Reader:
+    """Reads one file's sections.
+
+    Attributes:
+        notes: where mistakes go.
+        root: the file's mapping.
+        source: its folder.
+        stem: its name without folder and ending.
+    """
+
+    notes: Notes
+    root: Node
+    source: Path
+    stem: str
+
+    def read(self) -> Study:
+        """Give the study.
+
+        Raises:
+            StudyError: with every mistake.
+        """
+        notes, root = self.notes, self.root
+        top = read_section(notes, "", root, TOP)
+        imports = read_imports(notes, _items(root, "imports"), self.source)
+        env, known = read_env(notes, root, bool(imports))
+        values = {} if env is None else env.values
+        vocabulary = Vocabulary(known, values, bool(imports))
+        # Without an environment every env.<name> would be a mistake that follows from that one.
+        fixed = self._fixed(vocabulary)
+        parameters, rules = space_nodes(notes, root, self.source)
+        space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
+        parts = self._parts(top, known)
+        if notes or env is None:
+            raise notes.error()
+        enqueue = read_enqueue(notes, vocabulary, space, _items(root, "enqueue"))
+        study = _assemble(
+            {**top, **parts, "imports": imports, "env": env, "fixed": fixed, "space": space},
+            enqueue,
+            self.source,
+        )
+        check_together(notes, root, study)
+        if notes:
+            raise notes.error()
+        return study
+
+    def _parts(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
+        """Give the dataclass of every section; None where mistakes were noted."""
+        sections = {key: self._section(key) for key in SECTIONS}
+        metric = Metric(**sections["metric"])
+        fault = metric_fault(metric.name, env)
+        if fault is not None:
+            self.notes.add(f"metric: {fault}", *self._place("metric", "name"))
+        evaluation = Evaluation(
+            **sections["evaluation"], env=read_eval_env(self.notes, self.root, env)
+        )
+        off = {key: _is_off(self.root.value.get(key)) for key in ("early_terminate", "confirm")}
+        early = None if off["early_terminate"] else sections["early_terminate"]
+        lanes = sections["population"]["lanes"]
+        return {
+            "name": self._name(top["name"]),
+            "metric": metric,
+            "evaluation": evaluation,
+            "search": self._search(sections["search"]),
+            "early_terminate": _early_terminate(early, top.get("env_steps")),
+            "seeds": Seeds(**sections["seeds"]),
+            "confirm": None if off["confirm"] else Confirm(**sections["confirm"]),
+            "population": PopulationSpec(
+                **{**sections["population"], "lanes": None if lanes == "auto" else lanes}
+            ),
+            "budget": Budget(**sections["budget"]),
+            "executor": Executor(**sections["executor"]),
+            "checkpoint": Checkpoint(**sections["checkpoint"]),
+            "loggers": self._loggers(),
+        }
+
+    def _section(self, key: str) -> dict[str, Any]:
+        """Read a section; what is no mapping has been noted with the other keys of the top."""
+        node = self.root.value.get(key)
+        usable = node is not None and node.is_map
+        fields = SECTIONS[key]
+        if not usable:
+            fields = tuple(field for field in fields if field.has_default)
+        return read_section(self.notes, key, node if usable else None, fields)
+
+    def _place(self, section: str, key: str) -> tuple[Node, str | None]:
+        """Give where a key of a section stands, or the section, or the file."""
+        node = self.root.value.get(section)
+        if node is None:
+            return self.root, None
+        return (node, key) if node.is_map and key in node.value else (self.root, section)
+
+    def _name(self, given: str | None) -> str:
+        name = self.stem if given is None else given
+        if not _NAME.fullmatch(name):
+            text = (
+                f"name is {name[:60]!r}; allowed: up to 100 letters, digits, '.', '_', '-', the "
+                "first a letter or digit"
+            )
+            if given is None:
+                self.notes.add(f"{text}; give `name:`", self.root)
+            else:
+                self.notes.add(text, self.root, "name")
+        return name
+
+    def _fixed(self, vocabulary: Vocabulary) -> dict[str, Any]:
+        node = self.root.value.get("fixed")
+        fixed: dict[str, Any] = {}
+        if node is None or not node.is_map:
+            return fixed
+        for given, child in node.value.items():
+            if given.startswith("env."):
+                key = given.removeprefix("env.")
+                text = f"write {given} under `env`, as env: {{id: ..., {key}: ...}}"
+                self.notes.add(text, node, given)
+                continue
+            try:
+                name = vocabulary.name(given)
+                value = vocabulary.value(name, plain(child))
+            except ConfigError as error:
+                self.notes.add(str(error), node, given)
+                continue
+            if name in fixed:
+                self.notes.add(f"{given!r} fixes {name} a second time; keep one", node, given)
+            fixed[name] = value
+        return fixed
+
+    def _search(self, values: Mapping[str, Any]) -> SearchSpec:
+        node = self.root.value.get("search")
+        options = node.value.get("options") if node is not None and node.is_map else None
+        method = values["method"]
+        where = f"search.options of {method}"
+        usable = options if options is not None and options.is_map else None
+        return SearchSpec(
+            method,
+            values["random_share"],
+            read_section(self.notes, where, usable, METHODS[method]),
+        )
+
+    def _loggers(self) -> tuple[Logger, ...]:
+        loggers: list[Logger] = []
+        for item in _items(self.root, "loggers"):
+            kind = item.value.get("type") if item.is_map else item
+            if kind is None or not isinstance(kind.value, str):
+                self.notes.add(f"a logger is {item.shown()}; allowed: {{type: csv}}", item)
+            elif kind.value not in LOGGERS:
+                text = (
+                    f"unknown logger {kind.value!r};{suggestion(kind.value, LOGGERS)} "
+                    f"Known: {', '.join(LOGGERS)}"
+                )
+                self.notes.add(text, kind)
+            else:
+                rest = Node(item.line, {}, item.key_lines, item.origin, item.outer)
+                if item.is_map:
+                    rest.value = {k: v for k, v in item.value.items() if k != "type"}
+                where = f"loggers: {kind.value}"
+                options = read_section(self.notes, where, rest, LOGGERS[kind.value])
+                loggers.append(Logger(kind.value, options))
+        return tuple(loggers)
+
+
+def _items(root: Node, key: str) -> list[Node]:
+    node = root.value.get(key)
+    return node.value if node is not None and node.is_list else []
+
+
+def _is_off(node: Node | None) -> bool:
+    return node is None or not node.is_map
+
+
+def _early_terminate(
+    values: Mapping[str, Any] | None, env_steps: int | None
+) -> EarlyTerminate | None:
+    if values is None or "type" not in values or env_steps is None:
+        return None
+    first = values["min"]
+    if first is None:
+        first = max(1, round(env_steps / values["eta"] ** 2))
+    return EarlyTerminate(**{**values, "min": first})
+
+
+def _assemble(
+    parts: Mapping[str, Any], enqueue: tuple[Mapping[str, Any], ...], source: Path
+) -> Study:
+    env: EnvSpec = parts["env"]
+    space: Space = parts["space"]
+    return Study(
+        name=parts["name"],
+        env=env,
+        env_steps=parts["env_steps"],
+        space=space,
+        seed=parts["seed"],
+        imports=parts["imports"],
+        fixed=parts["fixed"],
+        enqueue=enqueue,
+        metric=parts["metric"],
+        evaluation=parts["evaluation"],
+        search=parts["search"],
+        early_terminate=parts["early_terminate"],
+        seeds=parts["seeds"],
+        confirm=parts["confirm"],
+        population=parts["population"],
+        budget=parts["budget"],
+        executor=parts["executor"],
+        checkpoint=parts["checkpoint"],
+        loggers=parts["loggers"],
+        source=str(source),
+    )

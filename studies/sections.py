@@ -1,0 +1,138 @@
+"""Reads a section of the file by its table of fields: keys checked, defaults filled in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import suggestion
+from .amounts import count_of, number_of, seconds_of
+from .fields import METHODS, Field
+from .notes import Notes
+from .reader import Node, plain
+
+__all__ = ["defaults", "read_section", "read_value"]
+
+_BAD = object()
+_OFF = (None, "off")
+_LATER = {
+    "method": ("gp", "cmaes", "nsga2", "smac", "bohb", "bayes"),
+    "type": ("ray", "pbt", "hyperband", "plateau"),
+}
+
+
+def defaults(fields: Sequence[Field]) -> dict[str, Any]:
+    """Give target -> default of every field that has one."""
+    return {field.target: field.default for field in fields if field.has_default}
+
+
+def read_section(
+    notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
+) -> dict[str, Any]:
+    """Give target -> value for every field; what is wrong is noted and has its default.
+
+    Args:
+        notes: where mistakes go.
+        where: the section's name, for messages; empty for the top of the file.
+        node: the section, or None when left out.
+        fields: its table.
+    """
+    values = defaults(fields)
+    if node is None:
+        return values
+    if not node.is_map:
+        notes.add(
+            f"{where} is {node.shown()}; allowed: a mapping such as {_example(fields)}", node
+        )
+        return values
+    known = {field.key: field for field in fields}
+    for key in node.value:
+        if key not in known:
+            inside = f" in {where}" if where else ""
+            listed = ", ".join(known) or "none"
+            hint = suggestion(key, known)
+            notes.add(f"unknown key {key!r}{inside};{hint} Known: {listed}", node, key)
+    for field in fields:
+        if field.key in node.value:
+            value = read_value(notes, where, node, field)
+            if value is not _BAD:
+                values[field.target] = value
+        elif not field.has_default:
+            notes.add(f"{where or 'the study'} needs `{field.key}`: {field.meaning}", node)
+    return values
+
+
+def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
+    """Give the value of one field of a section, or note what is wrong with it."""
+    child: Node = node.value[field.key]
+    if field.off and not child.is_map and not child.is_list and child.value in _OFF:
+        return None
+    value = _convert(field, child)
+    if value is not _BAD:
+        return value
+    name = f"{where}.{field.key}" if where else field.key
+    if field.type == "word" and isinstance(child.value, str):
+        hint = suggestion(child.value, field.words)
+        later = " (not available in this version)" if _is_later(field.key, child.value) else ""
+        text = f"unknown {field.key} {child.value!r}{later};{hint} Known: {', '.join(field.words)}"
+        notes.add(text if not where else f"{where}: {text}", node, field.key)
+    else:
+        notes.add(f"{name} is {child.shown()}; allowed: {field.allowed()}", node, field.key)
+    return _BAD
+
+
+def _is_later(key: str, word: str) -> bool:
+    return word in _LATER.get(key, ()) and word not in METHODS
+
+
+def _example(fields: Sequence[Field]) -> str:
+    for field in fields:
+        if field.type in ("count", "word") and field.has_default and field.default is not None:
+            return f"{{{field.key}: {field.default}}}"
+    return f"{{{fields[0].key}: ...}}" if fields else "{}"
+
+
+def _convert(field: Field, child: Node) -> Any:
+    if field.type == "map":
+        named = field.key == "env" and isinstance(child.value, str)
+        return child if child.is_map or named else _BAD
+    if field.type == "list":
+        return child if child.is_list else _BAD
+    if field.type == "points":
+        return _points(field, child)
+    if child.is_map or child.is_list:
+        return _BAD
+    value = child.value
+    if field.type == "flag":
+        return value if isinstance(value, bool) else _BAD
+    if field.type in ("word", "text"):
+        legal = isinstance(value, str) and (field.type == "text" or value in field.words)
+        return value if legal else _BAD
+    if isinstance(value, str) and value in field.words:
+        return value
+    return _amount(field, value)
+
+
+def _amount(field: Field, value: Any) -> Any:
+    parse = {"count": count_of, "number": number_of, "seconds": seconds_of}[field.type]
+    number = parse(value)
+    if number is None or not math.isfinite(number):
+        return _BAD
+    if number < field.low or number > field.high or (field.low_open and number == field.low):
+        return _BAD
+    return float(number) if field.type != "count" else number
+
+
+def _points(field: Field, child: Node) -> Any:
+    if not child.is_map:
+        return _BAD if child.is_list else _amount_count(field, child.value)
+    counts: Mapping[str, Any] = {
+        name: _amount_count(field, plain(count)) for name, count in child.value.items()
+    }
+    return counts if counts and all(count is not _BAD for count in counts.values()) else _BAD
+
+
+def _amount_count(field: Field, value: Any) -> Any:
+    number = count_of(value)
+    return number if number is not None and field.low <= number <= field.high else _BAD

@@ -1,0 +1,193 @@
+"""Checks what no section can see alone: whether the parts of a study fit together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from ..knobs import KNOBS, complete
+from ..spaces.space import Parameter
+from .notes import Notes
+from .reader import Node
+from .spec import Study
+
+__all__ = ["check_together"]
+
+_LEAST_FOR_IQM = 8
+_MOST_PAIRS = 2000
+_MOST_ENDS = 8
+
+
+def check_together(notes: Notes, root: Node, study: Study) -> None:
+    """Note whatever contradicts something else in the study."""
+    checks = _Checks(notes, root, study)
+    checks.metric_and_seeds()
+    checks.lengths()
+    checks.budget()
+    checks.default()
+    if not notes:
+        checks.knobs()
+
+
+@dataclass
+class _Checks:
+    notes: Notes
+    root: Node
+    study: Study
+
+    def _note(self, text: str, section: str, key: str | None = None) -> None:
+        node = self.root.value.get(section)
+        if node is None:
+            self.notes.add(text, self.root)
+        elif key is not None and node.is_map and key in node.value:
+            self.notes.add(text, node, key)
+        else:
+            self.notes.add(text, self.root, section)
+
+    def metric_and_seeds(self) -> None:
+        """Enough seeds for the aggregate, and fewer tolerated than there are."""
+        seeds = self.study.seeds
+        if self.study.metric.aggregate == "iqm" and seeds.per_config < _LEAST_FOR_IQM:
+            text = (
+                f"aggregate iqm needs seeds.per_config of at least {_LEAST_FOR_IQM}, here it is "
+                f"{seeds.per_config}; take mean or median"
+            )
+            self._note(text, "metric", "aggregate")
+        if seeds.tolerate >= seeds.per_config:
+            text = f"seeds.tolerate is {seeds.tolerate}; allowed: below per_config"
+            self._note(f"{text} ({seeds.per_config})", "seeds", "tolerate")
+
+    def lengths(self) -> None:
+        """Rungs and evaluation points within a run."""
+        study, early = self.study, self.study.early_terminate
+        if early is not None and early.min >= study.env_steps:
+            text = (
+                f"early_terminate.min is {early.min}, but a run has {study.env_steps} env steps; "
+                "the first rung must lie below"
+            )
+            self._note(text, "early_terminate", "min")
+        every = study.evaluation.every
+        if isinstance(every, int) and every > study.env_steps:
+            text = f"evaluation.every is {every}, but a run has {study.env_steps} env steps"
+            self._note(text, "evaluation", "every")
+        if isinstance(every, int) and every * 10_000 < study.env_steps:
+            text = f"evaluation.every is {every}: more than 10000 evaluations in a run"
+            self._note(text, "evaluation", "every")
+
+    def budget(self) -> None:
+        """Something ends the study, and confirm leaves room for a search."""
+        study, budget, confirm = self.study, self.study.budget, self.study.confirm
+        endless = budget.trials is None and budget.env_steps is None
+        if endless and budget.wall_seconds is None and study.search.method != "grid":
+            self._note("nothing ends the study; give trials, env_steps or wall", "budget")
+        reserved = 0
+        if confirm is not None:
+            runs = confirm.top_k * confirm.choose + confirm.report
+            reserved = runs * study.env_steps
+            if budget.trials is not None and confirm.top_k > budget.trials:
+                text = f"confirm.top_k is {confirm.top_k}, but there are {budget.trials} trials"
+                self._note(text, "confirm", "top_k")
+        if budget.env_steps is None:
+            return
+        one = study.seeds.per_config * study.env_steps
+        if budget.env_steps < reserved + one:
+            words = f" after the {reserved} that confirm needs" if reserved else ""
+            text = (
+                f"budget.env_steps is {budget.env_steps}, not enough for one trial of {one} env "
+                f"steps{words}; allowed: at least {reserved + one}"
+            )
+            self._note(text, "budget", "env_steps")
+
+    def default(self) -> None:
+        """The default configuration, which is trial 0, must be legal."""
+        space = self.study.space
+        params = space.default()
+        rule = space.forbidden(params)
+        if rule is not None:
+            named = {name: params[name] for name in rule.names if name in params}
+            words = ", ".join(f"{name}={value!r}" for name, value in named.items())
+            text = (
+                f"the default configuration ({words}) is forbidden by {rule}; change a `default:` "
+                "or the rule"
+            )
+            self._note(text, "forbid" if "forbid" in self.root.value else "space")
+
+    def knobs(self) -> None:
+        """No two values that can come together contradict each other."""
+        told: set[str] = set()
+        for names, params in _corners(self.study):
+            try:
+                complete(_registered({**self.study.fixed, **params}))
+            except ConfigError as error:
+                if str(error) not in told:
+                    told.add(str(error))
+                    self._contradiction(str(error), names)
+
+    def _contradiction(self, text: str, names: tuple[str, ...]) -> None:
+        for section in ("space", "fixed"):
+            node = self.root.value.get(section)
+            if node is None or not node.is_map:
+                continue
+            for key in node.value:
+                if key in names or (section == "fixed" and not names and key in text):
+                    self.notes.add(text, node, key)
+                    return
+        self._note(text, "fixed" if not names and "fixed" in self.root.value else "space")
+
+
+def _registered(config: dict[str, Any]) -> dict[str, Any]:
+    """Leave out choices that only user code knows."""
+    return {
+        name: value
+        for name, value in config.items()
+        if name.startswith("env.")
+        or KNOBS[name].type != "choice"
+        or value is None
+        or value in KNOBS[name].choices
+    }
+
+
+def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Give the default, then every pair of extreme values on top of it: (names, configuration).
+
+    A contradiction that needs three values to come together passes here and is met by
+    `hpo check`, which draws from the space.
+    """
+    space = study.space
+    yield (), space.default()
+    ends = [
+        (parameter, value)
+        for parameter in space.parameters
+        for value in _few(parameter)
+        if not parameter.name.startswith("env.")
+    ]
+    pairs = itertools.chain(
+        (((parameter, value),) for parameter, value in ends),
+        (pair for pair in itertools.combinations(ends, 2) if pair[0][0].name != pair[1][0].name),
+    )
+    for chosen in itertools.islice(pairs, _MOST_PAIRS):
+        wanted = {parameter.name: value for parameter, value in chosen}
+        params = _with(study, wanted)
+        if params is not None:
+            yield tuple(wanted), params
+
+
+def _few(parameter: Parameter) -> tuple[Any, ...]:
+    return parameter.distribution.ends()[:_MOST_ENDS]
+
+
+def _with(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """Give the default changed so that all wanted values are active, or None if it cannot be."""
+    space = study.space
+    forced = dict(wanted)
+    for name in wanted:
+        for parameter in space.parameters:
+            if parameter.name == name:
+                for condition in parameter.when:
+                    forced.setdefault(condition.name, condition.values[0])
+    params = space.resolve(lambda _, parameter: forced.get(parameter.name, parameter.default))
+    active = all(name in params and params[name] == value for name, value in wanted.items())
+    return params if active and space.contains(params) else None
