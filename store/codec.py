@@ -33,6 +33,7 @@ __all__ = [
     "unpack_evaluation",
 ]
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 PARAM_KINDS = ("float", "int", "bool", "text", "json")
 
 
@@ -81,6 +82,8 @@ def checked_param(name: str, kind: str, value: Any) -> Any:
 
 def plain_json(value: Any) -> Any:
     """Tuples as lists and other packages' numbers as Python's, so that JSON takes them."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

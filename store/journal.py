@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -377,5 +378,10 @@ def _evaluation_cells(packed: PackedEvaluation) -> tuple[Any, ...]:
 
 
 def _evaluation_of_cells(*cells: Any) -> PackedEvaluation:
-    key, names, metrics = cells[:-2], json.loads(cells[-2]), cells[-1]
-    return PackedEvaluation(*key, names=tuple(names), metrics=metrics)
+    *key, names, metrics = cells
+    return PackedEvaluation(*key, names=_names(names), metrics=metrics)
+
+
+@lru_cache(maxsize=256)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))

@@ -7,13 +7,13 @@ crash and is deleted when the study is opened, since its rows will be replayed.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from .commit import Part
+from .parquet import open_writer, sync
 from .rows import CurveRow, Stream
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
@@ -143,16 +143,14 @@ class CurveParts:
     def _write(
         self, tables: Iterable[pa.Table], schema: pa.Schema, first: int, level: int
     ) -> Part:
-        import pyarrow.parquet as pq
-
         self._number += 1
         path = self.directory / f"{self._number:06d}.parquet"
         rows = 0
-        with pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as writer:
+        with open_writer(path, schema) as writer:
             for table in tables:
                 writer.write_table(table)
                 rows += table.num_rows
-        _sync(path)
+        sync(path)
         return Part(path.name, _checksum(path), rows, first, level)
 
     def flush(self) -> tuple[list[Part], list[str]]:
@@ -161,7 +159,7 @@ class CurveParts:
         for level in range(MERGE_LEVELS):
             self._merge(level)
         if self._pending:
-            _sync(self.directory)
+            sync(self.directory)
         return list(self._pending), list(self._merged)
 
     def _merge(self, level: int) -> None:
@@ -247,11 +245,3 @@ _CURE = "restore the file from a copy, or start again with --new"
 def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import ConfigError
@@ -159,7 +158,7 @@ def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
 
     The levels are Hesterberg's expanded ones (2015, "What Teachers Should Know About the
     Bootstrap", section 5.3): Phi(-sqrt(n/(n-1)) t(n-1)) instead of 2.5 %. The plain percentile
-    interval has no n-1 and no t and holds the mean of 16 normal seeds 92 times in 100, not 95.
+    interval has no n-1 and no t and holds the mean of 16 normal seeds 91 times in 100, not 95.
     """
     import numpy as np
 
@@ -173,7 +172,7 @@ def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
         statistics = np.sort(sample, axis=1)[:, cut : len(values) - cut].mean(axis=1)
     count = len(values)
     widened = math.sqrt(count / (count - 1)) * t_quantile(1 - (1 - LEVEL) / 2, count - 1)
-    tail = NormalDist().cdf(-widened)
+    tail = math.erfc(widened / math.sqrt(2)) / 2  # Phi(-widened)
     low, high = np.quantile(statistics, [tail, 1 - tail])
     return Interval(float(low), float(high), "bootstrap")
 

@@ -1,0 +1,146 @@
+"""SQL over one study's tables, by DuckDB, on a connection that can read and do nothing else.
+
+Only a single SELECT (or WITH, DESCRIBE, SHOW, SUMMARIZE, FROM) is taken, only files in the
+study's folder can be read, and the configuration is locked before the user's text is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import StoreError
+from .tables import PARAM_PREFIX, TABLES
+
+if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
+    import duckdb
+
+__all__ = ["query"]
+
+
+def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Run one SELECT over the views `trials`, `evaluations` and `curves`.
+
+    The view `trials` has, besides the columns of the file, a struct `param`, so that
+    `param.learning_rate` needs no quotes. DuckDB sorts NaN above every number: order by `rank`,
+    or filter with `isfinite`.
+
+    Args:
+        directory: the study's folder.
+        sql: one statement that reads.
+
+    Returns:
+        The names of the columns, and the rows.
+
+    Raises:
+        StoreError: nothing is published yet, the text is not one reading statement, reads files
+            elsewhere, or does not run.
+    """
+    import duckdb
+
+    folder = Path(directory).resolve()
+    for name in TABLES:
+        if not (folder / f"{name}.parquet").is_file():
+            raise StoreError(
+                f"{folder} has no {name}.parquet yet; tables come with the first commit"
+            )
+    try:
+        _check(sql)
+        with _connection(folder) as connection:
+            result = connection.execute(sql)
+            columns = [str(column[0]) for column in result.description or ()]
+            return columns, result.fetchall()
+    except duckdb.PermissionException as error:
+        raise StoreError(
+            f"a query may read files of its study only, in {folder}: {_first_line(error)}"
+        ) from error
+    except duckdb.Error as error:
+        raise StoreError(
+            f"the query does not run: {str(error).strip()}\n"
+            f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
+        ) from error
+
+
+def _check(sql: str) -> None:
+    """Refuse all but one statement that reads."""
+    import duckdb
+
+    statements = duckdb.extract_statements(sql)
+    if len(statements) != 1:
+        raise StoreError(
+            f"a query is one statement, got {len(statements)}; "
+            'for example: hpo query "SELECT * FROM trials ORDER BY rank LIMIT 5"'
+        )
+    if statements[0].type != duckdb.StatementType.SELECT:
+        raise StoreError(
+            f"a query only reads, got a {statements[0].type.name} statement; "
+            "allowed are SELECT, WITH, FROM, DESCRIBE, SHOW and SUMMARIZE"
+        )
+
+
+def _connection(folder: Path) -> duckdb.DuckDBPyConnection:
+    """An empty database with the three views, shut off from everything but the folder."""
+    import duckdb
+
+    options: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "python_enable_replacements": False,  # a table name must not find a Python variable
+        "temp_directory": "",  # a large sort must not leave files in the working directory
+    }
+    connection = duckdb.connect(":memory:", config=options)
+    files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in TABLES}
+    for name, file in files.items():
+        source = f"read_parquet({file})"
+        extra = _param_struct(connection, source) if name == "trials" else ""
+        connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM {source}")
+    connection.execute(f"SET allowed_directories = [{_text(str(folder))}]")
+    connection.execute(f"SET allowed_paths = [{', '.join(files.values())}]")  # as globs, too
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:
+    """A column `param` that holds all `param.<name>` columns as one struct, dots as nesting."""
+    described = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    names = [str(row[0]) for row in described if str(row[0]).startswith(PARAM_PREFIX)]
+    tree: dict[str, Any] = {}
+    for name in names:
+        path = name.removeprefix(PARAM_PREFIX).split(".")
+        node = tree
+        for step in path[:-1]:
+            node = node.setdefault(step.lower(), {})
+            if isinstance(node, str):
+                return ""  # `a` and `a.b` are both knobs: no struct can hold them
+        if path[-1].lower() in node:
+            return ""  # names that differ in case only
+        node[path[-1].lower()] = _name(name)
+    return f", {_struct(tree)} AS param" if tree else ""
+
+
+def _struct(tree: dict[str, Any]) -> str:
+    fields = (
+        f"{_name(name)} := {_struct(value) if isinstance(value, dict) else value}"
+        for name, value in tree.items()
+    )
+    return f"struct_pack({', '.join(fields)})"
+
+
+def _without_globs(path: Path) -> str:
+    """The path with DuckDB's wildcards taken literally."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+def _first_line(error: Exception) -> str:
+    lines: Sequence[str] = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

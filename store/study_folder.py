@@ -1,0 +1,205 @@
+"""Where a study lives: `results/<study>/`, its files, and how a reading verb finds it.
+
+Only names are decided here; what is in the files is the journal's and the tables' business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import StoreError, suggestion
+from .journal import JOURNAL_NAME, Journal
+from .leaderboard import Entry, leaderboard
+from .lock import lock_holder
+
+__all__ = [
+    "RESULTS",
+    "StudyFolder",
+    "StudySummary",
+    "checked_name",
+    "find_study",
+    "free_name",
+    "list_studies",
+    "read_leaderboard",
+]
+
+RESULTS = Path("results")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def checked_name(name: str) -> str:
+    """The name, if it can name a folder of results.
+
+    Raises:
+        StoreError: it could leave the folder it belongs in, or needs quoting in a shell.
+    """
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith("."):
+        raise StoreError(
+            f"{name[:120]!r} cannot name a study; use 1 to 100 letters, digits, '.', '_' or '-', "
+            "beginning with a letter or digit, for example cartpole-asha"
+        )
+    return name
+
+
+def free_name(root: Path, name: str) -> str:
+    """The name itself, or `name-2`, `name-3`, ... whichever no study has yet."""
+    checked_name(name)
+    number, candidate = 1, name
+    while (root / candidate).exists():
+        number += 1
+        candidate = checked_name(f"{name}-{number}")
+    return candidate
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """The folder of one study and the places in it; nothing is created by looking."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The study's name, which is the folder's."""
+        return self.path.name
+
+    @property
+    def study_file(self) -> Path:
+        """The study file as it was given."""
+        return self.path / "study.yaml"
+
+    @property
+    def resolved_file(self) -> Path:
+        """The study file with every default written out."""
+        return self.path / "study.resolved.yaml"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Lane checkpoints (`lanes-000012`, one a commit) and kept policies."""
+        return self.path / "checkpoints"
+
+    @property
+    def policies(self) -> Path:
+        """The best policies, exported."""
+        return self.path / "policies"
+
+    def table(self, name: str) -> Path:
+        """The published table of that name: `trials`, `evaluations` or `curves`."""
+        return self.path / f"{name}.parquet"
+
+    def write_study(self, given: str, resolved: str) -> None:
+        """Write both study files, each whole or not at all."""
+        write_text(self.study_file, given)
+        write_text(self.resolved_file, resolved)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file by this text; a crash leaves the old one or the new one."""
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+@dataclass(frozen=True)
+class StudySummary:
+    """One line of `hpo list`.
+
+    Attributes:
+        name: of the study.
+        state: `running` (somebody writes now), `interrupted`, `finished`, or `damaged`.
+        trials: how many it has.
+        done: how many of them have ended.
+        best: the value at the top of its leaderboard, None without one.
+        metric: what the value measures.
+        updated_at: time of its last commit, seconds since the epoch; None if damaged.
+        path: its folder.
+        error: why it is damaged.
+    """
+
+    name: str
+    state: str
+    trials: int
+    done: int
+    best: float | None
+    metric: str
+    updated_at: float | None
+    path: Path
+    error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data for a JSON document."""
+        return {**vars(self), "path": str(self.path)}
+
+
+def list_studies(root: Path = RESULTS) -> list[StudySummary]:
+    """All studies in a folder of results, the last to change first."""
+    if not root.is_dir():
+        return []
+    found = [_summary(path) for path in sorted(root.iterdir()) if _is_study(path)]
+    return sorted(found, key=lambda summary: -(summary.updated_at or 0.0))
+
+
+def _is_study(path: Path) -> bool:
+    return (path / JOURNAL_NAME).is_file()
+
+
+def _summary(path: Path) -> StudySummary:
+    try:
+        with Journal(path) as journal:
+            meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
+            entries = leaderboard(journal.trials(), meta.goal, meta.aggregate)
+    except StoreError as error:
+        return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
+    waiting = sum(counts.get(state, 0) for state in ("waiting", "running"))
+    state = head.phase if head.phase == "finished" else "interrupted"
+    return StudySummary(
+        name=path.name,
+        state="running" if lock_holder(path) else state,
+        trials=sum(counts.values()),
+        done=sum(counts.values()) - waiting,
+        best=entries[0].value if entries else None,
+        metric=meta.metric,
+        updated_at=head.at,
+        path=path,
+    )
+
+
+def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFolder:
+    """The study a reading verb means.
+
+    Args:
+        study: the name of a study in `root`, or the path of its folder; None means the only one.
+        root: the folder of results.
+
+    Raises:
+        StoreError: there is none, or none of that name, or several and no name was given.
+    """
+    known = (
+        sorted(path.name for path in root.iterdir() if _is_study(path)) if root.is_dir() else []
+    )
+    if study is None:
+        if len(known) == 1:
+            return StudyFolder(root / known[0])
+        if not known:
+            raise StoreError(f"there is no study in {root}/; start one with: hpo run study.yaml")
+        raise StoreError(
+            f"there are {len(known)} studies in {root}/; choose one with --study: "
+            + ", ".join(known)
+        )
+    for path in (root / study, Path(study)):
+        if _is_study(path):
+            return StudyFolder(path)
+    listed = f" Known: {', '.join(known)}" if known else f" {root}/ holds no study."
+    raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
+
+
+def read_leaderboard(folder: StudyFolder) -> list[Entry]:
+    """The leaderboard of the last commit, from the journal."""
+    with Journal(folder.path) as journal:
+        return leaderboard(journal.trials(), journal.meta.goal, journal.meta.aggregate)

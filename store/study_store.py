@@ -1,0 +1,202 @@
+"""What the search loop holds while it runs: one study's lock, journal, parts and tables together.
+
+A commit is: curve rows to a part, lane checkpoint to disk, one transaction in the journal, then
+the files nobody needs any more are deleted. A crash between any two of these costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import StoreError
+from .commit import Commit, Head, Phase
+from .journal import Journal
+from .lock import StudyLock
+from .parquet import sync
+from .parts import CurveParts
+from .rows import AskRow, AttributeRow, DecisionRow, EvaluationRow, StudyMeta, TrialRow
+from .sinks import Sinks
+from .study_folder import StudyFolder
+from .tables import Publisher
+
+__all__ = ["StudyStore"]
+
+_LANES = "lanes-"
+
+
+class StudyStore:
+    """The store of one study, opened to be written; a context manager.
+
+    Attributes:
+        folder: where everything lies.
+        journal: for reading what is committed.
+        curves: takes curve rows (`add`, `add_chunk`) until the next commit.
+        created: the study is new; otherwise it goes on from `head`.
+
+    Raises:
+        StoreError: another process writes, or what is on disk is damaged.
+    """
+
+    def __init__(
+        self,
+        folder: StudyFolder,
+        meta: StudyMeta,
+        *,
+        sinks: Sinks | None = None,
+        publish_seconds: float = 30.0,
+    ):
+        self.folder = folder
+        folder.path.mkdir(parents=True, exist_ok=True)
+        self._sinks = sinks if sinks is not None else Sinks([])
+        with ExitStack() as opened:
+            self._lock = opened.enter_context(StudyLock(folder.path))
+            self.created = not Journal.exists(folder.path)
+            self.journal = opened.enter_context(
+                Journal.create(folder.path, meta)
+                if self.created
+                else Journal(folder.path, writable=True)
+            )
+            self._number = self.head.number
+            self._require_checkpoint()
+            self.curves = CurveParts(folder.path, self.journal.parts())
+            self._delete_checkpoints()
+            self._publisher = Publisher(folder.path, self.journal, publish_seconds)
+            self._opened = opened.pop_all()  # nothing failed: stays open until `close`
+
+    @property
+    def meta(self) -> StudyMeta:
+        """What the journal knows of its study; compare it with the study that asks to go on."""
+        return self.journal.meta
+
+    @property
+    def head(self) -> Head:
+        """The last commit."""
+        return self.journal.head()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def new_checkpoint(self) -> Path:
+        """Where to write the lanes that belong to the next commit; the folder does not exist.
+
+        Pass its name as `checkpoint` of that commit.
+        """
+        path = self._checkpoint_path(f"{_LANES}{self._number + 1:06d}")
+        shutil.rmtree(path, ignore_errors=True)
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def checkpoint(self) -> Path | None:
+        """The lanes of the last commit, None if it has none."""
+        name = self.head.checkpoint
+        return self._checkpoint_path(name) if name is not None else None
+
+    def _checkpoint_path(self, name: str) -> Path:
+        return self.folder.checkpoints / name
+
+    def _require_checkpoint(self) -> None:
+        path = self.checkpoint()
+        if path is not None and not path.is_dir():
+            raise StoreError(
+                f"the lane checkpoint {path} of the last commit is missing; "
+                "restore it from a copy, or start again with --new"
+            )
+
+    def _delete_checkpoints(self) -> None:
+        """Delete all lane checkpoints but that of the last commit."""
+        kept = self.head.checkpoint
+        if self.folder.checkpoints.is_dir():
+            for path in self.folder.checkpoints.iterdir():
+                if path.name.startswith(_LANES) and path.name != kept:
+                    shutil.rmtree(path)
+
+    # ------------------------------------------------------------------ writing
+
+    def commit(
+        self,
+        *,
+        loop_state: str,
+        checkpoint: str | None,
+        trials: Sequence[TrialRow] = (),
+        evaluations: Sequence[EvaluationRow] = (),
+        decisions: Sequence[DecisionRow] = (),
+        asks: Sequence[AskRow] = (),
+        attributes: Sequence[AttributeRow] = (),
+        phase: Phase = "running",
+    ) -> int:
+        """Make everything since the last commit durable, and give this commit's number.
+
+        Args:
+            loop_state: the loop's own state as JSON text, from which it goes on.
+            checkpoint: name of the folder that `new_checkpoint` gave and that now holds the
+                lanes; None when no lane is busy.
+            trials: those that changed.
+            evaluations: new ones, like all that follow.
+            decisions: in the order they were taken.
+            asks: numbered without gaps.
+            attributes: new or changed.
+            phase: `finished` when nothing is left to do.
+
+        Raises:
+            StoreError: a row is wrong, or the disk refuses; the last commit stays the last.
+        """
+        if checkpoint is not None:
+            self._sync_checkpoint(self._checkpoint_path(checkpoint))
+        parts, merged = self.curves.flush()
+        number = self._number + 1
+        self.journal.commit(
+            Commit(
+                number=number,
+                loop_state=loop_state,
+                checkpoint=checkpoint,
+                at=time.time(),
+                trials=trials,
+                evaluations=evaluations,
+                decisions=decisions,
+                asks=asks,
+                attributes=attributes,
+                parts=parts,
+                merged=merged,
+                phase=phase,
+            )
+        )
+        self._number = number
+        self.curves.committed()
+        self._delete_checkpoints()
+        return number
+
+    def _sync_checkpoint(self, path: Path) -> None:
+        """Bring a checkpoint to disk before the commit that needs it."""
+        if not path.is_dir():
+            raise StoreError(f"there is no lane checkpoint {path} to commit")
+        for folder, _, files in os.walk(path):
+            for name in (*files, "."):
+                sync(Path(folder) / name)
+
+    def publish(self, *, force: bool = False) -> bool:
+        """Publish the tables if it is time (or at once), then feed the sinks; tell whether."""
+        done = self._publisher.publish(force=force)
+        if done:
+            self._sinks.published(self.folder.path)
+        return done
+
+    def close(self) -> None:
+        """Free the study; rows after the last commit are dropped. A second call does nothing."""
+        self._sinks.close()
+        self._opened.close()
+
+    def __enter__(self) -> StudyStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,274 @@
+"""The published tables: `trials.parquet`, `evaluations.parquet`, `curves.parquet`.
+
+Each is one file with a fixed schema, made from the journal and its parts alone, and replaced by
+a rename, so that a reader never sees half of one. Columns are described in docs/store.md.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import StoreError
+from .codec import PackedEvaluation, strict_json
+from .journal import Journal
+from .leaderboard import Entry, leaderboard
+from .parquet import replacing, write_grouped
+from .parts import METRIC_PREFIX, PARTS_NAME, part_batches, unified_schema
+from .rows import StudyMeta, TrialRow
+
+if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
+    import pyarrow as pa
+
+__all__ = ["PARAM_PREFIX", "TABLES", "Publisher", "sql_names", "trials_table"]
+
+TABLES = ("trials", "evaluations", "curves")
+PARAM_PREFIX = "param."
+PUBLISH_SECONDS = 30.0
+_SHARE = 20.0  # publishing takes at most one part in 20 of the time, however large the study
+_EVALUATIONS_AT_ONCE = 4_096
+
+_EPISODE_COLUMNS = (
+    *("trial", "stream", "replicate", "env_steps"),
+    *("episode", "episode_return", "episode_length"),
+)
+_CURVE_COLUMNS = ("trial", "stream", "replicate", "env_steps")
+
+
+class Publisher:
+    """Publishes the tables of one study, not too often.
+
+    Attributes:
+        seconds: how long the last publication took.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        journal: Journal,
+        every_seconds: float = PUBLISH_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.directory, self.seconds = Path(directory), 0.0
+        self._journal, self._every, self._clock = journal, every_seconds, clock
+        self._published: int | None = None
+        self._at = -float("inf")
+
+    def publish(self, *, force: bool = False) -> bool:
+        """Write all tables if the last time is long enough ago; tell whether it did.
+
+        Args:
+            force: write now if anything was committed since the last time.
+        """
+        number, now = self._journal.head().number, self._clock()
+        due = now - self._at >= max(self._every, _SHARE * self.seconds)
+        if number == self._published or not (force or due):
+            return False
+        write_evaluations(self.directory, self._journal)
+        write_curves(self.directory, self._journal)
+        write_trials(self.directory, self._journal)
+        self._published, self._at = number, self._clock()
+        self.seconds = self._at - now
+        return True
+
+
+def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
+    """Metric name -> a column name that SQL takes without quotes.
+
+    Everything but letters, digits and `_` becomes `_`; a name that is taken or begins with a
+    digit gets `metric_` in front.
+
+    Raises:
+        StoreError: two metrics would share a column (case does not count in SQL).
+
+    >>> sql_names(["loss/policy", "trial"], taken=["trial"])
+    {'loss/policy': 'loss_policy', 'trial': 'metric_trial'}
+    """
+    columns: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    reserved = {name.casefold() for name in taken}
+    for name in sorted(names):
+        column = re.sub(r"[^0-9A-Za-z_]+", "_", name)
+        if column.casefold() in reserved or not re.match(r"[A-Za-z_]", column):
+            column = f"metric_{column}"
+        other = owners.setdefault(column.casefold(), name)
+        if other != name or column.casefold() in reserved:
+            raise StoreError(
+                f"the metrics {other!r} and {name!r} would share the column {column!r}; "
+                "rename one of them"
+            )
+        columns[name] = column
+    return columns
+
+
+# ---------------------------------------------------------------------- trials
+
+
+def write_trials(directory: Path, journal: Journal) -> None:
+    """Publish `trials.parquet`: one row a trial, the best first."""
+    meta, rows = journal.meta, journal.trials()
+    entries = leaderboard(rows, meta.goal, meta.aggregate)
+    table = trials_table(rows, entries, meta)
+    with replacing(directory / "trials.parquet", table.schema) as writer:
+        writer.write_table(table)
+
+
+def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: StudyMeta) -> pa.Table:
+    """One row an entry, in the order of the leaderboard."""
+    import pyarrow as pa
+
+    by_number = {row.trial: row for row in rows}
+    ordered = [by_number[entry.trial] for entry in entries]
+    columns: dict[str, Any] = {}
+    for name, type_, from_row in _trial_columns():
+        source: Sequence[Any] = ordered if from_row else entries
+        columns[name] = pa.array([_cell(getattr(item, name)) for item in source], type_)
+    columns["params"] = pa.array([strict_json(row.params) for row in ordered], pa.string())
+    for name in sorted(meta.param_kinds):
+        kind = meta.param_kinds[name]
+        values = [row.params.get(name) for row in ordered]
+        if kind == "json":
+            values = [None if value is None else strict_json(value) for value in values]
+        columns[PARAM_PREFIX + name] = pa.array(values, _param_type(kind))
+    return pa.table(columns)
+
+
+def _cell(value: Any) -> Any:
+    """StrEnum as text and tuples as lists; all else as it is."""
+    if isinstance(value, str):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _param_type(kind: str) -> pa.DataType:
+    import pyarrow as pa
+
+    types = {"float": pa.float64(), "int": pa.int64(), "bool": pa.bool_()}
+    return types.get(kind, pa.string())
+
+
+def _trial_columns() -> list[tuple[str, pa.DataType, bool]]:
+    """Name, type, and whether it is the trial row's (else the leaderboard entry's)."""
+    import pyarrow as pa
+
+    integer, number, text, flag = pa.int64(), pa.float64(), pa.string(), pa.bool_()
+    numbers = pa.list_(number)
+    return [
+        ("rank", integer, False),
+        ("trial", integer, False),
+        ("state", text, False),
+        ("value", number, False),
+        ("ci_low", number, False),
+        ("ci_high", number, False),
+        ("ci_kind", text, False),
+        ("value_from", text, False),
+        ("confirmed", flag, False),
+        ("seeds", integer, False),
+        ("search_value", number, False),
+        ("choose_value", number, False),
+        ("report_value", number, False),
+        ("rung", integer, True),
+        ("rung_value", number, True),
+        ("stop_rule", text, True),
+        ("audited", flag, True),
+        ("env_steps", integer, True),
+        ("eval_env_steps", integer, True),
+        ("warmup_env_steps", integer, True),
+        ("seed_values", numbers, True),
+        ("choose_values", numbers, True),
+        ("report_values", numbers, True),
+        ("proposed_by", text, True),
+        ("batch", integer, True),
+        ("bucket", text, True),
+        ("bits", integer, True),
+        ("error", text, True),
+        ("started_at", number, True),
+        ("ended_at", number, True),
+    ]
+
+
+# ---------------------------------------------------------------------- evaluations
+
+
+def write_evaluations(directory: Path, journal: Journal) -> None:
+    """Publish `evaluations.parquet`: one row an episode, sorted by its key."""
+    import pyarrow as pa
+
+    names = sql_names(journal.evaluation_metrics(), _EPISODE_COLUMNS)
+    integer, number = pa.int64(), pa.float64()
+    types = [integer, pa.string(), integer, integer, integer, number, integer]
+    metrics = [(column, number) for column in names.values()]
+    schema = pa.schema([*zip(_EPISODE_COLUMNS, types, strict=True), *metrics])
+    with replacing(directory / "evaluations.parquet", schema) as writer:
+        write_grouped(writer, _episode_tables(journal, names, schema))
+
+
+def _episode_tables(
+    journal: Journal, names: dict[str, str], schema: pa.Schema
+) -> Iterator[pa.Table]:
+    found = journal.packed_evaluations()
+    while some := list(islice(found, _EVALUATIONS_AT_ONCE)):
+        yield _episodes(some, names, schema)
+
+
+def _episodes(some: list[PackedEvaluation], names: dict[str, str], schema: pa.Schema) -> pa.Table:
+    """The episodes of some evaluations, by columns."""
+    import numpy as np
+    import pyarrow as pa
+
+    counts = np.array([packed.episodes for packed in some])
+    owner = np.repeat(np.arange(len(some)), counts)
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    columns: list[Any] = [
+        np.array([packed.trial for packed in some])[owner],
+        pa.array([packed.stream for packed in some]).take(pa.array(owner)),
+        np.array([packed.replicate for packed in some])[owner],
+        np.array([packed.env_steps for packed in some])[owner],
+        np.arange(len(owner)) - starts,
+        np.frombuffer(b"".join(packed.returns for packed in some), "<f8"),
+        np.frombuffer(b"".join(packed.lengths for packed in some), "<i8"),
+    ]
+    columns += [_episode_metric(some, name) for name in names]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
+
+
+def _episode_metric(some: list[PackedEvaluation], name: str) -> pa.Array:
+    """One metric over the episodes of some evaluations; null where an evaluation has it not."""
+    import numpy as np
+    import pyarrow as pa
+
+    pieces: list[bytes] = []
+    known: list[bool] = []
+    for packed in some:
+        has, size = name in packed.names, 8 * packed.episodes
+        start = packed.names.index(name) * size if has else 0
+        pieces.append(packed.metrics[start : start + size] if has else bytes(size))
+        known.append(has)
+    values = np.frombuffer(b"".join(pieces), "<f8")
+    absent = np.repeat(~np.array(known), [packed.episodes for packed in some])
+    return pa.array(values, mask=absent)
+
+
+# ---------------------------------------------------------------------- curves
+
+
+def write_curves(directory: Path, journal: Journal) -> None:
+    """Publish `curves.parquet`: one row a replicate and chunk, in the order they were run."""
+    import pyarrow as pa
+
+    parts, folder = journal.parts(), directory / PARTS_NAME
+    stored = unified_schema(folder, parts)
+    metrics = [name.removeprefix(METRIC_PREFIX) for name in stored.names[len(_CURVE_COLUMNS) :]]
+    names = sql_names(metrics, _CURVE_COLUMNS)
+    schema = pa.schema(
+        [*(stored.field(name) for name in _CURVE_COLUMNS)]
+        + [(names[name], pa.float64()) for name in metrics]
+    )
+    tables = (table.rename_columns(schema.names) for table in part_batches(folder, parts, stored))
+    with replacing(directory / "curves.parquet", schema) as writer:
+        write_grouped(writer, tables)

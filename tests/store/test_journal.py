@@ -1,0 +1,269 @@
+"""The journal gives back what it was given, whole commits only."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sqlite3
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpo.errors import StoreError
+from hpo.store import (
+    AskRow,
+    AttributeRow,
+    Commit,
+    DecisionRow,
+    EvaluationRow,
+    Head,
+    Journal,
+    Stream,
+    StudyMeta,
+    TrialRow,
+    TrialState,
+    param_kind,
+)
+from hpo.store.codec import trial_from_text, trial_to_text
+
+Make = Callable[..., TrialRow]
+
+
+def episodes(trial: int, env_steps: int, count: int = 3) -> list[EvaluationRow]:
+    return [
+        EvaluationRow(
+            *(trial, Stream.SEARCH, 0, env_steps, episode),
+            episode_return=[math.nan, -math.inf, 0.1][episode % 3],
+            episode_length=10**12 + episode,
+            metrics={"blocking": 1 / 3, "load": math.nan},
+        )
+        for episode in range(count)
+    ]
+
+
+def decision(trial: int, rung: int = 0) -> DecisionRow:
+    return DecisionRow(trial, rung, 50_000, math.nan, "stop", "asha eta=4", 3.5, 2, 9)
+
+
+def commit(number: int, **changes: Any) -> Commit:
+    return Commit(number, loop_state='{"a": 1}', checkpoint=None, at=2.5, **changes)
+
+
+@pytest.fixture
+def journal(tmp_path: Path, meta: StudyMeta) -> Journal:
+    return Journal.create(tmp_path, meta)
+
+
+def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMeta) -> None:
+    rows = [
+        make_trial(0, TrialState.RUNNING),
+        make_trial(
+            *(1, TrialState.DIVERGED),
+            value=math.nan,
+            rung_value=-math.inf,
+            seed_values=(0.1, math.nan, math.inf),
+            choose_values=(1e-300, -0.0),
+            started_at=1.7e9 + 0.123456,
+            error="überlauf",
+        ),
+    ]
+    asks = [AskRow(0, "default", (0,)), AskRow(1, "tpe", (1, 2), told=(0,))]
+    attributes = [
+        AttributeRow(None, "sobol:state", {"skip": 3, "nan": None}),
+        AttributeRow(1, "tpe:group", [1.5, "x", True]),
+    ]
+    journal.commit(
+        Commit(
+            *(1, '{"lanes": []}', "lanes-000001", 12.25),
+            trials=rows,
+            evaluations=[*episodes(1, 800), *episodes(0, 400, 1)],
+            decisions=[decision(1), decision(0)],
+            asks=asks,
+            attributes=attributes,
+        )
+    )
+    journal.close()
+    with Journal(journal.path.parent) as again:
+        assert again.meta == meta
+        assert again.head() == Head(1, 12.25, "running", '{"lanes": []}', "lanes-000001")
+        assert repr(again.trials()) == repr(rows)  # repr: NaN is not equal to itself
+        assert repr(again.trial(1)) == repr(rows[1]) and again.trial(7) is None
+        expected = [*episodes(0, 400, 1), *episodes(1, 800)]
+        assert repr(list(again.evaluations())) == repr(expected)
+        assert repr(list(again.evaluations(1))) == repr(episodes(1, 800))
+        assert again.evaluation_metrics() == ["blocking", "load"]
+        assert repr(again.decisions()) == repr([decision(1), decision(0)])
+        assert repr(again.decisions(0)) == repr([decision(0)])
+        assert again.asks() == asks and again.attributes() == attributes
+        assert again.count_by_state() == {"running": 1, "diverged": 1}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(number=st.floats(), values=st.lists(st.floats(), max_size=5))
+def test_floats_keep_every_bit(make_trial: Make, number: float, values: list[float]) -> None:
+    row = make_trial(0, value=number, seed_values=tuple(values), params={})
+    back = trial_from_text(trial_to_text(row, {}))
+    for sent, got in zip((number, *values), (back.value, *back.seed_values), strict=True):
+        assert got is not None
+        same = struct.pack("<d", sent) == struct.pack("<d", got)
+        assert same or (math.isnan(sent) and math.isnan(got))
+
+
+def test_trials_are_replaced_and_states_counted(journal: Journal, make_trial: Make) -> None:
+    journal.commit(commit(1, trials=[make_trial(0, TrialState.RUNNING), make_trial(1)]))
+    journal.commit(commit(2, trials=[make_trial(0, TrialState.STOPPED)]))
+    assert [row.state for row in journal.trials()] == ["stopped", "finished"]
+
+
+def test_an_appended_row_is_never_doubled(journal: Journal) -> None:
+    first = commit(
+        1, evaluations=episodes(0, 5), decisions=[decision(0)], asks=[AskRow(0, "a", ())]
+    )
+    journal.commit(first)
+    for repeated in (
+        {"evaluations": episodes(0, 5)},
+        {"decisions": [decision(0)]},
+        {"asks": [AskRow(0, "b", ())]},
+    ):
+        with pytest.raises(StoreError, match="commit 2 repeats a row"):
+            journal.commit(commit(2, **repeated))
+    assert journal.head().number == 1
+
+
+def test_a_refused_commit_leaves_nothing(journal: Journal, make_trial: Make) -> None:
+    bad = make_trial(1, params={"learning_rate": "fast"})
+    with pytest.raises(StoreError, match=r"'learning_rate' is declared float.*'fast'"):
+        journal.commit(commit(1, trials=[make_trial(0), bad], evaluations=episodes(0, 5)))
+    assert journal.trials() == [] and list(journal.evaluations()) == []
+    assert journal.head().number == 0
+    journal.commit(commit(1, trials=[make_trial(0)]))
+    assert len(journal.trials()) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"params": {"gamma": 0.9}}, "does not declare: gamma; declared are: activation"),
+        ({"params": {"num_minibatches": 4.5}}, "declared int"),
+        ({"params": {"num_minibatches": True}}, "declared int"),
+        ({"params": {"normalise_advantages": 1}}, "declared bool"),
+        ({"env_steps": 1.5}, "env_steps of trial 0"),
+        ({"value": "high"}, "value of trial 0"),
+        ({"seed_values": (1.0, None)}, "seed_values of trial 0"),
+        ({"params": {"hidden_sizes": object()}}, "cannot store"),
+    ],
+)
+def test_drift_of_types_is_refused(
+    journal: Journal, make_trial: Make, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(StoreError, match=words):
+        journal.commit(commit(1, trials=[make_trial(0, **changes)]))
+
+
+def test_numbers_of_numpy_are_taken(journal: Journal, make_trial: Make) -> None:
+    row = make_trial(
+        *(0, TrialState.FINISHED),
+        value=np.float32(0.5),
+        env_steps=np.int64(7),
+        params={"learning_rate": np.float64(0.1), "num_minibatches": np.int32(4)},
+    )
+    journal.commit(commit(1, trials=[row]))
+    (back,) = journal.trials()
+    assert (back.value, back.env_steps, type(back.env_steps)) == (0.5, 7, int)
+    assert back.params == {"learning_rate": 0.1, "num_minibatches": 4}
+
+
+def test_episodes_must_be_whole(journal: Journal) -> None:
+    rows = episodes(0, 5)
+    other = dataclasses.replace(rows[1], metrics={"blocking": 0.0})
+    for broken in (rows[1:], rows[::-1], [rows[0], rows[0]], [rows[0], other]):
+        with pytest.raises(StoreError, match="must hold the episodes 0, 1, 2"):
+            journal.commit(commit(1, evaluations=broken))
+
+
+def test_commits_are_numbered_without_gaps(journal: Journal) -> None:
+    for number in (0, 2):
+        with pytest.raises(StoreError, match=f"commit {number} does not follow commit 0"):
+            journal.commit(commit(number))
+
+
+def test_readers_read_while_it_is_written(journal: Journal, make_trial: Make) -> None:
+    with Journal(journal.path.parent) as reader:
+        for number in range(1, 4):
+            journal.commit(commit(number, trials=[make_trial(number)]))
+            assert len(reader.trials()) == number
+        with pytest.raises(StoreError, match="readonly"):
+            reader.commit(commit(4))
+
+
+def test_meta_may_change_but_not_its_columns(journal: Journal, meta: StudyMeta) -> None:
+    journal.replace_meta(dataclasses.replace(meta, study_text="new", devices=4))
+    with Journal(journal.path.parent) as again:
+        assert (again.meta.study_text, again.meta.devices) == ("new", 4)
+    with pytest.raises(StoreError, match="--new"):
+        journal.replace_meta(dataclasses.replace(meta, param_kinds={}))
+
+
+def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
+    with pytest.raises(StoreError, match="holds no study"):
+        Journal(tmp_path)
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(b"no database at all, but long enough to be looked at" * 10)
+    for use in (Journal, Journal.exists):
+        with pytest.raises(StoreError, match="is damaged"):
+            use(tmp_path)
+    path.unlink()
+    sqlite3.connect(path).close()  # what a crash at creation leaves
+    assert not Journal.exists(tmp_path)
+    with pytest.raises(StoreError, match="no journal of hpo"):
+        Journal(tmp_path)
+    Journal.create(tmp_path, meta).close()
+    with pytest.raises(StoreError, match="already holds a study"):
+        Journal.create(tmp_path, meta)
+
+
+def test_damage_inside_is_said(journal: Journal, make_trial: Make) -> None:
+    journal.commit(commit(1, trials=[make_trial(number) for number in range(500)]))
+    journal.close()
+    content = bytearray(journal.path.read_bytes())
+    content[4096:-4096] = b"\xff" * (len(content) - 8192)
+    journal.path.write_bytes(content)
+    with pytest.raises(StoreError, match="is damaged"), Journal(journal.path.parent) as again:
+        again.trials()
+
+
+def test_a_newer_format_is_refused(journal: Journal) -> None:
+    journal.close()
+    connection = sqlite3.connect(journal.path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match=r"format 99.*upgrade"):
+        Journal(journal.path.parent)
+
+
+def test_a_meta_with_an_unknown_kind_is_refused(tmp_path: Path, meta: StudyMeta) -> None:
+    wrong = dataclasses.replace(meta, param_kinds={"gamma": "double"})
+    with pytest.raises(StoreError, match="kind 'double'; allowed are float"):
+        Journal.create(tmp_path, wrong)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2.5], "float"),
+        ([np.int64(1), None], "int"),
+        ([True, False], "bool"),
+        ([True, 1], "json"),
+        (["a", 1], "json"),
+        ([(64, 64)], "json"),
+        ([None], "json"),
+    ],
+)
+def test_kinds_are_found_from_values(values: list[object], kind: str) -> None:
+    assert param_kind(values) == kind

@@ -1,0 +1,58 @@
+"""One writer at a time, said in words, free again after death."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.store.lock import StudyLock, lock_holder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from hpo.store.lock import StudyLock
+lock = StudyLock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
+    with StudyLock(tmp_path) as lock:
+        with pytest.raises(
+            StoreError, match=rf"being written by host .*, pid {os.getpid()}, since"
+        ):
+            StudyLock(tmp_path)
+        assert f"pid {os.getpid()}" in (lock_holder(tmp_path) or "")
+    assert lock_holder(tmp_path) is None
+    lock.release()
+    with StudyLock(tmp_path):
+        pass
+
+
+def test_nobody_holds_what_was_never_locked(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path) is None
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot lock .* choose another with --out"):
+        StudyLock(tmp_path / "missing")
+
+
+def test_death_frees_the_lock(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "held\n"
+        with pytest.raises(StoreError, match=f"pid {child.pid}"):
+            StudyLock(tmp_path)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert lock_holder(tmp_path) is None  # although the file still says who held it
+    with StudyLock(tmp_path):
+        assert f"pid {os.getpid()}" in (lock_holder(tmp_path) or "")

@@ -1,0 +1,186 @@
+"""SQL reads this study's tables, and can do nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.store import CurveRow, EvaluationRow, Stream, StudyFolder, StudyMeta, StudyStore, TrialRow
+from hpo.store import query as run_query
+
+Make = Callable[..., TrialRow]
+
+
+def fill(folder: StudyFolder, meta: StudyMeta, rows: list[TrialRow]) -> Path:
+    with StudyStore(folder, meta) as store:
+        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 10, {"loss/policy": 0.5})])
+        evaluations = [EvaluationRow(0, Stream.SEARCH, 0, 10, 0, 1.5, 9, {"blocking": 0.1})]
+        store.commit(loop_state="{}", checkpoint=None, trials=rows, evaluations=evaluations)
+        store.publish()
+    return folder.path
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, meta: StudyMeta, make_trial: Make) -> Path:
+    folder = StudyFolder(tmp_path_factory.mktemp("query") / "toy")
+    rows = [make_trial(n, value=[1.0, float("nan"), 3.0][n], seed_values=(1.0,)) for n in range(3)]
+    return fill(folder, meta, rows)
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "rows"),
+    [
+        ("SELECT trial FROM trials ORDER BY rank LIMIT 2", ["trial"], [(2,), (0,)]),
+        ("SELECT max(value) AS best FROM trials WHERE isfinite(value);", ["best"], [(3.0,)]),
+        ('SELECT trial FROM trials WHERE "param.num_minibatches" = 4', ["trial"], [(2,)]),
+        ("SELECT param.num_minibatches AS n FROM trials WHERE trial = 2", ["n"], [(4,)]),
+        ("SELECT param.env.load FROM trials WHERE trial = 1", ["load"], [(201.0,)]),
+        ("SELECT t.param.activation FROM trials t WHERE trial = 1", ["activation"], [("relu",)]),
+        ("WITH c AS (SELECT * FROM curves) SELECT loss_policy FROM c", ["loss_policy"], [(0.5,)]),
+        ("FROM evaluations SELECT blocking", ["blocking"], [(0.1,)]),
+        ("SHOW TABLES", ["name"], [("curves",), ("evaluations",), ("trials",)]),
+        ("SELECT 1 AS a -- a comment; and more", ["a"], [(1,)]),
+    ],
+)  # fmt: skip
+def test_reading(study: Path, sql: str, columns: list[str], rows: list[tuple]) -> None:
+    assert run_query(study, sql) == (columns, rows)
+
+
+def test_describe_and_summarize(study: Path) -> None:
+    columns, rows = run_query(study, "DESCRIBE trials")
+    assert columns[:2] == ["column_name", "column_type"]
+    types = {row[0]: row[1] for row in rows}
+    assert types["param.learning_rate"] == "DOUBLE" and types["seed_values"] == "DOUBLE[]"
+    assert run_query(study, "SUMMARIZE curves")[1]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY trials TO '{study}/stolen.csv'",
+        "COPY (SELECT 1) TO '/tmp/stolen.csv'",
+        "ATTACH '{study}/x.db'",
+        "ATTACH '{study}/journal.sqlite' (TYPE sqlite)",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "RESET lock_configuration",
+        "PRAGMA version",
+        "CALL pragma_version()",
+        "CREATE TABLE x AS SELECT 1",
+        "CREATE VIEW trials2 AS SELECT 1",
+        "DROP VIEW trials",
+        "INSERT INTO trials SELECT * FROM trials",
+        "EXPORT DATABASE '{study}'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{study}/x'",
+        "USE memory",
+        "VACUUM",
+        "CHECKPOINT",
+        "PREPARE a AS SELECT 1",
+        "PIVOT trials ON trial USING sum(value)",
+    ],
+)
+def test_only_reading_statements_are_taken(study: Path, sql: str) -> None:
+    before = sorted(path.name for path in study.iterdir())
+    with pytest.raises(StoreError, match=r"a query only reads, got a \w+ statement"):
+        run_query(study, sql.format(study=study))
+    assert sorted(path.name for path in study.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "sql", ["", "  ", "-- nothing", "SELECT 1; SELECT 2", "SELECT 1; DROP VIEW x"]
+)
+def test_a_query_is_one_statement(study: Path, sql: str) -> None:
+    with pytest.raises(StoreError, match="a query is one statement"):
+        run_query(study, sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd.csv'",
+        "SELECT * FROM read_text('{study}/../other.txt')",
+        "SELECT * FROM read_text('{study}2/other.txt')",
+        "SELECT * FROM read_text('../other.txt')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM read_parquet('{study}/../*/trials.parquet')",
+        "SELECT * FROM read_text('file:///etc/passwd')",
+        "SELECT * FROM read_csv('https://example.org/x.csv')",
+        "SELECT * FROM read_csv('/dev/stdin')",
+        "SELECT (SELECT content FROM read_text('/etc/passwd'))",
+        "SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
+    ],
+)
+def test_other_files_are_out_of_reach(study: Path, sql: str) -> None:
+    (study.parent / "other.txt").write_text("secret")
+    Path(f"{study}2").mkdir(exist_ok=True)
+    (Path(f"{study}2") / "other.txt").write_text("secret")
+    with pytest.raises(StoreError, match="files of its study only"):
+        run_query(study, sql.format(study=study))
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT * FROM trial", r'(?s)Did you mean "trials".*tables: trials, evaluations, curves'),
+        ("SELECT valeu FROM trials", "value"),
+        ("SELECT * FROM sqlite_scan('a', 'b')", "does not run"),
+        ("SELECT getenv('HOME')", "does not run"),
+        ("WITH a AS (INSERT INTO trials VALUES (1) RETURNING *) SELECT * FROM a", "does not run"),
+        ("SELECT * FROM query('COPY trials TO ''x.csv''')", "does not run"),
+        ("SELECT * FROM python_rows", "does not exist"),
+    ],
+)
+def test_mistakes_are_told(study: Path, sql: str, words: str) -> None:
+    import pyarrow as pa
+
+    python_rows = pa.table({"a": [1]})
+    with pytest.raises(StoreError, match=words):
+        run_query(study, sql)
+    assert python_rows.num_rows == 1
+
+
+def test_nothing_is_written_anywhere(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(work))
+    before = {path: path.stat().st_mtime_ns for path in study.rglob("*")}
+    run_query(study, "SELECT * FROM trials, range(200000) ORDER BY random() LIMIT 1")
+    assert os.listdir(work) == []
+    assert {path: path.stat().st_mtime_ns for path in study.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["it's", "a[1]*", "sp ace", 'quo"te'])
+def test_odd_folders_are_taken_literally(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make, name: str
+) -> None:
+    study = fill(StudyFolder(tmp_path / name / "toy"), meta, [make_trial(0)])
+    assert run_query(study, "SELECT trial FROM trials")[1] == [(0,)]
+    os.symlink(study, tmp_path / "link")
+    assert run_query(tmp_path / "link", "SELECT trial FROM trials")[1] == [(0,)]
+
+
+def test_params_no_struct_can_hold_stay_columns(folder: StudyFolder, meta: StudyMeta) -> None:
+    kinds = {"env": "text", "env.load": "float"}
+    study = fill(folder, dataclasses.replace(meta, param_kinds=kinds), [])
+    columns, _ = run_query(study, "SELECT * FROM trials")
+    assert columns[-2:] == ["param.env", "param.env.load"]
+
+
+def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta) -> None:
+    with StudyStore(folder, meta):
+        pass
+    with pytest.raises(StoreError, match="tables come with the first commit"):
+        run_query(folder.path, "SELECT 1")

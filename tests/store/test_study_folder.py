@@ -1,0 +1,118 @@
+"""Names, places, and how a reading verb finds its study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.store import (
+    StudyFolder,
+    StudyMeta,
+    StudyStore,
+    TrialRow,
+    TrialState,
+    checked_name,
+    find_study,
+    free_name,
+    list_studies,
+    read_leaderboard,
+)
+
+Make = Callable[..., TrialRow]
+
+
+@pytest.mark.parametrize("name", ["a", "cartpole-asha", "A.b_c-2", "x" * 100])
+def test_good_names(name: str) -> None:
+    assert checked_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "..", "../x", "a/b", "/etc", "-rf", ".hidden", "a b", "a\n", "a..b", "a."),
+        *("x" * 101, "a\x00b", "naïve", "a\\b", "$(id)"),
+    ],
+)
+def test_bad_names(name: str) -> None:
+    with pytest.raises(StoreError, match="cannot name a study; use 1 to 100 letters"):
+        checked_name(name)
+
+
+def test_a_free_name_is_counted_up(tmp_path: Path) -> None:
+    assert free_name(tmp_path, "toy") == "toy"
+    for taken in ("toy", "toy-2", "toy-4"):
+        (tmp_path / taken).mkdir()
+    assert free_name(tmp_path, "toy") == "toy-3"
+
+
+def fill(root: Path, name: str, meta: StudyMeta, rows: list[TrialRow], **how: str) -> StudyFolder:
+    folder = StudyFolder(root / name)
+    with StudyStore(folder, meta) as store:
+        if rows:
+            store.commit(loop_state="{}", checkpoint=None, trials=rows, **how)  # pyright: ignore
+    return folder
+
+
+def test_the_only_study_needs_no_name(tmp_path: Path, meta: StudyMeta, make_trial: Make) -> None:
+    with pytest.raises(StoreError, match=r"there is no study in .*; start one with: hpo run"):
+        find_study(None, tmp_path)
+    with pytest.raises(StoreError, match="there is no study in"):
+        find_study(None, tmp_path / "nowhere")
+    one = fill(tmp_path, "one", meta, [make_trial(0)])
+    (tmp_path / "README.md").write_text("no study")
+    (tmp_path / "empty").mkdir()
+    assert find_study(None, tmp_path) == one
+    fill(tmp_path, "two", meta, [])
+    with pytest.raises(StoreError, match=r"there are 2 studies in .* --study: one, two"):
+        find_study(None, tmp_path)
+    assert find_study("two", tmp_path).name == "two"
+    assert find_study(tmp_path / "one", tmp_path / "nowhere") == one
+    with pytest.raises(StoreError, match="no study 'tow'; did you mean 'two'\\? Known: one, two"):
+        find_study("tow", tmp_path)
+
+
+def test_studies_are_listed_with_what_they_found(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
+    rows = [make_trial(0, value=4.0), make_trial(1, value=9.0), make_trial(2, TrialState.RUNNING)]
+    fill(tmp_path, "done", meta, rows, phase="finished")
+    fill(tmp_path, "broken", meta, rows[:2])
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "journal.sqlite").write_bytes(b"nonsense" * 100)
+    with StudyStore(StudyFolder(tmp_path / "busy"), meta):
+        found = {summary.name: summary for summary in list_studies(tmp_path)}
+    assert {name: summary.state for name, summary in found.items()} == {
+        "done": "finished",
+        "broken": "interrupted",
+        "busy": "running",
+        "bad": "damaged",
+    }
+    done = found["done"]
+    assert (done.trials, done.done, done.best, done.metric) == (3, 2, 9.0, "eval/return_mean")
+    assert done.as_json()["path"] == str(tmp_path / "done")
+    assert "is damaged" in found["bad"].error and found["bad"].updated_at is None
+    assert found["busy"].best is None
+    assert list_studies(tmp_path / "nowhere") == []
+
+
+def test_the_leaderboard_is_read_from_the_journal(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
+    rows = [make_trial(0, value=4.0), make_trial(1, value=9.0)]
+    entries = read_leaderboard(fill(tmp_path, "toy", meta, rows))
+    assert [entry.trial for entry in entries] == [1, 0]
+
+
+def test_study_files_are_replaced_whole(folder: StudyFolder) -> None:
+    folder.path.mkdir()
+    folder.write_study("name: töy\n", "name: töy\nseed: 0\n")
+    folder.write_study("name: toy\n", "name: toy\nseed: 1\n")
+    assert folder.study_file.read_text(encoding="utf-8") == "name: toy\n"
+    assert folder.resolved_file.read_text(encoding="utf-8") == "name: toy\nseed: 1\n"
+    assert sorted(path.name for path in folder.path.iterdir()) == [
+        "study.resolved.yaml",
+        "study.yaml",
+    ]

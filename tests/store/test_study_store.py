@@ -1,0 +1,216 @@
+"""The store as a whole: checkpoints tied to commits, resume, sinks, one writer."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from hpo.errors import StoreError
+from hpo.store import (
+    CsvSink,
+    CurveRow,
+    Sinks,
+    Stream,
+    StudyFolder,
+    StudyMeta,
+    StudyStore,
+    TrialRow,
+    tables_equal,
+)
+
+Make = Callable[..., TrialRow]
+
+
+def save_lanes(store: StudyStore) -> str:
+    path = store.new_checkpoint()
+    path.mkdir()
+    (path / "lanes.bin").write_bytes(os.urandom(10))
+    return path.name
+
+
+def test_a_new_study_and_its_resume(
+    folder: StudyFolder, meta: StudyMeta, make_trial: Make
+) -> None:
+    with StudyStore(folder, meta) as store:
+        assert store.created and store.head.number == 0 and store.checkpoint() is None
+        assert json.loads(store.head.loop_state) == {}
+        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+        number = store.commit(loop_state='{"step": 1}', checkpoint=None, trials=[make_trial(0)])
+        assert number == 1
+        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 10, {"kl": 0.2})])  # never committed
+    with StudyStore(folder, meta) as store:
+        assert not store.created and store.meta == meta
+        assert store.head.loop_state == '{"step": 1}'
+        assert store.curves.rows == 1
+        assert store.publish() and not store.publish()
+        assert pq.ParquetFile(folder.table("curves")).read().num_rows == 1
+        assert store.commit(loop_state="{}", checkpoint=None) == 2
+
+
+def test_lanes_are_kept_for_the_last_commit_only(folder: StudyFolder, meta: StudyMeta) -> None:
+    with StudyStore(folder, meta) as store:
+        (folder.checkpoints / "best-3").mkdir(parents=True)
+        for number in range(1, 4):
+            name = save_lanes(store)
+            assert name == f"lanes-00000{number}"
+            store.commit(loop_state="{}", checkpoint=name)
+            assert {path.name for path in folder.checkpoints.iterdir()} == {name, "best-3"}
+        save_lanes(store)  # crash before its commit
+    with StudyStore(folder, meta) as store:
+        assert {path.name for path in folder.checkpoints.iterdir()} == {"lanes-000003", "best-3"}
+        assert store.checkpoint() == folder.checkpoints / "lanes-000003"
+        store.commit(loop_state="{}", checkpoint=None, phase="finished")
+        assert [path.name for path in folder.checkpoints.iterdir()] == ["best-3"]
+        assert store.head.phase == "finished" and store.checkpoint() is None
+
+
+def test_a_missing_checkpoint_is_said(folder: StudyFolder, meta: StudyMeta) -> None:
+    with StudyStore(folder, meta) as store:
+        with pytest.raises(StoreError, match="no lane checkpoint"):
+            store.commit(loop_state="{}", checkpoint="lanes-000001")
+        name = save_lanes(store)
+        store.commit(loop_state="{}", checkpoint=name)
+        (folder.checkpoints / name / "lanes.bin").unlink()
+        (folder.checkpoints / name).rmdir()
+    with pytest.raises(StoreError, match=r"lanes-000001 of the last commit is missing"):
+        StudyStore(folder, meta)
+    with pytest.raises(StoreError, match=r"lanes-000001"):  # and the lock was given back
+        StudyStore(folder, meta)
+
+
+def test_a_refused_commit_can_be_tried_again(
+    folder: StudyFolder, meta: StudyMeta, make_trial: Make
+) -> None:
+    with StudyStore(folder, meta) as store:
+        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+        with pytest.raises(StoreError, match="does not declare"):
+            bad = make_trial(0, params={"speed": 1})
+            store.commit(loop_state="{}", checkpoint=None, trials=[bad])
+        assert store.commit(loop_state="{}", checkpoint=None, trials=[make_trial(0)]) == 1
+        store.publish()
+    assert pq.ParquetFile(folder.table("curves")).read().num_rows == 1
+
+
+def test_only_one_writes(folder: StudyFolder, meta: StudyMeta) -> None:
+    store = StudyStore(folder, meta)
+    with pytest.raises(StoreError, match="is being written by"):
+        StudyStore(folder, meta)
+    store.close()
+    store.close()
+    StudyStore(folder, meta).close()
+
+
+STAGES = ["flush", "commit", "committed", "_delete_checkpoints", "publish"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_between_any_two_steps_costs_nothing(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make, stage: str, when: str
+) -> None:
+    """Break off at one step of the third commit, go on from the journal, compare."""
+
+    def work(store: StudyStore) -> None:
+        for step in range(json.loads(store.head.loop_state).get("step", 0), 6):
+            store.curves.add([CurveRow(step, Stream.SEARCH, 0, step, {"kl": step / 3})])
+            name, state = save_lanes(store), json.dumps({"step": step + 1})
+            store.commit(loop_state=state, checkpoint=name, trials=[make_trial(step)])
+            store.publish(force=True)
+
+    with StudyStore(StudyFolder(tmp_path / "whole"), meta) as store:
+        work(store)
+    with StudyStore(StudyFolder(tmp_path / "broken"), meta) as store:
+        owner = {
+            "flush": store.curves,
+            "commit": store.journal,
+            "committed": store.curves,
+            "_delete_checkpoints": store,
+            "publish": store._publisher,
+        }[stage]
+        _break_third(owner, stage, when)
+        with pytest.raises(KeyboardInterrupt):
+            work(store)
+    with StudyStore(StudyFolder(tmp_path / "broken"), meta) as store:
+        assert store.head.number in (2, 3)
+        work(store)
+    assert tables_equal(tmp_path / "whole", tmp_path / "broken") == []
+    for name in ("parts", "checkpoints"):
+        counts = [len(list((tmp_path / study / name).iterdir())) for study in ("whole", "broken")]
+        assert counts[0] == counts[1]
+
+
+def _break_third(owner: object, name: str, when: str) -> None:
+    """Make the third call of a method raise, before or after it has done its work."""
+    method, calls = getattr(owner, name), [0]
+
+    def broken(*args: object, **named: object) -> object:
+        calls[0] += 1
+        if calls[0] == 3 and when == "before":
+            raise KeyboardInterrupt
+        result = method(*args, **named)
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        return result
+
+    setattr(owner, name, broken)
+
+
+def test_csv_says_what_the_tables_say(
+    folder: StudyFolder, meta: StudyMeta, make_trial: Make
+) -> None:
+    rows = [
+        make_trial(0, value=0.1 + 0.2, seed_values=(0.1, math.nan), error='says "no", twice'),
+        make_trial(1, value=math.nan),
+    ]
+    with StudyStore(folder, meta, sinks=Sinks([CsvSink()], warn=pytest.fail)) as store:
+        store.publish()  # an empty study has headers
+        assert (folder.path / "trials.csv").read_text().startswith('"rank","trial","state"')
+        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 1 / 3, "loss/value": math.nan})])
+        store.commit(loop_state="{}", checkpoint=None, trials=rows)
+        store.publish(force=True)
+    with (folder.path / "trials.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert float(first["value"]) == 0.1 + 0.2
+    assert json.loads(first["seed_values"]) == [0.1, "nan"]
+    assert first["error"] == 'says "no", twice' and first["ci_low"] == ""
+    assert math.isnan(float(second["value"]))
+    assert json.loads(first["params"])["hidden_sizes"] == [64, 64]
+    with (folder.path / "curves.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["kl"]) == 1 / 3 and row["stream"] == "search"
+    assert not list(folder.path.glob("*.partial"))
+
+
+class BrokenSink:
+    name = "broken"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def published(self, directory: Path) -> None:
+        self.calls += 1
+        raise OSError("disk full")
+
+    def close(self) -> None:
+        raise AssertionError("a sink that failed is left alone")
+
+
+def test_a_failing_sink_never_stops_the_study(
+    folder: StudyFolder, meta: StudyMeta, make_trial: Make
+) -> None:
+    said: list[str] = []
+    sink = BrokenSink()
+    with StudyStore(folder, meta, sinks=Sinks([sink, CsvSink()], warn=said.append)) as store:
+        for number in range(3):
+            store.commit(loop_state="{}", checkpoint=None, trials=[make_trial(number)])
+            store.publish(force=True)
+    assert sink.calls == 1
+    assert len(said) == 1 and "the broken logger failed" in said[0] and "disk full" in said[0]
+    assert len((folder.path / "trials.csv").read_text().splitlines()) == 4
