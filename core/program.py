@@ -41,16 +41,34 @@ __all__ = [
 ]
 
 
-def prepare_devices(platform: str = "auto") -> None:
-    """Choose the platform and, on CPU, one host device a core (at least two).
+def prepare_devices(platform: str = "auto") -> tuple[jax.Device, ...]:
+    """Give the devices to use: all of the platform; on CPU one a core, at least two.
 
-    Must be called before anything uses jax's backend; afterwards it does nothing. At least two
-    host devices are used everywhere, because the bits of one differ from those of several.
+    At least two host devices are used everywhere, because one gives other bits than several.
+
+    Args:
+        platform: `auto`, `cpu` or `gpu`.
+
+    Raises:
+        ConfigError: jax was used before this call with a single host device, or the platform is
+            not there.
     """
-    if platform != "auto":
-        jax.config.update("jax_platforms", {"gpu": "cuda"}.get(platform, platform))
-    with contextlib.suppress(RuntimeError):  # the backend is up already: nothing to choose
-        jax.config.update("jax_num_cpu_devices", max(2, os.cpu_count() or 2))
+    wanted = max(2, os.cpu_count() or 2)
+    with contextlib.suppress(RuntimeError):  # jax runs already; whether that will do is seen below
+        if (jax.config.jax_num_cpu_devices or 0) < wanted:
+            jax.config.update("jax_num_cpu_devices", wanted)
+        if platform != "auto":
+            jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
+    try:
+        devices = tuple(jax.devices(None if platform == "auto" else platform))
+    except RuntimeError as error:
+        raise ConfigError(f"device is {platform!r}, but jax finds none: {error}") from error
+    if devices[0].platform == "cpu" and len(devices) < 2:
+        raise ConfigError(
+            "jax was started with one host device before hpo could ask for two; "
+            "set the environment variable JAX_NUM_CPU_DEVICES=2, or use hpo before jax"
+        )
+    return devices
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """gymnax environments behind the core's contract.
 
 gymnax code fails under strict promotion, so that it runs inside contexts that relax it, here and
-nowhere else; what leaves this module is float32, int32 or bool.
+nowhere else; what leaves this module is float32, int32 or bool. gymnax makes arrays when it is
+imported, which starts jax's backend, so that it is imported only when an environment is made.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments import spaces
 from jaxtyping import Array, PRNGKeyArray
 
 from ...environments import EnvEntry
@@ -45,6 +44,8 @@ def _canonical(leaf: Any) -> Array:
 
 
 def _action_space(space: Any) -> ActionSpace:
+    from gymnax.environments import spaces
+
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
     if isinstance(space, spaces.Box):
@@ -69,6 +70,8 @@ class GymnaxEnvironment:
             entry: from `environments.ENVIRONMENTS`, with source `gymnax`.
             keys: fixed parameters that differ from gymnax's.
         """
+        import gymnax
+
         self.id = entry.id
         with _relaxed():
             self._env, params = gymnax.make(entry.id)

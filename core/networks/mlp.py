@@ -7,7 +7,7 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..state import Plan
 from .outputs import Outputs
@@ -49,6 +49,30 @@ class Tower(nn.Module):
         return x
 
 
+class Head(nn.Module):
+    """A linear layer of few outputs, its kernel stored output-first.
+
+    On a CPU the gradient of [H, A] kernels with small A takes five times as long as that of
+    [A, H] ones.
+    """
+
+    outputs: int
+    kernel_init: nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "... H"]) -> Float[Array, "... A"]:
+        """Give x W^T + b."""
+
+        def transposed(key: PRNGKeyArray, shape: tuple[int, int]) -> Float[Array, "A H"]:
+            return self.kernel_init(key, shape[::-1], jnp.float32).T
+
+        kernel = self.param("kernel", transposed, (self.outputs, x.shape[-1]))
+        bias = self.param("bias", nn.initializers.zeros, (self.outputs,))
+        contracted = (((x.ndim - 1,), (1,)), ((), ()))
+        y = jax.lax.dot_general(x, kernel, contracted)
+        return y + bias.reshape((1,) * (y.ndim - 1) + bias.shape)
+
+
 class MLP(nn.Module):
     """Flat observations to policy outputs and a value.
 
@@ -71,10 +95,6 @@ class MLP(nn.Module):
         else:
             actor = Tower(plan, name="actor")(observation)
             critic = Tower(plan, name="critic")(observation)
-        policy = nn.Dense(
-            self.outputs, kernel_init=initialiser(plan, plan.policy_gain), name="actor_head"
-        )(actor)
-        value = nn.Dense(1, kernel_init=initialiser(plan, plan.value_gain), name="critic_head")(
-            critic
-        )
+        policy = Head(self.outputs, initialiser(plan, plan.policy_gain), name="actor_head")(actor)
+        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic)
         return Outputs(policy, value[..., 0])

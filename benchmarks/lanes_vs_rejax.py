@@ -1,0 +1,206 @@
+"""Our lanes against rejax's PPO vmapped over its hyperparameters, side by side.
+
+CartPole-v1, MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4 minibatches, evaluation off on
+both sides, L = 1, 16, 64 configurations. rejax lives in a venv of its own, because it needs an
+older gymnax:
+
+    python -m venv /tmp/rejax && /tmp/rejax/bin/pip install rejax==0.1.3 gymnax==0.0.9
+    python benchmarks/lanes_vs_rejax.py --rejax-python /tmp/rejax/bin/python
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ENVS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
+
+
+def ours(lanes: int, tile: int | None, updates: int) -> None:
+    from hpo.core import program
+    from hpo.core.envs import registry
+    from hpo.core.state import EnvPlan, make_hypers, make_plan
+    from hpo.search.lanes import tile_of
+
+    program.prepare_devices("cpu")
+    import jax
+    import numpy as np
+    from worker import serve
+
+    knobs = {"num_envs": ENVS, "rollout_length": STEPS, "update_epochs": EPOCHS}
+    knobs |= {"num_minibatches": MINIBATCHES, "ent_coef": 0.01}
+    where = EnvPlan("CartPole-v1")
+    plan = make_plan(knobs, where, features=())
+    env = registry.make(where)
+    example = make_hypers(knobs, env.default_params, env.default_params)
+    devices = jax.devices()
+    tile = tile or tile_of("cpu", program.parameter_count(plan, example))
+    if lanes < len(devices):
+        devices, tile = devices[:lanes], 1
+    tile = max(t for t in range(1, tile + 1) if lanes % (t * len(devices)) == 0)
+    made = program.Program(
+        plan, lanes, updates, tile, program.EvaluationPlan(), tuple(devices), example
+    )
+    rows = made.no_refills()
+    rows.mask[:] = True
+    rows.replicate[:] = np.arange(lanes)
+    rows.total_updates[:] = 1_000_000
+    rows.hypers.learning_rate[:] = np.geomspace(1e-4, 1e-3, lanes)
+    started = time.perf_counter()
+    state, metrics = made.advance(0, made.empty(), rows)
+    jax.block_until_ready(metrics)
+    seconds = time.perf_counter() - started
+    none = made.no_refills()
+
+    def run(count: int) -> None:
+        nonlocal state
+        for _ in range(count // updates):
+            state, shown = made.advance(0, state, none)
+        jax.block_until_ready(shown)
+
+    serve("hpo", lanes * ENVS * STEPS, seconds, run)
+
+
+def rejax(lanes: int, updates: int) -> None:
+    import jax
+    import jax.numpy as jnp
+    from rejax import PPO
+    from worker import serve
+
+    algorithm = PPO.create(
+        env="CartPole-v1", num_envs=ENVS, num_steps=STEPS, num_epochs=EPOCHS,
+        num_minibatches=MINIBATCHES, max_grad_norm=0.5, ent_coef=0.01,
+        skip_initial_evaluation=True, agent_kwargs={"activation": "tanh"},
+    )  # fmt: skip
+    ones = jnp.ones(lanes)
+    algorithms = jax.vmap(
+        lambda lr, one: algorithm.replace(
+            learning_rate=lr,
+            gamma=0.99 * one,
+            gae_lambda=0.95 * one,
+            clip_eps=0.2 * one,
+            vf_coef=0.5 * one,
+            ent_coef=0.01 * one,
+            max_grad_norm=0.5 * one,
+        )
+    )(jnp.geomspace(1e-4, 1e-3, lanes), ones)
+    keys = jax.random.split(jax.random.PRNGKey(0), lanes)
+
+    def train(one, key):
+        # rejax's optimiser closes over the hyperparameters: start and steps share one trace.
+        body = lambda _, ts: one.train_iteration(ts)  # noqa: E731
+        return jax.lax.fori_loop(0, updates, body, one.init_state(key))
+
+    step = jax.jit(jax.vmap(train))
+    started = time.perf_counter()
+    jax.block_until_ready(step(algorithms, keys))
+    seconds = time.perf_counter() - started
+
+    def run(count: int) -> None:
+        for _ in range(count // updates):
+            jax.block_until_ready(step(algorithms, keys))
+
+    serve("rejax", lanes * ENVS * STEPS, seconds, run)
+
+
+class Side:
+    """A worker process."""
+
+    def __init__(self, python: str, *args: str):
+        self.process = subprocess.Popen(
+            [python, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.hello = self._read()
+
+    def _read(self) -> dict:
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        raise SystemExit("a worker ended early")
+
+    def ask(self, updates: int) -> dict:
+        self.process.stdin.write(f"{updates}\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(rejax_python: str, lanes: int, rounds: int, tile: int | None) -> dict:
+    updates = {1: 200, 16: 20, 64: 10}.get(lanes, 20)
+    common = ["--lanes", str(lanes), "--updates", str(updates)]
+    own = ["--tile", str(tile)] if tile else []
+    sides = {
+        "hpo": Side(sys.executable, "--side", "hpo", *common, *own),
+        "rejax": Side(rejax_python, "--side", "rejax", *common),
+    }
+    seen: dict[str, list[dict]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            seen[name].append(side.ask(updates))
+    for side in sides.values():
+        side.close()
+    row: dict = {"lanes": lanes, "rounds": rounds}
+    for name, answers in seen.items():
+        row[name] = {
+            "compile_seconds": sides[name].hello["compile_seconds"],
+            "env_steps_per_wall_second": statistics.median(
+                a["env_steps"] / a["wall_seconds"] for a in answers
+            ),
+            "env_steps_per_cpu_second": statistics.median(
+                a["env_steps"] / a["cpu_seconds"] for a in answers
+            ),
+        }
+    for kind in ("wall", "cpu"):
+        row[f"{kind}_ratio"] = statistics.median(
+            (a["env_steps"] / a[f"{kind}_seconds"]) / (b["env_steps"] / b[f"{kind}_seconds"])
+            for a, b in zip(seen["hpo"], seen["rejax"], strict=True)
+        )
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rejax-python", help="python of the venv that holds rejax")
+    parser.add_argument("--lanes", type=int, help="only this L")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--updates", type=int, default=10)
+    parser.add_argument("--tile", type=int)
+    parser.add_argument("--side", choices=("hpo", "rejax"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.side == "hpo":
+        return ours(args.lanes, args.tile, args.updates)
+    if args.side == "rejax":
+        return rejax(args.lanes, args.updates)
+    if not args.rejax_python:
+        parser.error("--rejax-python is needed")
+    rows = []
+    print("| lanes | hpo steps/s | rejax steps/s | wall | CPU | compile hpo | rejax |")
+    print("|---|---|---|---|---|---|---|")
+    for lanes in [args.lanes] if args.lanes else [1, 16, 64]:
+        row = compare(args.rejax_python, lanes, args.rounds, args.tile)
+        rows.append(row)
+        hpo, other = row["hpo"], row["rejax"]
+        print(
+            f"| {lanes} | {hpo['env_steps_per_wall_second']:,.0f} "
+            f"| {other['env_steps_per_wall_second']:,.0f} | {row['wall_ratio']:.2f}x "
+            f"| {row['cpu_ratio']:.2f}x | {hpo['compile_seconds']:.1f} s "
+            f"| {other['compile_seconds']:.1f} s |",
+            flush=True,
+        )
+    if not args.lanes:
+        document = {"machine": platform.machine(), "python": platform.python_version()}
+        out = Path(__file__).with_suffix(".json")
+        out.write_text(json.dumps({**document, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
