@@ -1,0 +1,146 @@
+"""Spectrum as packed bits: slot s of a link is bit s % 32 of word s // 32 (W words a link).
+
+Thirty-two slots per operation is what makes a step cheap; a search for n free slots in a row is a
+few shifts instead of a loop over slots. Functions take one environment; callers map over them.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Int, UInt32
+
+__all__ = [
+    "NONE",
+    "band_words",
+    "count_bits",
+    "first_set",
+    "last_set",
+    "pack",
+    "shift_down",
+    "shift_up",
+    "starts_of_free_runs",
+    "unpack",
+    "window",
+    "word_count",
+]
+
+NONE = 1 << 20
+"""What `first_set` gives when no bit is set: larger than any slot number."""
+
+ONE = np.uint32(1)
+ZERO = np.uint32(0)
+ALL = np.uint32(0xFFFFFFFF)
+
+
+def word_count(slots: int) -> int:
+    """W, words that hold `slots` bits.
+
+    >>> word_count(100)
+    4
+    """
+    return -(-slots // 32)
+
+
+def band_words(slots: int) -> np.ndarray:
+    """uint32 [W] with the bits 0 .. slots-1 set.
+
+    >>> band_words(33).tolist()
+    [4294967295, 1]
+    """
+    bits = np.zeros(word_count(slots) * 32, bool)
+    bits[:slots] = True
+    return np.packbits(bits, bitorder="little").view("<u4").astype(np.uint32)
+
+
+def _offsets(words: int) -> Int[Array, " W"]:
+    return 32 * jnp.arange(words, dtype=jnp.int32)
+
+
+def first_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
+    """Position of the lowest set bit, or `NONE`."""
+    trailing = lax.population_count((words & (~words + ONE)) - ONE).astype(jnp.int32)
+    offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
+    return jnp.where(words != ZERO, trailing + offsets, NONE).min(-1)
+
+
+def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
+    """Position of the highest set bit, or -1."""
+    offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
+    return jnp.where(words != ZERO, 31 - lax.clz(words).astype(jnp.int32) + offsets, -1).max(-1)
+
+
+def count_bits(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
+    """Number of set bits."""
+    return lax.population_count(words).astype(jnp.int32).sum(-1)
+
+
+def _below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
+    """Bits smaller than a position set."""
+    inside = jnp.clip(position - _offsets(words), 0, 32)
+    partial = (ONE << jnp.minimum(inside, 31).astype(jnp.uint32)) - ONE
+    return jnp.where(inside >= 32, ALL, partial)
+
+
+def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[Array, " W"]:
+    """Bits start .. start+length-1 set; what lies beyond W words is dropped."""
+    return _below(words, start + length) & ~_below(words, start)
+
+
+def shift_down(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
+    """Every slot takes the bit of the slot above it; the highest takes 0."""
+    above = jnp.concatenate([words[..., 1:], jnp.zeros_like(words[..., :1])], -1)
+    return (words >> ONE) | (above << np.uint32(31))
+
+
+def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
+    """Every slot takes the bit of the slot below it; the lowest takes 0."""
+    below = jnp.concatenate([jnp.zeros_like(words[..., :1]), words[..., :-1]], -1)
+    return (words << ONE) | (below >> np.uint32(31))
+
+
+def starts_of_free_runs(
+    free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int
+) -> UInt32[Array, "K W"]:
+    """Bits of the slots from which `need` slots in a row are free.
+
+    The run length that is known doubles each round (x &= x >> s), so about log2(slots) rounds
+    serve every need up to `slots`; a need of 0 or 1 leaves `free` as it is.
+
+    Args:
+        free: bits of free slots, none set beyond the band.
+        need: slots in a row, per row of `free`.
+        slots: S, the largest need that can be met at all.
+    """
+    words = [free[:, w] for w in range(free.shape[-1])]
+    have, known = jnp.ones_like(need), 1
+    while known < slots:
+        step = jnp.clip(need - have, 0, jnp.minimum(have, 31))
+        shift = step.astype(jnp.uint32)
+        above = [*words[1:], jnp.zeros_like(words[0])]
+        words = [
+            word & ((word >> shift) | ((next_word << ONE) << (np.uint32(31) - shift)))
+            for word, next_word in zip(words, above, strict=True)
+        ]
+        have, known = have + step, known + min(known, 31)
+    served = need <= slots
+    return jnp.stack([jnp.where(served, word, ZERO) for word in words], -1)
+
+
+def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:
+    """One bool per slot."""
+    places = jnp.arange(32, dtype=jnp.uint32).reshape((1,) * words.ndim + (32,))
+    bits = (words[..., None] >> places) & ONE
+    return bits.reshape(*words.shape[:-1], -1)[..., :slots] != ZERO
+
+
+def pack(flags: Bool[Array, "*batch S"]) -> UInt32[Array, "*batch W"]:
+    """The inverse of `unpack`; bits beyond the band are 0."""
+    *batch, slots = flags.shape
+    words = word_count(slots)
+    padded = jnp.concatenate([flags, jnp.zeros((*batch, words * 32 - slots), bool)], -1).reshape(
+        *batch, words, 32
+    )
+    places = jnp.arange(32, dtype=jnp.uint32).reshape((1,) * (len(batch) + 1) + (32,))
+    return (padded.astype(jnp.uint32) << places).sum(-1, dtype=jnp.uint32)

@@ -1,0 +1,278 @@
+"""The optical environments under the engine's contract: one class, five kinds of problem.
+
+A step serves the request that the state shows, then draws the next. Acceptance is a bit of the
+`Offers` that also make the action mask: what the mask allows is accepted, all else is blocked.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+
+from ..contract import Discrete, Step
+from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
+from .observations import make_observer
+from .random_words import random_words
+from .request_list import RequestList, read_requests
+from .resources import FlexibleGrid, Offers, Place, Resources, SharedLightpaths, share_of_slots
+from .settings import OpticalSettings
+from .tables import NetworkTables, make_tables, take
+from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic
+from .traffic_matrix import pair_weights, read_traffic_matrix
+
+__all__ = ["OpticalEnvironment", "OpticalState", "make_environment"]
+
+
+@struct.dataclass
+class OpticalState:
+    """State of one network at the moment a request arrives.
+
+    Attributes:
+        held: what services hold (`Spectrum` or `Lightpaths`).
+        request: the request to serve now.
+        number: how many requests came before it in this episode; int32 [].
+        shares: cumulative shares of the pairs, float32 [R]; None unless redrawn at each reset.
+    """
+
+    held: Any
+    request: Request
+    number: Int[Array, ""]
+    shares: Float[Array, " R"] | None
+
+
+class OpticalEnvironment:
+    """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
+
+    Actions (A of them): path * blocks + block, where a block is `aggregate_slots` starts and
+    stands for the first possible one in it; deeprmsa: the path alone, served at its first
+    possible start; with `no_op` a last action that refuses. Reward 0 for an accepted request;
+    -1, or -bitrate / largest bitrate, for a blocked one.
+    """
+
+    has_mask = True
+
+    def __init__(self, settings: OpticalSettings):
+        self.settings = settings
+        self.id = settings.id
+        self.tables: NetworkTables = make_tables(settings)
+        self.traffic = _make_traffic(settings, self.tables)
+        requests = self.traffic.requests
+        self.resources: Resources = _make_resources(settings, self.tables, requests)
+        self.max_requests = len(requests) if requests is not None else settings.max_requests
+        self.never_ends = settings.continuous and not settings.end_first_blocking
+        self.warmup_steps = settings.warmup_requests
+        self.blocks = -(-settings.slots // settings.aggregate_slots)
+        self.num_paths, self.slots = settings.k, settings.slots
+        per_path = 1 if settings.id == "deeprmsa" else self.blocks
+        self.action_space = Discrete(self.num_paths * per_path + int(settings.no_op))
+        self.default_params = OpticalParams(
+            load=jnp.asarray(settings.load, jnp.float32),
+            mean_holding_time=jnp.asarray(settings.mean_holding_time, jnp.float32),
+            bitrate_scale=jnp.asarray(settings.bitrate_scale, jnp.float32),
+        )
+        self._observe = make_observer(self)
+        shapes = jax.eval_shape(self.reset, jax.random.key(0), self.default_params)
+        self.observation_struct = shapes[1]
+
+    def reset(self, key: PRNGKeyArray, params: OpticalParams) -> tuple[OpticalState, Any]:
+        """Give an empty network with its first request, and the observation of it."""
+        words = random_words(key, WORDS_PER_REQUEST + self.traffic.words_at_reset)
+        shares = self.traffic.pair_shares(words[WORDS_PER_REQUEST:])
+        number = jnp.zeros((), jnp.int32)
+        request = self.traffic.request(words[:WORDS_PER_REQUEST], number, shares)
+        state = OpticalState(self.resources.empty(), request, number, shares)
+        return state, self.observe(state, params)
+
+    def step(
+        self, key: PRNGKeyArray, state: OpticalState, action: Int[Array, ""], params: OpticalParams
+    ) -> Step:
+        """Serve the current request by an action and draw the next one."""
+        offers = self.offers(state, params)
+        path, start = self.decode(offers, action)
+        return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
+
+    def action_mask(self, state: OpticalState, params: OpticalParams) -> Bool[Array, " A"]:
+        """The actions that would be accepted; all False where the request cannot be served.
+
+        The refusing action of `no_op` is always allowed. deeprmsa allows every path where none
+        has room, as published.
+        """
+        starts = self.offers(state, params).starts
+        if self.id == "deeprmsa":
+            room = (starts != ZERO).any(-1)
+            return room | ~room.any()
+        if self.settings.aggregate_slots == 1:
+            mask = unpack(starts, self.slots).reshape(-1)
+        else:
+            mask = ((starts[:, None, :] & self._block_words[None]) != ZERO).any(-1).reshape(-1)
+        return jnp.append(mask, True) if self.settings.no_op else mask
+
+    def offers(self, state: OpticalState, params: OpticalParams) -> Offers:
+        """Where the current request could start on each candidate path."""
+        return self.resources.offers(state.held, state.request, params)
+
+    def observe(self, state: OpticalState, params: OpticalParams) -> Any:
+        """The observation of a state, in the form that `observation` names."""
+        return self._observe(state, params)
+
+    def decode(
+        self, offers: Offers, action: Int[Array, ""]
+    ) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """(path, start slot) of an action; path K, never accepted, for the refusing one."""
+        action = action.astype(jnp.int32)
+        if self.id == "deeprmsa":
+            starts = take(offers.starts, jnp.clip(action, 0, self.num_paths - 1))
+            first = first_set(starts)
+            return action, jnp.where(first == NONE, 0, first)
+        path, block = action // self.blocks, action % self.blocks
+        if self.settings.aggregate_slots == 1:
+            return path, block
+        starts = take(offers.starts, jnp.clip(path, 0, self.num_paths - 1))
+        inside = first_set(starts & take(self._block_words, block))
+        none = (inside == NONE) | (path >= self.num_paths)
+        return path, jnp.where(none, block * self.settings.aggregate_slots, inside)
+
+    def encode(self, path: Int[Array, ""], start: Int[Array, ""]) -> Int[Array, ""]:
+        """The action that stands for a path and a start slot."""
+        if self.id == "deeprmsa":
+            return path
+        return path * self.blocks + start // self.settings.aggregate_slots
+
+    def serve(
+        self,
+        words: UInt32[Array, " 4"],
+        state: OpticalState,
+        offers: Offers,
+        path: Int[Array, ""],
+        start: Int[Array, ""],
+        params: OpticalParams,
+    ) -> Step:
+        """Serve the current request at a path and start slot; `words` draw the next request."""
+        exists = (path >= 0) & (path < self.num_paths)
+        path = jnp.clip(path, 0, self.num_paths - 1)
+        start = jnp.clip(start, 0, self.slots - 1)
+        at_start = window(word_count(self.slots), start, jnp.ones((), jnp.int32))
+        accepted = exists & ((take(offers.starts, path) & at_start) != ZERO).any()
+        place = Place(path, start, take(offers.need, path), accepted)
+        elapsed = self.traffic.wait(words, state.number, params)
+        held = self.resources.serve(state.held, state.request, place, elapsed, params)
+        number = state.number + 1
+        request = self.traffic.request(words, number, state.shares)
+        after = OpticalState(held, request, number, state.shares)
+        terminated = jnp.logical_and(~accepted, self.settings.end_first_blocking)
+        truncated = (number >= self.max_requests) & ~terminated
+        if self.settings.continuous:
+            truncated = jnp.zeros_like(truncated)
+        return Step(
+            state=after,
+            observation=self.observe(after, params),
+            reward=self._reward(state.request, accepted),
+            terminated=terminated,
+            truncated=truncated,
+            info=self._info(state, path, accepted, held, params),
+        )
+
+    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
+        """Metrics over `steps` requests: blocking, utilisation, what was accepted."""
+        requests = jnp.maximum(jnp.asarray(steps, jnp.float32), 1.0)
+        offered = jnp.maximum(sums["bitrate"], np.finfo(np.float32).tiny)
+        accepted = jnp.asarray(steps, jnp.float32) - sums["blocked"]
+        metrics = {
+            "service_blocking_probability": sums["blocked"] / requests,
+            "bitrate_blocking_probability": sums["bitrate_blocked"] / offered,
+            "utilisation": sums["utilisation"] / requests,
+            "requests": jnp.asarray(steps, jnp.float32),
+            "accepted_services": accepted,
+            "accepted_bitrate": sums["bitrate"] - sums["bitrate_blocked"],
+        }
+        for name in sums:
+            if name.startswith(("path_", "hops_")):
+                metrics[f"{name}_share"] = sums[name] / jnp.maximum(accepted, 1.0)
+        return metrics
+
+    @functools.cached_property
+    def _block_words(self) -> np.ndarray:
+        """Bits of each action block, uint32 [blocks, W]."""
+        size = self.settings.aggregate_slots
+        below = [band_words(min(b * size, self.slots)) for b in range(self.blocks + 1)]
+        padded = [np.pad(w, (0, word_count(self.slots) - len(w))) for w in below]
+        return np.stack([high & ~low for low, high in itertools.pairwise(padded)])
+
+    def _reward(self, request: Request, accepted: Bool[Array, ""]) -> Float[Array, ""]:
+        lost = jnp.ones((), jnp.float32)
+        if self.settings.reward == "bitrate":
+            lost = request.bitrate / np.float32(self.largest_bitrate)
+        return jnp.where(accepted, jnp.float32(0.0), -lost)
+
+    @functools.cached_property
+    def largest_bitrate(self) -> float:
+        """Gb/s before `bitrate_scale`: of the traffic's list, or of the given requests."""
+        requests = self.traffic.requests
+        return float(self.traffic.bitrates.max() if requests is None else requests.bitrate.max())
+
+    def _info(
+        self,
+        state: OpticalState,
+        path: Int[Array, ""],
+        accepted: Bool[Array, ""],
+        held: Any,
+        params: OpticalParams,
+    ) -> dict[str, Array]:
+        blocked = (~accepted).astype(jnp.float32)
+        bitrate = state.request.bitrate * params.bitrate_scale
+        info = {
+            "blocked": blocked,
+            "bitrate": bitrate,
+            "bitrate_blocked": blocked * bitrate,
+            "utilisation": share_of_slots(self.resources.occupancy(held), self.slots),
+        }
+        if self.settings.histograms:
+            hops = take(take(self.tables.hop_counts, state.request.pair), path)
+            for rank in range(self.num_paths):
+                info[f"path_{rank}"] = (accepted & (path == rank)).astype(jnp.float32)
+            for count in range(1, self.tables.hops.shape[-1] + 1):
+                info[f"hops_{count}"] = (accepted & (hops == count)).astype(jnp.float32)
+        return info
+
+
+@functools.lru_cache(maxsize=64)
+def make_environment(settings: OpticalSettings) -> OpticalEnvironment:
+    """The environment of some settings: one object for equal ones, so programs are shared.
+
+    Raises:
+        ConfigError: the topology, a file or a combination of settings is unusable.
+    """
+    return OpticalEnvironment(settings)
+
+
+def _make_traffic(settings: OpticalSettings, tables: NetworkTables) -> Traffic:
+    topology = tables.topology
+    matrix = read_traffic_matrix(settings.traffic_matrix, topology)
+    return Traffic(
+        bitrates=np.array(settings.bitrate_list),
+        weights=None if matrix is None else pair_weights(matrix, topology),
+        num_pairs=len(tables.hops),
+        both_ways=not settings.directed,
+        truncated=settings.truncate_holding_time,
+        requests=read_requests(settings.requests, topology) if settings.requests else None,
+    )
+
+
+def _make_resources(
+    settings: OpticalSettings, tables: NetworkTables, requests: RequestList | None
+) -> Resources:
+    services_end = not settings.incremental
+    if not settings.reuses_lightpaths:
+        return FlexibleGrid(tables, settings.slots, settings.guardband, services_end)
+    smallest = min(settings.bitrate_list) if requests is None else float(requests.bitrate.min())
+    smallest *= settings.bitrate_scale
+    most = max(1, int(float(tables.capacity.max()) / smallest + 1e-6))
+    return SharedLightpaths(tables, settings.slots, most, services_end)

@@ -1,0 +1,314 @@
+"""Heuristics over seeds and loads in one compiled program: blocking with means and intervals.
+
+Streams of requests depend on the seed alone, never on what was accepted, so every heuristic and
+every load of one seed sees the same draws and differences between them are paired.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, PartitionSpec
+
+from .bits import unpack
+from .environment import OpticalEnvironment
+from .heuristics import make_heuristic
+from .random_words import random_words
+from .resources import share_of_slots
+from .traffic import WORDS_PER_REQUEST, OpticalParams
+
+__all__ = ["Evaluation", "Summary", "evaluate_heuristic", "summarise_seeds", "trace_heuristic"]
+
+BLOCK = 128
+"""Requests whose random words are drawn at once."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A figure over seeds.
+
+    Attributes:
+        mean: over seeds.
+        std: of the seeds, ddof 1; 0 for one seed.
+        error: standard error of the mean.
+        low: lower end of the 95 % interval; nan for fewer than 5 seeds.
+        high: upper end of it. Where nothing was blocked at all it is 3 / requests, the 95 % bound.
+    """
+
+    mean: float
+    std: float
+    error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Sums of one heuristic over the evaluated requests, one row per load, one column per seed.
+
+    Attributes:
+        loads: Erlang, [P].
+        requests: requests counted per seed, warm-up excluded.
+        blocked: services, float64 [P, seeds].
+        bitrate: Gb/s asked for, float64 [P, seeds].
+        bitrate_blocked: Gb/s refused, float64 [P, seeds].
+        utilisation: mean share of slots in use, float64 [P, seeds]; nan if not asked for.
+    """
+
+    loads: np.ndarray
+    requests: int
+    blocked: np.ndarray
+    bitrate: np.ndarray
+    bitrate_blocked: np.ndarray
+    utilisation: np.ndarray
+
+    @property
+    def service_blocking(self) -> np.ndarray:
+        """Share of services refused, [P, seeds]."""
+        return self.blocked / self.requests
+
+    @property
+    def bitrate_blocking(self) -> np.ndarray:
+        """Share of bitrate refused, [P, seeds]."""
+        return self.bitrate_blocked / np.maximum(self.bitrate, np.finfo(np.float64).tiny)
+
+    def service_summary(self, load: int = 0) -> Summary:
+        """Service blocking over seeds at one load."""
+        return summarise_seeds(self.service_blocking[load], self.requests)
+
+    def bitrate_summary(self, load: int = 0) -> Summary:
+        """Bitrate blocking over seeds at one load."""
+        return summarise_seeds(self.bitrate_blocking[load], self.requests)
+
+
+def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
+    """Mean, spread and 95 % interval of a blocking probability over seeds.
+
+    The interval is Student's t; it is left out (nan) below 5 seeds.
+    """
+    from scipy import stats
+
+    count = len(values)
+    mean, std = float(values.mean()), float(values.std(ddof=1)) if count > 1 else 0.0
+    error = std / math.sqrt(count)
+    if not values.any():
+        return Summary(0.0, 0.0, 0.0, 0.0, 3.0 / (count * requests))
+    if count < 5:
+        return Summary(mean, std, error, math.nan, math.nan)
+    reach = float(stats.t.ppf(0.975, count - 1)) * error
+    return Summary(mean, std, error, max(mean - reach, 0.0), min(mean + reach, 1.0))
+
+
+def evaluate_heuristic(
+    environment: OpticalEnvironment,
+    name: str,
+    *,
+    seeds: int = 10,
+    steps: int = 20_000,
+    seed: int = 0,
+    loads: Sequence[float] | None = None,
+    utilisation: bool = False,
+) -> Evaluation:
+    """Serve `steps` requests per seed with a heuristic, after the environment's warm-up.
+
+    Episodes of an environment that is not continuous follow each other without a break. Seed i is
+    the stream of `fold_in(key(seed), i)`. Seeds are spread over all of jax's devices.
+
+    Args:
+        environment: the environment; its settings give warm-up, traffic and network.
+        name: of a heuristic.
+        seeds: independent streams.
+        steps: requests counted per seed.
+        seed: root of the streams.
+        loads: Erlang; every load is served with the same streams. None takes the settings' load.
+        utilisation: count it too (a few per cent slower).
+
+    Raises:
+        UnknownNameError: no such heuristic.
+    """
+    chosen = np.array([environment.settings.load] if loads is None else loads, np.float64)
+    make_heuristic(name, environment)  # refuses an unknown name before anything is compiled
+    lanes = len(chosen) * seeds
+    devices = math.gcd(lanes, len(jax.local_devices()))
+    program = _program(environment, name, steps, utilisation, devices)
+    streams = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(
+        jnp.arange(seeds, dtype=jnp.uint32)
+    )
+    keys = jnp.broadcast_to(streams[None], (len(chosen), seeds)).reshape(lanes)
+    erlang = jnp.asarray(np.repeat(chosen, seeds), jnp.float32)
+    sums = jax.device_get(program(keys, erlang))
+    table = {key: np.asarray(value, np.float64).reshape(-1, seeds) for key, value in sums.items()}
+    return Evaluation(
+        loads=chosen,
+        requests=steps,
+        blocked=table["blocked"],
+        bitrate=table["bitrate"],
+        bitrate_blocked=table["bitrate_blocked"],
+        utilisation=table["utilisation"] / steps
+        if utilisation
+        else np.full_like(table["blocked"], np.nan),
+    )
+
+
+@functools.lru_cache(maxsize=32)
+def _program(
+    environment: OpticalEnvironment, name: str, steps: int, utilisation: bool, devices: int
+) -> Callable[[jax.Array, jax.Array], dict[str, jax.Array]]:
+    """The compiled evaluation: (keys [lanes], loads [lanes]) -> sums [lanes] by name."""
+    run = functools.partial(_run_lanes, environment, name, steps, utilisation)
+    if devices == 1:
+        return jax.jit(run)
+    mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
+    spec = PartitionSpec("devices")
+    # check_vma is off: the lanes never talk to each other, and the scan's constant start would
+    # have to be marked as varying leaf by leaf.
+    return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+
+
+def _run_lanes(
+    environment: OpticalEnvironment,
+    name: str,
+    steps: int,
+    utilisation: bool,
+    keys: jax.Array,
+    loads: jax.Array,
+) -> dict[str, jax.Array]:
+    """Warm-up, then `steps` counted requests, on every lane."""
+    lanes, warmup = len(loads), environment.warmup_steps
+    params = OpticalParams(
+        load=loads,
+        mean_holding_time=jnp.broadcast_to(environment.default_params.mean_holding_time, (lanes,)),
+        bitrate_scale=jnp.broadcast_to(environment.default_params.bitrate_scale, (lanes,)),
+    )
+    split = jax.vmap(functools.partial(jax.random.split, num=2))(keys)
+    state, _ = jax.vmap(environment.reset)(split[:, 0], params)
+    streams = split[:, 1]
+    one = functools.partial(_one_request, environment, name, utilisation)
+
+    def block(carry, number):
+        state, sums = carry
+        block_keys = jax.vmap(jax.random.fold_in, (0, None))(streams, number)
+        words = jax.vmap(lambda key: random_words(key, BLOCK * WORDS_PER_REQUEST))(block_keys)
+        words = words.reshape(lanes, BLOCK, WORDS_PER_REQUEST).transpose(1, 0, 2)
+        position = number.astype(jnp.int32) * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
+        counted = (position >= warmup) & (position < warmup + steps)
+
+        def request(carry, inputs):
+            words, counted = inputs
+            state, sums = carry
+            state, seen = jax.vmap(one)(words, split[:, 0], state, params)
+            add = counted.astype(jnp.float32)
+            return (state, jax.tree.map(lambda s, x: s + add * x, sums, seen)), None
+
+        # Sums of a block are whole numbers below 2**24 wherever bitrates are.
+        zero = {key: jnp.zeros(lanes) for key in sums}
+        (state, part), _ = lax.scan(request, (state, zero), (words, counted))
+        return (state, {key: _add(sums[key], part[key]) for key in sums}), None
+
+    names = ["blocked", "bitrate", "bitrate_blocked", *(["utilisation"] if utilisation else [])]
+    sums = {key: (jnp.zeros(lanes), jnp.zeros(lanes)) for key in names}
+    blocks = -(-(warmup + steps) // BLOCK)
+    (_, sums), _ = lax.scan(block, (state, sums), jnp.arange(blocks, dtype=jnp.uint32))
+    return {key: high for key, (high, _) in sums.items()}
+
+
+def _add(total, part):
+    """Kahan's sum: (sum, what rounding lost so far)."""
+    high, lost = total
+    term = part - lost
+    new = high + term
+    return new, (new - high) - term
+
+
+def _one_request(environment, name, utilisation, words, reset_key, state, params):
+    """Serve one request; a lane whose episode ends starts the next one."""
+    offers = environment.offers(state, params)
+    path, start = make_heuristic(name, environment)(state, offers, params)
+    step = environment.serve(words, state, offers, path, start, params)
+    seen = {key: step.info[key] for key in ("blocked", "bitrate", "bitrate_blocked")}
+    if utilisation:
+        occupancy = environment.resources.occupancy(step.state.held)
+        seen["utilisation"] = share_of_slots(occupancy, environment.slots)
+    if environment.never_ends:
+        return step.state, seen
+    again = jax.random.fold_in(reset_key, words[0])
+    fresh, _ = environment.reset(again, params)
+    done = step.terminated | step.truncated
+    after = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, step.state)
+    return after, seen
+
+
+def trace_heuristic(
+    environment: OpticalEnvironment, name: str, *, steps: int | None = None, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Serve one stream from an empty network and give every request, warm-up included.
+
+    Args:
+        environment: the environment.
+        name: of a heuristic.
+        steps: requests; None serves one episode (the whole list where requests are given).
+        seed: of the stream, which is that of `evaluate_heuristic`'s first seed.
+
+    Returns:
+        Columns of `steps` rows: step, source, destination (the topology's own ids), bitrate
+        (Gb/s), action, path, slot, accepted, valid_actions; and occupancy, bool [links, S], the
+        spectrum after the last request.
+    """
+    count = environment.max_requests if steps is None else steps
+    key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))
+    columns, occupancy = jax.device_get(_trace(environment, name, count)(key))
+    ids = np.array(environment.tables.topology.node_ids)
+    pairs = environment.tables.paths.pairs[columns.pop("pair")]
+    return {
+        "step": np.arange(count),
+        "source": ids[pairs[:, 0]],
+        "destination": ids[pairs[:, 1]],
+        **columns,
+        "occupancy": occupancy,
+    }
+
+
+@functools.lru_cache(maxsize=32)
+def _trace(environment: OpticalEnvironment, name: str, steps: int):
+    params = environment.default_params
+
+    def request(carry, words_of):
+        state, reset_key = carry
+        words, reset_words = words_of
+        offers = environment.offers(state, params)
+        path, start = make_heuristic(name, environment)(state, offers, params)
+        step = environment.serve(words, state, offers, path, start, params)
+        row = {
+            "pair": state.request.pair,
+            "bitrate": state.request.bitrate * params.bitrate_scale,
+            "action": environment.encode(path, start),
+            "path": path,
+            "slot": start,
+            "accepted": step.info["blocked"] == 0,
+            "valid_actions": environment.action_mask(state, params).sum(dtype=jnp.int32),
+        }
+        fresh, _ = environment.reset(jax.random.fold_in(reset_key, reset_words), params)
+        done = step.terminated | step.truncated
+        after = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, step.state)
+        return (after, reset_key), (row, environment.resources.occupancy(step.state.held))
+
+    def run(key):
+        reset_key, stream = jax.random.split(key)
+        state, _ = environment.reset(reset_key, params)
+        blocks = -(-steps // BLOCK)
+        keys = jax.vmap(functools.partial(jax.random.fold_in, stream))(
+            jnp.arange(blocks, dtype=jnp.uint32)
+        )
+        words = jax.vmap(lambda k: random_words(k, BLOCK * WORDS_PER_REQUEST))(keys)
+        words = words.reshape(-1, WORDS_PER_REQUEST)[:steps]
+        (_, _), (rows, seen) = lax.scan(request, (state, reset_key), (words, words[:, 0]))
+        return rows, unpack(seen[-1], environment.slots)
+
+    return jax.jit(run)

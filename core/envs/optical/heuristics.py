@@ -1,0 +1,280 @@
+"""The classical heuristics: which path, and where on it, from what the candidate paths offer.
+
+Each is a score of paths or of (path, start) pairs; ties go to the earlier path, then to the lower
+slot. Scores are integers (or quotients of small ones), so that a tie is a tie on every machine.
+Where nothing fits they answer path 0, slot 0, which is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import lax
+from jaxtyping import Array, Bool, Int
+
+from ....errors import UnknownNameError
+from .bits import NONE, first_set, last_set, unpack
+from .environment import OpticalEnvironment, OpticalState
+from .resources import Offers, links_by_slot
+from .tables import take
+from .traffic import OpticalParams
+
+__all__ = ["HEURISTICS", "Heuristic", "heuristic_names", "make_heuristic"]
+
+Choice = tuple[Int[Array, ""], Int[Array, ""]]
+Heuristic = Callable[[OpticalState, Offers, OpticalParams], Choice]
+"""(state, its offers, params) -> (path, start slot)."""
+
+WORST = np.int32(2**31 - 1)
+FIXED_POINT = 2**20
+
+
+def heuristic_names() -> tuple[str, ...]:
+    """The names `make_heuristic` knows, sorted."""
+    return tuple(sorted(HEURISTICS))
+
+
+def make_heuristic(name: str, environment: OpticalEnvironment) -> Heuristic:
+    """Give the heuristic of a name for an environment.
+
+    Raises:
+        UnknownNameError: no such heuristic.
+    """
+    if name not in HEURISTICS:
+        raise UnknownNameError("heuristic", name, HEURISTICS)
+    rule = HEURISTICS[name]
+
+    def choose(state: OpticalState, offers: Offers, params: OpticalParams) -> Choice:
+        return rule(environment, state, offers)
+
+    return choose
+
+
+def _start(offers: Offers, path: Int[Array, ""], starts: Int[Array, " K"]) -> Choice:
+    start = take(starts, path)
+    return path, jnp.where((start == NONE) | (start < 0), 0, start)
+
+
+def _first_path(starts: Int[Array, " K"]) -> Int[Array, ""]:
+    """The first path that has room."""
+    return jnp.argmax((starts >= 0) & (starts < NONE)).astype(jnp.int32)
+
+
+def _least(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array, ""]:
+    """The path of least cost among those that have room."""
+    return jnp.argmin(jnp.where(first < NONE, cost, WORST)).astype(jnp.int32)
+
+
+def _ksp_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """First path with room, lowest start."""
+    first = first_set(offers.starts)
+    return _start(offers, _first_path(first), first)
+
+
+def _ksp_lf(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """First path with room, highest start."""
+    last = last_set(offers.starts)
+    return _start(offers, _first_path(last), last)
+
+
+def _ff_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """The lowest start of all paths."""
+    first = first_set(offers.starts)
+    return _start(offers, jnp.argmin(first).astype(jnp.int32), first)
+
+
+@struct.dataclass
+class _Links:
+    """The links of the K paths, H hops each.
+
+    Attributes:
+        real: bool [K, H], False where a hop only repeats the first to fill the row.
+        free: bool [K, H, S].
+        below: int32 [K, H, S], nearest taken slot at or below each slot, -1 if none.
+        above: int32 [K, H, S], nearest taken slot at or above each slot, S if none.
+    """
+
+    real: Bool[Array, "K H"]
+    free: Bool[Array, "K H S"]
+    below: Int[Array, "K H S"]
+    above: Int[Array, "K H S"]
+
+
+def _links(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> _Links:
+    words = take(env.resources.occupancy(state.held), offers.hops)
+    free = ~unpack(words, env.slots)
+    slot = jnp.broadcast_to(jnp.arange(env.slots, dtype=jnp.int32), free.shape)
+    return _Links(
+        _real_hops(env, state, offers),
+        free,
+        lax.cummax(jnp.where(free, -1, slot), axis=2),
+        lax.cummin(jnp.where(free, env.slots, slot), axis=2, reverse=True),
+    )
+
+
+def _real_hops(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Bool[Array, "K H"]:
+    counts = take(env.tables.hop_counts, state.request.pair)
+    return jnp.arange(offers.hops.shape[1], dtype=jnp.int32)[None] < counts[:, None]
+
+
+def _best_fit_cost(
+    env: OpticalEnvironment, state: OpticalState, offers: Offers
+) -> Int[Array, "K S"]:
+    """Sum over the path's links of (free block around the start - need), `WORST` where no start.
+
+    A wavelength that is already lit counts as a perfect fit.
+    """
+    links = _links(env, state, offers)
+    surplus = links.above - links.below - 1 - offers.need[:, None, None]
+    counted = links.real[:, :, None] & links.free
+    cost = jnp.where(counted, surplus, 0).sum(1, dtype=jnp.int32)
+    return jnp.where(unpack(offers.starts, env.slots), cost, WORST)
+
+
+def _ksp_bf(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """First path with room, the start in the tightest free block (mean over its links)."""
+    path = _first_path(first_set(offers.starts))
+    cost = _best_fit_cost(env, state, offers)
+    return _start(offers, path, jnp.argmin(cost, 1).astype(jnp.int32))
+
+
+def _bf_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """The path and start in the tightest free block (mean over the path's links)."""
+    cost = _best_fit_cost(env, state, offers)
+    hops = jnp.maximum(take(env.tables.hop_counts, state.request.pair), 1)
+    start = jnp.argmin(cost, 1).astype(jnp.int32)
+    least = cost.min(1)
+    mean = jnp.where(least < WORST, least.astype(jnp.float32) / hops.astype(jnp.float32), jnp.inf)
+    return _start(offers, jnp.argmin(mean).astype(jnp.int32), start)
+
+
+def _usage(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
+    """Links of the whole network that use each slot, -1 where no start."""
+    usage = links_by_slot(env.resources.occupancy(state.held), env.slots)
+    return jnp.where(unpack(offers.starts, env.slots), usage[None], -1)
+
+
+def _ksp_mu(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """First path with room, the start slot most used in the whole network."""
+    usage = _usage(env, state, offers)
+    path = _first_path(first_set(offers.starts))
+    return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
+
+
+def _mu_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """The start slot most used in the whole network, over all paths."""
+    usage = _usage(env, state, offers)
+    path = jnp.argmax(usage.max(1)).astype(jnp.int32)
+    return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
+
+
+def _kca_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """Congestion-aware: the path of least sum of km / (1 - taken / (S + 1)), lowest start.
+
+    Costs are whole sixteenths of a km. A path without room is passed over.
+    """
+    taken = unpack(env.resources.occupancy(state.held), env.slots).sum(1, dtype=jnp.int32)
+    sixteenths = jnp.asarray(np.round(env.tables.km * 16), jnp.int32)
+    cost = sixteenths * (env.slots + 1) // (env.slots + 1 - taken)
+    first = first_set(offers.starts)
+    real = _real_hops(env, state, offers)
+    total = jnp.where(real, take(cost, offers.hops), 0).sum(1, dtype=jnp.int32)
+    return _start(offers, _least(total, first), first)
+
+
+@struct.dataclass
+class _FirstFit:
+    """The lowest start on each path and what lies beside it on each link, for the `k.._ff` rules.
+
+    Attributes:
+        links: the links' spectrum.
+        first: int32 [K], lowest start or NONE.
+        counted: bool [K, H], links on which placing there cuts a free block.
+        left: int32 [K, H], free slots just below the service.
+        right: int32 [K, H], free slots just above it.
+    """
+
+    links: _Links
+    first: Int[Array, " K"]
+    counted: Bool[Array, "K H"]
+    left: Int[Array, "K H"]
+    right: Int[Array, "K H"]
+
+
+def _first_fit(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> _FirstFit:
+    links, first = _links(env, state, offers), first_set(offers.starts)
+    start = jnp.where(first == NONE, 0, first)
+
+    def at_start(table: Array) -> Array:
+        return jax.vmap(lambda rows, slot: rows[:, slot])(table, start)
+
+    left = start[:, None] - at_start(links.below) - 1
+    right = at_start(links.above) - (start + offers.need)[:, None]
+    return _FirstFit(links, first, links.real & at_start(links.free), left, right)
+
+
+def _kmc_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """Minimum cuts: the path whose first fit adds the fewest free blocks over its links."""
+    fit = _first_fit(env, state, offers)
+    added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
+    cost = jnp.where(fit.counted, added, 0).sum(1, dtype=jnp.int32)
+    return _start(offers, _least(cost, fit.first), fit.first)
+
+
+def _kmf_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """Minimum fragments: the path whose first fit leaves the fewest free slots just below it."""
+    fit = _first_fit(env, state, offers)
+    cost = jnp.where(fit.counted, fit.left, 0).sum(1, dtype=jnp.int32)
+    return _start(offers, _least(cost, fit.first), fit.first)
+
+
+def _kme_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+    """Minimum entropy: the path whose links' spectrum is least fragmented after the first fit.
+
+    The entropy of a link is the sum of (b / S) ln(S / b) over its free blocks of b slots, each
+    term rounded to 2**-20 (Wright et al., "Minimum- and maximum-entropy routing and spectrum
+    assignment for flexgrid elastic optical networking", JOCN 7(1), 2015).
+    """
+    fit = _first_fit(env, state, offers)
+    terms = jnp.asarray(_entropy_terms(env.slots))
+    links = fit.links
+    slot = jnp.arange(env.slots, dtype=jnp.int32)[None, None]
+    begins = links.free & jnp.concatenate(
+        [jnp.ones_like(links.free[..., :1]), ~links.free[..., :-1]], -1
+    )
+    sizes = jnp.where(begins, links.above - slot, 0)
+    before = terms[sizes].sum(-1, dtype=jnp.int32)
+    # Only the block that is cut changes: it is replaced by what is left on either side.
+    whole = fit.left + offers.need[:, None] + fit.right
+    cut = [jnp.clip(size, 0, env.slots) for size in (fit.left, fit.right, whole)]
+    change = terms[cut[0]] + terms[cut[1]] - terms[cut[2]]
+    after = before + jnp.where(fit.counted, change, 0)
+    cost = jnp.where(links.real, after, 0).sum(1, dtype=jnp.int32)
+    return _start(offers, _least(cost, fit.first), fit.first)
+
+
+def _entropy_terms(slots: int) -> np.ndarray:
+    """int32 [S + 1]: (b / S) ln(S / b) in units of 2**-20 by block size b."""
+    terms = [0.0] + [b / slots * math.log(slots / b) for b in range(1, slots + 1)]
+    return np.round(np.array(terms) * FIXED_POINT).astype(np.int32)
+
+
+Rule = Callable[[OpticalEnvironment, OpticalState, Offers], Choice]
+HEURISTICS: dict[str, Rule] = {
+    "ksp_ff": _ksp_ff,
+    "ksp_lf": _ksp_lf,
+    "ff_ksp": _ff_ksp,
+    "ksp_bf": _ksp_bf,
+    "bf_ksp": _bf_ksp,
+    "ksp_mu": _ksp_mu,
+    "mu_ksp": _mu_ksp,
+    "kca_ff": _kca_ff,
+    "kmc_ff": _kmc_ff,
+    "kmf_ff": _kmf_ff,
+    "kme_ff": _kme_ff,
+}

@@ -1,0 +1,127 @@
+"""Modulation formats and how many frequency slots a bitrate needs on a path.
+
+A format is (reach in km, spectral efficiency in bit/s/Hz); a path takes the most efficient format
+that reaches its length.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ....errors import ConfigError, UnknownNameError
+
+__all__ = [
+    "Format",
+    "make_modulation",
+    "modulation_names",
+    "required_slots",
+    "spectral_efficiency",
+]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One modulation format.
+
+    Attributes:
+        name: for example "QPSK".
+        reach: the longest path it serves, km.
+        efficiency: bit/s/Hz.
+    """
+
+    name: str
+    reach: float
+    efficiency: float
+
+
+def _table(text: str) -> tuple[Format, ...]:
+    entries = (entry.split(":") for entry in text.split())
+    return tuple(Format(name, float(reach), float(se)) for name, reach, se in entries)
+
+
+TABLES = {
+    "deeprmsa": _table("BPSK:100000:1 QPSK:2500:2 8QAM:1250:3 16QAM:625:4"),
+    "full": _table(
+        "BPSK:100000:1 QPSK:2000:2 8QAM:1000:3 16QAM:500:4 32QAM:250:5 64QAM:125:6 128QAM:60:7 "
+        "256QAM:30:8 512QAM:15:9 1024QAM:8:10"
+    ),
+    "gn_model": _table("BPSK:100000:1 QPSK:2500:2 16QAM:625:4"),
+    "pcs_64qam": _table("PCS-64QAM:100000:8"),
+}
+"""Reach tables by name; each is published data, longest reach first."""
+
+
+def modulation_names() -> tuple[str, ...]:
+    """The names `make_modulation` knows, sorted."""
+    return tuple(sorted(TABLES))
+
+
+@lru_cache(maxsize=64)
+def make_modulation(name: str) -> tuple[Format, ...]:
+    """Give the formats of a table's name or of a CSV file (`name,reach,efficiency`).
+
+    Raises:
+        UnknownNameError: no such table.
+        ConfigError: the file is missing or has no usable formats.
+
+    >>> make_modulation("deeprmsa")[0].name
+    'BPSK'
+    """
+    if name in TABLES:
+        return TABLES[name]
+    if Path(name).suffix.lower() != ".csv":
+        raise UnknownNameError("modulation table", name, (*TABLES, "FILE.csv"))
+    if not Path(name).is_file():
+        raise ConfigError(f"modulation file {name!r} does not exist")
+    with open(name, newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if not {"name", "reach", "efficiency"} <= set(reader.fieldnames or ()):
+            raise ConfigError(f"{name}:1: the header must be name,reach,efficiency")
+        formats = tuple(_format(name, reader.line_num, row) for row in reader)
+    if not formats:
+        raise ConfigError(f"{name}: no modulation format in the file")
+    return formats
+
+
+def _format(file: str, line: int, row: dict[str, str]) -> Format:
+    try:
+        reach, efficiency = float(row["reach"]), float(row["efficiency"])
+    except (TypeError, ValueError):
+        reach = efficiency = math.nan
+    if not (reach > 0 and efficiency > 0 and math.isfinite(efficiency)):
+        raise ConfigError(
+            f"{file}:{line}: reach {row['reach']!r} (km) and efficiency {row['efficiency']!r} "
+            "(bit/s/Hz) must be numbers above 0"
+        )
+    return Format(str(row["name"]), reach, efficiency)
+
+
+def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
+    """The highest efficiency (bit/s/Hz) whose reach is at least `km`.
+
+    A path beyond every reach gets the format of longest reach.
+
+    >>> spectral_efficiency(make_modulation("deeprmsa"), 2500.0)
+    2.0
+    """
+    reaching = [format.efficiency for format in formats if format.reach >= km]
+    return max(reaching) if reaching else max(formats, key=lambda f: f.reach).efficiency
+
+
+def required_slots(bitrate: float, efficiency: float, slot_width: float, guardband: int) -> int:
+    """Slots a service occupies, guard slots included: ceil(bitrate / (SE * width) + guardband).
+
+    Args:
+        bitrate: Gb/s; 0 needs no slot.
+        efficiency: bit/s/Hz.
+        slot_width: GHz.
+        guardband: slots; they are occupied like data slots and must lie inside the band.
+
+    >>> [required_slots(100.0, se, 12.5, 1) for se in (1.0, 2.0, 3.0, 4.0)]
+    [9, 5, 4, 3]
+    """
+    return math.ceil(bitrate / (efficiency * slot_width) + guardband) if bitrate > 0 else 0

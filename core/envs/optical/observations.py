@@ -1,0 +1,267 @@
+"""What a policy sees: flat bits, deeprmsa's path features, a graph, or one token per link.
+
+Every observation is finite from the first request on, node numbers count from 0, and times are
+fractions of the mean holding time (deeprmsa's holding time excepted, which is in units of time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float
+
+from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
+from .resources import SharedLightpaths
+from .spectral_features import laplacian_features, line_graph_features
+from .tables import take
+from .traffic import OpticalParams
+
+if TYPE_CHECKING:
+    from .environment import OpticalEnvironment, OpticalState
+
+__all__ = ["LinkTokens", "make_observer"]
+
+Observer = Callable[["OpticalState", OpticalParams], Any]
+
+SPECTRAL_FEATURES = 8
+
+
+@struct.dataclass
+class LinkTokens:
+    """One row per link; a network joins the columns it wants (the critic leaves `request` out).
+
+    Attributes:
+        position: spectral coordinates in the line graph, constant; float32 [links, 8].
+        slots: of each slot the time left, whether it is taken, or the capacity left on it;
+            float32 [links, S].
+        marginals: share of all traffic that leaves, and that enters, the link's two ends;
+            float32 [links, 2].
+        request: of the current request; float32 [links, 6]: holding time, bitrate, then four
+            columns of the candidate paths over the link (weighted by rank and quality and summing
+            to 1, share of the k paths, best rank, best quality).
+    """
+
+    position: Float[Array, "links P"]
+    slots: Float[Array, "links S"]
+    marginals: Float[Array, "links 2"]
+    request: Float[Array, "links C"]
+
+
+def make_observer(environment: OpticalEnvironment) -> Observer:
+    """The observation function that the environment's settings name."""
+    kind = environment.settings.observation
+    if kind == "flat":
+        return _flat(environment)
+    if kind == "deeprmsa":
+        return _path_features(environment)
+    if kind == "graph":
+        return _graph(environment)
+    return _link_tokens(environment, kind.removeprefix("link_"))
+
+
+def _flat(env: OpticalEnvironment) -> Observer:
+    """float32 [3 + links * S]: source, bitrate, destination, then how full each slot is.
+
+    A slot is 0 or 1; where lightpaths are shared it is the used part of the lightpath's capacity.
+    """
+
+    def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+        source, destination = _ends(env, state)
+        bitrate = state.request.bitrate * params.bitrate_scale
+        request = jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
+        return jnp.concatenate([request, _fullness(env, state).reshape(-1)])
+
+    return observe
+
+
+def _path_features(env: OpticalEnvironment) -> Observer:
+    """float32 [2 N + 1 + 5 K]: one-hot ends, holding time, five features of each path.
+
+    Chen et al., "DeepRMSA", JLT 37(16), 2019: size of the first block that fits over the need, its
+    start / S, need in bitrate over the largest bitrate, mean free block over the need, free share.
+    Where nothing fits, the free block at slot 0 is described (0 if that slot is taken).
+    """
+    nodes, slots, band = env.tables.topology.num_nodes, env.slots, band_words(env.slots)
+
+    def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+        offers = env.offers(state, params)
+        first = first_set(offers.starts)
+        start = jnp.where(first == NONE, 0, first)
+        upwards = jax.vmap(lambda s: window(len(band), s, jnp.asarray(env.slots)))(start)
+        # The block ends at the first slot from its start on that is not free.
+        end = first_set(~offers.free & upwards & jnp.broadcast_to(band, offers.free.shape))
+        size = jnp.minimum(end, slots) - start
+        blocks = count_bits(offers.free & ~shift_up(offers.free))
+        free = count_bits(offers.free)
+        need = jnp.maximum(offers.need, 1).astype(jnp.float32)
+        mean = free.astype(jnp.float32) / jnp.maximum(blocks, 1).astype(jnp.float32)
+        exists = (take(env.tables.hop_counts, state.request.pair) > 0).astype(jnp.float32)
+        width = np.float32(env.settings.width)
+        features = jnp.stack(
+            [
+                size.astype(jnp.float32) / need,
+                start.astype(jnp.float32) / slots,
+                need * width / (np.float32(env.largest_bitrate) * params.bitrate_scale),
+                mean / need,
+                free.astype(jnp.float32) / slots,
+            ],
+            -1,
+        )
+        source, destination = _ends(env, state)
+        holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
+        return jnp.concatenate(
+            [
+                jax.nn.one_hot(source, nodes),
+                jax.nn.one_hot(destination, nodes),
+                holding[None],
+                (features * exists[:, None]).reshape(-1),
+            ]
+        )
+
+    return observe
+
+
+def _graph(env: OpticalEnvironment) -> Observer:
+    """A `jraph.GraphsTuple` of one graph.
+
+    nodes [N, 8 + 2]: Laplacian eigenvectors, then +1 at the source and -1 at the destination in a
+    column each; edges [links, S]: time left of each slot over the mean holding time (whether it is
+    taken, where services never end), undirected links once each way; globals [1, 1]: bitrate over
+    the largest bitrate.
+    """
+    import jraph
+
+    topology = env.tables.topology
+    spectral = laplacian_features(topology, SPECTRAL_FEATURES)
+    ends = np.array([link[:2] for link in topology.links], np.int32)
+    senders, receivers = ends[:, 0], ends[:, 1]
+    if not topology.directed:
+        senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
+
+    def observe(state: OpticalState, params: OpticalParams) -> Any:
+        source, destination = _ends(env, state)
+        marks = jnp.stack(
+            [
+                jax.nn.one_hot(source, topology.num_nodes),
+                -jax.nn.one_hot(destination, topology.num_nodes),
+            ],
+            -1,
+        )
+        edges = (
+            _occupancy(env, state) if env.settings.incremental else _time_left(env, state, params)
+        )
+        share = state.request.bitrate / np.float32(env.largest_bitrate)
+        return jraph.GraphsTuple(
+            nodes=jnp.concatenate([jnp.asarray(spectral), marks], -1),
+            edges=edges if topology.directed else jnp.concatenate([edges, edges]),
+            senders=jnp.asarray(senders),
+            receivers=jnp.asarray(receivers),
+            globals=share.reshape(1, 1),
+            n_node=jnp.asarray([topology.num_nodes], jnp.int32),
+            n_edge=jnp.asarray([len(senders)], jnp.int32),
+        )
+
+    return observe
+
+
+def _link_tokens(env: OpticalEnvironment, kind: str) -> Observer:
+    """`LinkTokens` whose slots show departure, occupancy or capacity."""
+    topology = env.tables.topology
+    position = line_graph_features(topology, SPECTRAL_FEATURES)
+    ends = np.array([link[:2] for link in topology.links])
+
+    def observe(state: OpticalState, params: OpticalParams) -> LinkTokens:
+        if kind == "departure" and not env.settings.incremental:
+            slots = _time_left(env, state, params)
+        elif kind == "capacity" and isinstance(env.resources, SharedLightpaths):
+            mean = np.float32(np.mean(env.traffic.bitrates))
+            slots = env.resources.room(state.held) / (100.0 * mean * params.bitrate_scale)
+        else:
+            slots = _occupancy(env, state)
+        leaving, entering = _marginals(env, state)
+        marginals = jnp.stack([leaving[ends].sum(-1), entering[ends].sum(-1)], -1)
+        return LinkTokens(jnp.asarray(position), slots, marginals, _relevance(env, state, params))
+
+    return observe
+
+
+def _relevance(
+    env: OpticalEnvironment, state: OpticalState, params: OpticalParams
+) -> Float[Array, "links 6"]:
+    """Columns of `LinkTokens.request`: what the current request has to do with each link."""
+    links, paths = len(env.tables.km), env.num_paths
+    offers = env.offers(state, params)
+    exists = take(env.tables.hop_counts, state.request.pair) > 0
+    numbers = jnp.arange(links, dtype=jnp.int32)
+    on_path = (offers.hops[:, :, None] == numbers[None, None]).any(1) & exists[:, None]
+    if env.settings.reuses_lightpaths:
+        largest = np.float32(max(env.tables.capacity.max(), 1.0))
+        quality = take(env.tables.capacity, state.request.pair) / largest
+    else:
+        quality = 1.0 / jnp.maximum(offers.need, 1).astype(jnp.float32)
+    ranks = jnp.arange(paths, dtype=jnp.int32)[:, None]
+    uses = on_path.astype(jnp.float32)
+    weighted = (uses * (quality / (ranks[:, 0] + 1).astype(jnp.float32))[:, None]).sum(0)
+    best_rank = jnp.where(on_path, ranks, paths).min(0).astype(jnp.float32)
+    best_quality = (uses * quality[:, None]).max(0)
+    usable = jnp.where(exists, quality, jnp.float32(0.0)).max()
+    mean = params.mean_holding_time / env.traffic.time_per_tick(params)
+    holding = state.request.holding.astype(jnp.float32) / mean
+    bitrate = state.request.bitrate / np.float32(env.largest_bitrate)
+    tiny = np.finfo(np.float32).tiny
+    return jnp.stack(
+        [
+            jnp.broadcast_to(holding, (links,)),
+            jnp.broadcast_to(bitrate, (links,)),
+            weighted / jnp.maximum(weighted.sum(), tiny),
+            uses.sum(0) / paths,
+            1.0 - best_rank / paths,
+            best_quality / jnp.maximum(usable, tiny),
+        ],
+        -1,
+    )
+
+
+def _ends(env: OpticalEnvironment, state: OpticalState) -> tuple[Array, Array]:
+    """Node numbers of the current source and destination."""
+    ends = take(env.tables.paths.pairs, state.request.pair)
+    return ends[0], ends[1]
+
+
+def _occupancy(env: OpticalEnvironment, state: OpticalState) -> Float[Array, "links S"]:
+    words = env.resources.occupancy(state.held)
+    return unpack(words, env.slots).astype(jnp.float32)
+
+
+def _fullness(env: OpticalEnvironment, state: OpticalState) -> Float[Array, "links S"]:
+    if not isinstance(env.resources, SharedLightpaths):
+        return _occupancy(env, state)
+    room, used = env.resources.room(state.held), state.held.used
+    return used / jnp.maximum(room + used, np.finfo(np.float32).tiny)
+
+
+def _time_left(
+    env: OpticalEnvironment, state: OpticalState, params: OpticalParams
+) -> Float[Array, "links S"]:
+    """Time left of each slot over the mean holding time."""
+    per_tick = env.traffic.time_per_tick(params) / params.mean_holding_time
+    return env.resources.ticks(state.held).astype(jnp.float32) * per_tick
+
+
+def _marginals(env: OpticalEnvironment, state: OpticalState) -> tuple[Array, Array]:
+    """Shares of traffic by source and by destination node, float32 [N] each."""
+    pairs, nodes = env.tables.paths.pairs, env.tables.topology.num_nodes
+    if state.shares is not None:
+        weights = jnp.diff(state.shares, prepend=jnp.zeros(1))
+    else:
+        assert env.traffic.weights is not None
+        weights = jnp.asarray(env.traffic.weights, jnp.float32)
+    both = [jnp.zeros(nodes).at[pairs[:, column]].add(weights) for column in (0, 1)]
+    if not env.settings.directed:  # a pair stands for both ways
+        both = [(both[0] + both[1]) / 2.0] * 2
+    return both[0], both[1]

@@ -1,0 +1,140 @@
+"""Given requests from a CSV file, and their times as integers that keep every comparison exact.
+
+A slot is free again when its service's end is not later than the current arrival. Those
+comparisons are decided here in float64; the compiled half only sees integers that agree with them.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ....errors import ConfigError
+from .paths import pair_index
+from .topologies import Topology
+
+__all__ = ["RequestList", "exact_ticks", "read_requests"]
+
+HEADER = ("source", "destination", "bitrate", "arrival", "holding")
+LONGEST_TICKS = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class RequestList:
+    """Given requests as arrays over the list, [Q].
+
+    Attributes:
+        pair: int32, row of the pair in the path table.
+        bitrate: float32, Gb/s.
+        holding: int32 ticks.
+        until_next: int32 ticks to the next arrival; 0 for the last request.
+        tick: units of the file's time in one tick.
+    """
+
+    pair: np.ndarray
+    bitrate: np.ndarray
+    holding: np.ndarray
+    until_next: np.ndarray
+    tick: float
+
+    def __len__(self) -> int:
+        return len(self.pair)
+
+
+def read_requests(file: str, topology: Topology) -> RequestList:
+    """Read a request list with the header `source,destination,bitrate,arrival,holding`.
+
+    Node ids are the topology's own; arrivals are absolute and must not decrease.
+
+    Raises:
+        ConfigError: the file is missing or a line of it is wrong; names file and line.
+    """
+    if not Path(file).is_file():
+        raise ConfigError(f"request list {file!r} does not exist")
+    with open(file, newline="", encoding="utf-8") as handle:
+        reader = csv.reader(handle)
+        header = tuple(name.strip() for name in next(reader, []))
+        if header != HEADER:
+            raise ConfigError(
+                f"{file}:1: the header is {','.join(header)!r}; type {','.join(HEADER)}"
+            )
+        rows = [_row(file, reader.line_num, row, topology) for row in reader if row]
+    if not rows:
+        raise ConfigError(f"{file}: no request in the list")
+    arrivals = np.array([row[2] for row in rows], np.float64)
+    for number in np.flatnonzero(np.diff(arrivals) < 0)[:1]:
+        raise ConfigError(
+            f"{file}: request {number + 2} arrives at {arrivals[number + 1]:g}, before request "
+            f"{number + 1} at {arrivals[number]:g}; sort the list by arrival"
+        )
+    holding = np.array([row[3] for row in rows], np.float64)
+    ticks, until_next, tick = exact_ticks(arrivals, holding)
+    pairs = np.array([row[0] for row in rows], np.int32)
+    return RequestList(
+        pairs, np.array([row[1] for row in rows], np.float32), ticks, until_next, tick
+    )
+
+
+def _row(
+    file: str, line: int, row: list[str], topology: Topology
+) -> tuple[int, float, float, float]:
+    if len(row) != len(HEADER):
+        raise ConfigError(f"{file}:{line}: {len(row)} columns; type {','.join(HEADER)}")
+    positions = {str(node): number for number, node in enumerate(topology.node_ids)}
+    ends = [text.strip() for text in row[:2]]
+    for name, node in zip(HEADER, ends, strict=False):
+        if node not in positions:
+            raise ConfigError(
+                f"{file}:{line}: {name} {node!r} is no node of {topology.name}; its nodes are "
+                f"{', '.join(list(positions)[:30])}"
+            )
+    if ends[0] == ends[1]:
+        raise ConfigError(f"{file}:{line}: source and destination are both {ends[0]!r}")
+    try:
+        bitrate, arrival, holding = (float(text) for text in row[2:])
+    except ValueError:
+        raise ConfigError(f"{file}:{line}: bitrate, arrival and holding must be numbers") from None
+    if not (all(map(math.isfinite, (bitrate, arrival, holding))) and bitrate > 0 and holding >= 0):
+        raise ConfigError(
+            f"{file}:{line}: bitrate {bitrate:g} must be above 0, holding {holding:g} 0 or more, "
+            f"arrival {arrival:g} finite"
+        )
+    source, destination = (positions[node] for node in ends)
+    pair = pair_index(source, destination, topology.num_nodes, topology.directed)
+    return pair, bitrate, arrival, holding
+
+
+def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Turn times into int32 ticks such that `end <= arrival` keeps its answer for every pair.
+
+    Args:
+        arrivals: float64 [Q], not decreasing.
+        holding: float64 [Q], 0 or more.
+
+    Returns:
+        holding [Q] and time to the next arrival [Q] in ticks, and the length of a tick.
+    """
+    count, ends = len(arrivals), arrivals + holding
+    tick = float(max(holding.max(), np.finfo(np.float32).tiny) / LONGEST_TICKS)
+    # Strictly later arrivals are at least one tick later, also where they are closer than a tick.
+    starts = np.floor((arrivals - arrivals[0]) / tick)
+    later = np.concatenate([[0], np.cumsum(np.diff(arrivals) > 0)]).astype(np.float64)
+    starts = np.maximum.accumulate(starts - later) + later
+    # The first request that sees the slots free again bounds the end from above, the one before
+    # it from below.
+    release = np.maximum(np.searchsorted(arrivals, ends, side="left"), np.arange(1, count + 1))
+    upper = np.append(starts, np.inf)[release]
+    before = release - 1
+    lower = np.where(before > np.arange(count), starts[before] + 1, starts)
+    finish = np.clip(np.floor((ends - arrivals[0]) / tick), lower, upper)
+    until_next = np.append(np.diff(starts), 0.0)
+    limit = 2.0**30  # longer than every service: whatever is up there has ended by then
+    return (
+        np.minimum(finish - starts, limit).astype(np.int32),
+        np.minimum(until_next, limit).astype(np.int32),
+        tick,
+    )

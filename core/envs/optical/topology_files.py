@@ -1,0 +1,141 @@
+"""Networks from the user's own files: node-link JSON and GraphML, read through networkx.
+
+Every mistake that such a file can hold is refused in one line that names the file and the link.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from ....errors import ConfigError
+from .topologies import NodeId, Topology
+
+__all__ = ["read_topology"]
+
+LENGTH_NAMES = ("length", "km", "distance", "weight")
+"""Link attributes that are taken for the length in km, the first present one wins."""
+
+
+def read_topology(path: Path, directed: bool) -> Topology:
+    """Read a network from node-link JSON (`.json`) or GraphML (`.graphml`, `.xml`).
+
+    Args:
+        path: the file; each link needs its length in km under one of `LENGTH_NAMES`.
+        directed: whether the topology has a link per direction. A file with undirected links
+            gives both directions of each; a file with directed links is folded into undirected
+            ones if both directions exist and are equally long.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, has no usable lengths, repeats a link,
+            or its network is not connected.
+    """
+    graph = _read_graph(path)
+    if graph.number_of_nodes() < 2:
+        raise ConfigError(f"{path}: a topology needs at least 2 nodes, found {len(graph)}")
+    if graph.is_multigraph():
+        raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
+    position = {node: number for number, node in enumerate(graph.nodes)}
+    arcs: dict[tuple[int, int], float] = {}
+    for source, destination, attributes in graph.edges(data=True):
+        if source == destination:
+            raise ConfigError(f"{path}: link {source}-{destination} joins a node to itself")
+        km = _length(path, source, destination, attributes)
+        arcs[position[source], position[destination]] = km
+    if directed and not graph.is_directed():
+        arcs |= {(v, u): km for (u, v), km in arcs.items()}
+    if not directed and graph.is_directed():
+        arcs = _fold(path, tuple(position), arcs)
+    topology = Topology(
+        str(path),
+        tuple(_plain(n) for n in position),
+        tuple((u, v, km) for (u, v), km in arcs.items()),
+        directed,
+    )
+    _require_connected(path, topology)
+    return topology
+
+
+def _read_graph(path: Path) -> Any:
+    import networkx as nx
+
+    if not path.is_file():
+        raise ConfigError(f"topology file {str(path)!r} does not exist")
+    try:
+        if path.suffix.lower() != ".json":
+            return nx.read_graphml(path)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or "nodes" not in document:
+            raise ConfigError(f"{path}: expected node-link JSON with 'nodes' and 'links'")
+        edges = "links" if "links" in document else "edges"
+        return nx.node_link_graph(document, edges=edges)
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ParseError,
+        nx.NetworkXError,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"{path}: not a node-link JSON or GraphML network ({reason})") from error
+
+
+def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:
+    name = next((name for name in LENGTH_NAMES if name in attributes), None)
+    if name is None:
+        raise ConfigError(
+            f"{path}: link {source}-{destination} has no length; give each link its km as "
+            f"one of: {', '.join(LENGTH_NAMES)}"
+        )
+    value = attributes[name]
+    try:
+        km = float(value)
+    except (TypeError, ValueError):
+        km = math.nan
+    if not (math.isfinite(km) and km > 0):
+        raise ConfigError(
+            f"{path}: link {source}-{destination} has {name} {value!r}; lengths are km above 0"
+        )
+    return km
+
+
+def _fold(
+    path: Path, node_ids: tuple[Any, ...], arcs: Mapping[tuple[int, int], float]
+) -> dict[tuple[int, int], float]:
+    folded: dict[tuple[int, int], float] = {}
+    for (u, v), km in arcs.items():
+        if arcs.get((v, u)) != km:
+            raise ConfigError(
+                f"{path}: link {node_ids[u]}-{node_ids[v]} has no equally long link back, so the "
+                "network cannot be undirected; type directed: true"
+            )
+        if (v, u) not in folded:
+            folded[u, v] = km
+    return folded
+
+
+def _plain(node: Any) -> NodeId:
+    return node if isinstance(node, int) else str(node)
+
+
+def _require_connected(path: Path, topology: Topology) -> None:
+    import networkx as nx
+
+    # Both ways of a directed link are needed: a pair without a path could never be served.
+    graph = nx.DiGraph()
+    graph.add_nodes_from(topology.node_ids)
+    for source, destination in topology.link_index:
+        graph.add_edge(topology.node_ids[source], topology.node_ids[destination])
+    parts = nx.strongly_connected_components(graph)
+    first, *rest = sorted(parts, key=len, reverse=True)
+    if rest:
+        outside = next(iter(rest[0]))
+        raise ConfigError(
+            f"{path}: the network is not connected: node {outside!r} cannot reach, or be reached "
+            f"from, the {len(first)} nodes of its largest part"
+        )

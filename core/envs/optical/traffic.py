@@ -1,0 +1,154 @@
+"""Requests as they arrive: drawn from a Poisson process, or read from a given list.
+
+Arrivals are a Poisson process of rate load / mean_holding_time, holding times exponential,
+bitrates uniform over a list, node pairs by the traffic matrix; times are ticks of the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float, Int, UInt32
+
+from .random_words import exponential, uniform
+from .request_list import RequestList
+from .spectrum import TICKS_PER_HOLDING
+
+__all__ = ["OpticalParams", "Request", "Traffic"]
+
+LONGEST_WAIT = 2.0**30
+"""Ticks; longer than any service, so a longer wait changes nothing."""
+
+WORDS_PER_REQUEST = 4
+
+
+@struct.dataclass
+class OpticalParams:
+    """What may differ from lane to lane.
+
+    Attributes:
+        load: Erlang, arrival rate times mean holding time before truncation; float32 [].
+        mean_holding_time: unit of time of all that is observed; float32 [].
+        bitrate_scale: multiplies every bitrate; float32 [].
+    """
+
+    load: Float[Array, ""]
+    mean_holding_time: Float[Array, ""]
+    bitrate_scale: Float[Array, ""]
+
+
+@struct.dataclass
+class Request:
+    """The service that is asked for now.
+
+    Attributes:
+        pair: row of its node pair in the path table; int32 [].
+        bitrate: Gb/s before `bitrate_scale`; float32 [].
+        holding: ticks; int32 [].
+    """
+
+    pair: Int[Array, ""]
+    bitrate: Float[Array, ""]
+    holding: Int[Array, ""]
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Where requests come from.
+
+    Attributes:
+        bitrates: Gb/s, drawn uniformly, [B].
+        weights: of the node pairs, [R], summing to 1; None redraws them at every reset.
+        num_pairs: R.
+        both_ways: an undirected pair sums two entries of a random matrix.
+        truncated: cut holding times at twice the mean.
+        requests: given requests, which replace all of the above.
+    """
+
+    bitrates: np.ndarray
+    weights: np.ndarray | None
+    num_pairs: int
+    both_ways: bool
+    truncated: bool
+    requests: RequestList | None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all pairs are equally likely."""
+        return self.weights is not None and np.allclose(self.weights, self.weights[0], rtol=1e-9)
+
+    @property
+    def words_at_reset(self) -> int:
+        """Random words that `pair_shares` uses."""
+        return 0 if self.weights is not None else self.num_pairs * (2 if self.both_ways else 1)
+
+    def pair_shares(self, words: UInt32[Array, " n"]) -> Float[Array, " R"] | None:
+        """Cumulative shares of the pairs for the state, only where they are redrawn."""
+        if self.weights is not None:
+            return None
+        entries = uniform(words).reshape(-1, self.num_pairs).sum(0)
+        cumulative = jnp.cumsum(entries)
+        return cumulative / cumulative[-1]
+
+    def request(
+        self,
+        words: UInt32[Array, " 4"],
+        number: Int[Array, ""],
+        shares: Float[Array, " R"] | None,
+    ) -> Request:
+        """Request `number` (0-based): the first three words draw pair, bitrate, holding time."""
+        if self.requests is not None:
+            row = jnp.minimum(number, len(self.requests) - 1)
+            given = (self.requests.pair, self.requests.bitrate, self.requests.holding)
+            pair, bitrate, holding = (jnp.asarray(column)[row] for column in given)
+            return Request(pair, bitrate, holding)
+        choices = len(self.bitrates)
+        choice = jnp.minimum((uniform(words[1]) * choices).astype(jnp.int32), choices - 1)
+        bitrate = self._bitrate(choice)
+        return Request(self._pair(words[0], shares), bitrate, self._holding(words[2]))
+
+    def wait(
+        self, words: UInt32[Array, " 4"], number: Int[Array, ""], params: OpticalParams
+    ) -> Int[Array, ""]:
+        """Ticks from request `number` to the next; the fourth word draws it."""
+        if self.requests is not None:
+            row = jnp.minimum(number, len(self.requests) - 1)
+            return jnp.asarray(self.requests.until_next)[row]
+        ticks = exponential(words[3]) * (TICKS_PER_HOLDING / params.load)
+        return jnp.minimum(ticks, LONGEST_WAIT).astype(jnp.int32)
+
+    def time_per_tick(self, params: OpticalParams) -> Float[Array, ""]:
+        """The unit of time of `mean_holding_time`, or of the request list, in one tick."""
+        if self.requests is not None:
+            return jnp.asarray(self.requests.tick, jnp.float32)
+        return params.mean_holding_time / TICKS_PER_HOLDING
+
+    def _pair(self, word: UInt32[Array, ""], shares: Float[Array, " R"] | None) -> Int[Array, ""]:
+        draw = uniform(word)
+        if self.uniform:
+            pair = (draw * self.num_pairs).astype(jnp.int32)
+        else:
+            if shares is None:
+                assert self.weights is not None
+                shares = jnp.asarray(np.cumsum(self.weights), jnp.float32)
+            pair = (shares < draw).sum(dtype=jnp.int32)
+        return jnp.minimum(pair, self.num_pairs - 1)
+
+    def _bitrate(self, choice: Int[Array, ""]) -> Float[Array, ""]:
+        steps = np.diff(self.bitrates)
+        if len(steps) and (steps == steps[0]).all():  # arithmetic is cheaper than a table
+            return choice.astype(jnp.float32) * float(steps[0]) + float(self.bitrates[0])
+        return jnp.asarray(self.bitrates, jnp.float32)[choice]
+
+    def _holding(self, word: UInt32[Array, ""]) -> Int[Array, ""]:
+        if not self.truncated:
+            return (exponential(word) * TICKS_PER_HOLDING).astype(jnp.int32)
+        # The last of five exponentials that is below twice the mean, 0 if none is: the same
+        # distribution from one word, by inverting 1 - exp(-x) on the part that is left.
+        draw, missed, kept = uniform(word), math.exp(-10.0), 1.0 - math.exp(-2.0)
+        share = jnp.maximum(draw - missed, 0.0) / (1.0 - missed)
+        return (-jnp.log1p(-share * kept) * TICKS_PER_HOLDING).astype(jnp.int32)
