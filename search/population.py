@@ -73,13 +73,18 @@ class Population(Protocol):
         steps_per_chunk: training env steps one lane does in one chunk (its quantum).
         warmup_chunks: whole chunks at the start of every replicate that do not train; each costs
             `steps_per_chunk` env steps, counted apart.
-        compiles: training programs compiled so far.
+        block: lanes of one tile on every device; work for fewer leaves part of the machine idle.
     """
 
     lanes: int
     steps_per_chunk: int
     warmup_chunks: int
-    compiles: int
+    block: int
+
+    @property
+    def compiles(self) -> int:
+        """Training programs compiled so far."""
+        ...
 
     def advance(self, refills: Sequence[Refill]) -> ChunkResult:
         """Refill lanes, then run one chunk of all lanes; blocks until done."""
@@ -97,13 +102,28 @@ class Population(Protocol):
         """Read what `save` wrote; the next chunk gives the same bits."""
         ...
 
-    def export_policy(self, lane: int, directory: Path) -> None:
+    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""
         ...
 
 
 class PopulationFactory(Protocol):
-    """Makes the population of a bucket, and says beforehand what it will be."""
+    """Makes the population of a bucket, and says beforehand what it will be.
+
+    Attributes:
+        backend: `cpu`, `gpu`, ...; other backends give other bits.
+        device_count: devices that lanes are spread over.
+    """
+
+    @property
+    def backend(self) -> str:
+        """What populations run on."""
+        ...
+
+    @property
+    def device_count(self) -> int:
+        """How many devices lanes are spread over."""
+        ...
 
     def bucket_of(self, config: Mapping[str, Any]) -> str:
         """Give the short hash of the Plan of a complete configuration; no compile."""

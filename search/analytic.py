@@ -1,0 +1,165 @@
+"""Lanes that follow a formula instead of training: to test and time a search in milliseconds.
+
+Everything the loop can tell from a population is there: buckets, quanta, warm-up, divergence,
+errors, exact save and restore. The best configuration is learning_rate 1e-3 with gamma 0.99.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..store.rows import Stream
+from .population import ChunkResult, EvaluationResult, Refill
+from .streams import generator, uniform
+
+__all__ = ["AnalyticFactory", "AnalyticPopulation"]
+
+_STREAMS = list(Stream)
+_TIME_CONSTANT = 20_000  # env steps
+_NOISE = 3.0
+
+
+@dataclass(frozen=True)
+class AnalyticFactory:
+    """Makes analytic populations; trials with equal `hidden_sizes` share a bucket.
+
+    Attributes:
+        seed: of the study.
+        lanes: of every bucket.
+        quantum_of: env steps of a chunk, by configuration.
+        chunk_seconds: how long a chunk pretends to take.
+        warmup_chunks: chunks of every replicate that do not train.
+        block: lanes that keep the whole pretended machine busy.
+        diverges: configurations that diverge after their first training chunk.
+        episodes: of one evaluation.
+    """
+
+    seed: int = 0
+    lanes: int = 16
+    quantum_of: Callable[[Mapping[str, Any]], int] = lambda config: 1_000
+    chunk_seconds: float = 0.0
+    warmup_chunks: int = 0
+    block: int = 2
+    diverges: Callable[[Mapping[str, Any]], bool] = lambda config: config["learning_rate"] > 0.5
+    episodes: int = 2
+    backend: str = "analytic"
+    device_count: int = 1
+
+    def bucket_of(self, config: Mapping[str, Any]) -> str:
+        """See `PopulationFactory`."""
+        return "x".join(str(width) for width in config["hidden_sizes"])
+
+    def quantum(self, config: Mapping[str, Any]) -> int:
+        """See `PopulationFactory`."""
+        return self.quantum_of(config)
+
+    def make(self, config: Mapping[str, Any], lanes: int | None) -> AnalyticPopulation:
+        """See `PopulationFactory`."""
+        return AnalyticPopulation(self, self.quantum(config), lanes or self.lanes)
+
+
+@dataclass
+class _Lane:
+    """What one lane carries from chunk to chunk."""
+
+    config: dict[str, Any]
+    stream: Stream
+    replicate: int
+    chunks: int = 0
+    skill: float = 0.0
+
+
+class AnalyticPopulation:
+    """The lanes of one bucket; see `Population`."""
+
+    def __init__(self, factory: AnalyticFactory, quantum: int, lanes: int):
+        self._factory = factory
+        self.lanes, self.steps_per_chunk = lanes, quantum
+        self.warmup_chunks, self.block = factory.warmup_chunks, factory.block
+        self._state: list[_Lane | None] = [None] * lanes
+        self._compiled = False
+
+    @property
+    def compiles(self) -> int:
+        """Training programs compiled so far: 0 before the first chunk, then 1."""
+        return int(self._compiled)
+
+    def advance(self, refills: Sequence[Refill]) -> ChunkResult:
+        """See `Population`."""
+        started = time.perf_counter()
+        self._compiled = True
+        for refill in refills:
+            config = json.loads(json.dumps(refill.config))
+            self._state[refill.lane] = _Lane(config, refill.stream, refill.replicate)
+        diverged = np.zeros(self.lanes, dtype=bool)
+        skills = np.zeros(self.lanes)
+        for index, lane in enumerate(self._state):
+            if lane is not None:
+                diverged[index] = self._step(lane)
+                skills[index] = lane.skill
+        time.sleep(max(0.0, self._factory.chunk_seconds - (time.perf_counter() - started)))
+        return ChunkResult(
+            metrics={"skill": skills, "loss": 1.0 - skills},
+            diverged=diverged,
+            seconds=time.perf_counter() - started,
+        )
+
+    def _step(self, lane: _Lane) -> bool:
+        """Move one lane's skill towards its best, with noise that it remembers."""
+        lane.chunks += 1
+        if lane.chunks <= self.warmup_chunks:
+            return False
+        share = 1.0 - math.exp(-self.steps_per_chunk / _TIME_CONSTANT)
+        noise = uniform(self._factory.seed, f"{lane.stream}", lane.replicate, lane.chunks) - 0.5
+        lane.skill += share * (_best_skill(lane.config) - lane.skill) + 0.01 * noise
+        return self._factory.diverges(lane.config) and lane.chunks > self.warmup_chunks + 1
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """See `Population`; returns lie between 0 and 100, each with noise."""
+        return [self._evaluate(self._state[lane]) for lane in lanes]
+
+    def _evaluate(self, lane: _Lane | None) -> EvaluationResult:
+        if lane is None:
+            raise ValueError("an empty lane was evaluated")
+        number = _STREAMS.index(lane.stream)
+        rng = generator(self._factory.seed, "evaluate", number, lane.replicate)
+        returns = 100.0 * lane.skill + _NOISE * rng.standard_normal(self._factory.episodes)
+        lengths = np.full(self._factory.episodes, 10 + lane.chunks, dtype=np.int64)
+        return EvaluationResult(returns, lengths, {"skill": np.full(len(returns), lane.skill)})
+
+    def save(self, directory: Path) -> None:
+        """See `Population`."""
+        directory.mkdir()
+        text = json.dumps([None if lane is None else asdict(lane) for lane in self._state])
+        (directory / "lanes.json").write_text(text)
+
+    def restore(self, directory: Path) -> None:
+        """See `Population`."""
+        lanes = json.loads((directory / "lanes.json").read_text())
+        self._state = [
+            None if lane is None else _Lane(**{**lane, "stream": Stream(lane["stream"])})
+            for lane in lanes
+        ]
+
+    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
+        """See `Population`."""
+        state = self._state[lane]
+        if state is None:
+            raise ValueError(f"lane {lane} is empty")
+        directory.mkdir()
+        (directory / "policy.json").write_text(json.dumps({**asdict(state), "config": config}))
+
+
+def _best_skill(config: Mapping[str, Any]) -> float:
+    """Give what a configuration reaches in the end: 1 for the best, falling off around it."""
+    away = math.log10(config["learning_rate"] / 1e-3) ** 2 / 4.0
+    away += math.log10((1.0 - min(config["gamma"], 0.99999)) / 0.01) ** 2 / 8.0
+    return math.exp(-away)

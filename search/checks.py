@@ -1,0 +1,111 @@
+"""What must hold before a study is run or continued, and what its journal says about it."""
+
+from __future__ import annotations
+
+import time
+from importlib import metadata
+from typing import Any
+
+from ..errors import ConfigError, StoreError
+from ..spaces.space import Space
+from ..store.codec import param_kind, plain_json
+from ..store.rows import StudyMeta
+from ..store.statistics import IQM_MIN_SEEDS
+from ..studies.reader import plain, read_text
+from ..studies.resolved import diff, resolved, resolved_yaml, study_hash
+from ..studies.spec import Study
+
+__all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta"]
+
+_PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
+
+
+def check_runnable(study: Study) -> None:
+    """Refuse what no search can do.
+
+    Raises:
+        ConfigError: says what to change.
+    """
+    seeds, budget = study.seeds, study.budget
+    if study.metric.aggregate == "iqm" and seeds.per_config - seeds.tolerate < IQM_MIN_SEEDS:
+        raise ConfigError(
+            f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but seeds.per_config is "
+            f"{seeds.per_config} and {seeds.tolerate} of them may diverge; type aggregate: mean"
+        )
+    early = study.early_terminate
+    if early is not None and (early.min < 1 or not early.eta > 1):
+        raise ConfigError(
+            f"early_terminate: min is {early.min} and eta {early.eta}, but min must be at least "
+            "1 env step and eta above 1; type min: 50k, eta: 4"
+        )
+    unbounded = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
+    if unbounded and study.search.method != "grid":
+        raise ConfigError("budget has no bound; give trials, env_steps or wall")
+
+
+def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
+    """Give what the journal of a study says about it."""
+    return StudyMeta(
+        name=study.name,
+        study_hash=study_hash(study),
+        study_text=resolved_yaml(study),
+        metric=study.metric.name,
+        goal=study.metric.goal,
+        aggregate=study.metric.aggregate,
+        param_kinds=_param_kinds(study.space),
+        versions=_versions(),
+        backend=backend,
+        devices=devices,
+        created_at=time.time(),
+    )
+
+
+def check_continues(before: StudyMeta, study: Study) -> None:
+    """Refuse to go on with a study that was changed.
+
+    Raises:
+        StoreError: with every change that is not allowed.
+    """
+    old = plain(read_text(before.study_text, "study.resolved.yaml"))
+    refused = [change for change in diff(old, resolved(study)) if not change.allowed]
+    if refused:
+        raise StoreError(
+            f"study {before.name!r} was begun with other settings; take these changes back, or "
+            "begin another study with --new:\n" + "\n".join(f"  {change}" for change in refused)
+        )
+
+
+def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
+    """Say whether going on here gives other bits than the machine where the study was last.
+
+    Raises:
+        StoreError: another backend or fewer devices, and that was not accepted.
+    """
+    moved = before.backend != now.backend or now.devices < before.devices
+    if moved and not accept:
+        raise StoreError(
+            f"study {before.name!r} ran on {before.devices} {before.backend} device(s) and would "
+            f"go on with other bits on {now.devices} {now.backend} device(s); go on where it "
+            "ran, or accept that with --accept-new-bits"
+        )
+    return moved or before.devices != now.devices or dict(before.versions) != dict(now.versions)
+
+
+def _param_kinds(space: Space) -> dict[str, str]:
+    values: dict[str, list[Any]] = {}
+    for parameter in space.parameters:
+        some = values.setdefault(parameter.name, [])
+        some += [*parameter.distribution.ends(), parameter.default]
+    return {
+        name: param_kind([plain_json(value) for value in some]) for name, some in values.items()
+    }
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found

@@ -1,0 +1,138 @@
+"""What a chunk did: counts its env steps, retires what diverged, evaluates who stands there.
+
+Numbers of a lane that diverged mean nothing and are not kept; an evaluation that is not finite
+counts as divergence too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ..store.rows import EvaluationRow, Stream, TrialState
+from .buckets import Bucket
+from .ledger import Ledger
+from .population import ChunkResult, EvaluationResult
+from .trials import Run, RunState
+
+__all__ = ["CurveSink", "count_chunk", "due_for_evaluation", "retire_diverged", "take_evaluations"]
+
+
+class CurveSink(Protocol):
+    """Where curve rows go; `store.parts.CurveParts` is one."""
+
+    def add_chunk(
+        self,
+        trials: Sequence[int],
+        streams: Sequence[Stream],
+        replicates: Sequence[int],
+        env_steps: Sequence[int],
+        metrics: dict[str, np.ndarray],
+    ) -> None:
+        """Take one chunk of many lanes by columns."""
+        ...
+
+
+def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: CurveSink) -> None:
+    """Count one chunk for every replicate in a lane, and mark those that diverged."""
+    shown: list[tuple[int, Run]] = []
+    for lane, run in enumerate(bucket.slots):
+        if run is None:
+            continue
+        trains = bucket.trains_next(run)
+        run.chunks += 1
+        _count_steps(ledger, run, bucket.schedule.quantum, trains)
+        if result.diverged[lane]:
+            run.state = RunState.DIVERGED
+        elif trains:
+            shown.append((lane, run))
+    lanes = [lane for lane, _ in shown]
+    curves.add_chunk(
+        trials=[run.trial for _, run in shown],
+        streams=[run.stream for _, run in shown],
+        replicates=[run.replicate for _, run in shown],
+        env_steps=[bucket.trained(run) * bucket.schedule.quantum for _, run in shown],
+        metrics={name: values[lanes] for name, values in result.metrics.items()},
+    )
+
+
+def _count_steps(ledger: Ledger, run: Run, quantum: int, trains: bool) -> None:
+    usage, trial = ledger.state.usage, ledger.trials[run.trial]
+    searching = run.stream is Stream.SEARCH
+    if not trains:
+        usage.warmup_env_steps += quantum
+        trial.warmup_env_steps += quantum if searching else 0
+    elif searching:
+        usage.search_env_steps += quantum
+        trial.env_steps += quantum
+    else:
+        usage.confirm_env_steps += quantum
+    ledger.touch(trial)
+
+
+def retire_diverged(ledger: Ledger) -> None:
+    """End the trials of which more replicates diverged than the study tolerates."""
+    for trial in ledger.live():
+        diverged = [run.state is RunState.DIVERGED for run in trial.runs]
+        if sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged)):
+            ledger.end(trial, TrialState.DIVERGED)
+
+
+def due_for_evaluation(bucket: Bucket) -> list[Run]:
+    """Give the replicates that stand at an evaluation point, by lane."""
+    return [
+        run
+        for run in bucket.slots
+        if run is not None
+        and run.state is RunState.RUNNING
+        and bucket.trained(run) in _evaluations(bucket, run)
+    ]
+
+
+def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
+    """Fresh seeds are only asked for the end."""
+    if run.stream is Stream.SEARCH:
+        return bucket.schedule.evaluations
+    return frozenset({bucket.schedule.length})
+
+
+def take_evaluations(
+    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
+) -> None:
+    """Write down evaluations; replicates that came to their full length end."""
+    for run, result in zip(runs, results, strict=True):
+        trained, trial = bucket.trained(run), ledger.trials[run.trial]
+        steps = int(np.sum(result.lengths))
+        ledger.state.usage.eval_env_steps += steps
+        trial.eval_env_steps += steps if run.stream is Stream.SEARCH else 0
+        ledger.touch(trial)
+        value = ledger.objective.measure(result)
+        if not math.isfinite(value):
+            run.state = RunState.DIVERGED
+            continue
+        ledger.unwritten.evaluations += _rows(run, trained * bucket.schedule.quantum, result)
+        run.value = value
+        run.rung_values += [value for _ in bucket.schedule.rungs_at(trained)]
+        if trained == bucket.schedule.length:
+            run.state = RunState.ENDED
+        if run.stream is Stream.SEARCH:
+            trial.seed_values = trial.values_of(Stream.SEARCH)
+
+
+def _rows(run: Run, env_steps: int, result: EvaluationResult) -> list[EvaluationRow]:
+    return [
+        EvaluationRow(
+            trial=run.trial,
+            stream=run.stream,
+            replicate=run.replicate,
+            env_steps=env_steps,
+            episode=episode,
+            episode_return=float(result.returns[episode]),
+            episode_length=int(result.lengths[episode]),
+            metrics={name: float(values[episode]) for name, values in result.metrics.items()},
+        )
+        for episode in range(len(result.returns))
+    ]

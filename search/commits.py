@@ -1,0 +1,148 @@
+"""Commits and their reverse: rows, lanes and loop state go to the store together and come back.
+
+When commits fall changes no result: what was not committed is run again, to the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..errors import StoreError
+from ..store.commit import Phase as StorePhase
+from ..store.study_store import StudyStore
+from ..studies.spec import Study
+from .buckets import Bucket
+from .ledger import Ledger, Unwritten
+from .population import PopulationFactory
+from .schedule import schedule_of
+from .state import BucketState, LoopState
+from .trials import LIVE, RunState, Trial
+
+__all__ = ["Committer", "restore_buckets", "restore_ledger"]
+
+
+class Committer:
+    """Commits when it is time.
+
+    Args:
+        store: of the study.
+        ledger: what is to be written.
+        buckets: whose lanes are to be saved.
+        every_seconds: between two commits, at least; 0 commits at every boundary.
+    """
+
+    def __init__(
+        self,
+        store: StudyStore,
+        ledger: Ledger,
+        buckets: dict[str, Bucket],
+        every_seconds: float = 10.0,
+    ):
+        self._store, self._ledger, self._buckets = store, ledger, buckets
+        self._every_seconds = every_seconds
+        self._last = time.monotonic()
+
+    def commit_if_due(self) -> None:
+        """Commit at the first boundary late enough after the last commit."""
+        if time.monotonic() - self._last >= self._every_seconds:
+            self.commit()
+            self._store.publish()
+
+    def commit(self, phase: StorePhase = "running") -> None:
+        """Write everything since the last commit, in one transaction with the lanes' state."""
+        ledger, new = self._ledger, self._ledger.unwritten
+        ledger.state.buckets = [
+            BucketState(bucket.key, bucket.example, bucket.lanes)
+            for bucket in self._buckets.values()
+        ]
+        self._store.commit(
+            loop_state=ledger.state.to_text(),
+            checkpoint=self._save_lanes(),
+            trials=[ledger.trials[number].row() for number in sorted(new.trials)],
+            evaluations=new.evaluations,
+            decisions=new.decisions,
+            asks=new.asks,
+            attributes=new.attributes,
+            phase=phase,
+        )
+        ledger.unwritten = Unwritten()
+        self._last = time.monotonic()
+
+    def _save_lanes(self) -> str | None:
+        """Save the lanes of every bucket that holds a replicate begun; give the folder's name."""
+        begun = [
+            (bucket, bucket.population)
+            for bucket in self._buckets.values()
+            if bucket.population is not None and any(run.chunks for run in bucket.busy())
+        ]
+        if not begun:
+            return None
+        path = self._store.new_checkpoint()
+        path.mkdir()
+        for bucket, population in begun:
+            population.save(path / bucket.key)
+        return path.name
+
+
+def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) -> Ledger:
+    """Rebuild what the loop knew at the last commit; a new study gives an empty ledger."""
+    head = store.head
+    state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
+    reports: dict[int, list[float]] = {}
+    for decision in store.journal.decisions():
+        reports.setdefault(decision.trial, []).append(decision.value)
+    attributes: dict[int, dict[str, object]] = {}
+    for row in store.journal.attributes():
+        if row.trial is not None:
+            attributes.setdefault(row.trial, {})[row.name] = row.value
+    ended = [
+        Trial.from_row(row, reports.get(row.trial, []), attributes.get(row.trial, {}))
+        for row in store.journal.trials()
+        if row.state not in LIVE
+    ]
+    return Ledger(study, state, ended, clock)
+
+
+def restore_buckets(
+    ledger: Ledger, factory: PopulationFactory, checkpoint: Path | None
+) -> dict[str, Bucket]:
+    """Rebuild the buckets and put the lanes back as the last commit saved them.
+
+    Raises:
+        StoreError: the configurations fall into other buckets than they did.
+    """
+    buckets: dict[str, Bucket] = {}
+    for entry in ledger.state.buckets:
+        config = ledger.config_of(entry.example)
+        if factory.bucket_of(config) != entry.key:
+            raise StoreError(
+                f"trial {entry.example} was compiled as {entry.key} when the study began and "
+                f"would be {factory.bucket_of(config)} now; go on with the hpo that began it, "
+                "or begin again with --new"
+            )
+        schedule = schedule_of(ledger.study, factory.quantum(config))
+        bucket = Bucket(entry.key, entry.example, config, schedule)
+        bucket.slots = [None] * entry.lanes
+        buckets[entry.key] = bucket
+    for trial in ledger.state.live:
+        bucket = buckets[trial.bucket]
+        bucket.enqueue(run for run in trial.runs if run.state is RunState.WAITING)
+        for run in trial.runs:
+            if run.state is RunState.RUNNING and run.lane is not None:
+                bucket.slots[run.lane] = run
+    for bucket in buckets.values():
+        if any(run.chunks for run in bucket.busy()):
+            bucket.population = factory.make(bucket.config, bucket.lanes)
+            bucket.population.restore(_saved(checkpoint, bucket.key))
+    return buckets
+
+
+def _saved(checkpoint: Path | None, key: str) -> Path:
+    if checkpoint is None or not (checkpoint / key).exists():
+        raise StoreError(
+            f"the last commit has no lanes of bucket {key}; restore {checkpoint or 'them'} from "
+            "a copy, or begin again with --new"
+        )
+    return checkpoint / key

@@ -1,0 +1,113 @@
+"""The confirm stage: the best trials on fresh seeds, the winner on seeds that chose nothing.
+
+Choosing the best of several on the seeds that found them flatters it; so the `choose` seeds only
+choose, and the number to believe comes from the `report` seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..store.rows import Stream, TrialState
+from ..store.statistics import mean
+from .buckets import Bucket
+from .ledger import Ledger
+from .settle import Policies, in_lanes
+from .state import Phase
+from .trials import Run, RunState, Trial
+
+__all__ = ["advance_phase", "begin_confirm"]
+
+
+def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
+    """Leave the search: run the best finished trials on the seeds that choose."""
+    confirm, state = ledger.study.confirm, ledger.state
+    finished = [
+        trial
+        for trial in ledger.trials.values()
+        if trial.state is TrialState.FINISHED and trial.value is not None
+    ]
+    finished.sort(key=lambda trial: (ledger.objective.loss(trial.value or 0.0), trial.number))
+    if confirm is None or not finished or min(confirm.top_k, confirm.choose) < 1:
+        state.phase = Phase.DONE
+        return
+    state.phase = Phase.CHOOSE
+    best = finished[: confirm.top_k]
+    state.candidates = [trial.number for trial in best]
+    for trial in best:
+        if trial not in state.live:
+            state.live.append(trial)
+        if len(trial.choose_values) < confirm.choose:
+            _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket])
+
+
+def advance_phase(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+    """Go on to the next phase if all replicates of this one have ended."""
+    state = ledger.state
+    if any(run.is_live for trial in state.live for run in trial.runs):
+        return
+    if state.phase is Phase.CHOOSE:
+        _end_choose(ledger, buckets)
+    elif state.phase is Phase.REPORT:
+        _end_report(ledger, buckets, policies)
+
+
+def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket) -> None:
+    runs = [Run(trial.number, stream, replicate) for replicate in range(seeds)]
+    trial.runs += runs
+    bucket.enqueue(runs)
+
+
+def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
+    """Take the values of the seeds that choose, and let the winner run the others.
+
+    A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
+    compared with others that had a harder task.
+    """
+    state, confirm = ledger.state, ledger.study.confirm
+    candidates = [ledger.trials[number] for number in state.candidates]
+    for trial in candidates:
+        runs = trial.runs_of(Stream.CHOOSE)  # none: it has its values from an earlier budget
+        if runs:
+            missing = _missing(runs, "choose")
+            trial.error = trial.error or missing
+            trial.choose_values = () if missing else trial.values_of(Stream.CHOOSE)
+            ledger.touch(trial)
+    whole = [trial for trial in candidates if trial.choose_values]
+    if confirm is None or not whole or any(_was_cut(trial) for trial in candidates):
+        state.phase = Phase.DONE
+        return
+    winner = min(
+        whole, key=lambda trial: (ledger.objective.loss(mean(trial.choose_values)), trial.number)
+    )
+    state.winner, state.phase = winner.number, Phase.DONE
+    if len(winner.report_values) < confirm.report:
+        state.phase = Phase.REPORT
+        _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket])
+
+
+def _end_report(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+    state = ledger.state
+    state.phase = Phase.DONE
+    if state.winner is None:
+        return
+    winner = ledger.trials[state.winner]
+    runs = winner.runs_of(Stream.REPORT)
+    winner.error = winner.error or _missing(runs, "report")
+    if not _was_cut(winner):
+        winner.report_values = winner.values_of(Stream.REPORT)
+    ledger.touch(winner)
+    still_there = in_lanes(runs)
+    if still_there:
+        policies.export(ledger, buckets[winner.bucket], still_there[0])
+
+
+def _was_cut(trial: Trial) -> bool:
+    confirming = (*trial.runs_of(Stream.CHOOSE), *trial.runs_of(Stream.REPORT))
+    return any(run.state is RunState.CUT for run in confirming)
+
+
+def _missing(runs: list[Run], stream: str) -> str:
+    """Say in words which fresh seeds have no value, or nothing if all have one."""
+    lost = sum(run.state is not RunState.ENDED for run in runs)
+    return f"{lost} of {len(runs)} {stream} seeds gave no value" if lost else ""

@@ -1,0 +1,130 @@
+"""From proposals to trials that wait: numbers, configurations, buckets, replicates.
+
+Batches are numbered in the order they begin; one may be drawn beside the running chunk, and is
+taken in at the next boundary before anything else is asked.
+"""
+
+from __future__ import annotations
+
+from ..errors import ConfigError
+from ..store.rows import AskRow, Stream, TrialState
+from .ahead import AskAhead
+from .buckets import Bucket
+from .budget import trials_left
+from .ledger import Ledger
+from .population import PopulationFactory
+from .proposer import Proposal, Proposals
+from .schedule import schedule_of
+from .state import PendingAsk
+from .trials import Run, Trial
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Asks for trials and lets their replicates wait in their buckets.
+
+    Attributes:
+        buckets: by key, in the order of their first trials.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        factory: PopulationFactory,
+        ahead: AskAhead,
+        buckets: dict[str, Bucket],
+    ):
+        self._ledger, self._factory, self._ahead = ledger, factory, ahead
+        self.buckets = buckets
+
+    def begin(self, count: float) -> None:
+        """Begin to draw a batch of up to `count` trials beside the next chunk."""
+        pending = self._number(count)
+        if pending is not None:
+            self._ledger.state.pending = pending
+            self.resume()
+
+    def resume(self) -> None:
+        """Begin the pending batch, if there is one; also after it was lost with its process."""
+        pending = self._ledger.state.pending
+        if pending is not None:
+            self._ahead.start(pending.batch, pending.trials, self._ledger.history())
+
+    def join(self) -> None:
+        """Take in the batch that was begun at the last boundary, if any."""
+        pending, self._ledger.state.pending = self._ledger.state.pending, None
+        if pending is not None:
+            self._take(pending, self._ahead.join())
+
+    def ask(self, count: float) -> bool:
+        """Draw a batch at once and take it in; say whether it brought anything."""
+        pending = self._number(count)
+        if pending is None:
+            return False
+        proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
+        self._take(pending, proposals)
+        return bool(proposals.found)
+
+    def _number(self, count: float) -> PendingAsk | None:
+        state = self._ledger.state
+        number = int(min(count, trials_left(self._ledger.study, state.proposed)))
+        if number < 1 or state.exhausted:
+            return None
+        trials = list(range(state.proposed, state.proposed + number))
+        pending = PendingAsk(state.batches, trials, state.told)
+        state.told = []
+        state.batches += 1
+        state.proposed += number
+        return pending
+
+    def _take(self, pending: PendingAsk, proposals: Proposals) -> None:
+        state = self._ledger.state
+        state.usage.draws += proposals.draws
+        state.usage.refused += proposals.refused
+        if len(proposals.found) < len(pending.trials):
+            state.exhausted = True
+            state.proposed = pending.trials[0] + len(proposals.found)
+        self._ledger.unwritten.asks.append(
+            AskRow(
+                batch=pending.batch,
+                method=self._ledger.study.search.method,
+                trials=tuple(proposal.trial for proposal in proposals.found),
+                told=tuple(pending.told),
+            )
+        )
+        for proposal in proposals.found:
+            self._admit(proposal, pending.batch)
+
+    def _admit(self, proposal: Proposal, batch: int) -> None:
+        trial = Trial(
+            number=proposal.trial,
+            params=proposal.params,
+            proposed_by=proposal.proposed_by,
+            batch=batch,
+            attributes=proposal.attributes,
+        )
+        self._ledger.add(trial)
+        try:
+            bucket = self.bucket_for(trial)
+        except ConfigError as error:  # knobs that only contradict each other together
+            self._ledger.state.usage.failures += 1
+            self._ledger.end(trial, TrialState.FAILED, str(error))
+            return
+        replicates = range(self._ledger.study.seeds.per_config)
+        trial.runs = [Run(trial.number, Stream.SEARCH, replicate) for replicate in replicates]
+        bucket.enqueue(trial.runs)
+
+    def bucket_for(self, trial: Trial) -> Bucket:
+        """Give the bucket of a trial, made if it is the first one there.
+
+        Raises:
+            ConfigError: no program can run this configuration.
+        """
+        config = self._ledger.config_of(trial.number)
+        key = self._factory.bucket_of(config)
+        trial.bucket = key
+        if key not in self.buckets:
+            schedule = schedule_of(self._ledger.study, self._factory.quantum(config))
+            self.buckets[key] = Bucket(key, trial.number, config, schedule)
+        return self.buckets[key]

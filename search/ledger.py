@@ -1,0 +1,142 @@
+"""All that the loop knows, and the rows not committed yet: one place that every part shares.
+
+Parts read trials and state here and write rows here; nothing else passes between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..knobs import complete
+from ..store.rows import (
+    AskRow,
+    AttributeRow,
+    DecisionRow,
+    EvaluationRow,
+    Stream,
+    TrialState,
+)
+from ..studies.spec import Study
+from .objective import Objective
+from .sampler import Past
+from .state import LoopState
+from .trials import Run, RunState, Trial
+
+__all__ = ["Ledger", "Unwritten"]
+
+
+@dataclass
+class Unwritten:
+    """Rows since the last commit."""
+
+    trials: set[int] = field(default_factory=set)
+    evaluations: list[EvaluationRow] = field(default_factory=list)
+    decisions: list[DecisionRow] = field(default_factory=list)
+    asks: list[AskRow] = field(default_factory=list)
+    attributes: list[AttributeRow] = field(default_factory=list)
+
+
+class Ledger:
+    """The state of a study in memory.
+
+    Attributes:
+        study: what was asked.
+        objective: its metric.
+        state: what the store keeps as text.
+        trials: every trial by number, ended ones included.
+        unwritten: rows since the last commit.
+        ended: trials that ended at this boundary, for observers.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        state: LoopState,
+        ended: Iterable[Trial] = (),
+        clock: Callable[[], float] | None = None,
+    ):
+        self.study = study
+        self.objective = Objective(study.metric)
+        self.state = state
+        self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
+        self.trials.update({trial.number: trial for trial in state.live})
+        self.unwritten = Unwritten()
+        self.ended: list[Trial] = []
+        self._clock = clock
+        self._pasts: dict[int, Past] = {}
+
+    def add(self, trial: Trial) -> None:
+        """Take in a new trial."""
+        self.trials[trial.number] = trial
+        self.state.live.append(trial)
+        self.touch(trial)
+        self.unwritten.attributes += [
+            AttributeRow(trial.number, name, value) for name, value in trial.attributes.items()
+        ]
+
+    def touch(self, trial: Trial) -> None:
+        """Note that a trial's row has changed."""
+        self.unwritten.trials.add(trial.number)
+
+    def live(self) -> list[Trial]:
+        """Give the trials of the search that wait or run, by number."""
+        return [trial for trial in self.state.live if trial.is_live]
+
+    def started(self, run: Run) -> None:
+        """Note that a replicate has entered a lane."""
+        run.state = RunState.RUNNING
+        trial = self.trials[run.trial]
+        if trial.state is TrialState.WAITING:
+            trial.state, trial.started_at = TrialState.RUNNING, self.now()
+            self.touch(trial)
+
+    def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
+        """End a trial of the search; its replicates that still wait or run are cut."""
+        cut(trial.runs)
+        trial.state, trial.error, trial.ended_at = state, error, self.now()
+        trial.bits = self.state.bits
+        trial.seed_values = trial.values_of(Stream.SEARCH)
+        self.state.live.remove(trial)
+        self.state.told.append(trial.number)
+        self.ended.append(trial)
+        self.touch(trial)
+
+    def config_of(self, number: int) -> dict[str, Any]:
+        """Give the whole configuration of a trial: every knob, and `env.<name>` where searched.
+
+        Raises:
+            ConfigError: its values contradict each other.
+        """
+        return complete({**self.study.fixed, **self.trials[number].params})
+
+    def now(self) -> float | None:
+        """Give the seconds since the epoch."""
+        return self._clock() if self._clock else None
+
+    def history(self) -> tuple[Past, ...]:
+        """Give every trial as samplers see it, by number; nothing in it changes later."""
+        for number, trial in self.trials.items():
+            past = self._pasts.get(number)
+            if past is None or past.state is not trial.state:
+                self._pasts[number] = self._past(trial)
+        return tuple(self._pasts[number] for number in sorted(self._pasts))
+
+    def _past(self, trial: Trial) -> Past:
+        return Past(
+            trial=trial.number,
+            params=trial.params,
+            attributes=trial.attributes,
+            state=trial.state,
+            loss=None if trial.value is None else self.objective.loss(trial.value),
+            reports=tuple(self.objective.loss(value) for value in trial.reports),
+            proposed_by=trial.proposed_by,
+        )
+
+
+def cut(runs: Iterable[Run]) -> None:
+    """End replicates that wait or run before their time."""
+    for run in runs:
+        if run.is_live:
+            run.state = RunState.CUT

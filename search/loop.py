@@ -1,0 +1,276 @@
+"""The run loop: chunk, evaluate, judge, settle, refill, commit, until nothing is left to do.
+
+The loop only orders the steps of a boundary; each step is a part of its own. The device waits for
+nothing but them: proposals are drawn while it runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from ..errors import ConfigError, HpoError
+from ..store.rows import Stream, TrialState
+from ..studies.spec import Study
+from .buckets import Bucket
+from .budget import check_confirm_fits, check_health, may_propose, out_of_time
+from .chunk import (
+    CurveSink,
+    count_chunk,
+    due_for_evaluation,
+    retire_diverged,
+    take_evaluations,
+)
+from .commits import Committer
+from .confirm import advance_phase, begin_confirm
+from .intake import Intake
+from .interrupts import Interrupts
+from .judge import judge
+from .ledger import Ledger, cut
+from .population import PopulationFactory, Refill
+from .progress import Observer, Progress, picture
+from .pruner import Pruner
+from .refill import Refiller
+from .settle import Policies, close_search, settle
+from .state import Phase
+from .trials import Run
+
+__all__ = ["Loop"]
+
+Outcome = Literal["finished", "interrupted"]
+
+
+class Loop:
+    """One study from where its ledger stands to its end.
+
+    Args:
+        ledger: trials and state, new or restored.
+        factory: makes populations.
+        intake: brings trials; owns the buckets.
+        pruner: stops trials early, or None.
+        curves: takes curve rows.
+        committer: makes everything durable.
+        policies: keeps the best.
+        observers: told of every boundary.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        factory: PopulationFactory,
+        intake: Intake,
+        pruner: Pruner | None,
+        curves: CurveSink,
+        committer: Committer,
+        policies: Policies,
+        observers: Sequence[Observer] = (),
+    ):
+        self._ledger, self._factory, self._intake = ledger, factory, intake
+        self._pruner, self._curves, self._committer = pruner, curves, committer
+        self._policies, self._observers = policies, observers
+        self._refiller = Refiller(ledger, intake, self._prepare)
+        self._clock = time.monotonic()
+
+    @property
+    def _study(self) -> Study:
+        return self._ledger.study
+
+    @property
+    def _buckets(self) -> dict[str, Bucket]:
+        return self._intake.buckets
+
+    def run(self, interrupts: Interrupts) -> Outcome:
+        """Run until the study is finished or an interrupt asks to leave; commits at the end.
+
+        Raises:
+            SearchError: the search cannot go on; what was done is committed first.
+        """
+        state = self._ledger.state
+        self._intake.resume()
+        try:
+            check_health(self._ledger)
+            while (bucket := self._next()) is not None:
+                if interrupts.requested:
+                    self._committer.commit("interrupted")
+                    return "interrupted"
+                self._committer.commit_if_due()
+                self._chunk(bucket)
+                self._boundary(bucket)
+        except HpoError:
+            self._committer.commit("interrupted")
+            raise
+        state.live = []
+        self._committer.commit("finished")
+        return "finished"
+
+    # ------------------------------------------------------------------ before a chunk
+
+    def _next(self) -> Bucket | None:
+        """Give the bucket to run, going on to the next phase when this one has nothing left."""
+        state = self._ledger.state
+        while state.phase is not Phase.DONE:
+            if self._out_of_time():
+                self._stop_phase()
+            bucket = self._refiller.refill() if state.phase is not Phase.DONE else None
+            self._check_first_bucket()
+            if bucket is not None:
+                return bucket
+            self._stop_phase()
+        return None
+
+    def _stop_phase(self) -> None:
+        """End what this phase has left, which nothing pays for any more, and begin the next."""
+        ledger = self._ledger
+        if ledger.state.phase is Phase.SEARCH:
+            self._intake.join()
+            close_search(ledger)
+            self._release()
+            begin_confirm(ledger, self._buckets)
+        else:
+            for trial in ledger.state.live:
+                cut(trial.runs)
+            self._release()
+            advance_phase(ledger, self._buckets, self._policies)
+        self._tell_ended()
+        self._tell_phase()
+
+    def _out_of_time(self) -> bool:
+        longest = max((entry.schedule.env_steps for entry in self._buckets.values()), default=0)
+        usage = self._ledger.state.usage
+        return out_of_time(self._study, usage, self._ledger.state.phase, longest)
+
+    def _check_first_bucket(self) -> None:
+        """Refuse a budget that cannot pay for confirming, as soon as the length is known."""
+        state = self._ledger.state
+        if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self._buckets:
+            first = next(iter(self._buckets.values()))
+            check_confirm_fits(self._study, first.schedule.env_steps)
+
+    def _prepare(self, bucket: Bucket) -> bool:
+        """Make a bucket's population if it has none; on an error its trials fail."""
+        if bucket.population is not None:
+            return True
+        lanes = bucket.lanes or self._study.population.lanes
+        try:
+            bucket.population = self._factory.make(bucket.config, lanes)
+        except Exception as error:
+            self._fail(bucket, [*bucket.waiting, *bucket.busy()], error)
+            return False
+        bucket.slots = bucket.slots or [None] * bucket.population.lanes
+        return True
+
+    # ------------------------------------------------------------------ the chunk
+
+    def _chunk(self, bucket: Bucket) -> None:
+        """Run one chunk of all lanes and count it."""
+        population, usage = bucket.population, self._ledger.state.usage
+        if population is None:
+            raise RuntimeError(f"bucket {bucket.key} has no population")
+        busy = bucket.busy()
+        if may_propose(self._ledger) or any(entry.waiting for entry in self._buckets.values()):
+            usage.lane_chunks += bucket.lanes
+            usage.busy_lane_chunks += len(busy)
+        usage.chunks += 1
+        try:
+            result = population.advance([self._refill(run) for run in busy if run.chunks == 0])
+        except Exception as error:
+            self._fail(bucket, busy, error)
+            bucket.population = None
+            return
+        usage.chunk_seconds += result.seconds
+        count_chunk(self._ledger, bucket, result, self._curves)
+
+    def _refill(self, run: Run) -> Refill:
+        if run.lane is None:
+            raise RuntimeError(f"{run} has no lane")
+        config = self._ledger.config_of(run.trial)
+        return Refill(run.lane, config, run.stream, run.replicate)
+
+    # ------------------------------------------------------------------ after a chunk
+
+    def _boundary(self, bucket: Bucket) -> None:
+        """Evaluate, judge and settle what stands at this boundary."""
+        ledger = self._ledger
+        ledger.state.boundary += 1
+        retire_diverged(ledger)
+        self._evaluate(bucket)
+        retire_diverged(ledger)
+        schedules = {key: entry.schedule for key, entry in self._buckets.items()}
+        judge(ledger, self._pruner, schedules)
+        settle(ledger, self._buckets, self._policies)
+        if ledger.state.phase is not Phase.SEARCH:
+            phase = ledger.state.phase
+            advance_phase(ledger, self._buckets, self._policies)
+            if ledger.state.phase is not phase:
+                self._tell_phase()
+        self._release()
+        now = time.monotonic()
+        ledger.state.usage.run_seconds += now - self._clock
+        self._clock = now
+        self._tell_ended()
+        if self._observers:
+            progress = self.progress()
+            for observer in self._observers:
+                observer.on_chunk(progress)
+        check_health(ledger)
+
+    def _evaluate(self, bucket: Bucket) -> None:
+        due = due_for_evaluation(bucket)
+        if not due or bucket.population is None:
+            return
+        lanes = [run.lane for run in due if run.lane is not None]
+        try:
+            results = bucket.population.evaluate(lanes)
+        except Exception as error:
+            self._fail(bucket, due, error)
+            return
+        take_evaluations(self._ledger, bucket, due, results)
+
+    def _release(self) -> None:
+        for bucket in self._buckets.values():
+            bucket.release()
+
+    def _fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
+        """Count an error, and fail the trials whose replicates it hit.
+
+        Raises:
+            HpoError: one that is no single configuration's fault.
+        """
+        if isinstance(error, HpoError) and not isinstance(error, ConfigError):
+            raise error
+        ledger = self._ledger
+        ledger.state.usage.failures += 1
+        text = f"{type(error).__name__}: {error}".split("\n")[0][:500]
+        cut(runs)
+        for number in dict.fromkeys(run.trial for run in runs):
+            trial = ledger.trials[number]
+            if trial.is_live:
+                ledger.end(trial, TrialState.FAILED, text)
+            else:
+                trial.error = text
+                ledger.touch(trial)
+        bucket.release()
+
+    # ------------------------------------------------------------------ telling observers
+
+    def progress(self) -> Progress:
+        """Say where the study stands."""
+        running = self._buckets.get(self._ledger.state.running)
+        return picture(self._ledger, self._buckets.values(), running)
+
+    def _tell_ended(self) -> None:
+        ended, self._ledger.ended = self._ledger.ended, []
+        for trial in ended:
+            for observer in self._observers:
+                observer.on_trial_end(trial.row())
+
+    def _tell_phase(self) -> None:
+        state = self._ledger.state
+        streams = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT}
+        if state.phase not in streams:
+            return
+        stream = streams[state.phase]
+        trials = tuple(trial.number for trial in state.live if trial.runs_of(stream))
+        for observer in self._observers:
+            observer.on_confirm(state.phase, trials)

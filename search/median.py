@@ -1,0 +1,37 @@
+"""The median rule: stop what is worse than the median of the trials judged at the same rung.
+
+It is gentler than successive halving and needs a handful of trials before it judges at all
+(Golovin et al. 2017, "Google Vizier", section 3.2.2, at equal env steps instead of averages).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .verdict import Verdict
+
+__all__ = ["Median"]
+
+
+@dataclass(frozen=True)
+class Median:
+    """Stop what is worse than the median of all losses at the rung, this boundary's included.
+
+    Attributes:
+        at_least: with fewer judged trials than this everyone goes on.
+
+    >>> [v.stop for v in Median().judge([1.0, 2.0, 3.0], [2.5, 1.5])]
+    [True, False]
+    """
+
+    at_least: int = 5
+
+    def judge(self, earlier: Sequence[float], arriving: Sequence[float]) -> list[Verdict]:
+        """See `Pruner.judge`."""
+        losses = [*earlier, *arriving]
+        if len(losses) < self.at_least:
+            return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
+        cutoff = statistics.median(losses)
+        return [Verdict(stop=loss > cutoff, rule="median", cutoff=cutoff) for loss in arriving]

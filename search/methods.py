@@ -1,0 +1,53 @@
+"""The methods of search by name; each is imported only when a study asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from ..errors import ConfigError, UnknownNameError
+from ..studies.spec import Study
+from .sampler import Sampler, SamplerSpec
+
+__all__ = ["METHODS", "make_sampler", "register_sampler"]
+
+
+def _in(module: str) -> Callable[[SamplerSpec], Sampler]:
+    """Give the `build` of a module of this package."""
+
+    def build(spec: SamplerSpec) -> Sampler:
+        return import_module(f".{module}", __package__).build(spec)
+
+    return build
+
+
+METHODS: dict[str, Callable[[SamplerSpec], Sampler]] = {
+    "random": _in("random_search"),
+    "grid": _in("grid_search"),
+    "sobol": _in("sobol_search"),
+    "tpe": _in("via_optuna"),
+}
+
+
+def register_sampler(name: str, build: Callable[[SamplerSpec], Sampler]) -> None:
+    """Make a method known under `search: {method: name}`.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if name in METHODS:
+        raise ConfigError(f"a method called {name!r} is registered already; choose another name")
+    METHODS[name] = build
+
+
+def make_sampler(study: Study) -> Sampler:
+    """Build the method that a study names.
+
+    Raises:
+        UnknownNameError: no method has this name.
+        ConfigError: an option is unknown or out of range.
+    """
+    method = study.search.method
+    if method not in METHODS:
+        raise UnknownNameError("search method", method, METHODS)
+    return METHODS[method](SamplerSpec(study.space, study.seed, study.search.options))

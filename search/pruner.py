@@ -1,0 +1,93 @@
+"""Who is stopped early: the contract of a rule that judges trials at a rung, and the registry.
+
+A rule is a pure function of the values seen at one rung; the loop decides when a trial stands
+there, ends its replicates and writes down the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..errors import ConfigError, UnknownNameError
+from ..studies.spec import EarlyTerminate
+from .asha import Asha
+from .median import Median
+from .streams import uniform
+from .verdict import Verdict
+
+__all__ = [
+    "PRUNERS",
+    "Pruner",
+    "Verdict",
+    "is_audited",
+    "make_pruner",
+    "rank_of",
+    "register_pruner",
+]
+
+
+class Pruner(Protocol):
+    """Judges the trials that stand at one rung at one boundary.
+
+    Values are losses: the loop flips the sign of a metric that is maximised, so that lower is
+    better in here.
+    """
+
+    def judge(self, earlier: Sequence[float], arriving: Sequence[float]) -> list[Verdict]:
+        """Give one verdict for each arriving trial.
+
+        Args:
+            earlier: losses judged at this rung at former boundaries, in any order.
+            arriving: losses of the trials judged now, all compared with each other as well.
+
+        Returns:
+            One verdict per entry of `arriving`, in its order; the same whatever the order.
+        """
+        ...
+
+
+PRUNERS: dict[str, Callable[[EarlyTerminate], Pruner]] = {
+    "asha": lambda spec: Asha(eta=spec.eta),
+    "median": lambda spec: Median(),
+}
+
+
+def register_pruner(name: str, build: Callable[[EarlyTerminate], Pruner]) -> None:
+    """Make a rule known under `early_terminate: {type: name}`.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if name in PRUNERS:
+        raise ConfigError(f"a rule called {name!r} is registered already; choose another name")
+    PRUNERS[name] = build
+
+
+def make_pruner(spec: EarlyTerminate) -> Pruner:
+    """Build the rule that a study names.
+
+    Raises:
+        UnknownNameError: no rule has this name.
+    """
+    if spec.type not in PRUNERS:
+        raise UnknownNameError("early_terminate type", spec.type, PRUNERS)
+    return PRUNERS[spec.type](spec)
+
+
+def rank_of(loss: float, losses: Sequence[float]) -> int:
+    """Give the rank of a loss among losses (itself included); 1 is the best, ties share.
+
+    >>> rank_of(2.0, [1.0, 2.0, 2.0, 5.0])
+    2
+    """
+    return 1 + sum(other < loss for other in losses)
+
+
+def is_audited(seed: int, trial: int, share: float) -> bool:
+    """Say whether a trial runs on although it was stopped; fixed by the study's seed alone.
+
+    >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
+    True
+    """
+    return uniform(seed, "audit", trial) < share

@@ -1,0 +1,196 @@
+"""`run(study, directory, factory)`: begin a study, go on with it, or find it finished.
+
+The same call does all three; a study continued ends with the same tables as one never interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ..errors import StoreError
+from ..store.leaderboard import Entry, leaderboard
+from ..store.sinks import Sinks
+from ..store.study_folder import StudyFolder
+from ..store.study_store import StudyStore
+from ..studies.spec import Study
+from .ahead import AskAhead
+from .checks import check_continues, check_runnable, gives_new_bits, study_meta
+from .codec import encode
+from .commits import Committer, restore_buckets, restore_ledger
+from .intake import Intake
+from .interrupts import Interrupts
+from .ledger import Ledger
+from .loop import Loop
+from .methods import make_sampler
+from .population import PopulationFactory
+from .progress import Observer
+from .proposer import Proposer
+from .pruner import make_pruner
+from .settle import Policies
+from .state import Phase, Usage
+
+__all__ = ["Results", "Settings", "run"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a study has found.
+
+    Attributes:
+        state: `finished`, or `interrupted` and to be continued by the same call.
+        folder: where its tables lie.
+        leaderboard: all trials, the best first.
+        usage: env steps, occupancy, failures, seconds.
+    """
+
+    state: Literal["finished", "interrupted"]
+    folder: Path
+    leaderboard: list[Entry]
+    usage: Usage
+
+    @property
+    def best(self) -> Entry | None:
+        """The top of the leaderboard, None if no trial has a value."""
+        first = self.leaderboard[0] if self.leaderboard else None
+        return first if first is not None and first.value is not None else None
+
+    @property
+    def rejected_share(self) -> float:
+        """Of all configurations drawn, the share that a `forbid` rule refused."""
+        return self.usage.refused / self.usage.draws if self.usage.draws else 0.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a study is run; none of it changes a result.
+
+    Attributes:
+        commit_seconds: between two commits, at least.
+        publish_seconds: between two publications of the tables, at least.
+        resume: go on with a study that is there; False refuses it.
+        accept_new_bits: go on although the machine would give other bits than before.
+        study_text: the study file as it was given, to be kept beside the tables.
+        sinks: copies of the tables for other tools.
+    """
+
+    commit_seconds: float = 10.0
+    publish_seconds: float = 30.0
+    resume: bool = True
+    accept_new_bits: bool = False
+    study_text: str = ""
+    sinks: Sinks | None = None
+
+
+def run(
+    study: Study,
+    directory: Path,
+    factory: PopulationFactory,
+    observers: Sequence[Observer] = (),
+    settings: Settings | None = None,
+) -> Results:
+    """Run a study to its end, from wherever it stands.
+
+    Args:
+        study: what is asked.
+        directory: its folder, made if it is not there.
+        factory: makes populations of lanes.
+        observers: told of everything that happens.
+        settings: how to run it.
+
+    Raises:
+        ConfigError: the study cannot be run as asked.
+        SearchError: it cannot go on; what was done is committed.
+        StoreError: its folder is locked, damaged, or of another study.
+    """
+    settings = settings or Settings()
+    check_runnable(study)
+    proposer = Proposer(study, make_sampler(study))
+    meta = study_meta(study, factory.backend, factory.device_count)
+    store = StudyStore(
+        StudyFolder(Path(directory)),
+        meta,
+        sinks=settings.sinks,
+        publish_seconds=settings.publish_seconds,
+    )
+    with store:
+        new_bits = False
+        if not store.created:
+            if not settings.resume:
+                raise StoreError(f"{directory} holds a study already; begin another with --new")
+            check_continues(store.meta, study)
+            new_bits = gives_new_bits(store.meta, meta, settings.accept_new_bits)
+            store.journal.replace_meta(replace(meta, created_at=store.meta.created_at))
+        store.folder.write_study(settings.study_text or meta.study_text, meta.study_text)
+        ledger = restore_ledger(study, store, time.time)
+        ledger.state.bits += new_bits
+        return _run(ledger, store, factory, proposer, observers, settings)
+
+
+def _run(
+    ledger: Ledger,
+    store: StudyStore,
+    factory: PopulationFactory,
+    proposer: Proposer,
+    observers: Sequence[Observer],
+    settings: Settings,
+) -> Results:
+    study = ledger.study
+    if not _reopen(ledger):
+        store.publish(force=True)
+        return _results("finished", ledger, store)
+    buckets = restore_buckets(ledger, factory, store.checkpoint())
+    for observer in observers:
+        observer.on_start(study, store.folder.path, not store.created)
+
+    def told() -> None:
+        for observer in observers:
+            observer.on_interrupt()
+
+    with closing(AskAhead(proposer)) as ahead, Interrupts(told) as interrupts:
+        loop = Loop(
+            ledger=ledger,
+            factory=factory,
+            intake=Intake(ledger, factory, ahead, buckets),
+            pruner=make_pruner(study.early_terminate) if study.early_terminate else None,
+            curves=store.curves,
+            committer=Committer(store, ledger, buckets, settings.commit_seconds),
+            policies=Policies(store.folder.policies, study.checkpoint.keep_best),
+            observers=observers,
+        )
+        try:
+            outcome = loop.run(interrupts)
+        finally:
+            store.publish(force=True)
+    for observer in observers:
+        observer.on_end(loop.progress(), outcome)
+    return _results(outcome, ledger, store)
+
+
+def _reopen(ledger: Ledger) -> bool:
+    """Say whether there is anything to do, opening a finished study again if its bounds grew."""
+    state = ledger.state
+    bounds = json.dumps([encode(ledger.study.budget), encode(ledger.study.confirm)])
+    if state.phase is Phase.DONE:
+        if state.bounds == bounds:
+            return False
+        state.phase, state.candidates, state.winner = Phase.SEARCH, [], None
+    state.bounds = bounds
+    return True
+
+
+def _results(
+    outcome: Literal["finished", "interrupted"], ledger: Ledger, store: StudyStore
+) -> Results:
+    metric = ledger.study.metric
+    return Results(
+        state=outcome,
+        folder=store.folder.path,
+        leaderboard=leaderboard(store.journal.trials(), metric.goal, metric.aggregate),
+        usage=ledger.state.usage,
+    )

@@ -1,0 +1,169 @@
+"""What the loop must remember besides the rows of the store, as dataclasses and as JSON text.
+
+Trials that have ended are rows of the store; here is what is still in motion. Text to state to
+text gives the same text, so a resumed study goes on from the very same state.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ..errors import StoreError
+from .codec import decode, encode
+from .trials import Trial
+
+__all__ = ["BucketState", "KeptPolicy", "LoopState", "PendingAsk", "Phase", "Usage"]
+
+VERSION = 1
+
+
+class Phase(StrEnum):
+    """What the study does now."""
+
+    SEARCH = "search"
+    CHOOSE = "choose"
+    REPORT = "report"
+    DONE = "done"
+
+
+@dataclass
+class Usage:
+    """What the study has used up; the counters that budgets and reports read.
+
+    Attributes:
+        search_env_steps, confirm_env_steps: training env steps.
+        eval_env_steps, warmup_env_steps: counted apart, search and confirm together.
+        lane_chunks, busy_lane_chunks: of chunks that ran while work remained; their ratio is the
+            occupancy.
+        chunks: dispatched.
+        failures: exceptions and lack of memory, not divergence.
+        draws, refused: configurations drawn, and those of them that a `forbid` rule refused.
+        run_seconds: wall time over all starts of the study.
+        chunk_seconds: of that, inside compiled chunks.
+    """
+
+    search_env_steps: int = 0
+    confirm_env_steps: int = 0
+    eval_env_steps: int = 0
+    warmup_env_steps: int = 0
+    lane_chunks: int = 0
+    busy_lane_chunks: int = 0
+    chunks: int = 0
+    failures: int = 0
+    draws: int = 0
+    refused: int = 0
+    run_seconds: float = 0.0
+    chunk_seconds: float = 0.0
+
+    @property
+    def env_steps(self) -> int:
+        """Training env steps of search and confirm together; what `budget.env_steps` bounds."""
+        return self.search_env_steps + self.confirm_env_steps
+
+    @property
+    def occupancy(self) -> float:
+        """Busy lane-chunks over all lane-chunks while work remained; 1 before the first."""
+        return self.busy_lane_chunks / self.lane_chunks if self.lane_chunks else 1.0
+
+
+@dataclass
+class BucketState:
+    """A bucket that has lanes.
+
+    Attributes:
+        key: short hash of its Plan.
+        example: a trial whose configuration makes its population.
+        lanes: how many.
+    """
+
+    key: str
+    example: int
+    lanes: int
+
+
+@dataclass
+class PendingAsk:
+    """A batch of proposals that is being drawn beside the running chunk.
+
+    Attributes:
+        batch: its number.
+        trials: the numbers its proposals will have.
+        told: trials that ended since the batch before.
+    """
+
+    batch: int
+    trials: list[int]
+    told: list[int]
+
+
+@dataclass
+class KeptPolicy:
+    """A policy in the folder `policies`: whose it is, and how good (lower is better)."""
+
+    trial: int
+    loss: float
+
+
+@dataclass
+class LoopState:
+    """Everything in motion.
+
+    Attributes:
+        phase: what the study does now.
+        boundary: chunk boundaries passed.
+        batches: ask batches begun.
+        proposed: trials proposed (those being drawn included).
+        exhausted: the sampler has nothing new to propose.
+        pending: the batch being drawn.
+        told: trials that ended since the last batch began, in that order.
+        live: trials that wait, run, or are being confirmed.
+        buckets: those that have lanes, in the order they got them.
+        running: the bucket that has the device, "" before the first.
+        rung_losses: for each rung the losses judged there so far.
+        candidates: trials in the confirm stage, best first.
+        winner: the trial whose report seeds run, None before.
+        kept: policies exported so far, best first.
+        usage: the counters.
+        bits: how often the study went on with other hardware or versions.
+        bounds: budget and confirm as they were when the study last went on; JSON text.
+    """
+
+    phase: Phase = Phase.SEARCH
+    boundary: int = 0
+    batches: int = 0
+    proposed: int = 0
+    exhausted: bool = False
+    pending: PendingAsk | None = None
+    told: list[int] = field(default_factory=list)
+    live: list[Trial] = field(default_factory=list)
+    buckets: list[BucketState] = field(default_factory=list)
+    running: str = ""
+    rung_losses: list[list[float]] = field(default_factory=list)
+    candidates: list[int] = field(default_factory=list)
+    winner: int | None = None
+    kept: list[KeptPolicy] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    bounds: str = ""
+    bits: int = 0
+
+    def to_text(self) -> str:
+        """Give the JSON text that the store keeps."""
+        return json.dumps({"version": VERSION, **encode(self)}, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> LoopState:
+        """Give the state back.
+
+        Raises:
+            StoreError: another version of the loop wrote the text.
+        """
+        value = json.loads(text)
+        version = value.pop("version", None)
+        if version != VERSION:
+            raise StoreError(
+                f"this study's loop state has version {version}, this hpo knows {VERSION}; "
+                "go on with the hpo that began it, or begin again with --new"
+            )
+        return decode(cls, value)

@@ -1,0 +1,145 @@
+"""A trial and its replicates as the loop sees them: what ran, what was seen, where it stands.
+
+A live trial changes in place at chunk boundaries; every change reaches the store as a `TrialRow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from ..store.rows import Stream, TrialRow, TrialState
+
+__all__ = ["LIVE", "Run", "RunState", "Trial"]
+
+LIVE = (TrialState.WAITING, TrialState.RUNNING)
+
+
+class RunState(StrEnum):
+    """Where one replicate stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"  # ran to its full length
+    DIVERGED = "diverged"
+    CUT = "cut"  # ended early with its trial: stopped, failed, or out of budget
+
+
+@dataclass
+class Run:
+    """One replicate of a trial on one stream of seeds.
+
+    Attributes:
+        trial, stream, replicate: whose; with the study's seed they fix every random number.
+        state: where it stands.
+        lane: the lane of its bucket that it is in, None when in none.
+        chunks: run so far, those of warm-up included.
+        rung_values: the metric at each rung passed so far.
+        value: the metric at its last evaluation, None before the first.
+    """
+
+    trial: int
+    stream: Stream
+    replicate: int
+    state: RunState = RunState.WAITING
+    lane: int | None = None
+    chunks: int = 0
+    rung_values: list[float] = field(default_factory=list)
+    value: float | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state in (RunState.WAITING, RunState.RUNNING)
+
+
+@dataclass
+class Trial:
+    """One configuration and everything known about it.
+
+    Attributes:
+        number: 0 is the default configuration.
+        params: active searched knobs, plain JSON values.
+        proposed_by: `default`, `enqueue`, or the method.
+        batch: the ask batch it came from.
+        attributes: what the sampler wants to remember of it, plain JSON values.
+        bucket: short hash of its Plan, "" when it has none because it failed at once.
+        state: where it stands.
+        runs: its replicates in the search, then those of the confirm stage; only while it is live
+            or being confirmed.
+        rung: last rung it was judged at, -1 before the first.
+        reports: its value at each rung judged so far.
+        value: the metric of the full run, aggregated over replicates.
+        seed_values: last value of every replicate that has one and did not diverge.
+        stop_rule: the words of the rule that stopped it (or would have, if `audited`).
+        audited: it runs on although it was stopped.
+        error: why it failed, or what is missing of its confirmation.
+        env_steps, eval_env_steps, warmup_env_steps: of its replicates in the search.
+        choose_values, report_values: one value a confirm seed.
+        started_at, ended_at: seconds since the epoch.
+        bits: how often the study had gone on with other bits when it ended.
+    """
+
+    number: int
+    params: dict[str, Any]
+    proposed_by: str
+    batch: int
+    attributes: dict[str, Any] = field(default_factory=dict)
+    bucket: str = ""
+    state: TrialState = TrialState.WAITING
+    runs: list[Run] = field(default_factory=list)
+    rung: int = -1
+    reports: list[float] = field(default_factory=list)
+    value: float | None = None
+    seed_values: tuple[float, ...] = ()
+    stop_rule: str = ""
+    audited: bool = False
+    error: str = ""
+    env_steps: int = 0
+    eval_env_steps: int = 0
+    warmup_env_steps: int = 0
+    choose_values: tuple[float, ...] = ()
+    report_values: tuple[float, ...] = ()
+    started_at: float | None = None
+    ended_at: float | None = None
+    bits: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it waits or runs in the search."""
+        return self.state in LIVE
+
+    def runs_of(self, stream: Stream) -> list[Run]:
+        """Give its replicates on one stream, in order."""
+        return [run for run in self.runs if run.stream is stream]
+
+    def values_of(self, stream: Stream) -> tuple[float, ...]:
+        """Give the last value of each replicate of a stream that has one and did not diverge."""
+        return tuple(
+            run.value
+            for run in self.runs_of(stream)
+            if run.value is not None and run.state is not RunState.DIVERGED
+        )
+
+    def row(self) -> TrialRow:
+        """Give what the store keeps."""
+        shared = {name: getattr(self, name) for name in _SHARED}
+        rung_value = self.reports[self.rung] if self.rung >= 0 else None
+        return TrialRow(trial=self.number, rung_value=rung_value, **shared)
+
+    @classmethod
+    def from_row(
+        cls, row: TrialRow, reports: Sequence[float], attributes: Mapping[str, Any]
+    ) -> Trial:
+        """Rebuild a trial that has ended; its replicates are not needed any more."""
+        shared = {name: getattr(row, name) for name in _SHARED}
+        shared["params"] = dict(row.params)
+        return cls(number=row.trial, reports=list(reports), attributes=dict(attributes), **shared)
+
+
+# What a trial and its row have in common under the same name.
+_SHARED = tuple(
+    entry.name for entry in fields(TrialRow) if entry.name not in ("trial", "rung_value")
+)
