@@ -1,0 +1,140 @@
+"""How a run is cut into chunks: how many updates a chunk has, and where rungs and ends fall.
+
+Everything that happens to a lane happens between two chunks, so rungs, evaluation points and the
+length of a run round up to whole chunks (quanta).
+
+The rule for K, the updates of a chunk. Let U be the updates of a full run, and the marks be the
+rungs, the evaluation points asked for by number, and U, all rounded up to whole updates. A chunk
+should be long (each one costs a dispatch and a look at the metrics) but short enough for control:
+about 16 to 64 chunks a run. Rounding up to chunks should move no mark by more than 5 % of itself,
+and the first rung, on which most decisions fall, not at all. So, of all K that leave at least 16
+chunks and are no longer than the first mark, take the largest for which
+
+1. the first mark is a whole number of chunks and no mark moves by more than 5 %; but if that means
+   more than 64 chunks a run, because the first mark has no good divisor,
+2. no mark, the first included, moves by more than 5 %.
+
+K = 1 moves nothing, so there always is one. Without rungs and evaluation points the first mark is
+a sixteenth of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .spec import Study
+
+__all__ = ["Quanta", "quanta_of", "rung_steps", "rungs", "updates_per_chunk"]
+
+_FEWEST_CHUNKS = 16
+_MOST_CHUNKS = 64
+_TOLERANCE = 0.05
+_MOST_CANDIDATES = 100_000
+
+
+@dataclass(frozen=True)
+class Quanta:
+    """A run of one bucket, cut into chunks.
+
+    Attributes:
+        steps_per_update: env steps of one update of one lane (num_envs x rollout_length).
+        updates_per_chunk: K.
+        chunks: of a full run.
+        rung_chunks: chunks done at each rung, strictly rising, all below `chunks`.
+        evaluation_chunks: chunks done at each evaluation: points asked for, rungs, the end.
+    """
+
+    steps_per_update: int
+    updates_per_chunk: int
+    chunks: int
+    rung_chunks: tuple[int, ...]
+    evaluation_chunks: tuple[int, ...]
+
+    @property
+    def steps_per_chunk(self) -> int:
+        """Env steps of one chunk of one lane: the quantum."""
+        return self.steps_per_update * self.updates_per_chunk
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of a full run, rounded up to whole chunks."""
+        return self.chunks * self.steps_per_chunk
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Env steps of each rung."""
+        return tuple(chunks * self.steps_per_chunk for chunks in self.rung_chunks)
+
+
+def rung_steps(study: Study) -> tuple[int, ...]:
+    """Give the env steps of the rungs as the study asks for them: min x eta^i below a run."""
+    early = study.early_terminate
+    if early is None:
+        return ()
+    steps: list[int] = []
+    while (rung := round(early.min * early.eta ** len(steps))) < study.env_steps:
+        steps.append(rung)
+    return tuple(steps)
+
+
+def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
+    """Give the env steps of the rungs, rounded up to whole chunks of `steps_per_chunk`."""
+    end = _ceil(study.env_steps, steps_per_chunk)
+    return tuple(
+        chunks * steps_per_chunk for chunks in _chunks(rung_steps(study), steps_per_chunk, end)
+    )
+
+
+def updates_per_chunk(study: Study, steps_per_update: int) -> int:
+    """Choose K for a bucket; the module says how.
+
+    Args:
+        study: with the length of a run, the rungs and the evaluation points.
+        steps_per_update: env steps of one update of one lane.
+    """
+    length = _ceil(study.env_steps, steps_per_update)
+    asked = sorted({*rung_steps(study), *_points(study)})
+    first = _ceil(asked[0] if asked else study.env_steps / _FEWEST_CHUNKS, steps_per_update)
+    marks = [_ceil(mark, steps_per_update) for mark in _thinned([*asked, study.env_steps])]
+    longest = max(1, min((length - 1) // (_FEWEST_CHUNKS - 1), first, _MOST_CANDIDATES))
+    near = [k for k in range(longest, 0, -1) if _moved(marks, k) <= _TOLERANCE]
+    exact = next(k for k in near if first % k == 0)
+    return exact if _ceil(length, exact) <= _MOST_CHUNKS else near[0]
+
+
+def quanta_of(study: Study, steps_per_update: int) -> Quanta:
+    """Cut the runs of a bucket into chunks."""
+    k = updates_per_chunk(study, steps_per_update)
+    quantum = k * steps_per_update
+    end = _ceil(study.env_steps, quantum)
+    rung_chunks = _chunks(rung_steps(study), quantum, end)
+    points = _chunks(_points(study), quantum, end)
+    evaluations = tuple(sorted({*rung_chunks, *points, end}))
+    return Quanta(steps_per_update, k, end, rung_chunks, evaluations)
+
+
+def _points(study: Study) -> Sequence[int]:
+    every = study.evaluation.every
+    return range(every, study.env_steps, every) if isinstance(every, int) else ()
+
+
+def _chunks(steps: Iterable[int], quantum: int, end: int) -> tuple[int, ...]:
+    """Round up to chunks; what falls together is one, what falls on the end is none."""
+    rounded = (_ceil(step, quantum) for step in steps)
+    return tuple(sorted({chunks for chunks in rounded if chunks < end}))
+
+
+def _ceil(steps: float, quantum: int) -> int:
+    return math.ceil(steps / quantum) if isinstance(steps, float) else -(-steps // quantum)
+
+
+def _thinned(marks: Sequence[int]) -> Sequence[int]:
+    """Keep the first marks and the last: the relative error of later ones is smaller."""
+    return [*marks[:20], marks[-1]] if len(marks) > 21 else marks
+
+
+def _moved(marks: Sequence[int], k: int) -> float:
+    """Give the largest share by which rounding up to whole chunks moves a mark."""
+    return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0

@@ -1,0 +1,166 @@
+"""A study written out in full: every default, every amount a number; its hash and its changes.
+
+The written form loads to an equal study, and two studies are the same when their forms are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..spaces.space import Parameter, Space
+from .spec import Study
+from .writer import to_yaml
+
+__all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
+
+_MAY_CHANGE = ("loggers", "confirm", "checkpoint")
+_RESOLVED_BY_RULE = ("population.lanes", "population.device")
+_ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key that differs between the study that ran and the one given now.
+
+    Attributes:
+        key: its path, joined by dots.
+        old: what it was; `absent` if it was not there.
+        new: what it is.
+        allowed: a resume is possible in spite of it.
+        why: what keeps it from being allowed, else "".
+    """
+
+    key: str
+    old: Any
+    new: Any
+    allowed: bool
+    why: str = ""
+
+    def __str__(self) -> str:
+        reason = f" ({self.why})" if self.why else ""
+        return f"{self.key}: {_shown(self.old)} -> {_shown(self.new)}{reason}"
+
+
+def resolved(study: Study) -> dict[str, Any]:
+    """Give the study as the data of a file, nothing left out."""
+    evaluation = asdict(study.evaluation)
+    eval_env = evaluation.pop("env")
+    population = asdict(study.population)
+    population["lanes"] = "auto" if study.population.lanes is None else study.population.lanes
+    budget = asdict(study.budget)
+    early, confirm = study.early_terminate, study.confirm
+    data = {
+        "name": study.name,
+        "seed": study.seed,
+        "imports": list(study.imports),
+        "env": {"id": study.env.id, **_by_key(study.env.values)},
+        "env_steps": study.env_steps,
+        "fixed": _by_key(study.fixed),
+        "space": _space(study.space),
+        "forbid": [rule.as_data() for rule in study.space.forbid],
+        "enqueue": [dict(entry) for entry in study.enqueue],
+        "metric": asdict(study.metric),
+        "evaluation": evaluation,
+        "eval_env": _by_key(eval_env),
+        "search": asdict(study.search),
+        "early_terminate": None if early is None else asdict(early),
+        "seeds": asdict(study.seeds),
+        "confirm": None if confirm is None else asdict(confirm),
+        "population": population,
+        "budget": {"wall" if k == "wall_seconds" else k: v for k, v in budget.items()},
+        "executor": asdict(study.executor),
+        "checkpoint": asdict(study.checkpoint),
+        "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
+    }
+    return _plain(data)
+
+
+def resolved_yaml(study: Study) -> str:
+    """Give the text of `study.resolved.yaml`."""
+    head = f"# Every default written out. hash: {study_hash(study)}\n"
+    return head + to_yaml(resolved(study))
+
+
+def study_hash(study: Study) -> str:
+    """Give 16 hex digits that two studies share when they are equal."""
+    text = json.dumps(resolved(study), separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """Compare two resolved studies; a resume is possible when every change is allowed.
+
+    Args:
+        old: what ran; its `auto` values may have been replaced by what the rules gave.
+        new: what is asked for now.
+    """
+    before, after = _flat(old), _flat(new)
+    changes: list[Change] = []
+    for key in dict.fromkeys([*before, *after]):
+        one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        same = one == other and isinstance(one, bool) == isinstance(other, bool)
+        if not same and not (key in _RESOLVED_BY_RULE and other == "auto"):
+            why = _why_not(key, one, other)
+            changes.append(Change(key, one, other, not why, why))
+    orders = [list(data.get("space", {})) for data in (old, new)]
+    if orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]):
+        why = "the order of parameters decides what is drawn"
+        changes.append(Change("space (order)", orders[0], orders[1], False, why))
+    return changes
+
+
+def _why_not(key: str, old: Any, new: Any) -> str:
+    section = key.partition(".")[0]
+    if section in _MAY_CHANGE:
+        return ""
+    if section != "budget":
+        return "fixed once a study has begun; type --new to start another"
+    grows = new is None or (old is not None and old != _ABSENT and new >= old)
+    return "" if grows else "a budget may only grow"
+
+
+def _space(space: Space) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    for name in space.names:
+        branches = [_parameter(p) for p in space.parameters if p.name == name]
+        written[name] = branches[0] if len(branches) == 1 else branches
+    return written
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    data = {**parameter.distribution.as_mapping(), "default": parameter.default}
+    if parameter.when:
+        data["when"] = {condition.name: list(condition.values) for condition in parameter.when}
+    return data
+
+
+def _by_key(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in sorted(values)}
+
+
+def _plain(value: Any) -> Any:
+    """Give tuples as lists, at any depth: the data that reading the file gives."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _shown(value: Any) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,285 @@
+"""The JSON Schema of the study file, made from the tables that the loader checks with.
+
+Editors complete and explain from it. It accepts every file that loads; what it cannot say (bounds
+against each other, circles, names that user code registers) the loader says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..environments import ENVIRONMENTS
+from ..knobs import KNOBS, Knob, canonical_name
+from ..spaces.distributions import KINDS
+from .fields import LOGGERS, METHODS, SECTIONS, TOP, Field
+from .metrics import METRICS
+
+__all__ = ["schema"]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_AMOUNT = {"type": "string", "pattern": r"^\s*[0-9]{1,15}(\.[0-9]{1,9})?(k|K|M|G|B)\s*$"}
+_TIME = {"type": "string", "pattern": r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?[dhms]\s*)+$"}
+_OFF = {"enum": [None, "off"]}
+_AMERICAN = (("normalise", "normalize"), ("optimiser", "optimizer"))
+_KEYS = {
+    "min": "smallest value",
+    "max": "largest value",
+    "q": "step, counted from min",
+    "mu": "mean",
+    "sigma": "deviation",
+    "values": "the values to choose from",
+    "zero": "chance of exactly 0",
+}
+
+
+def schema() -> dict[str, Any]:
+    """Give the JSON Schema (draft 2020-12) of the study file."""
+    properties = {field.key: _top(field) for field in TOP}
+    return {
+        "$schema": _DIALECT,
+        "title": "hpo study",
+        "description": "A study: what is trained, what is searched, by whom and for how long.",
+        "type": "object",
+        "additionalProperties": False,
+        "required": [field.key for field in TOP if not field.has_default],
+        "properties": properties,
+        "$defs": {
+            "distribution": _distribution(),
+            "condition": _condition("when all of these hold, the parameter is searched"),
+        },
+    }
+
+
+def _top(field: Field) -> dict[str, Any]:
+    special = {
+        "env": _env,
+        "fixed": _fixed,
+        "space": _space,
+        "forbid": _forbid,
+        "enqueue": _enqueue,
+        "imports": lambda: {"type": "array", "items": {"type": "string"}},
+        "eval_env": lambda: {"type": "object"},
+        "loggers": _loggers,
+        "search": _search,
+    }
+    if field.key in special:
+        body = special[field.key]()
+    elif field.key in SECTIONS:
+        body = _section(SECTIONS[field.key])
+    else:
+        body = _value(field)
+    if field.off and field.type == "map":
+        body = {"anyOf": [body, _OFF]}
+    return {"description": field.meaning, **body}
+
+
+def _section(fields: Iterable[Field], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    fields = tuple(fields)
+    properties = {field.key: {"description": field.meaning, **_value(field)} for field in fields}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": [field.key for field in fields if not field.has_default],
+        "properties": {**properties, **(more or {})},
+    }
+
+
+def _value(field: Field) -> dict[str, Any]:
+    """Give the schema of one field."""
+    options: list[dict[str, Any]] = []
+    if field.type in ("text", "map", "list", "flag"):
+        names = {"text": "string", "map": "object", "list": "array", "flag": "boolean"}
+        options.append({"type": names[field.type]})
+    elif field.type in ("count", "number", "seconds"):
+        options += [_number(field), _TIME if field.type == "seconds" else _AMOUNT]
+    elif field.type == "points":
+        one = {"anyOf": [_number(field), _AMOUNT]}
+        options += [one, {"type": "object", "additionalProperties": one}]
+    if field.words:
+        options.append({"enum": list(field.words)})
+    if field.off:
+        options.append(_OFF)
+    if field.key == "name" and field.type == "text" and field.default in METRICS:
+        options = [{"enum": list(METRICS)}, {"type": "string", "pattern": "^eval/"}]
+    body = options[0] if len(options) == 1 else {"anyOf": options}
+    plain_default = isinstance(field.default, bool | int | float | str)
+    return {**body, "default": field.default} if plain_default else body
+
+
+def _number(spec: Field | Knob) -> dict[str, Any]:
+    whole = spec.type in ("count", "points", "int")
+    body: dict[str, Any] = {"type": "integer" if whole else "number"}
+    if spec.low > -math.inf:
+        body["exclusiveMinimum" if spec.low_open else "minimum"] = spec.low
+    if spec.high < math.inf:
+        body["maximum"] = spec.high
+    return body
+
+
+def _env() -> dict[str, Any]:
+    known = {"anyOf": [{"enum": list(ENVIRONMENTS)}, {"type": "string"}]}
+    return {
+        "anyOf": [
+            known,
+            {"type": "object", "required": ["id"], "properties": {"id": known}},
+        ]
+    }
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Give the name and its American spelling, if there is one that the loader takes."""
+    american = name
+    for ours, theirs in _AMERICAN:
+        american = american.replace(ours, theirs)
+    return (name, american) if american != name and canonical_name(american) == name else (name,)
+
+
+def _each_knob(make: Mapping[str, Any]) -> dict[str, Any]:
+    return {spelling: make[name] for name in KNOBS for spelling in _spellings(name)}
+
+
+def _knob_value(knob: Knob) -> dict[str, Any]:
+    options: list[dict[str, Any]] = []
+    if knob.type == "bool":
+        options.append({"type": "boolean"})
+    elif knob.type == "widths":
+        options.append({"type": "array", "items": {"type": "integer", "minimum": 1}})
+    elif knob.type in ("float", "int"):
+        options += [_number(knob), _AMOUNT]
+    if knob.choices:
+        options.append({"enum": list(knob.choices)})
+    if knob.name == "network":
+        options.append({"type": "string"})
+    if knob.off:
+        options.append({"enum": [None, False, "off"]})
+    body = options[0] if len(options) == 1 else {"anyOf": options}
+    return {"description": knob.meaning, **body}
+
+
+def _fixed() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": _each_knob({name: _knob_value(knob) for name, knob in KNOBS.items()}),
+    }
+
+
+def _parameters(nullable: bool = False) -> dict[str, Any]:
+    one = {"$ref": "#/$defs/distribution"}
+    options: list[dict[str, Any]] = [one, {"type": "array", "items": one, "minItems": 1}]
+    if nullable:
+        options.append({"type": "null"})
+    made = {name: {"description": knob.meaning, "anyOf": options} for name, knob in KNOBS.items()}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": _each_knob(made),
+        "patternProperties": {r"^env\.": {"anyOf": options}},
+    }
+
+
+def _space() -> dict[str, Any]:
+    from_file = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["file"],
+        "properties": {
+            "file": {"type": "string", "description": "such as spaces/ppo.yaml"},
+            "override": _parameters(nullable=True),
+        },
+    }
+    return {"if": {"required": ["file"]}, "then": from_file, "else": _parameters()}
+
+
+def _distribution() -> dict[str, Any]:
+    number = {"anyOf": [{"type": "number"}, _AMOUNT]}
+    properties: dict[str, Any] = {
+        key: {"description": meaning, **(number if key != "values" else {"type": "array"})}
+        for key, meaning in _KEYS.items()
+    }
+    properties["distribution"] = {
+        "description": "; ".join(f"{kind}: {cls.meaning}" for kind, cls in KINDS.items()),
+        "enum": [*KINDS, None],
+    }
+    properties["value"] = {"description": "a single value"}
+    properties["default"] = {"description": "its value in the default configuration"}
+    properties["when"] = {"$ref": "#/$defs/condition"}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "allOf": [
+            {
+                "if": {"properties": {"distribution": {"const": kind}}, "required": ["distribution"]},
+                "then": _kind(kind),
+            }
+            for kind in KINDS
+        ],
+    }  # fmt: skip
+
+
+def _kind(kind: str) -> dict[str, Any]:
+    cls = KINDS[kind]
+    allowed = [*cls.required, *cls.optional, "distribution", "default", "when"]
+    if cls.required == ("values",):
+        return {
+            "propertyNames": {"enum": [*allowed, "value"]},
+            "anyOf": [{"required": ["values"]}, {"required": ["value"]}],
+        }
+    return {"required": list(cls.required), "propertyNames": {"enum": allowed}}
+
+
+def _condition(meaning: str) -> dict[str, Any]:
+    names = [spelling for name in KNOBS for spelling in _spellings(name)]
+    return {
+        "description": meaning,
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"anyOf": [{"enum": names}, {"pattern": r"^env\."}]},
+    }
+
+
+def _forbid() -> dict[str, Any]:
+    mapping = _condition("a combination of values")
+    text = {"type": "string", "description": "such as gamma < gae_lambda - 0.15"}
+    return {"type": "array", "items": {"anyOf": [mapping, text]}}
+
+
+def _enqueue() -> dict[str, Any]:
+    properties = _fixed()["properties"]
+    entry = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "patternProperties": {r"^env\.": {"anyOf": [{"type": "number"}, _AMOUNT]}},
+    }
+    return {"type": "array", "items": entry}
+
+
+def _search() -> dict[str, Any]:
+    fields = [field for field in SECTIONS["search"] if field.key != "options"]
+    every: dict[str, Any] = {}
+    for options in METHODS.values():
+        for field in options:
+            every[field.key] = {"description": field.meaning, **_value(field)}
+    return _section(
+        fields,
+        {
+            "options": {
+                "description": "of the method",
+                "type": "object",
+                "additionalProperties": False,
+                "properties": every,
+            }
+        },
+    )
+
+
+def _loggers() -> dict[str, Any]:
+    entries: list[dict[str, Any]] = [{"enum": list(LOGGERS)}]
+    for kind, options in LOGGERS.items():
+        body = _section(options, {"type": {"const": kind}})
+        entries.append({**body, "required": ["type", *body["required"]]})
+    return {"type": "array", "items": {"anyOf": entries}}

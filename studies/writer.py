@@ -1,0 +1,70 @@
+"""Writes plain data as YAML that our reader gives back unchanged, short values on one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .reader import scalar_of
+
+__all__ = ["to_yaml"]
+
+_WIDTH = 99
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
+
+
+def to_yaml(data: Mapping[str, Any]) -> str:
+    r"""Give a mapping as YAML text.
+
+    >>> to_yaml({"env": {"id": "CartPole-v1"}, "note": "off", "rate": 1e-5})
+    'env: {id: CartPole-v1}\nnote: off\nrate: 1e-05\n'
+    """
+    return "".join(_entry(key, value, 0) for key, value in data.items())
+
+
+def _entry(key: str, value: Any, indent: int) -> str:
+    start = f"{' ' * indent}{_text(key)}:"
+    line = f"{start} {_flow(value)}\n"
+    fits = len(line) <= _WIDTH and not (indent == 0 and _is_block(value))
+    if fits or not isinstance(value, Mapping | list | tuple) or not value:
+        return line
+    if isinstance(value, Mapping):
+        return f"{start}\n" + "".join(_entry(k, v, indent + 2) for k, v in value.items())
+    return f"{start}\n" + "".join(f"{' ' * indent}  - {_flow(item)}\n" for item in value)
+
+
+def _is_block(value: Any) -> bool:
+    """Whether a top-level value holds further structures, better read one a line."""
+    items: Sequence[Any] = ()
+    if isinstance(value, Mapping):
+        items = list(value.values())
+    elif isinstance(value, list | tuple):
+        items = value
+    return any(isinstance(item, Mapping) and item for item in items)
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_text(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    """Give a text plain where it stays a text, else in quotes."""
+    if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08X}"
+        for character in quoted
+    )
