@@ -27,7 +27,7 @@ from .journal import Journal
 from .leaderboard import Entry, leaderboard
 from .lock import StudyLock, lock_holder
 from .parts import CurveParts
-from .query import query
+from .query import query, rows_as_json
 from .rows import (
     AskRow,
     AttributeRow,
@@ -93,5 +93,6 @@ __all__ = [
     "param_kind",
     "query",
     "read_leaderboard",
+    "rows_as_json",
     "tables_equal",
 ]

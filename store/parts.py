@@ -137,8 +137,9 @@ class CurveParts:
             return
         table = pa.concat_tables(self._buffer, promote_options="default")
         first = self.rows - self._buffered
-        self._buffer, self._buffered = [], 0
-        self._pending.append(self._write([table], table.schema, first, level=0))
+        part = self._write([table], table.schema, first, level=0)
+        self._pending.append(part)
+        self._buffer, self._buffered = [], 0  # only now: a full disk must not lose rows
 
     def _write(
         self, tables: Iterable[pa.Table], schema: pa.Schema, first: int, level: int

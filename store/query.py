@@ -6,7 +6,9 @@ study's folder can be read, and the configuration is locked before the user's te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from .tables import PARAM_PREFIX, TABLES
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
     import duckdb
 
-__all__ = ["query"]
+__all__ = ["query", "rows_as_json"]
 
 
 def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -60,6 +62,35 @@ def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             f"the query does not run: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
         ) from error
+
+
+def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+    """The result of a query as plain data: one object a row.
+
+    Numbers that are not finite become null, times and all else JSON lacks become text, and a
+    column that comes twice is numbered.
+
+    >>> rows_as_json(["trial", "trial"], [(1, float("nan"))])
+    [{'trial': 1, 'trial_2': None}]
+    """
+    names: list[str] = []
+    for column in columns:
+        number, name = 1, column
+        while name in names:
+            number += 1
+            name = f"{column}_{number}"
+        names.append(name)
+    return [{name: _jsonable(cell) for name, cell in zip(names, row, strict=True)} for row in rows]
+
+
+def _jsonable(cell: Any) -> Any:
+    if isinstance(cell, (float, Decimal)):
+        return float(cell) if math.isfinite(cell) else None
+    if isinstance(cell, dict):
+        return {str(key): _jsonable(item) for key, item in cell.items()}
+    if isinstance(cell, (list, tuple)):
+        return [_jsonable(item) for item in cell]
+    return cell if cell is None or isinstance(cell, (bool, int, str)) else str(cell)
 
 
 def _check(sql: str) -> None:

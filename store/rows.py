@@ -70,8 +70,8 @@ class TrialRow:
         error: the message of a failed trial.
         started_at: when its first replicate entered a lane, seconds since the epoch.
         ended_at: when it ended.
-        bits: how often the study had been continued on other hardware or versions when the trial
-            ended; equal numbers are comparable bit by bit.
+        bits: the `StudyMeta.bits` the trial ended under; trials with equal numbers come from
+            the same versions and hardware.
     """
 
     trial: int
@@ -207,6 +207,7 @@ class StudyMeta:
         backend: `cpu`, `gpu`, ...
         devices: how many.
         created_at: seconds since the epoch.
+        bits: how often the study went on with other versions, backend or devices.
     """
 
     name: str
@@ -220,3 +221,4 @@ class StudyMeta:
     backend: str = "cpu"
     devices: int = 1
     created_at: float = 0.0
+    bits: int = 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -65,7 +65,7 @@ class StudyStore:
             self._number = self.head.number
             self._require_checkpoint()
             self.curves = CurveParts(folder.path, self.journal.parts())
-            self._delete_checkpoints()
+            self._delete_leftovers()
             self._publisher = Publisher(folder.path, self.journal, publish_seconds)
             self._opened = opened.pop_all()  # nothing failed: stays open until `close`
 
@@ -107,6 +107,12 @@ class StudyStore:
                 "restore it from a copy, or start again with --new"
             )
 
+    def _delete_leftovers(self) -> None:
+        """Delete what a crash left: files half written, checkpoints of no commit."""
+        for path in self.folder.path.glob("*.partial"):
+            path.unlink()
+        self._delete_checkpoints()
+
     def _delete_checkpoints(self) -> None:
         """Delete all lane checkpoints but that of the last commit."""
         kept = self.head.checkpoint
@@ -145,9 +151,10 @@ class StudyStore:
         Raises:
             StoreError: a row is wrong, or the disk refuses; the last commit stays the last.
         """
-        if checkpoint is not None:
-            self._sync_checkpoint(self._checkpoint_path(checkpoint))
-        parts, merged = self.curves.flush()
+        with self._disk():
+            if checkpoint is not None:
+                self._sync_checkpoint(self._checkpoint_path(checkpoint))
+            parts, merged = self.curves.flush()
         number = self._number + 1
         self.journal.commit(
             Commit(
@@ -166,9 +173,22 @@ class StudyStore:
             )
         )
         self._number = number
-        self.curves.committed()
-        self._delete_checkpoints()
+        with self._disk():
+            self.curves.committed()
+            self._delete_checkpoints()
         return number
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Say in words what a disk refuses."""
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(
+                f"cannot write into {self.folder.path}: {reason}; the last commit is whole, so "
+                "make room and run the same command again"
+            ) from error
 
     def _sync_checkpoint(self, path: Path) -> None:
         """Bring a checkpoint to disk before the commit that needs it."""
@@ -180,7 +200,8 @@ class StudyStore:
 
     def publish(self, *, force: bool = False) -> bool:
         """Publish the tables if it is time (or at once), then feed the sinks; tell whether."""
-        done = self._publisher.publish(force=force)
+        with self._disk():
+            done = self._publisher.publish(force=force)
         if done:
             self._sinks.published(self.folder.path)
         return done

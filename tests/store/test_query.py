@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from hpo.errors import StoreError
-from hpo.store import CurveRow, EvaluationRow, Stream, StudyFolder, StudyMeta, StudyStore, TrialRow
+from hpo.store import (
+    CurveRow,
+    EvaluationRow,
+    Stream,
+    StudyFolder,
+    StudyMeta,
+    StudyStore,
+    TrialRow,
+    rows_as_json,
+)
 from hpo.store import query as run_query
 
 Make = Callable[..., TrialRow]
@@ -184,3 +194,13 @@ def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta
         pass
     with pytest.raises(StoreError, match="tables come with the first commit"):
         run_query(folder.path, "SELECT 1")
+
+
+def test_results_become_json(study: Path) -> None:
+    sql = """SELECT trial, trial, value, param, seed_values, 1.25::DECIMAL(4, 2) AS d,
+        DATE '2024-05-01' AS day, true AS yes FROM trials ORDER BY trial"""
+    rows = rows_as_json(*run_query(study, sql))
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+    assert rows[1]["trial"] == rows[1]["trial_2"] == 1 and rows[1]["value"] is None
+    assert rows[1]["param"]["env"] == {"load": 201.0} and rows[1]["seed_values"] == [1.0]
+    assert (rows[1]["d"], rows[1]["day"], rows[1]["yes"]) == (1.25, "2024-05-01", True)

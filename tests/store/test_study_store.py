@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
+import errno
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,7 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.store import (
-    CsvSink,
     CurveRow,
-    Sinks,
     Stream,
     StudyFolder,
     StudyMeta,
@@ -24,6 +21,8 @@ from hpo.store import (
     TrialRow,
     tables_equal,
 )
+from hpo.store import parquet as parquet_module
+from hpo.store import parts as parts_module
 
 Make = Callable[..., TrialRow]
 
@@ -98,6 +97,34 @@ def test_a_refused_commit_can_be_tried_again(
     assert pq.ParquetFile(folder.table("curves")).read().num_rows == 1
 
 
+def test_a_full_disk_is_said_and_can_be_tried_again(
+    folder: StudyFolder, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with StudyStore(folder, meta) as store:
+        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
+        with monkeypatch.context() as patch:
+            patch.setattr(parts_module, "sync", full)
+            with pytest.raises(StoreError, match=r"cannot write into .*: No space left"):
+                store.commit(loop_state="{}", checkpoint=None)
+        assert store.commit(loop_state="{}", checkpoint=None) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(parquet_module, "sync", full)
+            with pytest.raises(StoreError, match=r"cannot write into .*: No space left"):
+                store.publish()
+        assert store.publish()
+    assert pq.ParquetFile(folder.table("curves")).read()["kl"].to_pylist() == [0.1]
+
+
+def test_half_files_of_a_crash_are_deleted(folder: StudyFolder, meta: StudyMeta) -> None:
+    StudyStore(folder, meta).close()
+    (folder.path / "curves.csv.partial").write_text("half")
+    StudyStore(folder, meta).close()
+    assert not list(folder.path.glob("*.partial"))
+
+
 def test_only_one_writes(folder: StudyFolder, meta: StudyMeta) -> None:
     store = StudyStore(folder, meta)
     with pytest.raises(StoreError, match="is being written by"):
@@ -160,57 +187,3 @@ def _break_third(owner: object, name: str, when: str) -> None:
         return result
 
     setattr(owner, name, broken)
-
-
-def test_csv_says_what_the_tables_say(
-    folder: StudyFolder, meta: StudyMeta, make_trial: Make
-) -> None:
-    rows = [
-        make_trial(0, value=0.1 + 0.2, seed_values=(0.1, math.nan), error='says "no", twice'),
-        make_trial(1, value=math.nan),
-    ]
-    with StudyStore(folder, meta, sinks=Sinks([CsvSink()], warn=pytest.fail)) as store:
-        store.publish()  # an empty study has headers
-        assert (folder.path / "trials.csv").read_text().startswith('"rank","trial","state"')
-        store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 1 / 3, "loss/value": math.nan})])
-        store.commit(loop_state="{}", checkpoint=None, trials=rows)
-        store.publish(force=True)
-    with (folder.path / "trials.csv").open(newline="") as file:
-        first, second = csv.DictReader(file)
-    assert float(first["value"]) == 0.1 + 0.2
-    assert json.loads(first["seed_values"]) == [0.1, "nan"]
-    assert first["error"] == 'says "no", twice' and first["ci_low"] == ""
-    assert math.isnan(float(second["value"]))
-    assert json.loads(first["params"])["hidden_sizes"] == [64, 64]
-    with (folder.path / "curves.csv").open(newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert float(row["kl"]) == 1 / 3 and row["stream"] == "search"
-    assert not list(folder.path.glob("*.partial"))
-
-
-class BrokenSink:
-    name = "broken"
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def published(self, directory: Path) -> None:
-        self.calls += 1
-        raise OSError("disk full")
-
-    def close(self) -> None:
-        raise AssertionError("a sink that failed is left alone")
-
-
-def test_a_failing_sink_never_stops_the_study(
-    folder: StudyFolder, meta: StudyMeta, make_trial: Make
-) -> None:
-    said: list[str] = []
-    sink = BrokenSink()
-    with StudyStore(folder, meta, sinks=Sinks([sink, CsvSink()], warn=said.append)) as store:
-        for number in range(3):
-            store.commit(loop_state="{}", checkpoint=None, trials=[make_trial(number)])
-            store.publish(force=True)
-    assert sink.calls == 1
-    assert len(said) == 1 and "the broken logger failed" in said[0] and "disk full" in said[0]
-    assert len((folder.path / "trials.csv").read_text().splitlines()) == 4
