@@ -7,12 +7,13 @@ drawing those of a whole rollout at once is cheaper than splitting keys step by 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from .pytree import Pytree, pytree
 
 __all__ = ["Categorical", "Distribution", "Gaussian", "draw_noise"]
 
@@ -20,6 +21,7 @@ _MASKED = -1e9  # finite: -inf gives NaN gradients of the entropy
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
+@runtime_checkable
 class Distribution(Protocol):
     """Distribution of one action; leading axes are batch axes."""
 
@@ -40,8 +42,8 @@ class Distribution(Protocol):
         ...
 
 
-@struct.dataclass
-class Categorical:
+@pytree
+class Categorical(Pytree):
     """Categorical over A actions by normalised log probabilities [..., A]."""
 
     log_probs: Float[Array, "... A"]
@@ -81,8 +83,8 @@ class Categorical:
         return jnp.argmax(self.log_probs, axis=-1).astype(jnp.int32)
 
 
-@struct.dataclass
-class Gaussian:
+@pytree
+class Gaussian(Pytree):
     """Diagonal Gaussian by mean and log standard deviation [..., D].
 
     Its actions are unbounded; the environment adapter clips them to the action box (as SB3 does).

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from . import policy
@@ -18,6 +17,7 @@ from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.contract import Environment
 from .normalise import RunningStatistics
+from .pytree import Pytree, pytree
 from .state import Hypers, Plan, use_key
 
 __all__ = ["Episodes", "Policies", "evaluate"]
@@ -26,8 +26,8 @@ EVALUATION = 5  # use of a lane's key
 _STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut
 
 
-@struct.dataclass
-class Policies:
+@pytree
+class Policies(Pytree):
     """What evaluation needs of lanes, [L, ...]."""
 
     hypers: Hypers
@@ -36,8 +36,8 @@ class Policies:
     key: Array
 
 
-@struct.dataclass
-class Episodes:
+@pytree
+class Episodes(Pytree):
     """Results, [L, episodes].
 
     Attributes:
@@ -51,8 +51,8 @@ class Episodes:
     metrics: dict[str, Float[Array, "L episodes"]]
 
 
-@struct.dataclass
-class _Carry:
+@pytree
+class _Carry(Pytree):
     step: Int[Array, ""]
     env_state: Any
     observation: Any
@@ -84,7 +84,7 @@ def evaluate(
 
     def reset(lane: Policies) -> tuple[Any, Any]:
         keys = jax.random.split(use_key(lane.key, EVALUATION), episodes)
-        return jax.vmap(env.reset, in_axes=(0, None))(keys, lane.hypers.eval_env)
+        return jax.vmap(env.reset, in_axes=(0, None))(keys, lane.hypers.eval_params)
 
     env_state, observation = jax.vmap(reset)(lanes)
     shape = (lanes.key.shape[0], episodes)
@@ -125,7 +125,7 @@ def _act(
     seen = policy.normalised(plan, lane.hypers, lane.observation_statistics, observation)
     mask = None
     if env.has_mask:
-        mask = jax.vmap(lambda s: env.action_mask(s, lane.hypers.eval_env))(env_state)
+        mask = jax.vmap(lambda s: env.action_mask(s, lane.hypers.eval_params))(env_state)
     outputs = policy.apply(plan, lane.params, seen)
     distribution = policy.distribution_of(plan, lane.hypers, lane.params, outputs, mask)
     words = jax.random.bits(key, (episodes, 2))
@@ -151,7 +151,7 @@ def _step(
     )(lanes, carry.env_state, carry.observation)
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     over = jax.vmap(env.step, in_axes=(0, 0, 0, None))
-    after = jax.vmap(over)(keys, carry.env_state, actions, lanes.hypers.eval_env)
+    after = jax.vmap(over)(keys, carry.env_state, actions, lanes.hypers.eval_params)
     counted = carry.running & (carry.step >= first)
     weight = counted.astype(jnp.float32)
     ended = after.terminated | after.truncated
@@ -177,7 +177,7 @@ def _restart(
     env: Environment, lanes: Policies, words: Array, ended: Array, state: Any, observation: Any
 ) -> tuple[Any, Any]:
     keys = jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
-    fresh = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, lanes.hypers.eval_env)
+    fresh = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, lanes.hypers.eval_params)
 
     def pick(new: Array, old: Array) -> Array:
         return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 2)), new, old)

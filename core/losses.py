@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float
 
 from . import policy
+from .pytree import Pytree, pytree
 from .state import SAME, Hypers, Plan
 
 __all__ = ["Coefficients", "Losses", "Samples", "ppo_loss"]
 
 
-@struct.dataclass
-class Samples:
+@pytree
+class Samples(Pytree):
     """Rows of a rollout, [B, ...] or [N, ...].
 
     Attributes:
@@ -37,28 +37,28 @@ class Samples:
     target: Float[Array, " B"]
 
 
-@struct.dataclass
-class Coefficients:
+@pytree
+class Coefficients(Pytree):
     """Scheduled values of one update."""
 
     clip_eps: Float[Array, ""]
     ent_coef: Float[Array, ""]
 
 
-@struct.dataclass
-class Losses:
+@pytree
+class Losses(Pytree):
     """What one minibatch showed; means over its rows unless said otherwise."""
 
-    loss: Float[Array, ""]
-    policy_loss: Float[Array, ""]
-    value_loss: Float[Array, ""]
-    entropy: Float[Array, ""]
-    approx_kl: Float[Array, ""]
-    clip_fraction: Float[Array, ""]
-    ratio_mean: Float[Array, ""]
-    ratio_std: Float[Array, ""]
-    ratio_min: Float[Array, ""]
-    ratio_max: Float[Array, ""]
+    loss: Float[Array, "..."]
+    policy_loss: Float[Array, "..."]
+    value_loss: Float[Array, "..."]
+    entropy: Float[Array, "..."]
+    approx_kl: Float[Array, "..."]
+    clip_fraction: Float[Array, "..."]
+    ratio_mean: Float[Array, "..."]
+    ratio_std: Float[Array, "..."]
+    ratio_min: Float[Array, "..."]
+    ratio_max: Float[Array, "..."]
 
 
 def ppo_loss(

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float
+
+from .pytree import Pytree, pytree
 
 __all__ = ["Metrics", "chunk_rows"]
 
 
-@struct.dataclass
-class Metrics:
+@pytree
+class Metrics(Pytree):
     """One update, [L] (or [K, L] for a chunk); all float32 but `diverged`.
 
     Attributes:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float
+
+from .pytree import Pytree, pytree
 
 __all__ = ["RunningStatistics"]
 
 
-@struct.dataclass
-class RunningStatistics:
+@pytree
+class RunningStatistics(Pytree):
     """Count, mean and summed squared deviation of everything seen.
 
     Attributes:

@@ -11,18 +11,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 from jaxtyping import Array, Float
 
 from .policy import is_critic
+from .pytree import Pytree, pytree
 from .schedules import scheduled
 from .state import Hypers, Plan
 
 __all__ = ["StepSizes", "apply_gradients", "init_moments", "step_sizes", "tree_norm"]
 
 
-@struct.dataclass
-class StepSizes:
+@pytree
+class StepSizes(Pytree):
     """Learning rates of one update, after their schedules."""
 
     policy: Float[Array, ""]

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
@@ -20,7 +19,8 @@ from . import optimisers, policy
 from .envs import registry as environments
 from .metrics import Metrics
 from .normalise import RunningStatistics
-from .state import Hypers, LaneState, Plan, lane_key, use_key
+from .pytree import Pytree, pytree
+from .state import Hypers, LaneState, Leaf, Plan, lane_key, use_key
 from .update import update
 
 __all__ = ["Lanes", "Refills", "advance_function", "init_lane", "lane_mesh", "lane_shapes"]
@@ -28,16 +28,16 @@ __all__ = ["Lanes", "Refills", "advance_function", "init_lane", "lane_mesh", "la
 INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, update.py
 
 
-@struct.dataclass
-class Lanes:
+@pytree
+class Lanes(Pytree):
     """All lanes of a program: their hyperparameters and states, [L, ...]."""
 
     hypers: Hypers
     state: LaneState
 
 
-@struct.dataclass
-class Refills:
+@pytree
+class Refills(Pytree):
     """What to start in which lanes.
 
     Attributes:
@@ -49,16 +49,16 @@ class Refills:
         total_updates: updates of the full run.
     """
 
-    mask: Bool[Array, " L"]
+    mask: Bool[Leaf, " L"]
     hypers: Hypers
-    stream: Int[Array, " L"]
-    replicate: Int[Array, " L"]
-    updates: Int[Array, " L"]
-    total_updates: Int[Array, " L"]
+    stream: Int[Leaf, " L"]
+    replicate: Int[Leaf, " L"]
+    updates: Int[Leaf, " L"]
+    total_updates: Int[Leaf, " L"]
 
 
 def init_lane(
-    plan: Plan, seed: Array, hypers: Hypers, stream: Array, replicate: Array,
+    plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
     updates: Array, total_updates: Array,
 ) -> LaneState:  # fmt: skip
     """Give the fresh state of one lane; a function of its arguments alone."""
@@ -66,7 +66,7 @@ def init_lane(
     raw = lane_key(seed, stream, replicate)
     params = policy.init_params(plan, hypers, use_key(raw, INIT))
     keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
-    env_state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, hypers.env)
+    env_state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, hypers.env_params)
     return LaneState(
         key=raw,
         updates=updates,
@@ -88,7 +88,7 @@ def lane_mesh(devices: Sequence[jax.Device]) -> Mesh:
     return Mesh(np.asarray(devices), ("lanes",))
 
 
-def _refill(plan: Plan, seed: Array, lanes: Lanes, refills: Refills) -> Lanes:
+def _refill(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lanes:
     """Start new replicates where the mask says so; one lane after the other (see init_params)."""
 
     def one(args: tuple[Lanes, Refills]) -> Lanes:
@@ -132,7 +132,7 @@ def advance_function(
         state, metrics = jax.lax.scan(one, lanes.state, None, length=updates)
         return Lanes(lanes.hypers, state), metrics
 
-    def local(seed: Array, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
+    def local(seed: Leaf, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         lanes = _refill(plan, seed, lanes, refills)
         count = refills.mask.shape[0] // tile
 

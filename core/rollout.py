@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from . import policy
 from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.contract import Environment, Step
+from .pytree import Pytree, pytree
 from .state import Hypers, LaneState, Plan, use_key
 
 __all__ = ["EpisodeSums", "Trajectory", "rollout"]
@@ -27,8 +27,8 @@ ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also update.py,
 _RESET_WORD = np.uint32(0x9E3779B9)
 
 
-@struct.dataclass
-class Trajectory:
+@pytree
+class Trajectory(Pytree):
     """One rollout, [T, L, E, ...].
 
     Attributes:
@@ -45,17 +45,17 @@ class Trajectory:
 
     observation: Any
     action: Array
-    mask: Bool[Array, "T L E A"] | None
-    log_prob: Float[Array, "T L E"]
-    value: Float[Array, "T L E"]
-    reward: Float[Array, "T L E"]
-    terminated: Bool[Array, "T L E"]
-    truncated: Bool[Array, "T L E"]
-    bootstrap: Float[Array, "T L E"]
+    mask: Bool[Array, "... L E A"] | None
+    log_prob: Float[Array, "... L E"]
+    value: Float[Array, "... L E"]
+    reward: Float[Array, "... L E"]
+    terminated: Bool[Array, "... L E"]
+    truncated: Bool[Array, "... L E"]
+    bootstrap: Float[Array, "... L E"]
 
 
-@struct.dataclass
-class EpisodeSums:
+@pytree
+class EpisodeSums(Pytree):
     """Sums over the episodes that ended, and over all steps for `info`, [L]."""
 
     episodes: Float[Array, " L"]
@@ -115,7 +115,7 @@ def _step(
         seen = policy.normalised(plan, hypers, state.observation_statistics, state.observation)
         mask = None
         if env.has_mask:
-            mask = jax.vmap(lambda s: env.action_mask(s, hypers.env))(state.env_state)
+            mask = jax.vmap(lambda s: env.action_mask(s, hypers.env_params))(state.env_state)
         outputs = policy.apply(plan, state.params, seen)
         distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
         action = distribution.sample(noise)
@@ -124,7 +124,7 @@ def _step(
     action, mask, log_prob, value = jax.vmap(act)(hypers, state, noise)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     over_envs = jax.vmap(env.step, in_axes=(0, 0, 0, None))
-    after = jax.vmap(over_envs)(step_keys, state.env_state, action, hypers.env)
+    after = jax.vmap(over_envs)(step_keys, state.env_state, action, hypers.env_params)
     ended = after.terminated | after.truncated
     bootstrap = _bootstrap(plan, env, hypers, state, after)
     episode_return = state.episode_return + after.reward
@@ -183,7 +183,7 @@ def _reset(
     def fresh() -> tuple[Any, Any]:
         reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
         keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
-        made = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, hypers.env)
+        made = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, hypers.env_params)
         return jax.tree.map(pick, made, going)
 
     def pick(new: Array, old: Array) -> Array:

@@ -18,12 +18,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Float, Int, UInt32
 
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from .normalise import RunningStatistics
+from .pytree import Pytree, pytree
 from .schedules import KINDS
 
 __all__ = [
@@ -41,6 +41,9 @@ __all__ = [
 
 FEATURES = ("normalise_observations", "normalise_rewards")
 """Switches that cost time even when off; a Plan compiles in only those its study can switch on."""
+
+Leaf = Array | np.ndarray
+"""Leaves are NumPy scalars on the host and jax arrays on a device."""
 
 OFF = math.inf
 """How a clip or limit that is off looks in `Hypers`."""
@@ -94,75 +97,75 @@ class Plan:
         return self.num_envs * self.rollout_length
 
 
-@struct.dataclass
-class Hypers:
+@pytree
+class Hypers(Pytree):
     """The traced part of a configuration: one leaf a knob, float32 or int32, [] or [L].
 
     Switches are float32 0 or 1, schedules are int32 indices into `SCHEDULES`, what is off is
-    infinite. `env` holds the environment's parameters (a pytree of float32), `eval_env` those of
-    the evaluation environment.
+    infinite. `env_params` holds the environment's parameters (a pytree of float32), `eval_params`
+    those of the evaluation environment.
     """
 
-    learning_rate: Float[Array, "..."]
-    lr_schedule: Int[Array, "..."]
-    lr_end_fraction: Float[Array, "..."]
-    lr_warmup_fraction: Float[Array, "..."]
-    lr_warmup_multiplier: Float[Array, "..."]
-    lr_warmup_start_fraction: Float[Array, "..."]
-    lr_schedule_multiplier: Float[Array, "..."]
-    lr_decay_exponent: Float[Array, "..."]
-    gamma: Float[Array, "..."]
-    gae_lambda: Float[Array, "..."]
-    gae_lambda_initial: Float[Array, "..."]
-    gae_lambda_final: Float[Array, "..."]
-    gae_lambda_schedule_multiplier: Float[Array, "..."]
-    clip_eps: Float[Array, "..."]
-    clip_eps_schedule: Int[Array, "..."]
-    clip_eps_end_fraction: Float[Array, "..."]
-    value_clip_eps: Float[Array, "..."]
-    vf_coef: Float[Array, "..."]
-    ent_coef: Float[Array, "..."]
-    ent_schedule: Int[Array, "..."]
-    ent_end_fraction: Float[Array, "..."]
-    ent_schedule_multiplier: Float[Array, "..."]
-    max_grad_norm: Float[Array, "..."]
-    adam_eps: Float[Array, "..."]
-    adam_beta1: Float[Array, "..."]
-    adam_beta2: Float[Array, "..."]
-    weight_decay: Float[Array, "..."]
-    separate_vf_optimiser: Float[Array, "..."]
-    vf_learning_rate: Float[Array, "..."]
-    vf_lr_schedule: Int[Array, "..."]
-    vf_lr_end_fraction: Float[Array, "..."]
-    vf_warmup_fraction: Float[Array, "..."]
-    vf_warmup_multiplier: Float[Array, "..."]
-    vf_warmup_start_fraction: Float[Array, "..."]
-    vf_schedule_multiplier: Float[Array, "..."]
-    vf_adam_eps: Float[Array, "..."]
-    vf_adam_beta1: Float[Array, "..."]
-    vf_adam_beta2: Float[Array, "..."]
-    vf_max_grad_norm: Float[Array, "..."]
-    vf_weight_decay: Float[Array, "..."]
-    reward_scale: Float[Array, "..."]
-    reward_clip: Float[Array, "..."]
-    normalise_observations: Float[Array, "..."]
-    observation_clip: Float[Array, "..."]
-    normalise_rewards: Float[Array, "..."]
-    normalise_advantages: Float[Array, "..."]
-    logr_clip: Float[Array, "..."]
-    adv_clip: Float[Array, "..."]
-    target_kl: Float[Array, "..."]
-    log_std_init: Float[Array, "..."]
-    log_std_min: Float[Array, "..."]
-    log_std_max: Float[Array, "..."]
-    update_epochs: Int[Array, "..."]
-    action_masking: Float[Array, "..."]
-    env: Any
-    eval_env: Any
+    learning_rate: Float[Leaf, "..."]
+    lr_schedule: Int[Leaf, "..."]
+    lr_end_fraction: Float[Leaf, "..."]
+    lr_warmup_fraction: Float[Leaf, "..."]
+    lr_warmup_multiplier: Float[Leaf, "..."]
+    lr_warmup_start_fraction: Float[Leaf, "..."]
+    lr_schedule_multiplier: Float[Leaf, "..."]
+    lr_decay_exponent: Float[Leaf, "..."]
+    gamma: Float[Leaf, "..."]
+    gae_lambda: Float[Leaf, "..."]
+    gae_lambda_initial: Float[Leaf, "..."]
+    gae_lambda_final: Float[Leaf, "..."]
+    gae_lambda_schedule_multiplier: Float[Leaf, "..."]
+    clip_eps: Float[Leaf, "..."]
+    clip_eps_schedule: Int[Leaf, "..."]
+    clip_eps_end_fraction: Float[Leaf, "..."]
+    value_clip_eps: Float[Leaf, "..."]
+    vf_coef: Float[Leaf, "..."]
+    ent_coef: Float[Leaf, "..."]
+    ent_schedule: Int[Leaf, "..."]
+    ent_end_fraction: Float[Leaf, "..."]
+    ent_schedule_multiplier: Float[Leaf, "..."]
+    max_grad_norm: Float[Leaf, "..."]
+    adam_eps: Float[Leaf, "..."]
+    adam_beta1: Float[Leaf, "..."]
+    adam_beta2: Float[Leaf, "..."]
+    weight_decay: Float[Leaf, "..."]
+    separate_vf_optimiser: Float[Leaf, "..."]
+    vf_learning_rate: Float[Leaf, "..."]
+    vf_lr_schedule: Int[Leaf, "..."]
+    vf_lr_end_fraction: Float[Leaf, "..."]
+    vf_warmup_fraction: Float[Leaf, "..."]
+    vf_warmup_multiplier: Float[Leaf, "..."]
+    vf_warmup_start_fraction: Float[Leaf, "..."]
+    vf_schedule_multiplier: Float[Leaf, "..."]
+    vf_adam_eps: Float[Leaf, "..."]
+    vf_adam_beta1: Float[Leaf, "..."]
+    vf_adam_beta2: Float[Leaf, "..."]
+    vf_max_grad_norm: Float[Leaf, "..."]
+    vf_weight_decay: Float[Leaf, "..."]
+    reward_scale: Float[Leaf, "..."]
+    reward_clip: Float[Leaf, "..."]
+    normalise_observations: Float[Leaf, "..."]
+    observation_clip: Float[Leaf, "..."]
+    normalise_rewards: Float[Leaf, "..."]
+    normalise_advantages: Float[Leaf, "..."]
+    logr_clip: Float[Leaf, "..."]
+    adv_clip: Float[Leaf, "..."]
+    target_kl: Float[Leaf, "..."]
+    log_std_init: Float[Leaf, "..."]
+    log_std_min: Float[Leaf, "..."]
+    log_std_max: Float[Leaf, "..."]
+    update_epochs: Int[Leaf, "..."]
+    action_masking: Float[Leaf, "..."]
+    env_params: Any
+    eval_params: Any
 
 
-@struct.dataclass
-class LaneState:
+@pytree
+class LaneState(Pytree):
     """Everything one lane carries from update to update.
 
     Attributes:
@@ -249,7 +252,7 @@ def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) ->
     if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
         full["gae_lambda_initial"] = full["gae_lambda_final"] = full["gae_lambda"]
     leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
-    return Hypers(**leaves, env=_floats(env_params), eval_env=_floats(eval_params))
+    return Hypers(**leaves, env_params=_floats(env_params), eval_params=_floats(eval_params))
 
 
 def _encode(name: str, value: Any) -> np.ndarray:
@@ -273,14 +276,14 @@ def stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-def lane_key(seed: int, stream: Array, replicate: Array) -> UInt32[Array, "2"]:
+def lane_key(seed: Leaf, stream: Leaf, replicate: Leaf) -> UInt32[Array, "2"]:
     """Give the raw key of a replicate: threefry, folded from (seed, stream, replicate)."""
     key = jax.random.key(seed, impl="threefry2x32")
     key = jax.random.fold_in(jax.random.fold_in(key, stream), replicate)
     return jax.random.key_data(key)
 
 
-def use_key(raw: UInt32[Array, "2"], use: int, counter: Array | int = 0) -> Array:
+def use_key(raw: UInt32[Leaf, "2"], use: int, counter: Leaf | int = 0) -> Array:
     """Give the typed key of one use of a lane's key at one value of its counter."""
     key = jax.random.wrap_key_data(raw, impl="threefry2x32")
     return jax.random.fold_in(jax.random.fold_in(key, use), jnp.asarray(counter, jnp.int32))

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from . import optimisers, policy
@@ -19,6 +18,7 @@ from .advantages import gae
 from .envs import registry as environments
 from .losses import Coefficients, Losses, Samples, ppo_loss
 from .metrics import Metrics
+from .pytree import Pytree, pytree
 from .rollout import EpisodeSums, Trajectory, rollout
 from .schedules import annealed_lambda, scheduled
 from .state import Hypers, LaneState, Plan, use_key
@@ -31,8 +31,8 @@ _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay 
 _KL_LIMIT = 1e3
 
 
-@struct.dataclass
-class _Scheduled:
+@pytree
+class _Scheduled(Pytree):
     """Values of one update, per lane."""
 
     progress: Float[Array, ""]
@@ -41,8 +41,8 @@ class _Scheduled:
     sizes: optimisers.StepSizes
 
 
-@struct.dataclass
-class _Learning:
+@pytree
+class _Learning(Pytree):
     """What the gradient steps of one update carry, per lane.
 
     Attributes:
@@ -58,12 +58,12 @@ class _Learning:
 
     params: Any
     moments: Any
-    stopped: Bool[Array, ""]
+    stopped: Bool[Array, "..."]
     sums: Losses
-    start_error: Float[Array, ""]
-    grad_norm: Float[Array, ""]
-    taken: Float[Array, ""]
-    skipped: Float[Array, ""]
+    start_error: Float[Array, "..."]
+    grad_norm: Float[Array, "..."]
+    taken: Float[Array, "..."]
+    skipped: Float[Array, "..."]
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
@@ -161,16 +161,11 @@ def _prepare(
         state = state.replace(
             observation_statistics=_where(learns, merged, state.observation_statistics)
         )
-    samples = Samples(
-        observation=observation,
-        action=seen.action,
-        mask=seen.mask,
-        log_prob=seen.log_prob,
-        value=seen.value,
-        advantage=advantages,
-        target=advantages + seen.value,
+    rows = jax.tree.map(
+        lambda x: x.reshape((-1, *x.shape[2:])),
+        (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages),
     )
-    return state, jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), samples)
+    return state, Samples(*rows, target=rows[5] + rows[4])
 
 
 def _where(condition: Bool[Array, ""], new: Any, old: Any) -> Any:

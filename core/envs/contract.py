@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from flax import struct
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..pytree import Pytree, pytree
 
 __all__ = ["ActionSpace", "Box", "Discrete", "Environment", "MultiDiscrete", "Step"]
 
@@ -42,8 +43,8 @@ class Box:
 ActionSpace = Discrete | MultiDiscrete | Box
 
 
-@struct.dataclass
-class Step:
+@pytree
+class Step(Pytree):
     """What one step of one environment gives.
 
     Attributes:

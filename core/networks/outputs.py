@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from flax import struct
 from jaxtyping import Array, Float
+
+from ..pytree import Pytree, pytree
 
 __all__ = ["Outputs"]
 
 
-@struct.dataclass
-class Outputs:
+@pytree
+class Outputs(Pytree):
     """Outputs of one forward pass.
 
     Attributes:
