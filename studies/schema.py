@@ -210,14 +210,12 @@ def _distribution() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": properties,
-        "allOf": [
-            {
-                "if": {"properties": {"distribution": {"const": kind}}, "required": ["distribution"]},
-                "then": _kind(kind),
-            }
-            for kind in KINDS
-        ],
-    }  # fmt: skip
+        "allOf": [{"if": _is_kind(kind), "then": _kind(kind)} for kind in KINDS],
+    }
+
+
+def _is_kind(kind: str) -> dict[str, Any]:
+    return {"properties": {"distribution": {"const": kind}}, "required": ["distribution"]}
 
 
 def _kind(kind: str) -> dict[str, Any]:

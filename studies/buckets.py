@@ -1,0 +1,122 @@
+"""Which buckets a study has: the distinct static parts of its configurations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from ..knobs import KNOBS, complete
+from ..spaces.distributions import freeze
+from ..spaces.space import Parameter, Space
+from .quanta import Quanta, quanta_of
+from .spec import Study
+
+__all__ = ["Bucket", "Buckets", "buckets_of"]
+
+_MOST_POINTS = 5000
+_POINTS_OF_PARENTS = 5
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One program's worth of configurations.
+
+    Attributes:
+        static: the static knobs that differ between buckets, name -> value.
+        config: one complete configuration of it.
+        quanta: how its runs are cut.
+    """
+
+    static: Mapping[str, Any]
+    config: Mapping[str, Any]
+    quanta: Quanta
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """All buckets found.
+
+    Attributes:
+        found: each once; that of the default configuration first.
+        more: there are further ones that were not listed.
+        endless: static knobs searched over real numbers: every trial is a bucket of its own.
+        refused: what the knobs say of combinations they do not allow, each once.
+    """
+
+    found: tuple[Bucket, ...]
+    more: bool
+    endless: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+def buckets_of(
+    study: Study, bucket_key: Callable[[Mapping[str, Any]], str] | None = None
+) -> Buckets:
+    """Enumerate the buckets of a study.
+
+    Args:
+        study: loaded.
+        bucket_key: names the bucket of a complete configuration; left out, configurations with
+            equal static knobs share one.
+    """
+    static = {p.name for p in study.space.parameters if _is_static(p.name)}
+    part, endless = _static_part(study.space, static)
+    found: dict[Any, Bucket] = {}
+    refused: dict[str, None] = {}
+    default = {**study.fixed, **study.space.default()}
+    points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
+    taken = list(itertools.islice(points, _MOST_POINTS + 1))
+    for point in taken[:_MOST_POINTS]:
+        try:
+            config = complete({**_without(default, part.names if point else ()), **point})
+        except ConfigError as error:
+            refused[str(error)] = None
+            continue
+        key = bucket_key(config) if bucket_key else _key(config)
+        if key not in found:
+            shown = {name: config[name] for name in KNOBS if name in static}
+            steps = config["num_envs"] * config["rollout_length"]
+            found[key] = Bucket(shown, config, quanta_of(study, steps))
+    more = len(taken) > _MOST_POINTS or bool(endless)
+    return Buckets(tuple(found.values()), more, endless, tuple(refused))
+
+
+def _is_static(name: str) -> bool:
+    return not name.startswith("env.") and not KNOBS[name].traced
+
+
+def _key(config: Mapping[str, Any]) -> Any:
+    return tuple(freeze(value) for name, value in config.items() if _is_static(name))
+
+
+def _without(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}
+
+
+def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:
+    """Give the space of static knobs and what decides whether they are active."""
+    wanted = set(static)
+    while True:
+        parents = {
+            condition.name
+            for parameter in space.parameters
+            if parameter.name in wanted
+            for condition in parameter.when
+            if condition.name in space.names
+        }
+        if parents <= wanted:
+            break
+        wanted |= parents
+    parameters: tuple[Parameter, ...] = tuple(p for p in space.parameters if p.name in wanted)
+    rules = tuple(
+        rule
+        for rule in space.forbid
+        if all(name in wanted or name in space.constants for name in rule.names)
+    )
+    endless = tuple(
+        p.name for p in parameters if p.name in static and p.distribution.axis.kind == "real"
+    )
+    return Space(parameters, rules, space.constants), endless

@@ -1,0 +1,260 @@
+"""What `hpo check` says of a study before anything is compiled: data, and the same as text.
+
+Everything but lanes and memory follows from the file; those two the caller may supply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from ..knobs import complete
+from .buckets import Buckets, buckets_of
+from .expected import Expected, expected_steps
+from .quanta import Quanta, rung_steps
+from .spec import Study
+
+__all__ = ["CheckReport", "check"]
+
+_DRAWS = 2000
+_LISTED = 12
+_WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BucketReport:
+    """One bucket, for people.
+
+    Attributes:
+        static: the static knobs that differ between buckets.
+        quanta: how its runs are cut.
+        lanes: of its program, if known.
+        memory_bytes: estimate for all lanes, if known.
+    """
+
+    static: Mapping[str, Any]
+    quanta: Quanta
+    lanes: int | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """All that can be said of a study without running it.
+
+    Attributes:
+        study: the study.
+        buckets: of the study, the first few.
+        bucket_count: how many there are.
+        bucket_count_exact: False if there are more than were counted.
+        training_compiles: programs to compile, at least.
+        expected: env steps.
+        rejected_share: share of draws that `forbid` refuses.
+        warnings: what is legal but probably not meant.
+        mistakes: combinations in the space that cannot run.
+    """
+
+    study: Study
+    buckets: tuple[BucketReport, ...]
+    bucket_count: int
+    bucket_count_exact: bool
+    training_compiles: int
+    expected: Expected
+    rejected_share: float
+    warnings: tuple[str, ...]
+    mistakes: tuple[str, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Give the report as JSON data."""
+        return {
+            "name": self.study.name,
+            "env": self.study.env.id,
+            "searched": list(self.study.space.names),
+            "buckets": self.bucket_count,
+            "buckets_exact": self.bucket_count_exact,
+            "training_compiles": self.training_compiles,
+            "programs": [_program_data(bucket) for bucket in self.buckets],
+            "expected": {**asdict(self.expected), "total": self.expected.total},
+            "rejected_share": self.rejected_share,
+            "warnings": list(self.warnings),
+            "mistakes": list(self.mistakes),
+        }
+
+    def text(self) -> str:
+        """Give the report as lines for a terminal."""
+        return "\n".join([*_head(self), *_programs(self), *_steps(self), *_judgement(self)])
+
+
+def check(
+    study: Study,
+    lanes_of: Callable[[Config], int] | None = None,
+    memory_of: Callable[[Config], int] | None = None,
+    bucket_key: Callable[[Config], str] | None = None,
+) -> CheckReport:
+    """Examine a study.
+
+    Args:
+        study: loaded, so free of mistakes that a file can show by itself.
+        lanes_of: lanes of the program of a complete configuration.
+        memory_of: bytes that all lanes of that program need.
+        bucket_key: names the bucket of a complete configuration.
+    """
+    import numpy as np
+
+    buckets = buckets_of(study, bucket_key)
+    rng = np.random.default_rng(study.seed)
+    draws = [study.space.draw(rng) for _ in range(_DRAWS)]
+    rejected = sum(study.space.forbidden(params) is not None for params in draws) / _DRAWS
+    refused = dict.fromkeys([*buckets.refused, *_refused(study, draws)])
+    reports = tuple(
+        BucketReport(
+            bucket.static,
+            bucket.quanta,
+            lanes_of(bucket.config) if lanes_of else None,
+            memory_of(bucket.config) if memory_of else None,
+        )
+        for bucket in buckets.found[:_LISTED]
+    )
+    return CheckReport(
+        study,
+        reports,
+        len(buckets.found),
+        not buckets.more,
+        len(buckets.found),
+        expected_steps(study, buckets.found[0].quanta),
+        rejected,
+        tuple([*_rule_warnings(study, draws), *_warnings(study, buckets)]),
+        tuple(refused),
+    )
+
+
+def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
+    """Give what the knobs refuse among configurations that the rules let pass, with its share."""
+    counts: dict[str, int] = {}
+    for params in draws:
+        if study.space.forbidden(params) is None:
+            try:
+                complete({**study.fixed, **params})
+            except ConfigError as error:
+                counts[str(error)] = counts.get(str(error), 0) + 1
+    return [f"{text} ({count / _DRAWS:.1%} of draws)" for text, count in counts.items()]
+
+
+def _rule_warnings(study: Study, draws: list[dict[str, Any]]) -> list[str]:
+    warnings: list[str] = []
+    for rule in study.space.forbid:
+        held = sum(rule.holds({**study.space.constants, **params}) for params in draws)
+        if held == 0:
+            warnings.append(f"forbid {rule} never held in {_DRAWS} draws; is it needed?")
+        elif held == _DRAWS:
+            warnings.append(f"forbid {rule} always held in {_DRAWS} draws; nothing is left")
+    return warnings
+
+
+def _warnings(study: Study, buckets: Buckets) -> list[str]:
+    warnings = [
+        f"{name} is static and searched over real numbers: every trial compiles its own program"
+        for name in buckets.endless
+    ]
+    for parameter in study.space.parameters:
+        is_real = parameter.name.startswith("env.") or isinstance(parameter.default, float)
+        if is_real and parameter.distribution.kind in _WHOLE_KINDS:
+            warnings.append(
+                f"{parameter.name} takes only whole numbers here; for any number between type "
+                "distribution: uniform"
+            )
+    first = buckets.found[0].quanta
+    if len(first.rung_chunks) < len(rung_steps(study)):
+        warnings.append("rungs closer than one chunk fall together; raise early_terminate.min")
+    if first.updates_per_chunk == 1 and first.chunks < 8:
+        warnings.append(
+            f"a run is only {first.chunks} updates of {first.steps_per_update} env steps; rungs "
+            "and ends are coarse"
+        )
+    if not study.space.parameters:
+        warnings.append("nothing is searched: the study trains the default configuration")
+    return warnings
+
+
+def _program_data(bucket: BucketReport) -> dict[str, Any]:
+    quanta = bucket.quanta
+    return {
+        "static": {name: _json(value) for name, value in bucket.static.items()},
+        "updates_per_chunk": quanta.updates_per_chunk,
+        "steps_per_chunk": quanta.steps_per_chunk,
+        "chunks": quanta.chunks,
+        "rungs": list(quanta.rungs),
+        "env_steps": quanta.env_steps,
+        "lanes": bucket.lanes,
+        "memory_bytes": bucket.memory_bytes,
+    }
+
+
+def _json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _head(report: CheckReport) -> list[str]:
+    study = report.study
+    rule = "nobody is stopped early"
+    if study.early_terminate is not None:
+        rule = f"{study.early_terminate.type} with eta {study.early_terminate.eta:g}"
+    return [
+        f"study      {study.name}: {study.env.id}, {len(study.space.names)} knobs searched by "
+        f"{study.search.method}, {rule}",
+        f"seeds      {study.seeds.per_config} a trial, {study.metric.aggregate} of "
+        f"{study.metric.name} ({study.metric.goal})",
+    ]
+
+
+def _programs(report: CheckReport) -> list[str]:
+    least = "" if report.bucket_count_exact else "at least "
+    noun = "bucket" if report.bucket_count == 1 else "buckets"
+    lines = [
+        f"programs   {least}{report.bucket_count} {noun}, as many training programs to compile"
+    ]
+    for bucket in report.buckets:
+        quanta = bucket.quanta
+        names = ", ".join(f"{name}={_shown(value)}" for name, value in bucket.static.items())
+        rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
+        lanes = "" if bucket.lanes is None else f"; {bucket.lanes} lanes"
+        memory = "" if bucket.memory_bytes is None else f"; {bucket.memory_bytes / 2**20:,.0f} MiB"
+        lines.append(
+            f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
+            f"{quanta.steps_per_chunk:,} env steps; rungs {rungs}; run {quanta.env_steps:,} env "
+            f"steps in {quanta.chunks} chunks{lanes}{memory}"
+        )
+    if report.bucket_count > len(report.buckets):
+        lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
+    return lines
+
+
+def _steps(report: CheckReport) -> list[str]:
+    expected = report.expected
+    if expected.trials is None or expected.search is None or expected.full is None:
+        search = "search until the budget ends"
+    else:
+        share = expected.search / expected.full if expected.full else 1.0
+        search = (
+            f"search {expected.search:,} expected ({share:.0%} of {expected.full:,} for "
+            f"{expected.trials} full trials)"
+        )
+    budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
+    total = "" if expected.total is None else f"; together {expected.total:,}"
+    return [f"env steps  {search}; confirm {expected.confirm:,}; {budget}{total}"]
+
+
+def _judgement(report: CheckReport) -> list[str]:
+    lines = []
+    if report.study.space.forbid:
+        lines.append(f"forbid     refuses {report.rejected_share:.1%} of draws")
+    lines.extend(f"warning    {text}" for text in report.warnings)
+    lines.extend(f"mistake    {text}" for text in report.mistakes)
+    return lines
+
+
+def _shown(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)

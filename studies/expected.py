@@ -1,0 +1,108 @@
+"""How many env steps a study will take, before it runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from .quanta import Quanta
+from .spec import Study
+
+__all__ = ["Expected", "expected_steps", "passing"]
+
+_MEDIAN_FROM = 5
+_MOST_TRIALS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Training env steps, evaluation apart.
+
+    Attributes:
+        trials: configurations that will be proposed; None if only steps or time end the study.
+        full: of the search, if nobody were stopped.
+        search: of the search, as the rule of early stopping lets us expect.
+        passing: trials expected to pass each rung.
+        confirm: of the confirm stage, exactly.
+        budget: the bound of the whole study, None if there is none.
+    """
+
+    trials: int | None
+    full: int | None
+    search: int | None
+    passing: tuple[int, ...]
+    confirm: int
+    budget: int | None
+
+    @property
+    def total(self) -> int | None:
+        """Search and confirm, cut at the budget."""
+        if self.search is None:
+            return self.budget
+        total = self.search + self.confirm
+        return total if self.budget is None else min(total, self.budget)
+
+
+def expected_steps(study: Study, quanta: Quanta) -> Expected:
+    """Estimate a study from the quanta of its default configuration's bucket."""
+    run = quanta.env_steps
+    confirm = study.confirm
+    runs = 0 if confirm is None else confirm.top_k * confirm.choose + confirm.report
+    trials = _trials(study)
+    if trials is None:
+        return Expected(None, None, None, (), runs * run, study.budget.env_steps)
+    counts = [trials, *_passing_rungs(study, trials, len(quanta.rungs))]
+    marks = [0, *quanta.rungs, run]
+    steps = sum(
+        count * (high - low)
+        for count, (low, high) in zip(counts, itertools.pairwise(marks), strict=True)
+    )
+    seeds = study.seeds.per_config
+    return Expected(
+        trials,
+        trials * run * seeds,
+        steps * seeds,
+        tuple(counts[1:]),
+        runs * run,
+        study.budget.env_steps,
+    )
+
+
+def passing(kind: str, eta: float, judged: int) -> int:
+    """Give how many of `judged` trials pass a rung, if they arrive singly in a random order.
+
+    The n-th passes asha when it is among the best ceil(n / eta) of n, which has probability
+    ceil(n / eta) / n (1 while n < eta); it passes the median rule with probability 1/2, once five
+    trials were judged.
+
+    >>> passing("asha", 4, 64), passing("median", 4, 64)
+    (20, 35)
+    """
+    if kind == "median":
+        return min(judged, round(_MEDIAN_FROM + 0.5 * max(0, judged - _MEDIAN_FROM)))
+    exact = min(judged, 10_000)
+    count = sum(1.0 if n < eta else math.ceil(n / eta) / n for n in range(1, exact + 1))
+    return min(judged, round(count + (judged - exact) / eta))
+
+
+def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
+    early = study.early_terminate
+    counts: list[int] = []
+    for _ in range(rungs if early is not None else 0):
+        trials = passing(early.type, early.eta, trials) if early is not None else trials
+        counts.append(trials)
+    return counts
+
+
+def _trials(study: Study) -> int | None:
+    """Give the number of trials: the budget's, or fewer if the space has fewer points."""
+    asked = study.budget.trials
+    small = all(p.distribution.axis.kind != "real" for p in study.space.parameters)
+    if study.search.method != "grid" and not small:
+        return asked
+    points = study.search.options.get("points", 5) if study.search.method == "grid" else 2**31
+    limit = min(_MOST_TRIALS, asked if asked is not None else _MOST_TRIALS)
+    own = sum(1 for _ in itertools.islice(study.space.grid(points), limit + 1))
+    extra = 1 + len(study.enqueue) if study.search.method == "grid" else 0
+    return min(limit, own + extra)

@@ -1,0 +1,84 @@
+"""The text of a study to start from, for `hpo init ENV`: it runs as it is and names the rest."""
+
+from __future__ import annotations
+
+from ..environments import EnvEntry, entry
+from ..knobs import KNOBS
+from ..spaces.make import make_distribution
+from .writer import to_yaml
+
+__all__ = ["init_text"]
+
+_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
+_OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "normalise_observations", "target_kl")
+_COLUMN = 76
+
+
+def init_text(env_id: str) -> str:
+    """Give the text of a study of an environment.
+
+    Raises:
+        UnknownNameError: no such environment; says the nearest.
+    """
+    env = entry(env_id)
+    name = env_id.lower().replace(":", "-").replace("/", "-")
+    lines = [
+        f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
+        f"# Try  hpo check {name}.yaml  then  hpo run {name}.yaml",
+        f"name: {name}",
+        f"env: {env.id}",
+        *_env_lines(env),
+        "env_steps: 500k                  # of one full run; rungs cut it short",
+        "fixed: {num_envs: 8, rollout_length: 128, num_minibatches: 4, hidden_sizes: [64, 64]}",
+        "space:",
+        *(_knob_line(name) for name in _SEARCHED),
+        *(f"  # {_knob_line(name).strip()}" for name in _OFFERED),
+        *_param_lines(env),
+        "# forbid:",
+        '#   - "gamma < gae_lambda - 0.15"',
+        "# enqueue:                       # tried right after the default configuration",
+        "#   - {learning_rate: 1e-3}",
+        "metric: {name: eval/return_mean, goal: maximize, aggregate: mean}",
+        "evaluation: {every: rungs, episodes: 20}",
+        "search: {method: tpe}            # random, grid, sobol, tpe",
+        "early_terminate: {type: asha, min: 30k, eta: 4}",
+        "seeds: {per_config: 3}           # replicates of every configuration",
+        "confirm: {top_k: 3, choose: 8, report: 16}   # fresh seeds for the best",
+        "budget: {trials: 64}             # also env_steps: 100M, wall: 2h",
+        "# checkpoint: {keep_best: 3}",
+        "# loggers: [{type: csv}]",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _knob_line(name: str) -> str:
+    knob = KNOBS[name]
+    data = make_distribution(dict(knob.search or {})).as_mapping()
+    if "values" in data:
+        data.pop("distribution")
+    line = "  " + to_yaml({name: data}).replace("\n", "")
+    return f"{line.ljust(_COLUMN)} # {knob.meaning}" if len(line) < _COLUMN else line
+
+
+def _env_lines(env: EnvEntry) -> list[str]:
+    if not env.keys:
+        return []
+    keys = ", ".join(f"{key}: {_shown(spec.default)}" for key, spec in list(env.keys.items())[:4])
+    return [f"# env: {{id: {env.id}, {keys}}}"]
+
+
+def _param_lines(env: EnvEntry) -> list[str]:
+    if not env.params:
+        return []
+    lines = ["  # parameters of the environment are searched like knobs:"]
+    for name, default in list(env.params.items())[:3]:
+        low, high = sorted((0.8 * default, 1.2 * default))
+        if low == high:
+            continue
+        bounds = f"{{min: {low:.4g}, max: {high:.4g}, distribution: uniform}}"
+        lines.append(f"  # env.{name}: {bounds}")
+    return lines if len(lines) > 1 else []
+
+
+def _shown(value: object) -> str:
+    return to_yaml({"x": value}).removeprefix("x: ").strip()
