@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,21 @@ class AnalyticFactory:
     Attributes:
         seed: of the study.
         lanes: of every bucket.
-        quantum_of: env steps of a chunk, by configuration.
+        quanta: env steps of a chunk, by bucket; 1,000 for those not in it.
         chunk_seconds: how long a chunk pretends to take.
         warmup_chunks: chunks of every replicate that do not train.
         block: lanes that keep the whole pretended machine busy.
-        diverges: configurations that diverge after their first training chunk.
+        diverges_above: the learning rate above which a lane diverges in its second training chunk.
         episodes: of one evaluation.
     """
 
     seed: int = 0
     lanes: int = 16
-    quantum_of: Callable[[Mapping[str, Any]], int] = lambda config: 1_000
+    quanta: Mapping[str, int] = field(default_factory=dict)
     chunk_seconds: float = 0.0
     warmup_chunks: int = 0
     block: int = 2
-    diverges: Callable[[Mapping[str, Any]], bool] = lambda config: config["learning_rate"] > 0.5
+    diverges_above: float = 0.5
     episodes: int = 2
     backend: str = "analytic"
     device_count: int = 1
@@ -59,7 +59,7 @@ class AnalyticFactory:
 
     def quantum(self, config: Mapping[str, Any]) -> int:
         """See `PopulationFactory`."""
-        return self.quantum_of(config)
+        return self.quanta.get(self.bucket_of(config), 1_000)
 
     def make(self, config: Mapping[str, Any], lanes: int | None) -> AnalyticPopulation:
         """See `PopulationFactory`."""
@@ -120,7 +120,8 @@ class AnalyticPopulation:
         share = 1.0 - math.exp(-self.steps_per_chunk / _TIME_CONSTANT)
         noise = uniform(self._factory.seed, f"{lane.stream}", lane.replicate, lane.chunks) - 0.5
         lane.skill += share * (_best_skill(lane.config) - lane.skill) + 0.01 * noise
-        return self._factory.diverges(lane.config) and lane.chunks > self.warmup_chunks + 1
+        unstable = lane.config["learning_rate"] > self._factory.diverges_above
+        return unstable and lane.chunks > self.warmup_chunks + 1
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns lie between 0 and 100, each with noise."""

@@ -1,0 +1,179 @@
+"""Tests that every sampler and every pruner must pass; subclass one and say what to test.
+
+They need pytest to run them, nothing to import them:
+
+    class TestMine(SamplerContract):
+        def make(self, space, seed):
+            return Mine(space, seed)
+"""
+
+# The name of a test is its docstring.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import json
+import random
+
+from ..spaces.make import make_distribution
+from ..spaces.space import Condition, Parameter, Space
+from ..store.rows import TrialState
+from .pruner import Pruner
+from .sampler import Past, Sampler
+
+__all__ = ["PrunerContract", "SamplerContract", "contract_space"]
+
+
+def contract_space() -> Space:
+    """Give a space with real, integer, categorical and conditional parameters."""
+
+    def parameter(name: str, when: tuple[Condition, ...] = (), **fields: object) -> Parameter:
+        distribution = make_distribution(fields)
+        return Parameter(name, distribution, distribution.middle(), when)
+
+    return Space(
+        (
+            parameter("learning_rate", min=1e-5, max=1e-2, distribution="log_uniform"),
+            parameter("gamma", min=0.9, max=0.999, distribution="one_minus_log"),
+            parameter("network", values=["mlp", "transformer"]),
+            parameter(
+                "transformer_heads",
+                when=(Condition("network", ("transformer",)),),
+                values=[1, 2, 4],
+            ),
+            parameter("update_epochs", min=1, max=8, distribution="int_uniform"),
+        )
+    )
+
+
+def finished(trial: int, params: dict[str, object], loss: float) -> Past:
+    """Give a trial that ran to its end."""
+    return Past(trial, params, state=TrialState.FINISHED, loss=loss)
+
+
+class SamplerContract:
+    """What the search loop relies on; see `sampler.Sampler`."""
+
+    def make(self, space: Space, seed: int) -> Sampler:
+        """Give the sampler to test."""
+        raise NotImplementedError
+
+    def propose(self, sampler: Sampler, batch: int, count: int, history: list[Past]) -> list[Past]:
+        """Draw a batch as the loop does; give the new trials as running ones."""
+        opened = sampler.begin(batch, history)
+        first = len(history)
+        found: list[Past] = []
+        for trial in range(first, first + count):
+            draw = opened.draw(trial, 0)
+            if draw is None:
+                break
+            opened.keep(trial, draw.params)
+            found.append(Past(trial, draw.params, draw.attributes, TrialState.RUNNING))
+        return found
+
+    def history(self, sampler: Sampler, batches: int = 4, size: int = 8) -> list[Past]:
+        """Give a history that the sampler made itself, half of it ended in all possible ways."""
+        seen: list[Past] = []
+        for batch in range(batches):
+            for past in self.propose(sampler, batch, size, seen):
+                seen.append(past)
+            seen = [self.ended(past) if past.trial < size * batch else past for past in seen]
+        return seen
+
+    @staticmethod
+    def ended(past: Past) -> Past:
+        """Give a trial's end, which depends on its number."""
+        states = [
+            TrialState.FINISHED,
+            TrialState.STOPPED,
+            TrialState.DIVERGED,
+            TrialState.FAILED,
+            TrialState.UNFINISHED,
+        ]
+        state = states[past.trial % len(states)]
+        loss = random.Random(past.trial).random()
+        return Past(
+            past.trial,
+            past.params,
+            past.attributes,
+            state,
+            loss if state is TrialState.FINISHED else None,
+            (loss + 1.0,) if state in (TrialState.STOPPED, TrialState.UNFINISHED) else (),
+        )
+
+    def test_proposals_lie_in_the_space(self):
+        space = contract_space()
+        for past in self.history(self.make(space, 0)):
+            assert space.contains(past.params), past.params
+
+    def test_attributes_are_json(self):
+        for past in self.history(self.make(contract_space(), 0)):
+            assert json.loads(json.dumps(past.attributes)) == past.attributes
+
+    def test_a_new_object_continues_where_the_old_one_was(self):
+        space = contract_space()
+        old = self.make(space, 3)
+        seen = self.history(old)
+        assert self.propose(old, 9, 5, seen) == self.propose(self.make(space, 3), 9, 5, seen)
+
+    def test_a_batch_drawn_twice_is_the_same(self):
+        sampler = self.make(contract_space(), 1)
+        seen = self.history(sampler)
+        assert self.propose(sampler, 7, 6, seen) == self.propose(sampler, 7, 6, seen)
+
+    def test_a_batch_holds_no_configuration_twice(self):
+        space = contract_space()
+        sampler = self.make(space, 2)
+        found = self.propose(sampler, 0, 30, [])
+        assert len({space.canonical(past.params) for past in found}) == len(found)
+
+    def test_a_refused_draw_leaves_no_trace_but_the_next_one(self):
+        sampler = self.make(contract_space(), 4)
+        seen = self.history(sampler)
+        opened = sampler.begin(5, seen)
+        draws = [opened.draw(len(seen), attempt) for attempt in range(3)]
+        given = [draw for draw in draws if draw is not None]
+        keys = {contract_space().canonical(draw.params) for draw in given}
+        assert given and len(keys) == len(given)
+
+
+class PrunerContract:
+    """What the judge relies on; see `pruner.Pruner`."""
+
+    def make(self) -> Pruner:
+        """Give the rule to test."""
+        raise NotImplementedError
+
+    def test_the_best_trial_always_goes_on(self):
+        rng = random.Random(0)
+        for size in range(1, 40):
+            losses = [rng.random() for _ in range(size)]
+            cut = rng.randrange(size)
+            earlier, arriving = losses[:cut], losses[cut:]
+            for loss, verdict in zip(arriving, self.make().judge(earlier, arriving), strict=True):
+                assert not (verdict.stop and loss == min(losses))
+
+    def test_the_order_of_arrival_at_one_boundary_does_not_matter(self):
+        rng = random.Random(1)
+        for _ in range(50):
+            earlier = [rng.randrange(10) / 1.0 for _ in range(rng.randrange(12))]
+            arriving = [rng.randrange(10) / 1.0 for _ in range(1 + rng.randrange(8))]
+            order = rng.sample(range(len(arriving)), len(arriving))
+            plain = self.make().judge(earlier, arriving)
+            mixed = self.make().judge(earlier[::-1], [arriving[index] for index in order])
+            assert mixed == [plain[index] for index in order]
+
+    def test_equal_losses_get_equal_verdicts(self):
+        verdicts = self.make().judge([1.0, 2.0, 3.0, 4.0, 5.0], [2.5, 2.5, 9.0, 9.0])
+        assert verdicts[0] == verdicts[1] and verdicts[2] == verdicts[3]
+
+    def test_a_worse_trial_never_outlives_a_better_one(self):
+        rng = random.Random(2)
+        losses = [rng.random() for _ in range(20)]
+        verdicts = self.make().judge(losses[:10], losses[10:])
+        alive = [loss for loss, v in zip(losses[10:], verdicts, strict=True) if not v.stop]
+        dead = [loss for loss, v in zip(losses[10:], verdicts, strict=True) if v.stop]
+        assert not alive or not dead or max(alive) < min(dead)
+
+    def test_verdicts_say_their_rule(self):
+        assert all(verdict.rule for verdict in self.make().judge([], [1.0]))

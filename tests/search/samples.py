@@ -1,0 +1,66 @@
+"""Small studies that tests share; test modules load this file by its path."""
+
+import dataclasses
+
+from hpo.search.analytic import AnalyticFactory
+from hpo.search.run import Settings
+from hpo.spaces import Parameter, Space, make_distribution, parse_rule
+from hpo.studies.spec import (
+    Budget,
+    Confirm,
+    EarlyTerminate,
+    EnvSpec,
+    Metric,
+    SearchSpec,
+    Seeds,
+    Study,
+)
+
+
+def parameter(name, default=None, **fields):
+    distribution = make_distribution(fields)
+    return Parameter(name, distribution, distribution.middle() if default is None else default)
+
+
+LEARNING_RATE = parameter("learning_rate", 3e-4, min=1e-5, max=1.0, distribution="log_uniform")
+GAMMA = parameter("gamma", 0.99, min=0.8, max=0.9999, distribution="one_minus_log")
+SIZES = parameter("hidden_sizes", values=[[16], [32], [64, 64]])
+EPOCHS = parameter("update_epochs", min=1, max=4, distribution="int_uniform")
+
+REAL = Space((LEARNING_RATE, GAMMA))
+WITH_BUCKETS = Space((LEARNING_RATE, SIZES, GAMMA))
+FINITE = Space((EPOCHS, SIZES))
+
+
+def study(space=REAL, method="random", **changes):
+    """A study of 24 trials with 2 seeds, runs of 16 chunks, rungs at 2 and 8 of them."""
+    base = Study(
+        name="small",
+        env=EnvSpec("CartPole-v1"),
+        env_steps=16_000,
+        space=space,
+        metric=Metric(),
+        search=SearchSpec(method),
+        early_terminate=EarlyTerminate("asha", 2_000, 4.0),
+        seeds=Seeds(2),
+        budget=Budget(trials=24),
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def quick(**changes):
+    """Settings that publish only at the end."""
+    return Settings(**{"publish_seconds": 1e9, **changes})
+
+
+__all__ = [
+    "FINITE",
+    "REAL",
+    "WITH_BUCKETS",
+    "AnalyticFactory",
+    "Budget",
+    "Confirm",
+    "parse_rule",
+    "quick",
+    "study",
+]
