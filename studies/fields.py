@@ -1,7 +1,7 @@
 """The tables of the study file: every key, its type, default, range and meaning.
 
-The loader checks with these tables, `hpo schema` and docs/study.md are written from them, and the
-resolved study lists their defaults.
+The loader checks with these tables, `hpo schema` is made of them, the resolved study lists their
+defaults, and a test holds docs/study.md against them.
 """
 
 from __future__ import annotations
@@ -76,16 +76,25 @@ class Field:
             "seconds": "a time such as 90s, 30m or 2h",
             "map": "a mapping",
             "list": "a list",
-            "points": "a whole number, or one for each knob",
+            "points": "a whole number, or a mapping of knob to whole number,",
         }
-        bounds: list[str] = []
-        if self.low > -math.inf:
-            bounds.append(f"{'above' if self.low_open else 'at least'} {self.low:g}")
-        if self.high < math.inf:
-            bounds.append(f"at most {self.high:g}")
-        parts = [" ".join([nouns[self.type], " and ".join(bounds)]).strip(), ", ".join(self.words)]
+        noun = f"{nouns[self.type]} {_range(self.low, self.high, self.low_open)}".strip()
+        parts = [noun, ", ".join(self.words)]
         parts.append("null" if self.off else "")
         return " or ".join(part for part in parts if part)
+
+
+def _range(low: float, high: float, low_open: bool) -> str:
+    """Say a range in words; whole bounds are written out in full."""
+    first, last = (f"{x:.0f}" if abs(x) >= 1 else f"{x:g}" for x in (low, high))
+    if low == -math.inf and high == math.inf:
+        return ""
+    if low == -math.inf:
+        return f"of at most {last}"
+    start = f"above {first}" if low_open else f"of at least {first}"
+    if high == math.inf:
+        return start
+    return f"{start} and at most {last}" if low_open else f"from {first} to {last}"
 
 
 def _count(key: str, default: Any, meaning: str, low: float = 0, **rest: Any) -> Field:

@@ -231,12 +231,11 @@ class _Reader:
         node = self.root.value.get("search")
         options = node.value.get("options") if node is not None and node.is_map else None
         method = values["method"]
-        where = f"search.options of {method}"
         usable = options if options is not None and options.is_map else None
         return SearchSpec(
             method,
             values["random_share"],
-            read_section(self.notes, where, usable, METHODS[method]),
+            read_section(self.notes, "search.options", usable, METHODS[method]),
         )
 
     def _loggers(self) -> tuple[Logger, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import suggestion
 from .amounts import count_of, number_of, seconds_of
-from .fields import METHODS, Field
+from .fields import METHODS, SECTIONS, Field
 from .notes import Notes
 from .reader import Node, plain
 
@@ -78,7 +78,10 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
         text = f"unknown {field.key} {child.value!r}{later};{hint} Known: {', '.join(field.words)}"
         notes.add(text if not where else f"{where}: {text}", node, field.key)
     else:
-        notes.add(f"{name} is {child.shown()}; allowed: {field.allowed()}", node, field.key)
+        allowed = field.allowed()
+        if field.key in SECTIONS:
+            allowed += f" such as {_example(SECTIONS[field.key])}"
+        notes.add(f"{name} is {child.shown()}; allowed: {allowed}", node, field.key)
     return _BAD
 
 
@@ -88,6 +91,8 @@ def _is_later(key: str, word: str) -> bool:
 
 def _example(fields: Sequence[Field]) -> str:
     for field in fields:
+        if field.words and not field.has_default:
+            return f"{{{field.key}: {field.words[0]}}}"
         if field.type in ("count", "word") and field.has_default and field.default is not None:
             return f"{{{field.key}: {field.default}}}"
     return f"{{{fields[0].key}: ...}}" if fields else "{}"

@@ -127,15 +127,15 @@ class _Checks:
                     self._contradiction(str(error), names)
 
     def _contradiction(self, text: str, names: tuple[str, ...]) -> None:
+        """Note it at the first knob concerned: one of `names`, or else one that the text names."""
+        words = {word.strip("`.,:;()") for word in text.split()}
         for section in ("space", "fixed"):
             node = self.root.value.get(section)
-            if node is None or not node.is_map:
-                continue
-            for key in node.value:
-                if key in names or (section == "fixed" and not names and key in text):
+            for key in node.value if node is not None and node.is_map else ():
+                if key in names or (not names and key in words):
                     self.notes.add(text, node, key)
                     return
-        self._note(text, "fixed" if not names and "fixed" in self.root.value else "space")
+        self._note(text, "space" if "space" in self.root.value else "fixed")
 
 
 def _registered(config: dict[str, Any]) -> dict[str, Any]:

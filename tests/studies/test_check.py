@@ -1,0 +1,123 @@
+import json
+
+import numpy as np
+import pytest
+
+from hpo.studies.check import check
+from hpo.studies.expected import passing
+from hpo.studies.load import loads
+
+BASE = "env: CartPole-v1\nenv_steps: 320k\nfixed: {num_envs: 8, rollout_length: 125}\n"
+EARLY = "early_terminate: {type: asha, min: 20k, eta: 4}\n"
+
+
+def test_a_space_of_traced_knobs_is_one_bucket():
+    report = check(loads(BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n" + EARLY))
+    assert (report.bucket_count, report.training_compiles) == (1, 1)
+    assert report.buckets[0].quanta.rungs == (20_000, 80_000)
+    assert report.warnings == ()
+
+
+def test_buckets_are_the_distinct_static_parts():
+    text = BASE + (
+        "space:\n"
+        "  hidden_sizes: {values: [[64], [32]]}\n"
+        "  layer_norm: {values: [true, false]}\n"
+        "  activation: {values: [tanh, relu, silu], when: {layer_norm: true}}\n"
+        "  gamma: {min: 0.9, max: 0.99}\n"
+        "forbid: [{hidden_sizes: [64], activation: silu}]\n"
+    )
+    # Per width: three activations with layer_norm and one (tanh) without; one is forbidden.
+    report = check(loads(text))
+    assert report.bucket_count == 2 * (3 + 1) - 1
+    assert report.bucket_count_exact
+
+
+def test_equal_minibatches_written_twice_are_one_bucket():
+    text = BASE + "space: {minibatch_size: {values: [250, 500]}, layer_norm: {values: [false]}}\n"
+    assert check(loads(text)).bucket_count == 2
+    assert check(loads(text), bucket_key=lambda config: "all").bucket_count == 1
+
+
+def test_a_real_static_knob_compiles_for_every_trial():
+    report = check(loads(BASE + "space: {hidden_gain: {min: 0.5, max: 2.0}}\n"))
+    assert not report.bucket_count_exact
+    assert "every trial compiles its own program" in report.warnings[0]
+
+
+@pytest.mark.parametrize("eta", [2, 3, 4])
+def test_expected_passing_is_what_asha_does(eta):
+    rng = np.random.default_rng(0)
+    passed = []
+    for _ in range(300):
+        values: list[float] = []
+        count = 0
+        for value in rng.random(64):
+            values.append(value)
+            n = len(values)
+            rank = 1 + sum(other > value for other in values)
+            count += n < eta or rank <= -(-n // eta)
+        passed.append(count)
+    assert passing("asha", eta, 64) == pytest.approx(np.mean(passed), abs=0.6)
+
+
+def test_expected_steps_follow_by_hand():
+    text = (
+        BASE
+        + EARLY
+        + (
+            "space: {gamma: {min: 0.9, max: 0.99}}\nseeds: {per_config: 3}\n"
+            "confirm: {top_k: 3, choose: 8, report: 16}\nbudget: {trials: 64}\n"
+        )
+    )
+    expected = check(loads(text)).expected
+    first = passing("asha", 4, 64)
+    second = passing("asha", 4, first)
+    assert expected.full == 64 * 3 * 320_000
+    assert expected.search == 3 * (64 * 20_000 + first * 60_000 + second * 240_000)
+    assert expected.confirm == (3 * 8 + 16) * 320_000
+    assert expected.total == expected.search + expected.confirm
+
+
+def test_a_budget_of_steps_cuts_the_total():
+    text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\nbudget: {env_steps: 1M}\n"
+    assert check(loads(text)).expected.total == 1_000_000
+
+
+def test_a_grid_has_only_its_points():
+    text = BASE + "space: {layer_norm: {values: [true, false]}}\nsearch: {method: grid}\n"
+    assert check(loads(text)).expected.trials == 3  # the default, then the grid
+
+
+def test_rules_that_never_or_nearly_always_hold_are_told():
+    text = BASE + (
+        "space: {gamma: {min: 0.9, max: 0.99, default: 0.9}}\n"
+        "forbid: ['gamma < 0.5', 'gamma > 0.9']\n"
+    )
+    report = check(loads(text))
+    assert report.rejected_share > 0.99
+    assert any("never held" in warning for warning in report.warnings)
+    assert any("always held" in warning for warning in report.warnings)
+
+
+def test_whole_numbers_for_a_real_knob_are_told():
+    report = check(loads(BASE + "space: {env.force_mag: {min: 5, max: 15}}\n"))
+    assert "only whole numbers" in report.warnings[0]
+
+
+def test_lanes_and_memory_come_from_the_caller():
+    text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
+    report = check(
+        loads(text), lanes_of=lambda config: config["num_envs"], memory_of=lambda config: 2**30
+    )
+    assert "8 lanes; 1,024 MiB" in report.text()
+    data = json.loads(json.dumps(report.as_data()))
+    assert data["programs"][0]["lanes"] == 8
+    assert data["programs"][0]["memory_bytes"] == 2**30
+
+
+def test_the_text_says_it_all():
+    text = BASE + EARLY + "space: {gamma: {min: 0.9, max: 0.99}}\nforbid: ['gamma < 0.91']\n"
+    said = check(loads(text)).text()
+    for words in ("1 bucket", "rungs 20,000, 80,000", "16 chunks", "expected", "refuses"):
+        assert words in said

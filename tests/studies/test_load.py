@@ -1,0 +1,334 @@
+import subprocess
+import sys
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.knobs import KNOBS
+from hpo.spaces import Condition
+from hpo.studies.load import load, loads
+
+BASE = """\
+env: CartPole-v1
+env_steps: 200k
+space:
+  learning_rate: {min: 1e-5, max: 1e-2, distribution: log_uniform}
+  gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
+"""
+
+DESIGN = """\
+name: cartpole-asha
+seed: 3
+env: {id: CartPole-v1, gravity: 9.9, max_steps_in_episode: 400}
+env_steps: 800k
+fixed: {num_envs: 8, rollout_length: 128, hidden_sizes: [64, 64], target_kl: off}
+space:
+  learning_rate: {min: 1e-5, max: 1e-2, distribution: log_uniform}
+  gamma: {min: 0.9, max: 0.9999, distribution: one_minus_log}
+  ent_coef: {min: 1e-4, max: 0.1, distribution: log_uniform, zero: 0.2}
+  shared_encoder: {values: [false, true]}
+  vf_coef: {min: 0.1, max: 1.0, when: {shared_encoder: true}}
+  value_clip_eps: {values: [off, same, 0.2]}
+  env.length: {min: 0.4, max: 0.6}
+forbid: [{shared_encoder: true, vf_coef: 1.0}, "gamma < gae_lambda - 0.15"]
+enqueue: [{learning_rate: 3e-4}, {shared_encoder: true, vf_coef: 0.5}]
+metric: {name: eval/return_mean, goal: maximize, aggregate: mean}
+evaluation: {every: 100k, episodes: 20, steps: null, greedy: true}
+eval_env: {length: 0.5}
+search: {method: tpe, random_share: 0.2, options: {n_startup_trials: 5}}
+early_terminate: {type: asha, min: 50k, eta: 4}
+seeds: {per_config: 4}
+confirm: {top_k: 3, choose: 8, report: 16}
+population: {lanes: auto, device: cpu}
+budget: {trials: 256, env_steps: 250M, wall: 2h, max_failures: 5}
+executor: {type: local}
+checkpoint: {keep_best: 2}
+loggers: [{type: csv}, console]
+"""
+
+
+def mistakes(text, **rest):
+    with pytest.raises(StudyError) as caught:
+        loads(text, "s.yaml", **rest)
+    return [(mistake.line, mistake.text) for mistake in caught.value.mistakes]
+
+
+def only(text, **rest):
+    found = mistakes(text, **rest)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_full_study_is_read():
+    study = loads(DESIGN)
+    assert study.name == "cartpole-asha"
+    assert study.seed == 3
+    assert study.env.values == {"gravity": 9.9, "max_steps_in_episode": 400}
+    assert study.env_steps == 800_000
+    assert study.fixed["hidden_sizes"] == (64, 64)
+    assert study.fixed["target_kl"] is None
+    assert study.space.names[:3] == ("learning_rate", "gamma", "ent_coef")
+    by_name = {parameter.name: parameter for parameter in study.space.parameters}
+    assert by_name["vf_coef"].when == (Condition("shared_encoder", (True,)),)
+    assert by_name["value_clip_eps"].distribution.values == (None, "same", 0.2)
+    assert by_name["learning_rate"].default == KNOBS["learning_rate"].default
+    assert by_name["ent_coef"].default == 0.0
+    assert by_name["env.length"].default == 0.5
+    assert study.space.constants["gae_lambda"] == 0.95
+    assert study.enqueue[1] == {"shared_encoder": True, "vf_coef": 0.5}
+    assert study.evaluation.every == 100_000
+    assert study.evaluation.env == {"length": 0.5}
+    assert study.search.options["n_startup_trials"] == 5
+    assert study.search.options["n_ei_candidates"] == 24
+    assert study.early_terminate.min == 50_000
+    assert study.population.lanes is None
+    assert study.budget.wall_seconds == 7200.0
+    assert [logger.type for logger in study.loggers] == ["csv", "console"]
+
+
+def test_three_lines_suffice(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text("env: CartPole-v1\nenv_steps: 10k\n")
+    study = load(path)
+    assert (study.name, study.source) == ("tiny", str(tmp_path))
+    assert study.space.names == ()
+    assert study.confirm is None
+    assert study.early_terminate is None
+
+
+def test_every_mistake_is_told_at_its_line():
+    text = BASE + (
+        "fixed: {num_envs: 0, gama: 1}\n"
+        "search: {method: tpee}\n"
+        "budget: {trials: 3, walls: 1}\n"
+        "loggers: [cvs]\n"
+    )
+    found = mistakes(text)
+    assert [line for line, _ in found] == [6, 6, 7, 8, 9]
+    words = [text for _, text in found]
+    assert "num_envs is 0" in words[0]
+    assert "did you mean 'gamma'" in words[1]
+    assert "unknown method 'tpee'; did you mean 'tpe'? Known: random, grid" in words[2]
+    assert "unknown key 'walls' in budget; did you mean 'wall'" in words[3]
+    assert "did you mean 'csv'" in words[4]
+
+
+def test_the_line_is_that_of_the_key_inside_of_a_block():
+    text = (
+        "env: CartPole-v1\nenv_steps: 1k\nspace:\n  gamma:\n    min: 0.9\n    max: 1.5\n"
+        "    distribution: uniform\n"
+    )
+    line, words = only(text)
+    assert line == 6
+    assert "gamma: max 1.5 is not legal" in words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("update_epochs", "{min: 0.5, max: 4.5}", "takes integers"),
+        ("activation", "{min: 1, max: 2}", "one of a few words; list its `values`"),
+        ("hidden_sizes", "{values: [[64], [64, 0]]}", "allowed: a list of integers"),
+        ("clip_eps", "{min: 0, max: 0.4, distribution: uniform}", "min 0.0 is not legal"),
+        ("clip_eps", "{min: 0.1, max: 0.4, zero: 0.1}", "zero 0.0 is not legal"),
+        ("gae_lambda", "{mu: 0.9, sigma: 0.1}", "1.3 is not legal"),
+        ("optimizer", "{values: [adam, addam]}", "'addam'; allowed: one of"),
+        ("n_steps", "{values: [64]}", "here it is called 'rollout_length'"),
+        ("env.lenght", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
+        ("length", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
+        ("env.max_steps_in_episode", "{min: 1, max: 9}", "write it under `env:`"),
+        ("clip_eps", "{min: 0.1, max: 0.4, when: {vf_coef: 3, netwrk: mlp}}", "unknown knob"),
+        ("clip_eps", "{min: 0.1, max: 0.4, when: {gamma: 0.2}}", "not between"),
+        ("clip_eps", "{min: 0.1, max: 0.4, when: {activation: relu}}", "never active"),
+        ("value_clip_eps", "{values: [off, null]}", "twice among the values"),
+    ],
+)
+def test_distributions_are_held_against_the_knob(name, value, words):
+    text = BASE + f"  {name}: {value}\n"
+    found = mistakes(text)
+    assert found[0][0] == 6
+    assert any(words in text for _, text in found), found
+
+
+def test_american_spelling_is_taken():
+    study = loads(BASE + "fixed: {normalize_observations: true, optimizer: adam}\n")
+    assert study.fixed == {"normalise_observations": True, "optimiser": "adam"}
+
+
+def test_one_knob_with_a_distribution_for_each_case():
+    text = BASE.replace("  learning_rate: {min: 1e-5, max: 1e-2, distribution: log_uniform}\n", "")
+    study = loads(
+        text
+        + "  optimiser: {values: [adam, adamw]}\n"
+        + "  learning_rate:\n"
+        + "    - {min: 1e-5, max: 1e-3, when: {optimiser: adam}}\n"
+        + "    - {min: 1e-3, max: 1e-2, when: {optimiser: adamw}}\n"
+    )
+    assert [key for key, _ in study.space.keyed if "rate" in key] == [
+        "learning_rate#0",
+        "learning_rate#1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("metric: {aggregate: iqm}\n", "aggregate iqm needs seeds.per_config of at least 8"),
+        ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
+        ("early_terminate: {type: asha, min: 200k}\n", "first rung must lie below"),
+        ("evaluation: {every: 1M}\n", "evaluation.every is 1000000"),
+        ("budget: {env_steps: 100k}\n", "at least 200000"),
+        (
+            "confirm: {top_k: 2, choose: 2, report: 2}\nbudget: {env_steps: 1M}\n",
+            "after the 1200000 that confirm needs; allowed: at least 1400000",
+        ),
+        ("confirm: {top_k: 9}\nbudget: {trials: 8}\n", "there are 8 trials"),
+        ("budget: {trials: null}\n", "nothing ends the study"),
+        ("fixed: {weight_decay: 0.1}\n", "optimiser: adamw"),
+        ("fixed: {num_envs: 1, rollout_length: 2, num_minibatches: 8}\n", "2 samples"),
+        ("forbid: ['gamma > 0.5']\n", "the default configuration (gamma=0.99) is forbidden"),
+        ("enqueue: [{gamma: 0.1}]\n", "enqueue: gamma: 0.1 is not between"),
+        ("enqueue: [{vf_coef: 0.1}]\n", "'vf_coef' is not searched"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(extra, words):
+    line, text = only(BASE + extra)
+    assert words in text
+    assert line >= 6
+
+
+def test_contradictions_within_the_space_are_found_before_the_run():
+    text = BASE + "  weight_decay: {min: 1e-4, max: 0.1}\n  optimiser: {values: [adamw, adam]}\n"
+    line, words = only(text)
+    assert line == 6
+    assert "adamw" in words
+    apart = text.replace("max: 0.1}", "max: 0.1, when: {optimiser: adamw}}")
+    assert loads(apart).space.names[-1] == "optimiser"
+    ruled = text.replace("max: 0.1}", "max: 0.1, zero: 0.2}") + (
+        "forbid: ['optimiser == \"adam\" and weight_decay > 0']\n"
+    )
+    assert loads(ruled).space.default()["weight_decay"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("override", "check"),
+    [
+        ("budget.trials=10", lambda s: s.budget.trials == 10),
+        ("seeds.per_config=5", lambda s: s.seeds.per_config == 5),
+        ("env_steps=1M", lambda s: s.env_steps == 1_000_000),
+        ("space.gamma.max=0.95", lambda s: s.space.parameters[1].distribution.max == 0.95),
+        ("space.env.length={min: 0.4, max: 0.6}", lambda s: "env.length" in s.space.names),
+        ("env.gravity=9.0", lambda s: s.env.values == {"gravity": 9.0}),
+        ("fixed.hidden_sizes=[32, 32]", lambda s: s.fixed["hidden_sizes"] == (32, 32)),
+        ("fixed={target_kl: off}", lambda s: s.fixed == {"target_kl": None}),
+        ("confirm.top_k=2", lambda s: s.confirm.top_k == 2),
+        ("metric.goal=minimize", lambda s: s.metric.goal == "minimize"),
+    ],
+)
+def test_overrides_are_as_if_the_file_said_so(override, check):
+    assert check(loads(BASE, overrides=[override]))
+
+
+def test_overrides_reach_into_lists():
+    text = BASE + "enqueue: [{gamma: 0.95}, {gamma: 0.96}]\n"
+    study = loads(text, overrides=["enqueue.1.gamma=0.97"])
+    assert [entry["gamma"] for entry in study.enqueue] == [0.95, 0.97]
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("budget.trials", "allowed: key.key=value"),
+        ("=3", "allowed: key.key=value"),
+        ("budget..trials=3", "allowed: key.key=value"),
+        ("budget.trials=[1", "is no YAML"),
+        ("budget.trails=3", "did you mean 'trials'"),
+        ("budget.trials=few", "budget.trials is 'few'"),
+        ("space.gama.max=1", "did you mean 'gamma'"),
+        ("enqueue.0.gamma=0.9", "enqueue is a mapping"),
+    ],
+)
+def test_faulty_overrides_are_named(override, words):
+    found = mistakes(BASE, overrides=[override])
+    assert any("--set" in text and words in text for _, text in found), found
+    assert all(line is None for line, _ in found)
+
+
+def test_the_name_can_be_given_from_outside():
+    assert loads(BASE, name="other").name == "other"
+    assert "../x" in only(BASE, name="../x")[1]
+
+
+def test_imports_let_unknown_names_pass_and_run_nothing(tmp_path):
+    (tmp_path / "my_envs.py").write_text("raise SystemExit('imported')\n")
+    text = BASE.replace("CartPole-v1", "{id: Mine-v0, size: 3}") + (
+        "fixed: {network: my_network}\nimports: [my_envs.py]\nmetric: {name: eval/score}\n"
+    )
+    study = loads(text, source=tmp_path)
+    assert study.env.id == "Mine-v0"
+    assert study.env.values == {"size": 3}
+    assert study.imports == ("my_envs.py",)
+    without = text.replace("imports: [my_envs.py]\n", "")
+    assert {line for line, _ in mistakes(without)} == {1, 6}
+
+
+def test_a_space_can_come_from_a_file(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "space:\n  gamma: {min: 0.9, max: 0.99}\n  vf_coef: {min: 0.1, max: 1.0}\n"
+        "forbid: ['gamma < 0.91 and vf_coef > 0.9']\n"
+    )
+    text = (
+        "env: CartPole-v1\nenv_steps: 1k\nspace:\n  file: mine.yaml\n"
+        "  override: {vf_coef: {min: 0.2, max: 2.0}, clip_eps: {min: 0.1, max: 0.3}}\n"
+    )
+    study = loads(text, source=tmp_path)
+    assert study.space.names == ("gamma", "vf_coef", "clip_eps")
+    assert study.space.parameters[1].distribution.max == 2.0
+    assert len(study.space.forbid) == 1
+    dropped = text.replace("{min: 0.2, max: 2.0}", "null")
+    line, words = only(dropped.replace("vf_coef", "vf_coeff"), source=tmp_path)
+    assert line == 5
+    assert "did you mean 'vf_coef'" in words
+
+
+def test_mistakes_in_a_space_file_say_both_places(tmp_path):
+    (tmp_path / "mine.yaml").write_text("space:\n  gamma: {min: 0.9, max: 0.99}\n  gama: {}\n")
+    text = "env: CartPole-v1\nenv_steps: 1k\nspace: {file: mine.yaml}\n"
+    line, words = only(text, source=tmp_path)
+    assert line == 3
+    assert words.startswith("mine.yaml:3: unknown knob 'gama'")
+
+
+def test_shipped_spaces_are_found_from_anywhere(tmp_path):
+    study = loads(
+        "env: CartPole-v1\nenv_steps: 1k\nspace: {file: spaces/ppo.yaml}\n", source=tmp_path
+    )
+    assert len(study.space.names) > 8
+    assert all(KNOBS[name].traced for name in study.space.names)
+
+
+def test_the_default_is_the_knobs_own_or_else_the_middle():
+    study = loads(
+        "env: CartPole-v1\nenv_steps: 1k\nspace:\n"
+        "  gamma: {min: 0.5, max: 0.6, distribution: uniform}\n"
+        "  vf_coef: {min: 0.1, max: 0.9, default: 0.3}\n"
+        "  clip_eps: {min: 0.1, max: 0.4}\n"
+    )
+    assert study.space.default() == {"gamma": 0.55, "vf_coef": 0.3, "clip_eps": 0.2}
+
+
+def test_many_mistakes_are_cut_short():
+    text = BASE + "".join(f"unknown{i}: 1\n" for i in range(300))
+    found = mistakes(text)
+    assert len(found) == 101
+    assert found[-1] == (None, "and 200 more mistakes")
+
+
+def test_the_loader_is_light():
+    code = (
+        "import sys, hpo.studies.load; "
+        "heavy = {'numpy', 'jax', 'optuna', 'pyarrow', 'duckdb', 'rich'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

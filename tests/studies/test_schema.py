@@ -1,0 +1,96 @@
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import hpo
+from hpo.environments import ENVIRONMENTS
+from hpo.studies.init_file import init_text
+from hpo.studies.load import loads
+from hpo.studies.reader import plain, read_file, read_text
+from hpo.studies.resolved import resolved
+from hpo.studies.schema import schema
+
+SHIPPED = sorted((Path(hpo.__file__).parent / "studies").glob("*.yaml"))
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+BASE = "env: CartPole-v1\nenv_steps: 200k\n"
+
+
+def errors(text):
+    return [error.message for error in VALIDATOR.iter_errors(plain(read_text(text, "x")))]
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_studies_are_valid_in_both_forms(path):
+    data = plain(read_file(path, path.name))
+    assert list(VALIDATOR.iter_errors(data)) == []
+    study = loads(path.read_text(), source=path.parent)
+    assert list(VALIDATOR.iter_errors(resolved(study))) == []
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_files_to_start_from_load_and_are_valid(env):
+    text = init_text(env)
+    assert loads(text).env.id == env
+    assert errors(text) == []
+
+
+def test_what_a_file_to_start_from_offers_is_legal_too():
+    text = init_text("CartPole-v1")
+    lines = [
+        line.replace("  # ", "  ", 1) if line.startswith("  # ") and "{" in line else line
+        for line in text.splitlines()
+    ]
+    wide = "\n".join(lines)
+    assert loads(wide).space.names != loads(text).space.names
+    assert errors(wide) == []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "env_stepss: 3\n",
+        "fixed: {gama: 0.9}\n",
+        "fixed: {num_envs: 0}\n",
+        "fixed: {activation: Tanh}\n",
+        "space: {gama: {min: 0.1, max: 0.9}}\n",
+        "space: {gamma: {mni: 0.1, max: 0.9}}\n",
+        "space: {gamma: {min: 0.1, max: 0.9, distribution: unifrm}}\n",
+        "space: {gamma: {min: 0.1, distribution: uniform}}\n",
+        "space: {gamma: {min: 0.1, max: 0.9, sigma: 1, distribution: uniform}}\n",
+        "space: {file: spaces/ppo.yaml, overide: {}}\n",
+        "search: {method: tpee}\n",
+        "search: {options: {point: 3}}\n",
+        "early_terminate: {min: 3}\n",
+        "budget: {wall: soon}\n",
+        "seeds: {per_config: 0}\n",
+        "loggers: [{type: csvv}]\n",
+        "confirm: {topk: 3}\n",
+        "seed: '1'\n",
+    ],
+)
+def test_misspelt_files_are_not_valid(extra):
+    assert errors(BASE) == []
+    assert errors(BASE + extra) != []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "fixed: {optimizer: adamw, normalize_rewards: true, num_envs: 1k, target_kl: off}\n",
+        "space: {env.length: {min: 0.4, max: 0.6}}\n",
+        "space: {gamma: [{min: 0.1, max: 0.9, when: {activation: tanh}}]}\n",
+        "space: {file: spaces/ppo.yaml, override: {gamma: null}}\n",
+        "early_terminate: null\nconfirm: null\n",
+        "budget: {trials: null, env_steps: 1M, wall: 2h}\n",
+        "search: {method: grid, options: {points: {gamma: 3}}}\nspace: {gamma: {value: 0.9}}\n",
+        "loggers: [csv, {type: console}]\n",
+    ],
+)
+def test_whatever_loads_is_valid(extra):
+    loads(BASE + extra)
+    assert errors(BASE + extra) == []
