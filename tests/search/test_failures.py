@@ -1,0 +1,139 @@
+import dataclasses
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.errors import ConfigError, MissingExtraError, SearchError
+from hpo.search.run import run
+from hpo.store import TrialState
+from hpo.store.journal import Journal
+from hpo.studies.spec import Budget
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+Factory = samples.AnalyticFactory
+
+
+class Breaking(Factory):
+    """Raises an error in some calls of one method of its populations.
+
+    `calls` counts over all populations; `when` says which calls break.
+    """
+
+    method, error = "advance", MemoryError("out of memory\nand more lines")
+
+    def make(self, config, lanes):
+        made = super().make(config, lanes)
+        good = getattr(made, self.method)
+
+        def sometimes(*args):
+            Breaking.calls += 1
+            if self.when(Breaking.calls):
+                raise self.error
+            return good(*args)
+
+        setattr(made, self.method, sometimes)
+        Breaking.made += 1
+        return made
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    Breaking.calls = Breaking.made = 0
+
+
+def breaking(when, method="advance", error=None, **fields):
+    made = type("Broken", (Breaking,), {"when": staticmethod(when), "method": method})
+    if error is not None:
+        made.error = error
+    return made(**fields)
+
+
+def go(tmp_path, study, factory):
+    return run(study, tmp_path / "study", factory, (), samples.quick())
+
+
+def test_a_chunk_that_fails_costs_its_trials_and_the_study_goes_on(tmp_path):
+    factory = breaking(lambda call: call == 4, lanes=6)
+    results = go(tmp_path, samples.study(), factory)
+    assert results.state == "finished" and results.usage.failures == 1
+    assert Breaking.made == 2
+    with Journal(tmp_path / "study") as journal:
+        failed = [row for row in journal.trials() if row.state == "failed"]
+    # Six lanes held three trials of two seeds.
+    assert len(failed) == 3
+    assert {row.error for row in failed} == {"MemoryError: out of memory"}
+    assert all(row.value is None and row.ended_at is not None for row in failed)
+
+
+def test_too_many_errors_stop_the_study_and_it_stays_stopped(tmp_path):
+    study = samples.study(budget=Budget(trials=50, max_failures=3))
+    factory = breaking(lambda call: True, lanes=4)
+    with pytest.raises(SearchError, match=r"3 errors.*MemoryError: out of memory"):
+        go(tmp_path, study, factory)
+    assert Breaking.calls == 3
+    with pytest.raises(SearchError, match="3 errors"):
+        go(tmp_path, study, Factory(lanes=4))
+    raised = dataclasses.replace(study, budget=Budget(trials=50, max_failures=9))
+    assert go(tmp_path, raised, Factory(lanes=4)).state == "finished"
+
+
+def test_an_evaluation_that_fails_costs_the_trials_evaluated(tmp_path):
+    factory = breaking(lambda call: call == 2, method="evaluate", error=RuntimeError("boom"))
+    results = go(tmp_path, samples.study(), factory)
+    failed = [entry for entry in results.leaderboard if entry.state is TrialState.FAILED]
+    assert results.usage.failures == 1 and 1 <= len(failed) <= 8
+    assert Breaking.made == 1
+
+
+def test_a_population_that_cannot_be_made_costs_those_who_waited(tmp_path):
+    class Unmakable(Factory):
+        def make(self, config, lanes):
+            if config["hidden_sizes"] == (64, 64):
+                raise RuntimeError("cannot compile")
+            return super().make(config, lanes)
+
+    study = samples.study(samples.WITH_BUCKETS, budget=Budget(trials=24, max_failures=100))
+    results = go(tmp_path, study, Unmakable(lanes=4))
+    states = {
+        (tuple(entry.params["hidden_sizes"]) == (64, 64), entry.state is TrialState.FAILED)
+        for entry in results.leaderboard
+    }
+    assert states == {(True, True), (False, False)}
+
+
+def test_knobs_that_contradict_each_other_fail_their_trial(tmp_path):
+    class Picky(Factory):
+        def bucket_of(self, config):
+            if config["hidden_sizes"] == (32,):
+                raise ConfigError("32 is no width")
+            return super().bucket_of(config)
+
+    study = samples.study(samples.WITH_BUCKETS, budget=Budget(trials=24, max_failures=100))
+    results = go(tmp_path, study, Picky(lanes=4))
+    failed = [entry for entry in results.leaderboard if entry.state is TrialState.FAILED]
+    assert failed and all(tuple(entry.params["hidden_sizes"]) == (32,) for entry in failed)
+    with Journal(tmp_path / "study") as journal:
+        assert {row.error for row in journal.trials() if row.error} == {"32 is no width"}
+
+
+def test_an_error_that_is_nobodys_fault_stops_at_once(tmp_path):
+    error = MissingExtraError("brax", "brax", "ant")
+    with pytest.raises(MissingExtraError):
+        go(tmp_path, samples.study(), breaking(lambda call: call == 3, error=error))
+    assert Breaking.calls == 3
+
+
+def test_a_chunk_that_fails_while_confirming_costs_the_candidates(tmp_path):
+    study = samples.study(
+        early_terminate=None, budget=Budget(trials=4), confirm=samples.Confirm(2, 2, 2)
+    )
+    # Eight replicates of 16 chunks fill 8 lanes once; the confirm stage begins with chunk 17.
+    factory = breaking(lambda call: call == 20, lanes=8, diverges_above=2.0)
+    results = go(tmp_path, study, factory)
+    assert results.state == "finished" and results.usage.failures == 1
+    assert not any(entry.confirmed for entry in results.leaderboard)
+    assert all(entry.state is TrialState.FINISHED for entry in results.leaderboard)
+    with Journal(tmp_path / "study") as journal:
+        assert sum(row.error == "MemoryError: out of memory" for row in journal.trials()) == 2

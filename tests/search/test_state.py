@@ -1,0 +1,79 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpo.errors import StoreError
+from hpo.search.state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase, Usage
+from hpo.search.trials import Run, RunState, Trial
+from hpo.store import Stream, TrialState
+
+numbers = st.integers(0, 2**53)
+floats = st.floats(allow_nan=False)
+runs = st.builds(
+    Run,
+    numbers,
+    st.sampled_from(Stream),
+    numbers,
+    st.sampled_from(RunState),
+    st.none() | numbers,
+    numbers,
+    st.lists(floats),
+    st.none() | floats,
+)
+params = st.dictionaries(st.text(), st.none() | st.booleans() | floats | st.lists(numbers))
+trials = st.builds(
+    Trial,
+    number=numbers,
+    params=params,
+    proposed_by=st.text(),
+    batch=numbers,
+    attributes=params,
+    state=st.sampled_from(TrialState),
+    runs=st.lists(runs, max_size=3),
+    reports=st.lists(floats),
+    value=st.none() | floats,
+    seed_values=st.lists(floats).map(tuple),
+    started_at=st.none() | floats,
+)
+states = st.builds(
+    LoopState,
+    phase=st.sampled_from(Phase),
+    pending=st.none() | st.builds(PendingAsk, numbers, st.lists(numbers), st.lists(numbers)),
+    live=st.lists(trials, max_size=3),
+    buckets=st.lists(st.builds(BucketState, st.text(), numbers, numbers)),
+    running=st.text(),
+    rung_losses=st.lists(st.lists(floats | st.just(float("inf")))),
+    winner=st.none() | numbers,
+    kept=st.lists(st.builds(KeptPolicy, numbers, floats)),
+    usage=st.builds(Usage, search_env_steps=numbers, run_seconds=floats),
+    bounds=st.text(),
+)
+
+
+@given(states)
+def test_text_gives_the_very_same_state(state):
+    text = state.to_text()
+    back = LoopState.from_text(text)
+    assert back == state and back.to_text() == text
+
+
+def test_another_version_is_refused():
+    with pytest.raises(StoreError, match="version 99"):
+        LoopState.from_text(json.dumps({"version": 99}))
+    with pytest.raises(StoreError, match="version None"):
+        LoopState.from_text("{}")
+
+
+def test_occupancy_is_one_before_anything_ran():
+    assert Usage().occupancy == 1.0
+    assert Usage(lane_chunks=8, busy_lane_chunks=6).occupancy == 0.75
+
+
+@given(trials)
+def test_a_trial_survives_its_row(trial):
+    trial.rung = len(trial.reports) - 1
+    back = Trial.from_row(trial.row(), trial.reports, trial.attributes)
+    trial.runs = []
+    assert back == trial
