@@ -33,8 +33,8 @@ class Axis:
     def at(self, share: float) -> float | int:
         """Give the position that `share` (0 to 1) of the axis lies below.
 
-        >>> Axis("real", 1.0, 100.0, log=True).at(0.5), Axis("integer", 3, 5).at(0.99)
-        (10.0, 5)
+        >>> Axis("real", 1.0, 3.0).at(0.5), Axis("integer", 3, 5).at(0.99)
+        (2.0, 5)
         """
         if self.kind == "real":
             if not self.log:

@@ -77,7 +77,7 @@ def passing(kind: str, eta: float, judged: int) -> int:
     trials were judged.
 
     >>> passing("asha", 4, 64), passing("median", 4, 64)
-    (20, 35)
+    (19, 34)
     """
     if kind == "median":
         return min(judged, round(_MEDIAN_FROM + 0.5 * max(0, judged - _MEDIAN_FROM)))

@@ -1,0 +1,126 @@
+"""What every distribution is: frozen data that maps an axis to values and back.
+
+`outward` turns a position of `axis` into a value, `inward` is its exact inverse on the values that
+`outward` gives; `why_not` says in words why a value does not belong.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, ClassVar, Protocol
+
+from .axis import Axis
+from .values import freeze, is_number
+
+__all__ = ["Distribution", "Random"]
+
+
+class Random(Protocol):
+    """A source of random numbers, such as `numpy.random.Generator`."""
+
+    def random(self) -> float:
+        """Give a number from 0 to below 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class Distribution(ABC):
+    """One parameter's distribution.
+
+    Attributes:
+        zero: the chance of exactly 0, which may lie outside of the range; 0 to below 1. The axis
+            is made longer below by that share, so one position still says everything.
+    """
+
+    kind: ClassVar[str]
+    required: ClassVar[tuple[str, ...]] = ("min", "max")
+    optional: ClassVar[tuple[str, ...]] = ()
+    meaning: ClassVar[str]
+    nothing: ClassVar[float] = 0.0
+
+    zero: float = field(default=0.0, kw_only=True)
+
+    @abstractmethod
+    def _axis(self) -> Axis:
+        """Give the axis without the part that stands for zero."""
+
+    @abstractmethod
+    def _outward(self, position: float) -> Any:
+        """Give the value of a position of `_axis`."""
+
+    @abstractmethod
+    def _inward(self, value: Any) -> float:
+        """Give the position of a value."""
+
+    @abstractmethod
+    def _why_not(self, value: Any) -> str | None:
+        """Say why a value other than an allowed zero does not belong, or None."""
+
+    @property
+    def axis(self) -> Axis:
+        """The coordinate that samplers see."""
+        return self._axis().extended(self.zero) if self.zero else self._axis()
+
+    def outward(self, position: float) -> Any:
+        """Give the value of a position of `axis`."""
+        if self.zero and position < self._axis().low:
+            return self.nothing
+        return self._outward(position)
+
+    def inward(self, value: Any) -> float | int:
+        """Give the position of a value; `outward` of it is `canonical(value)`, exactly."""
+        if self.zero and value == 0:
+            inner, whole = self._axis(), self.axis
+            if whole.kind == "integer":
+                return (int(whole.low) + int(inner.low) - 1) // 2
+            if whole.log:
+                return math.sqrt(whole.low) * math.sqrt(inner.low)
+            return (whole.low + inner.low) / 2.0
+        return self._axis().clip(self._inward(value))
+
+    def canonical(self, value: Any) -> Any:
+        """Give the value as `sample` would have given it, rounded alike."""
+        return self.outward(self.inward(value))
+
+    def why_not(self, value: Any) -> str | None:
+        """Say in words why a value does not belong, or None if it does."""
+        if self.zero and is_number(value) and value == 0:
+            return None
+        return self._why_not(value)
+
+    def sample(self, rng: Random) -> Any:
+        """Draw a value; takes exactly one number from `rng`."""
+        return self.outward(self.axis.at(rng.random()))
+
+    def grid(self, points: int) -> Iterator[Any]:
+        """Give up to `points` values evenly spread over the axis; zero, if it may occur, first."""
+        values = (self._outward(position) for position in self._axis().grid(points))
+        given: set[tuple[bool, Any]] = set()
+        for value in chain([self.nothing], values) if self.zero else values:
+            key = (isinstance(value, bool), freeze(value))
+            if key not in given:
+                given.add(key)
+                yield value
+
+    def middle(self) -> Any:
+        """Give the value in the middle; of choices the first."""
+        return self._outward(self._axis().at(0.5))
+
+    def ends(self) -> tuple[Any, ...]:
+        """Give the extreme values (all values, where they are few and have no order)."""
+        axis = self._axis()
+        ends = tuple(self._outward(position) for position in (axis.low, axis.high))
+        return (self.nothing, *ends) if self.zero else ends
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Give the distribution as a study file writes it."""
+        written: dict[str, Any] = {}
+        for key in (*self.required, *self.optional):
+            value = getattr(self, key)
+            if value is not None and not (key == "zero" and value == 0.0):
+                written[key] = list(value) if key == "values" else value
+        return {**written, "distribution": self.kind}
