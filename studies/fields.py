@@ -121,7 +121,6 @@ METHODS: Mapping[str, tuple[Field, ...]] = {
         _flag("multivariate", True, "model parameters jointly"),
         _flag("group", True, "one joint model for each set of active parameters"),
         _flag("constant_liar", True, "running trials count as bad, so proposals spread out"),
-        _flag("consider_endpoints", False, "clip the kernels' bandwidths at the bounds too"),
     ),
 }
 """Search method -> its `search.options`."""
