@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 FieldType = Literal["word", "text", "count", "number", "flag", "seconds", "map", "list", "points"]
+_TOO_LARGE_TO_SAY = 1e12
 REQUIRED: Any = object()
 """The default of what has none."""
 
@@ -86,7 +87,8 @@ class Field:
 
 def _range(low: float, high: float, low_open: bool) -> str:
     """Say a range in words; whole bounds are written out in full."""
-    first, last = (f"{x:.0f}" if abs(x) >= 1 else f"{x:g}" for x in (low, high))
+    first, last = (f"{x:.0f}" if x % 1 == 0 else f"{x:g}" for x in (low, high))
+    high = math.inf if high >= _TOO_LARGE_TO_SAY else high
     if low == -math.inf and high == math.inf:
         return ""
     if low == -math.inf:

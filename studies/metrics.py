@@ -16,15 +16,15 @@ _STATISTICS = {
     "median": "median",
     "min": "smallest",
     "max": "largest",
-    "std": "deviation",
+    "std": "standard deviation",
 }
 _QUANTITIES = {
-    "return": "undiscounted, unscaled return",
-    "length": "length in env steps",
+    "return": "undiscounted, unscaled returns",
+    "length": "lengths in env steps",
 }
 
 METRICS: Mapping[str, str] = {
-    f"eval/{quantity}_{statistic}": f"{word} {meaning} over the episodes of an evaluation"
+    f"eval/{quantity}_{statistic}": f"{word} of the {meaning} of an evaluation's episodes"
     for quantity, meaning in _QUANTITIES.items()
     for statistic, word in _STATISTICS.items()
 }
