@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
+from ...pytree import Pytree, pytree
 from ..contract import Discrete, Step
 from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
 from .observations import make_observer
@@ -31,8 +31,8 @@ from .traffic_matrix import pair_weights, read_traffic_matrix
 __all__ = ["OpticalEnvironment", "OpticalState", "make_environment"]
 
 
-@struct.dataclass
-class OpticalState:
+@pytree
+class OpticalState(Pytree):
     """State of one network at the moment a request arrives.
 
     Attributes:

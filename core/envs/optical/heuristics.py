@@ -13,11 +13,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jax import lax
 from jaxtyping import Array, Bool, Int
 
 from ....errors import UnknownNameError
+from ...pytree import Pytree, pytree
 from .bits import NONE, first_set, last_set, unpack
 from .environment import OpticalEnvironment, OpticalState
 from .resources import Offers, links_by_slot
@@ -88,8 +88,8 @@ def _ff_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
     return _start(offers, jnp.argmin(first).astype(jnp.int32), first)
 
 
-@struct.dataclass
-class _Links:
+@pytree
+class _Links(Pytree):
     """The links of the K paths, H hops each.
 
     Attributes:
@@ -187,8 +187,8 @@ def _kca_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
     return _start(offers, _least(total, first), first)
 
 
-@struct.dataclass
-class _FirstFit:
+@pytree
+class _FirstFit(Pytree):
     """The lowest start on each path and what lies beside it on each link, for the `k.._ff` rules.
 
     Attributes:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Float
 
+from ...pytree import Pytree, pytree
 from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
 from .resources import SharedLightpaths
 from .spectral_features import laplacian_features, line_graph_features
@@ -31,8 +31,8 @@ Observer = Callable[["OpticalState", OpticalParams], Any]
 SPECTRAL_FEATURES = 8
 
 
-@struct.dataclass
-class LinkTokens:
+@pytree
+class LinkTokens(Pytree):
     """One row per link; a network joins the columns it wants (the critic leaves `request` out).
 
     Attributes:

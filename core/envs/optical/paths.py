@@ -154,10 +154,10 @@ class _Finder:
         return list(chosen)
 
     def _search_weight(self, path: Path) -> float:
-        return self._km(path) if self.order == "distance" else len(path) - 1
+        return self._km(path) if self.order == "distance" else float(len(path) - 1)
 
     def _criterion(self, path: Path) -> tuple[float, ...]:
-        hops, km = len(path) - 1, self._km(path)
+        hops, km = float(len(path) - 1), self._km(path)
         if self.order == "hops":
             return (hops,)
         if self.order == "distance":

@@ -21,6 +21,7 @@ __all__ = ["RequestList", "exact_ticks", "read_requests"]
 
 HEADER = ("source", "destination", "bitrate", "arrival", "holding")
 LONGEST_TICKS = 2**28
+LONGEST_WAIT = 2.0**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,22 +120,17 @@ def exact_ticks(arrivals: np.ndarray, holding: np.ndarray) -> tuple[np.ndarray, 
         holding [Q] and time to the next arrival [Q] in ticks, and the length of a tick.
     """
     count, ends = len(arrivals), arrivals + holding
-    tick = float(max(holding.max(), np.finfo(np.float32).tiny) / LONGEST_TICKS)
-    # Strictly later arrivals are at least one tick later, also where they are closer than a tick.
-    starts = np.floor((arrivals - arrivals[0]) / tick)
-    later = np.concatenate([[0], np.cumsum(np.diff(arrivals) > 0)]).astype(np.float64)
-    starts = np.maximum.accumulate(starts - later) + later
+    tick = float(holding.max()) / LONGEST_TICKS or 1.0
+    # A strictly later arrival is at least one tick later, also where it is closer than a tick;
+    # a wait longer than every service needs no exact length.
+    gaps = np.floor(np.minimum(np.diff(arrivals), tick * LONGEST_WAIT) / tick)
+    gaps = np.where(np.diff(arrivals) > 0, np.clip(gaps, 1.0, LONGEST_WAIT), 0.0)
+    starts = np.concatenate([[0.0], np.cumsum(gaps)])
     # The first request that sees the slots free again bounds the end from above, the one before
     # it from below.
     release = np.maximum(np.searchsorted(arrivals, ends, side="left"), np.arange(1, count + 1))
     upper = np.append(starts, np.inf)[release]
     before = release - 1
     lower = np.where(before > np.arange(count), starts[before] + 1, starts)
-    finish = np.clip(np.floor((ends - arrivals[0]) / tick), lower, upper)
-    until_next = np.append(np.diff(starts), 0.0)
-    limit = 2.0**30  # longer than every service: whatever is up there has ended by then
-    return (
-        np.minimum(finish - starts, limit).astype(np.int32),
-        np.minimum(until_next, limit).astype(np.int32),
-        tick,
-    )
+    finish = np.clip(starts + np.floor(holding / tick), lower, upper)
+    return (finish - starts).astype(np.int32), np.append(gaps, 0.0).astype(np.int32), tick

@@ -7,13 +7,13 @@ Both answer the same two questions, so that the environment and the heuristics k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from ...pytree import Pytree, pytree
 from .bits import (
     ZERO,
     band_words,
@@ -31,8 +31,8 @@ from .traffic import OpticalParams, Request
 __all__ = ["FlexibleGrid", "Lightpaths", "Offers", "Place", "Resources", "SharedLightpaths"]
 
 
-@struct.dataclass
-class Offers:
+@pytree
+class Offers(Pytree):
     """What the K candidate paths offer to the current request.
 
     Attributes:
@@ -48,8 +48,8 @@ class Offers:
     hops: Int[Array, "K H"]
 
 
-@struct.dataclass
-class Place:
+@pytree
+class Place(Pytree):
     """Where a request is put.
 
     Attributes:
@@ -65,6 +65,7 @@ class Place:
     accepted: Bool[Array, ""]
 
 
+@runtime_checkable
 class Resources(Protocol):
     """How services use the network; `held` is a pytree that `empty` makes."""
 
@@ -131,8 +132,13 @@ class FlexibleGrid:
 
     def _need(self, request: Request, params: OpticalParams) -> Int[Array, " K"]:
         bitrate = request.bitrate * params.bitrate_scale
-        slots = bitrate / take(self.tables.width, request.pair) + float(self.guardband)
-        return jnp.ceil(slots).astype(jnp.int32)
+        width = take(self.tables.width, request.pair)
+        # XLA may turn the division into a product with a rounded reciprocal; the two comparisons
+        # make a bitrate that fills its slots exactly need exactly those slots.
+        slots = jnp.ceil(bitrate / width)
+        slots = jnp.where((slots - 1.0) * width >= bitrate, slots - 1.0, slots)
+        slots = jnp.where(slots * width < bitrate, slots + 1.0, slots)
+        return slots.astype(jnp.int32) + self.guardband
 
     def serve(
         self,
@@ -158,8 +164,8 @@ class FlexibleGrid:
         return slot_ticks(held.clock, len(self.tables.km), self.slots)
 
 
-@struct.dataclass
-class Lightpaths:
+@pytree
+class Lightpaths(Pytree):
     """Lightpaths in use; every link of a lightpath carries the same entries.
 
     Attributes:

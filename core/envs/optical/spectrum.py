@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Int, UInt32
 
+from ...pytree import Pytree, pytree
 from .bits import ONE, ZERO
 
 __all__ = ["TICKS_PER_HOLDING", "Clock", "Spectrum", "advance", "empty_spectrum", "slot_ticks"]
@@ -24,8 +24,8 @@ TICKS_PER_HOLDING = 2.0**24
 PLANES = np.arange(32, dtype=np.uint32)[:, None]
 
 
-@struct.dataclass
-class Clock:
+@pytree
+class Clock(Pytree):
     """How long slots stay taken; X = links * W words, word l * W + w for slots 32 w .. of link l.
 
     Attributes:
@@ -42,8 +42,8 @@ class Clock:
     elapsed: Int[Array, ""]
 
 
-@struct.dataclass
-class Spectrum:
+@pytree
+class Spectrum(Pytree):
     """State of all slots.
 
     Attributes:

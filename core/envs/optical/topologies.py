@@ -144,6 +144,10 @@ def make_topology(name: str, directed: bool = True) -> Topology:
                 f"unknown topology {name!r}; type topology: {name.removesuffix(ending)} and "
                 f"directed: {str(ending == '_directed').lower()}"
             )
+    network = name.lower().split("_")[0]
+    namesakes = [known for known in TABLES if known.split("_")[0] == network]
+    if namesakes:
+        raise ConfigError(f"unknown topology {name!r}; did you mean {' or '.join(namesakes)}?")
     raise UnknownNameError("topology", name, (*TABLES, "FILE.json", "FILE.graphml"))
 
 

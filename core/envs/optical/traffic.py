@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Float, Int, UInt32
 
+from ...pytree import Pytree, pytree
 from .random_words import exponential, uniform
 from .request_list import RequestList
 from .spectrum import TICKS_PER_HOLDING
@@ -26,8 +26,8 @@ LONGEST_WAIT = 2.0**30
 WORDS_PER_REQUEST = 4
 
 
-@struct.dataclass
-class OpticalParams:
+@pytree
+class OpticalParams(Pytree):
     """What may differ from lane to lane.
 
     Attributes:
@@ -36,13 +36,13 @@ class OpticalParams:
         bitrate_scale: multiplies every bitrate; float32 [].
     """
 
-    load: Float[Array, ""]
-    mean_holding_time: Float[Array, ""]
-    bitrate_scale: Float[Array, ""]
+    load: Float[Array, "..."]
+    mean_holding_time: Float[Array, "..."]
+    bitrate_scale: Float[Array, "..."]
 
 
-@struct.dataclass
-class Request:
+@pytree
+class Request(Pytree):
     """The service that is asked for now.
 
     Attributes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class SlowNetwork:
         self.links, self.need, self.valid = [], [], []
         for rank in range(self.k):
             nodes = self.paths.nodes[pair][rank] if rank < len(self.paths.nodes[pair]) else ()
-            hops = list(zip(nodes, nodes[1:], strict=False))
+            hops = list(pairwise(nodes))
             links = [self.tables.topology.link_index[hop] for hop in hops]
             efficiency = self.paths.efficiency[pair, rank]
             need = math.ceil(bitrate / (efficiency * self.width) + self.guardband)

@@ -1,7 +1,7 @@
 """The compiled environments against the slow simulator: masks, choices, acceptance, occupancy.
 
-Every state is visited by all heuristics (their choices are compared at each request); which of them
-is served, or a random action, legal or not, changes from request to request. Set
+Every state is visited by all heuristics (their choices are compared at each request); which of
+them is served, or a random action, legal or not, changes from request to request. Set
 HPO_AGREEMENT_REQUESTS for longer runs than this default.
 """
 

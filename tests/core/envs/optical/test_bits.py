@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpo.core.envs.optical import bits
+
+SLOTS = st.sampled_from([1, 7, 31, 32, 33, 64, 100, 130])
+
+
+@st.composite
+def spectra(draw):
+    slots = draw(SLOTS)
+    density = draw(st.floats(0, 1))
+    seed = draw(st.integers(0, 2**31))
+    return np.random.default_rng(seed).random((3, slots)) < density
+
+
+@given(spectra())
+@settings(max_examples=60, deadline=None)
+def test_packing_positions_counts_and_shifts(flags):
+    words = bits.pack(jnp.asarray(flags))
+    slots = flags.shape[1]
+    np.testing.assert_array_equal(bits.unpack(words, slots), flags)
+    for row, first, last, count in zip(
+        flags, bits.first_set(words), bits.last_set(words), bits.count_bits(words), strict=True
+    ):
+        places = np.flatnonzero(row)
+        assert first == (places[0] if len(places) else bits.NONE)
+        assert last == (places[-1] if len(places) else -1)
+        assert count == len(places)
+    up, down = bits.unpack(bits.shift_up(words), slots), bits.unpack(bits.shift_down(words), slots)
+    np.testing.assert_array_equal(up[:, 1:], flags[:, :-1])
+    np.testing.assert_array_equal(down[:, :-1], flags[:, 1:])
+    assert not np.asarray(up[:, 0]).any() and not np.asarray(down[:, -1]).any()
+
+
+@given(spectra(), st.lists(st.integers(0, 140), min_size=3, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_starts_of_free_runs_against_a_loop(flags, needs):
+    slots = flags.shape[1]
+    words = bits.starts_of_free_runs(
+        bits.pack(jnp.asarray(flags)), jnp.asarray(needs, jnp.int32), slots
+    )
+    for row, need, found in zip(flags, needs, bits.unpack(words, slots), strict=True):
+        length = max(need, 1)
+        expected = [
+            start + length <= slots and row[start : start + length].all() for start in range(slots)
+        ]
+        assert found.tolist() == expected
+
+
+@given(SLOTS, st.integers(0, 140), st.integers(0, 140))
+@settings(max_examples=100, deadline=None)
+def test_window_against_a_loop(slots, start, length):
+    words = bits.window(bits.word_count(slots), jnp.int32(start), jnp.int32(length))
+    found = np.flatnonzero(bits.unpack(words, bits.word_count(slots) * 32))
+    inside = [s for s in range(start, start + length) if s < bits.word_count(slots) * 32]
+    assert found.tolist() == inside
+
+
+def test_band_words():
+    assert bits.band_words(32).tolist() == [0xFFFFFFFF]
+    assert bits.unpack(jnp.asarray(bits.band_words(33)), 64).sum() == 33

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+
+from hpo.core.envs.optical.topologies import make_topology, topology_names
+from hpo.errors import ConfigError, UnknownNameError
+
+# (nodes, bidirectional edges, km one way) as published with the tables.
+PUBLISHED = {
+    "nsfnet_deeprmsa": (14, 22, 21_300),
+    "cost239_deeprmsa": (11, 26, 30_090),
+    "usnet_gcnrnn": (24, 43, 13_216),
+    "jpn48": (48, 82, 12_576),
+    "ring4": (4, 4, 10),
+    "ring7": (7, 7, 28),
+}
+
+
+def test_every_named_topology_has_published_figures():
+    assert set(topology_names()) == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_figures(name):
+    nodes, edges, km = PUBLISHED[name]
+    both, one = make_topology(name, True), make_topology(name, False)
+    assert both.num_nodes == one.num_nodes == nodes
+    assert (both.num_links, one.num_links) == (2 * edges, edges)
+    assert sum(link[2] for link in one.links) == km
+    assert sum(link[2] for link in both.links) == 2 * km
+
+
+def test_links_are_sorted_and_indexed_by_direction():
+    directed, undirected = make_topology("ring4", True), make_topology("ring4", False)
+    assert [link[:2] for link in directed.links] == sorted(link[:2] for link in directed.links)
+    assert directed.link_index[0, 1] != directed.link_index[1, 0]
+    assert undirected.link_index[0, 1] == undirected.link_index[1, 0] == 0
+
+
+def test_unknown_names_suggest():
+    with pytest.raises(UnknownNameError, match="did you mean 'jpn48'"):
+        make_topology("jpn84")
+    with pytest.raises(ConfigError, match="did you mean nsfnet_deeprmsa"):
+        make_topology("nsfnet")
+    with pytest.raises(ConfigError, match="topology: jpn48 and directed: false"):
+        make_topology("jpn48_undirected")
+
+
+def _triangle(**changes):
+    links = [
+        {"source": "A", "target": "B", "length": 10},
+        {"source": "B", "target": "C", "length": 20.5},
+        {"source": "A", "target": "C", "length": 30},
+    ]
+    document = {
+        "directed": False,
+        "multigraph": False,
+        "graph": {},
+        "nodes": [{"id": name} for name in "ABC"],
+        "links": links,
+    }
+    return document | changes
+
+
+def _write(tmp_path, document):
+    file = tmp_path / "net.json"
+    file.write_text(json.dumps(document))
+    return str(file)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_json_and_graphml_give_the_same_network(tmp_path, directed):
+    document = _triangle()
+    graph = nx.node_link_graph(document, edges="links")
+    nx.write_graphml(graph, tmp_path / "net.graphml")
+    from_json = make_topology(_write(tmp_path, document), directed)
+    from_graphml = make_topology(str(tmp_path / "net.graphml"), directed)
+    assert from_json.links == from_graphml.links
+    assert from_json.node_ids == ("A", "B", "C")
+    assert from_json.num_links == (6 if directed else 3)
+
+
+def test_a_directed_file_folds_only_when_both_ways_are_equal(tmp_path):
+    links = [
+        {"source": a, "target": b, "length": 5} for a, b in ("AB", "BA", "BC", "CB", "CA", "AC")
+    ]
+    file = _write(tmp_path, _triangle(directed=True, links=links))
+    assert make_topology(file, False).num_links == 3
+    links[1]["length"] = 6
+    file = _write(tmp_path, _triangle(directed=True, links=links))
+    make_topology.cache_clear()
+    with pytest.raises(ConfigError, match="no equally long link back"):
+        make_topology(file, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"links": _triangle()["links"][:1]}, "not connected"),
+        ({"links": [{"source": "A", "target": "B"}]}, "has no length"),
+        ({"links": [{"source": "A", "target": "B", "length": 0}]}, "km above 0"),
+        ({"links": [{"source": "A", "target": "B", "length": "far"}]}, "km above 0"),
+        ({"links": [{"source": "A", "target": "A", "length": 1}]}, "to itself"),
+        ({"multigraph": True, "links": []}, "parallel links"),
+        ({"nodes": [{"id": "A"}], "links": []}, "at least 2 nodes"),
+        ({"nodes": 7}, "not a node-link JSON"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(tmp_path, changes, message):
+    make_topology.cache_clear()
+    with pytest.raises(ConfigError, match=message) as caught:
+        make_topology(_write(tmp_path, _triangle(**changes)), True)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_broken_files(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        make_topology(str(tmp_path / "none.json"))
+    (tmp_path / "x.graphml").write_text("<graphml")
+    with pytest.raises(ConfigError, match="not a node-link JSON or GraphML"):
+        make_topology(str(tmp_path / "x.graphml"))
