@@ -42,6 +42,7 @@ class Refills(Pytree):
 
     Attributes:
         mask: lanes to refill.
+        busy: lanes that run in this chunk; a tile without any is skipped.
         hypers: theirs (rows of other lanes are ignored).
         stream: number of the seed stream.
         replicate: index within it.
@@ -50,6 +51,7 @@ class Refills(Pytree):
     """
 
     mask: Bool[Leaf, " L"]
+    busy: Bool[Leaf, " L"]
     hypers: Hypers
     stream: Int[Leaf, " L"]
     replicate: Int[Leaf, " L"]
@@ -116,7 +118,7 @@ def advance_function(
 
     Lanes are spread over the mesh without any collective; on each device they run in tiles of a
     fixed number of lanes, one tile after the other for all K updates, so that temporaries stay in
-    cache and a lane's bits do not depend on the number of lanes.
+    cache, a lane's bits do not depend on the number of lanes, and idle tiles cost nothing.
 
     Args:
         plan: the static part.
@@ -125,12 +127,20 @@ def advance_function(
         updates: K, updates a chunk.
     """
 
-    def tile_chunk(lanes: Lanes) -> tuple[Lanes, Metrics]:
+    def tile_chunk(args: tuple[Lanes, Bool[Array, " tile"]]) -> tuple[LaneState, Metrics]:
+        lanes, busy = args
+
         def one(state: LaneState, _: None) -> tuple[LaneState, Metrics]:
             return update(plan, lanes.hypers, state)
 
-        state, metrics = jax.lax.scan(one, lanes.state, None, length=updates)
-        return Lanes(lanes.hypers, state), metrics
+        def run() -> tuple[LaneState, Metrics]:
+            return jax.lax.scan(one, lanes.state, None, length=updates)
+
+        def rest() -> tuple[LaneState, Metrics]:
+            shapes = jax.eval_shape(run)[1]
+            return lanes.state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+        return jax.lax.cond(jnp.any(busy), run, rest)
 
     def local(seed: Leaf, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         lanes = _refill(plan, seed, lanes, refills)
@@ -139,11 +149,12 @@ def advance_function(
         def split(x: Array) -> Array:
             return x.reshape((count, tile, *x.shape[1:]))
 
-        tiled, metrics = jax.lax.map(tile_chunk, jax.tree.map(split, lanes))
-        joined = jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), tiled)
+        tiled = jax.tree.map(split, (lanes, refills.busy))
+        states, metrics = jax.lax.map(tile_chunk, tiled)
+        joined = jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), states)
         # [tiles, K, lanes of a tile] -> [K, lanes]
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((updates, -1)), metrics)
-        return joined, rows
+        return Lanes(lanes.hypers, joined), rows
 
     spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
     sharded = jax.shard_map(

@@ -125,12 +125,20 @@ class Program:
         """Give lanes in which nothing runs yet."""
         return empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
+    def lane_order(self) -> np.ndarray:
+        """Give lanes in the order to fill them: tile by tile, devices in turn.
+
+        A population that is partly idle then has its busy tiles spread over all devices.
+        """
+        places = np.arange(self.lanes).reshape(len(self.devices), -1, self.tile)
+        return np.moveaxis(places, 0, 1).reshape(-1)
+
     def place(self, lanes: Lanes) -> Lanes:
         """Put host arrays of all lanes on the devices."""
         return self._put(lanes)
 
     def no_refills(self) -> Refills:
-        """Give refills that refill nothing; host arrays to be filled in."""
+        """Give refills that refill nothing and run all lanes; host arrays to be filled in."""
 
         def rows(leaf: Any) -> np.ndarray:
             return np.broadcast_to(leaf, (self.lanes, *np.shape(leaf))).copy()
@@ -141,6 +149,7 @@ class Program:
         }
         return Refills(
             mask=np.zeros(self.lanes, bool),
+            busy=np.ones(self.lanes, bool),
             hypers=jax.tree.map(rows, self.example),
             **numbers,
         )  # type: ignore[arg-type]  # host arrays until they are put on the devices
@@ -203,7 +212,7 @@ class Program:
 
         return jax.jit(pick, out_shardings=self._spread)
 
-    def evaluate(self, lanes: Lanes, which: Sequence[int]) -> Episodes:
+    def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
         """Evaluate some lanes' policies; gives host arrays [len(which), episodes].
 
         They are gathered, `evaluation_width` at a time, into a second program of fixed size.

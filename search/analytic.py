@@ -92,7 +92,7 @@ class AnalyticPopulation:
         """Training programs compiled so far: 0 before the first chunk, then 1."""
         return int(self._compiled)
 
-    def advance(self, refills: Sequence[Refill]) -> ChunkResult:
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """See `Population`."""
         started = time.perf_counter()
         self._compiled = True
@@ -101,7 +101,8 @@ class AnalyticPopulation:
             self._state[refill.lane] = _Lane(config, refill.stream, refill.replicate)
         diverged = np.zeros(self.lanes, dtype=bool)
         skills = np.zeros(self.lanes)
-        for index, lane in enumerate(self._state):
+        for index in busy:
+            lane = self._state[index]
             if lane is not None:
                 diverged[index] = self._step(lane)
                 skills[index] = lane.skill

@@ -31,7 +31,7 @@ from ..core.state import (
 from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, complete
 from ..store.rows import Stream
-from ..studies.quanta import quanta
+from ..studies.quanta import Quanta, quanta_of
 from ..studies.spec import Study
 from .lanes import Machine, auto_lanes, startable_replicates, tile_of
 from .population import ChunkResult, EvaluationResult, Refill
@@ -47,9 +47,9 @@ class LocalFactory:
     def __init__(self, study: Study):
         """Choose the devices; jax's backend starts here."""
         self.study = study
-        program.prepare_devices(study.population.device)
-        self.devices = tuple(jax.devices())
+        self.devices = program.prepare_devices(study.population.device)
         self.backend = self.devices[0].platform
+        self.device_count = len(self.devices)
         self.features = features_of(_possible(study))
 
     def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
@@ -96,8 +96,11 @@ class LocalFactory:
 
     def quantum(self, config: Mapping[str, Any]) -> int:
         """Give the env steps of one chunk of one lane in this configuration's bucket."""
-        plan = self.plan(config)
-        return quanta(self.study, plan.steps_per_update).updates * plan.steps_per_update
+        return self.quanta(self.plan(config)).steps_per_chunk
+
+    def quanta(self, plan: Plan) -> Quanta:
+        """Say how the runs of a bucket are cut into chunks."""
+        return quanta_of(self.study, plan.steps_per_update)
 
     def make(self, config: Mapping[str, Any], lanes: int | None) -> LocalPopulation:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
@@ -119,7 +122,7 @@ class LocalFactory:
         compiled = program.Program(
             plan=plan,
             lanes=lanes,
-            updates=quanta(self.study, plan.steps_per_update).updates,
+            updates=self.quanta(plan).updates_per_chunk,
             tile=tile,
             evaluation=program.EvaluationPlan(how.episodes, how.greedy, how.steps),
             devices=self.devices,
@@ -129,33 +132,34 @@ class LocalFactory:
 
 
 class LocalPopulation:
-    """The lanes of one program, with the configurations that run in them."""
+    """The lanes of one program; lane numbers are those of the loop, in filling order."""
 
     def __init__(self, factory: LocalFactory, compiled: program.Program):
         """Start with empty lanes."""
         self._factory, self._program = factory, compiled
         self._lanes = compiled.empty()
-        self._configs: dict[int, Mapping[str, Any]] = {}
+        self._place = compiled.lane_order()
         plan = compiled.plan
         self.lanes = compiled.lanes
+        self.block = compiled.tile * len(compiled.devices)
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
         warmup = environments.make(plan.env).warmup_steps
         self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
-        run = -(-factory.study.env_steps // self.steps_per_chunk)
-        self._total_updates = run * compiled.updates
+        self._total_updates = factory.quanta(plan).chunks * compiled.updates
 
     @property
     def compiles(self) -> int:
         """Training programs compiled so far: 0 before the first chunk, then 1."""
         return int(self._program.compiled)
 
-    def advance(self, refills: Sequence[Refill]) -> ChunkResult:
-        """Refill lanes, then run one chunk of all lanes; blocks until done."""
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """Refill lanes, then run one chunk; blocks until done."""
         started = time.perf_counter()
         rows = self._program.no_refills()
+        rows.busy[:] = False
+        rows.busy[self._place[list(busy)]] = True
         for refill in refills:
-            at = refill.lane
-            self._configs[at] = refill.config
+            at = self._place[refill.lane]
             rows.mask[at] = True
             rows.stream[at] = _STREAMS[refill.stream]
             rows.replicate[at] = refill.replicate
@@ -164,11 +168,12 @@ class LocalPopulation:
             _put_row(rows.hypers, self._factory.hypers(refill.config), at)
         self._lanes, metrics = self._program.advance(self._factory.study.seed, self._lanes, rows)
         values, diverged = chunk_rows(metrics)
-        return ChunkResult(values, diverged, time.perf_counter() - started)
+        values = {name: value[self._place] for name, value in values.items()}
+        return ChunkResult(values, diverged[self._place], time.perf_counter() - started)
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Evaluate the policies of some lanes, in that order."""
-        found = self._program.evaluate(self._lanes, lanes)
+        found = self._program.evaluate(self._lanes, self._place[list(lanes)])
         return [
             EvaluationResult(
                 returns=np.asarray(found.returns[i], np.float64),
@@ -190,7 +195,8 @@ class LocalPopulation:
 
     def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""
-        state = jax.device_get(jax.tree.map(lambda x: x[lane], self._lanes.state))
+        at = int(self._place[lane])
+        state = jax.device_get(jax.tree.map(lambda x: x[at], self._lanes.state))
         knobs = {name: value for name, value in config.items() if not name.startswith("env.")}
         train, held_out = self._factory.env_params(config)
         saved = saved_policy.SavedPolicy(

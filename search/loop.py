@@ -173,7 +173,9 @@ class Loop:
             usage.busy_lane_chunks += len(busy)
         usage.chunks += 1
         try:
-            result = population.advance([self._refill(run) for run in busy if run.chunks == 0])
+            refills = [self._refill(run) for run in busy if run.chunks == 0]
+            lanes = [run.lane for run in busy if run.lane is not None]
+            result = population.advance(refills, lanes)
         except Exception as error:
             self._fail(bucket, busy, error)
             bucket.population = None

@@ -86,8 +86,13 @@ class Population(Protocol):
         """Training programs compiled so far."""
         ...
 
-    def advance(self, refills: Sequence[Refill]) -> ChunkResult:
-        """Refill lanes, then run one chunk of all lanes; blocks until done."""
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """Refill lanes, then run one chunk; blocks until done.
+
+        Args:
+            refills: replicates to start first.
+            busy: lanes whose results matter, those of `refills` included; others may rest.
+        """
         ...
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
