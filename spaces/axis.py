@@ -46,6 +46,15 @@ class Axis:
         low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
         return self.clip(math.floor(math.exp(low + share * (high - low)) + 0.5))
 
+    def share(self, position: float) -> float:
+        """Give the share of a real axis that lies below a position; `at` undoes it."""
+        if self.low == self.high:
+            return 0.5
+        if not self.log:
+            return min(max((position - self.low) / (self.high - self.low), 0.0), 1.0)
+        low, high = math.log(self.low), math.log(self.high)
+        return min(max((math.log(position) - low) / (high - low), 0.0), 1.0)
+
     def clip(self, position: float) -> float | int:
         """Give the nearest position of the axis."""
         inside = min(max(position, self.low), self.high)
