@@ -39,12 +39,11 @@ class Axis:
         if self.kind == "real":
             if not self.log:
                 return self.clip(self.low + share * (self.high - self.low))
-            low, high = math.log(self.low), math.log(self.high)
-            return self.clip(math.exp(low + share * (high - low)))
+            return self.clip(_between_logs(self.low, self.high, share))
         if not self.log:
             return self.clip(self.low + math.floor(share * (self.high - self.low + 1)))
-        low, high = math.log(self.low - 0.5), math.log(self.high + 0.5)
-        return self.clip(math.floor(math.exp(low + share * (high - low)) + 0.5))
+        position = _between_logs(self.low - 0.5, self.high + 0.5, share)
+        return self.clip(math.floor(position + 0.5))
 
     def share(self, position: float) -> float:
         """Give the share of a real axis that lies below a position; `at` undoes it."""
@@ -77,8 +76,7 @@ class Axis:
 
     def _between(self, share: float) -> float | int:
         if self.log:
-            low, high = math.log(self.low), math.log(self.high)
-            position = math.exp(low + share * (high - low))
+            position = _between_logs(self.low, self.high, share)
         else:
             position = self.low + share * (self.high - self.low)
         return self.clip(position if self.kind == "real" else math.floor(position + 0.5))
@@ -98,3 +96,10 @@ class Axis:
             width = math.log(high / low) or 1.0
             return Axis("real", low * math.exp(-ratio * width), high, log=True)
         return Axis("real", low - ratio * ((high - low) or 1.0), high)
+
+
+def _between_logs(low: float, high: float, share: float) -> float:
+    """Give the value whose logarithm lies `share` of the way; the ends exactly."""
+    if share <= 0.0 or share >= 1.0:
+        return low if share <= 0.0 else high
+    return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))

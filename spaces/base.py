@@ -82,6 +82,13 @@ class Distribution(ABC):
             return (whole.low + inner.low) / 2.0
         return self._axis().clip(self._inward(value))
 
+    def positions(self, value: Any) -> list[float | int]:
+        """Give all positions of a value, where the axis has whole ones."""
+        whole = self.axis
+        if self.zero and value == 0 and whole.kind == "integer":
+            return list(range(int(whole.low), int(self._axis().low)))
+        return [self.inward(value)]
+
     def canonical(self, value: Any) -> Any:
         """Give the value as `sample` would have given it, rounded alike."""
         return self.outward(self.inward(value))

@@ -161,6 +161,10 @@ def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
             faults.append(Fault("q", f"q is {q!r}; allowed: a step above 0"))
         elif q > high - low or (high - low) / q > _MOST_STEPS:
             faults.append(Fault("q", f"no step of {q!r} fits between {low!r} and {high!r}"))
+    if given.get("zero") and low is not None and low == high:
+        faults.append(Fault("zero", f"min and max are both {low!r}; type values: [0, {low!r}]"))
+    elif given.get("zero") and kind in _INTEGER_KINDS and low <= 0 <= high:
+        faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
     faults.append(_check_bounds(kind, low, high))
     if kind == "normal":
         faults.append(_check_normal(given["mu"], given["sigma"], low, high))

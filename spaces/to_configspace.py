@@ -105,7 +105,7 @@ def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, li
                 )
             fit = [v for v in values if distribution.why_not(v) is None]
             if fit:
-                found.append((key, [distribution.inward(value) for value in fit]))
+                found.append((key, [p for value in fit for p in distribution.positions(value)]))
     return found
 
 

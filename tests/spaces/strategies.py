@@ -19,7 +19,14 @@ def _kind(kind, ranges, zero=True):
     extras = st.fixed_dictionaries(
         {}, optional={"zero": st.sampled_from([0.1, 0.5])} if zero else {}
     )
-    return st.builds(lambda r, e: {**r, **e, "distribution": kind}, ranges, extras)
+
+    def join(bounds, chance):
+        # A chance of zero needs a range, and one of integers without 0.
+        legal = bounds["min"] < bounds["max"]
+        legal = legal and ("int" not in kind or not bounds["min"] <= 0 <= bounds["max"])
+        return {**bounds, **(chance if legal else {}), "distribution": kind}
+
+    return st.builds(join, ranges, extras)
 
 
 distributions = st.one_of(

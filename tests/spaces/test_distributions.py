@@ -71,7 +71,7 @@ def test_grid_middle_and_ends_belong(fields):
         assert distribution.why_not(value) is None
     assert len({repr(value) for value in grid}) == len(grid)
     if not fields.get("zero") and distribution.kind not in ("categorical", "ordinal", "normal"):
-        assert grid[0] == pytest.approx(distribution.ends()[0], rel=1e-9)
+        assert (grid[0], grid[-1]) == distribution.ends()
 
 
 @every
@@ -185,6 +185,8 @@ def test_kind_is_inferred_as_weights_and_biases_does(fields, kind):
         ({"min": 0.1, "max": 1.0, "maximum": 2}, "maximum", "'max'"),
         ({"min": 0.1, "max": 0.5, "zero": 0.1, "distribution": "logit"}, "zero", "no 'zero'"),
         ({"min": 1, "max": 10**20}, "max", "too large"),
+        ({"min": 0.5, "max": 0.5, "zero": 0.5}, "zero", "values: [0, 0.5]"),
+        ({"min": 0, "max": 5, "zero": 0.5}, "zero", "0 is one of the values already"),
     ],
 )
 def test_faults_name_the_key_and_say_what_is_allowed(fields, key, words):
