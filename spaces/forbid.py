@@ -29,7 +29,7 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: same,
     ast.NotEq: lambda one, other: not same(one, other),
 }
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

@@ -119,7 +119,7 @@ def _check_keys(kind: str, given: Mapping[str, Any]) -> list[Fault]:
 
 
 def _check_values(given: Mapping[str, Any]) -> list[Fault]:
-    values = given["values"]
+    values: Any = given["values"]
     if not isinstance(values, list | tuple) or not values:
         return [Fault("values", f"values is {values!r}; allowed: a list of at least one value")]
     if len(values) > _MOST_VALUES:
@@ -161,10 +161,13 @@ def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
             faults.append(Fault("q", f"q is {q!r}; allowed: a step above 0"))
         elif q > high - low or (high - low) / q > _MOST_STEPS:
             faults.append(Fault("q", f"no step of {q!r} fits between {low!r} and {high!r}"))
-    if given.get("zero") and low is not None and low == high:
-        faults.append(Fault("zero", f"min and max are both {low!r}; type values: [0, {low!r}]"))
-    elif given.get("zero") and kind in _INTEGER_KINDS and low <= 0 <= high:
-        faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
+    if given.get("zero") and low is not None and high is not None:
+        if low == high:
+            faults.append(
+                Fault("zero", f"min and max are both {low!r}; type values: [0, {low!r}]")
+            )
+        elif kind in _INTEGER_KINDS and low <= 0 <= high:
+            faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
     faults.append(_check_bounds(kind, low, high))
     if kind == "normal":
         faults.append(_check_normal(given["mu"], given["sigma"], low, high))

@@ -248,7 +248,7 @@ def _steps(report: CheckReport) -> list[str]:
 
 
 def _judgement(report: CheckReport) -> list[str]:
-    lines = []
+    lines: list[str] = []
     if report.study.space.forbid:
         lines.append(f"forbid     refuses {report.rejected_share:.1%} of draws")
     lines.extend(f"warning    {text}" for text in report.warnings)

@@ -100,7 +100,8 @@ def _range(low: float, high: float, low_open: bool) -> str:
 
 
 def _count(key: str, default: Any, meaning: str, low: float = 0, **rest: Any) -> Field:
-    return Field(key, "count", default, meaning, low=low, **{"high": 1e15, **rest})
+    limits: dict[str, Any] = {"low": low, "high": 1e15, **rest}
+    return Field(key, "count", default, meaning, **limits)
 
 
 def _word(key: str, default: Any, words: tuple[str, ...], meaning: str, **rest: Any) -> Field:

@@ -126,7 +126,7 @@ class _Reader:
         top = read_section(notes, "", root, TOP)
         imports = read_imports(notes, _items(root, "imports"), self.source)
         env, known = read_env(notes, root, bool(imports))
-        values = {} if env is None else env.values
+        values: Mapping[str, Any] = {} if env is None else env.values
         vocabulary = Vocabulary(known, values, bool(imports))
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
@@ -158,7 +158,9 @@ class _Reader:
         )
         off = {key: _is_off(self.root.value.get(key)) for key in ("early_terminate", "confirm")}
         early = None if off["early_terminate"] else sections["early_terminate"]
-        lanes = sections["population"]["lanes"]
+        population = sections["population"]
+        if population["lanes"] == "auto":
+            population["lanes"] = None
         return {
             "name": self._name(top["name"]),
             "metric": metric,
@@ -167,9 +169,7 @@ class _Reader:
             "early_terminate": _early_terminate(early, top.get("env_steps")),
             "seeds": Seeds(**sections["seeds"]),
             "confirm": None if off["confirm"] else Confirm(**sections["confirm"]),
-            "population": PopulationSpec(
-                **{**sections["population"], "lanes": None if lanes == "auto" else lanes}
-            ),
+            "population": PopulationSpec(**population),
             "budget": Budget(**sections["budget"]),
             "executor": Executor(**sections["executor"]),
             "checkpoint": Checkpoint(**sections["checkpoint"]),
@@ -277,7 +277,7 @@ def _early_terminate(
     first = values["min"]
     if first is None:
         first = max(1, round(env_steps / values["eta"] ** 2))
-    return EarlyTerminate(**{**values, "min": first})
+    return EarlyTerminate(values["type"], first, values["eta"], values["audit"])
 
 
 def _assemble(
