@@ -1,4 +1,5 @@
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,41 @@ def test_nothing_was_written_or_run(files):
     before = sorted(files[0].parent.iterdir())
     assert before == sorted(files)
     assert not Path("pwned").exists()
+
+
+CLI = """
+import sys
+from hpo.errors import HpoError
+from hpo.studies.load import load
+try:
+    load(sys.argv[1])
+except HpoError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("index", [0, 75, 140, -1])
+def test_a_command_that_refuses_well_passes(files, index, monkeypatch):
+    monkeypatch.setattr(hostile, "SECONDS", 20.0)  # a loaded machine starts Python slowly
+    assert hostile.fault_of_command(files[index], [sys.executable, "-c", CLI]) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("pass", "exit code 0"),
+        ("1 / 0", "exit code 1"),
+        ("import sys; print('Traceback', file=sys.stderr); sys.exit(2)", "a traceback"),
+        ("import sys; sys.exit(2)", "no file and line"),
+        ("open('left', 'w').close()" + CLI, "something was written"),
+    ],
+)
+def test_the_judge_of_commands_notices(files, code, fault, monkeypatch):
+    monkeypatch.setattr(hostile, "SECONDS", 20.0)
+    found = hostile.fault_of_command(files[0], [sys.executable, "-c", code])
+    assert found is not None
+    assert fault in found
 
 
 def test_the_judge_notices_a_file_that_is_accepted(tmp_path):
