@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..errors import Mistake, StudyError
-from .reader import Node
+from .reader import MOST_MISTAKES, Node
 
 __all__ = ["Notes"]
 
-_MOST = 100
+_LONGEST = 1200
 
 
 class Notes:
@@ -15,31 +15,40 @@ class Notes:
 
     def __init__(self, shown: str):
         self.shown = shown
-        self._mistakes: list[Mistake] = []
+        self._mistakes: dict[Mistake, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._mistakes)
 
     def add(self, text: str, node: Node | None = None, key: str | None = None) -> None:
-        """Note a mistake at a node, or at one key of it; without a node it has no line."""
-        if node is None:
-            self._mistakes.append(Mistake(None, text))
-            return
-        line, origin, outer = node.line, node.origin, node.outer
-        if key is not None and key in node.key_lines:
-            line = node.key_lines[key]
-            if node.value[key].origin:
-                origin, outer = node.value[key].origin, node.value[key].outer
-        if outer is not None:
-            self._mistakes.append(Mistake(outer, f"{origin}:{line}: {text}"))
-        else:
-            self._mistakes.append(Mistake(line, f"{origin}{text}"))
+        """Note a mistake at a node, or at one key of it; without a node it has no line.
+
+        Raises:
+            StudyError: there are so many by now that the rest would only cost time.
+        """
+        line = None
+        if node is not None:
+            line, origin, outer = node.line, node.origin, node.outer
+            if key is not None and key in node.key_lines:
+                line = node.key_lines[key]
+                if node.value[key].origin:
+                    origin, outer = node.value[key].origin, node.value[key].outer
+            text = f"{origin}{text}" if outer is None else f"{origin}:{line}: {text}"
+            line = line if outer is None else outer
+        self._mistakes.setdefault(Mistake(line, _cut(text)))
+        if len(self._mistakes) > MOST_MISTAKES:
+            raise self.error()
 
     def error(self) -> StudyError:
         """Give the error with all mistakes, each once, in the order of the file."""
-        unique = list(dict.fromkeys(self._mistakes))
-        unique.sort(key=lambda mistake: (mistake.line is None, mistake.line or 0))
-        if len(unique) > _MOST:
-            more = Mistake(None, f"and {len(unique) - _MOST} more mistakes")
-            unique = [*unique[:_MOST], more]
-        return StudyError(self.shown, unique)
+        ordered = sorted(
+            self._mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0)
+        )
+        if len(ordered) > MOST_MISTAKES:
+            ordered = [*ordered[:MOST_MISTAKES], Mistake(None, "and more mistakes")]
+        return StudyError(self.shown, ordered)
+
+
+def _cut(text: str) -> str:
+    """Give a text short enough for a terminal, whatever the file repeats in it."""
+    return text if len(text) <= _LONGEST else f"{text[:800]} ... {text[-300:]}"

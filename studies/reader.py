@@ -23,6 +23,7 @@ __all__ = ["MOST_BYTES", "MOST_LEVELS", "Node", "plain", "read_file", "read_text
 MOST_BYTES = 256 * 1024
 MOST_LEVELS = 50
 MOST_NODES = 20_000
+MOST_MISTAKES = 100
 _MOST_DIGITS = 40
 
 _NULL = re.compile(r"~|null|Null|NULL|")
@@ -202,7 +203,7 @@ class _Composer:
                 depth -= 1
             tag = getattr(event, "tag", None)
             if tag is not None:
-                self._refuse(line, f"tag {tag!r} is not allowed; write the value without it")
+                self._refuse(line, f"tag {tag[:80]!r} is not allowed; write the value without it")
             yield event
 
     def _document(self, events: Iterator[Any]) -> Node:
@@ -241,9 +242,9 @@ class _Composer:
 
     def _alias(self, anchor: str, line: int) -> Node:
         if anchor in self._open:
-            raise self._stop(line, f"alias *{anchor} stands inside of what it names")
+            raise self._stop(line, f"alias *{anchor[:60]} stands inside of what it names")
         if anchor not in self._anchors:
-            raise self._stop(line, f"alias *{anchor} names nothing before it")
+            raise self._stop(line, f"alias *{anchor[:60]} names nothing before it")
         node, size = self._anchors[anchor]
         self._tally(size, line)
         if self._depth + _height(node) > MOST_LEVELS:
@@ -279,7 +280,7 @@ class _Composer:
                 self._refuse(line, "merge keys (`<<`) are not allowed; write the keys out")
             elif key in node.value:
                 first = node.key_lines[key]
-                self._refuse(line, f"key {key!r} is given twice, first in line {first}")
+                self._refuse(line, f"key {key[:60]!r} is given twice, first in line {first}")
             else:
                 node.value[key] = child
                 node.key_lines[key] = line
@@ -295,6 +296,8 @@ class _Composer:
 
     def _refuse(self, line: int, text: str) -> None:
         self._mistakes.append(Mistake(line, text))
+        if len(self._mistakes) >= MOST_MISTAKES:
+            raise self._stop(None, "and more mistakes")
 
     def _stop(self, line: int | None, text: str) -> StudyError:
         return StudyError(self._shown, [*self._mistakes, Mistake(line, text)])

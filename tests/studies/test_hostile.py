@@ -76,3 +76,26 @@ def test_the_judge_notices_a_file_that_is_accepted(tmp_path):
     path = tmp_path / "fine.yaml"
     path.write_text("env: CartPole-v1\nenv_steps: 1k\n")
     assert hostile.fault_of_load(path) == "was accepted"
+
+
+BASE = "env: CartPole-v1\nenv_steps: 1M\n"
+LARGE = {
+    "unknown_knobs": BASE + "fixed:\n" + "".join(f"  learning_rat{i}: 1\n" for i in range(9000)),
+    "unknown_searched": BASE
+    + "space:\n"
+    + "".join(f"  learning_rat{i}: {{min: 1}}\n" for i in range(4500)),
+    "tags": BASE + "".join(f"k{i}: !x 1\n" for i in range(9000)),
+    "duplicates": BASE + "k: 1\n" * 9000,
+    "long_word": BASE + "search: {method: " + "tpe" * 60_000 + "}\n",
+    "long_list": BASE + "fixed: {hidden_sizes: [" + "64, " * 9000 + "64]}\n",
+    "one_knob_often": BASE
+    + "space:\n  gamma:\n"
+    + "    - {min: 0.1, max: 0.9, when: {activation: tanh}}\n" * 199,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_files_as_large_as_allowed_are_refused_as_quickly_and_briefly(name, tmp_path):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(LARGE[name])
+    assert hostile.fault_of_load(path) is None
