@@ -64,11 +64,16 @@ class Categorical(Pytree):
 
     def sample(self, noise: Float[Array, "..."]) -> Int[Array, "..."]:
         """Invert the cumulative distribution at `noise` in [0, 1); never gives a masked action."""
-        cumulative = jnp.cumsum(jnp.exp(self.log_probs), axis=-1)
-        # The last sum may round below 1; scaling keeps the draw under it, and an action of
-        # probability 0 adds nothing, so that the first sum above the draw is never its.
-        point = (noise * cumulative[..., -1])[..., None]
-        return jnp.sum(cumulative <= point, axis=-1, dtype=jnp.int32)
+        probs = jnp.exp(self.log_probs)
+        possible = probs > 0.0
+        # Sums of more than 256 terms are trees: a masked action may seem to add a rounding error
+        # (and later sums may be smaller), so that only possible actions are looked at.
+        cumulative = jnp.cumsum(probs, axis=-1)
+        total = jnp.max(jnp.where(possible, cumulative, 0.0), axis=-1)
+        point = (noise * total)[..., None]  # below the total, which one of them reaches
+        places = jax.lax.broadcasted_iota(jnp.int32, probs.shape, probs.ndim - 1)
+        above = jnp.where(possible & (cumulative > point), places, probs.shape[-1] - 1)
+        return jnp.min(above, axis=-1)
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
         """Give log pi(action)."""

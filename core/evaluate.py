@@ -153,7 +153,6 @@ def _step(
     over = jax.vmap(env.step, in_axes=(0, 0, 0, None))
     after = jax.vmap(over)(keys, carry.env_state, actions, lanes.hypers.eval_params)
     counted = carry.running & (carry.step >= first)
-    weight = counted.astype(jnp.float32)
     ended = after.terminated | after.truncated
     state, observation = after.state, after.observation
     running = carry.running
@@ -162,14 +161,18 @@ def _step(
     elif not env.never_ends:
         state, observation = _restart(env, lanes, words, ended, state, observation)
     known = carry.info or jax.tree.map(jnp.zeros_like, after.info)
+
+    def add(total: Array, value: Array) -> Array:  # what follows an episode's end may be anything
+        return total + jnp.where(counted, value, 0.0)
+
     return _Carry(
         step=carry.step + 1,
         env_state=state,
         observation=observation,
         running=running,
-        returns=carry.returns + weight * after.reward,
+        returns=add(carry.returns, after.reward),
         lengths=carry.lengths + counted.astype(jnp.int32),
-        info={name: known[name] + weight * after.info[name] for name in after.info},
+        info={name: add(known[name], after.info[name]) for name in after.info},
     )
 
 

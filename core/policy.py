@@ -30,6 +30,8 @@ __all__ = [
     "statistics_shape",
 ]
 
+_PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
+
 
 def distribution_kind(plan: Plan, env: Environment) -> str:
     """Give the distribution of a plan: its own word, or the one that fits the action space.
@@ -84,7 +86,8 @@ def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     """Run the network of one lane on (normalised) observations with any leading axes."""
     env = environments.make(plan.env)
     network = {name: value for name, value in params.items() if name != "log_std"}
-    outputs = _network(plan, env).apply({"params": network}, observation)
+    with jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision]):  # gradients inherit it
+        outputs = _network(plan, env).apply({"params": network}, observation)
     assert isinstance(outputs, Outputs)  # the networks' contract
     return outputs
 

@@ -6,7 +6,7 @@ nothing but arrays of a fixed shape crosses to the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,7 +23,18 @@ from .pytree import Pytree, pytree
 from .state import Hypers, LaneState, Leaf, Plan, lane_key, use_key
 from .update import update
 
-__all__ = ["Lanes", "Refills", "advance_function", "init_lane", "lane_mesh", "lane_shapes"]
+__all__ = [
+    "Device",
+    "Lanes",
+    "Refills",
+    "advance_function",
+    "init_lane",
+    "lane_mesh",
+    "lane_shapes",
+]
+
+Device = Any
+"""A `jax.Device`, which type checkers take for a variable."""
 
 INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, update.py
 
@@ -85,7 +96,7 @@ def init_lane(
     )
 
 
-def lane_mesh(devices: Sequence[jax.Device]) -> Mesh:
+def lane_mesh(devices: Sequence[Device]) -> Mesh:
     """Give the one-dimensional mesh that lanes are spread over."""
     return Mesh(np.asarray(devices), ("lanes",))
 
@@ -111,9 +122,7 @@ def _refill(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lanes:
     return jax.lax.cond(jnp.any(refills.mask), some, lambda: lanes)
 
 
-def advance_function(
-    plan: Plan, mesh: Mesh, tile: int, updates: int
-) -> Callable[[Array, Lanes, Refills], tuple[Lanes, Metrics]]:
+def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     """Give the jitted `advance(seed, lanes, refills) -> (lanes, metrics [K, L])`.
 
     Lanes are spread over the mesh without any collective; on each device they run in tiles of a

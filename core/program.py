@@ -23,6 +23,7 @@ from ..errors import ConfigError
 from .evaluate import Episodes, Policies, evaluate
 from .metrics import Metrics
 from .population import (
+    Device,
     Lanes,
     Refills,
     advance_function,
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 
-def prepare_devices(platform: str = "auto") -> tuple[jax.Device, ...]:
+def prepare_devices(platform: str = "auto") -> tuple[Device, ...]:
     """Give the devices to use: all of the platform; on CPU one a core, at least two.
 
     At least two host devices are used everywhere, because one gives other bits than several.
@@ -55,7 +56,7 @@ def prepare_devices(platform: str = "auto") -> tuple[jax.Device, ...]:
     """
     wanted = max(2, os.cpu_count() or 2)
     with contextlib.suppress(RuntimeError):  # jax runs already; whether that will do is seen below
-        if (jax.config.jax_num_cpu_devices or 0) < wanted:
+        if int(jax.config.values["jax_num_cpu_devices"]) < wanted:
             jax.config.update("jax_num_cpu_devices", wanted)
         if platform != "auto":
             jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
@@ -99,7 +100,7 @@ class Program:
     updates: int
     tile: int
     evaluation: EvaluationPlan
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Device, ...]
     example: Hypers
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ class Program:
             busy=np.ones(self.lanes, bool),
             hypers=jax.tree.map(rows, self.example),
             **numbers,
-        )  # type: ignore[arg-type]  # host arrays until they are put on the devices
+        )
 
     @cached_property
     def _advance(self) -> Any:

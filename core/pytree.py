@@ -27,7 +27,7 @@ class Pytree:
 @dataclass_transform(frozen_default=True)
 def pytree(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass and a pytree with its fields as named children."""
-    made = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
     names = tuple(field.name for field in dataclasses.fields(made))
 
     def children(tree: T) -> tuple[tuple[tuple[Any, Any], ...], None]:

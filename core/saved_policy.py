@@ -30,6 +30,7 @@ from .state import EnvPlan, Hypers, Plan, lane_key, make_hypers, make_plan
 __all__ = ["SavedPolicy", "load_policy", "save_policy"]
 
 _FORMAT = 1
+_FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
 
@@ -149,8 +150,12 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         document = json.loads(path.read_text())
     except ValueError as error:
         raise StoreError(f"{path} is damaged: {error}") from error
-    if document.get("format") != _FORMAT:
-        raise StoreError(f"{path} has format {document.get('format')!r}; this hpo reads {_FORMAT}")
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != _FORMAT:
+        raise StoreError(f"{path} has format {found!r}; this hpo reads {_FORMAT}")
+    missing = [name for name in _FIELDS if name not in document]
+    if missing:
+        raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
     config = {name: _tuples(value) for name, value in document["config"].items()}
     env, eval_env = (_env_plan(document[name]) for name in ("env", "eval_env"))
     plan = make_plan(config, env, eval_env, tuple(document["features"]))

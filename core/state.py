@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -42,8 +42,10 @@ __all__ = [
 FEATURES = ("normalise_observations", "normalise_rewards")
 """Switches that cost time even when off; a Plan compiles in only those its study can switch on."""
 
-Leaf = Array | np.ndarray
-"""Leaves are NumPy scalars on the host and jax arrays on a device."""
+if TYPE_CHECKING:
+    Leaf = Any
+else:  # checked when tests run: rows are NumPy arrays until they are put on a device
+    Leaf = Array | np.ndarray
 
 OFF = math.inf
 """How a clip or limit that is off looks in `Hypers`."""

@@ -18,6 +18,7 @@ import numpy as np
 from ..core import checkpoint, program, saved_policy
 from ..core.envs import registry as environments
 from ..core.metrics import chunk_rows
+from ..core.population import Device
 from ..core.state import (
     FEATURES,
     EnvPlan,
@@ -256,7 +257,7 @@ def _possible(study: Study) -> dict[str, set[Any]]:
     return possible
 
 
-def _memory(devices: Sequence[jax.Device]) -> int:
+def _memory(devices: Sequence[Device]) -> int:
     """Give the bytes of memory of all devices together."""
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

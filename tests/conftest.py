@@ -1,4 +1,4 @@
-"""Settings of all tests: strict numbers, two host devices, one compilation cache, `hpo` in reach."""
+"""Settings of all tests: strict numbers, two host devices, a compilation cache, `hpo` in reach."""
 
 from __future__ import annotations
 

@@ -103,11 +103,8 @@ class GymnaxEnvironment:
         with _relaxed():
             full = self._full(params)
             if isinstance(self.action_space, Box):
-                low, high = (
-                    jnp.asarray(bound, jnp.float32).reshape(self.action_space.shape)
-                    for bound in (self.action_space.low, self.action_space.high)
-                )
-                action = jnp.clip(action, low, high)
+                box = self._env.action_space(full)  # of these parameters: max_torque may vary
+                action = jnp.clip(action, box.low, box.high)
             observation, after, reward, terminated, _ = self._env.step_env(
                 key, state, action, full
             )

@@ -36,6 +36,7 @@ class Tiny:
     def program(self, lanes=8, tile=2):
         """Give the program of that width, compiled once for all tests."""
         import jax
+
         from hpo.core.program import EvaluationPlan, Program
 
         if (lanes, tile) not in self._programs:

@@ -37,18 +37,14 @@ def test_numbers_are_finite_and_learning_moves_weights(alone):
 def test_neighbours_change_no_bit(tiny, alone):
     program = tiny.program()
     lanes = {i: (OTHERS, i) for i in range(8)} | {0: (ME, 3)}
-    _, curve = tiny.curve(
-        program, program.empty(), tiny.start(program, lanes), CHUNKS, lane=0
-    )
+    _, curve = tiny.curve(program, program.empty(), tiny.start(program, lanes), CHUNKS, lane=0)
     same(curve, alone)
 
 
 def test_another_lane_changes_no_bit(tiny, alone):
     program = tiny.program()
     lanes = {i: (OTHERS, i) for i in range(8)} | {5: (ME, 3)}
-    _, curve = tiny.curve(
-        program, program.empty(), tiny.start(program, lanes), CHUNKS, lane=5
-    )
+    _, curve = tiny.curve(program, program.empty(), tiny.start(program, lanes), CHUNKS, lane=5)
     same(curve, alone)
 
 

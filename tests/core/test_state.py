@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+
 from hpo.core.state import (
     FEATURES,
     EnvPlan,

@@ -1,0 +1,18 @@
+"""Empties `build/lib` before each build, so that deleted modules do not come back in a wheel."""
+
+import shutil
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class FreshBuild(build_py):
+    """`build_py` into an empty folder."""
+
+    def run(self) -> None:
+        """Build."""
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
+setup(cmdclass={"build_py": FreshBuild})
