@@ -80,7 +80,7 @@ def test_a_diverging_neighbour_is_marked_and_changes_no_bit(tiny, alone):
 def test_replicates_differ_and_equal_ones_agree(tiny):
     program = tiny.program()
     rows = tiny.start(program, {0: (ME, 1), 1: (ME, 1), 2: (ME, 2)})
-    state, first = tiny.curve(program, program.empty(), rows, 1, lane=0)
+    _, first = tiny.curve(program, program.empty(), rows, 1, lane=0)
     _, second = tiny.curve(program, program.empty(), rows, 1, lane=1)
     _, third = tiny.curve(program, program.empty(), rows, 1, lane=2)
     same(first, second)
