@@ -1,0 +1,129 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hpo.core.schedules import KINDS, annealed_lambda, scheduled
+from hpo.knobs import SCHEDULES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
+FIXED = {"end": 0.1, "multiplier": 1.0, "exponent": 1.0, "warmup": 0.2, "peak": 1.0, "start": 0.0}
+
+
+@jax.jit
+def _compiled(initial, kind, progress, end, multiplier, exponent, warmup, peak, start):
+    return scheduled(
+        initial,
+        kind,
+        progress,
+        end_fraction=end,
+        multiplier=multiplier,
+        exponent=exponent,
+        warmup_fraction=warmup,
+        peak_multiplier=peak,
+        start_fraction=start,
+    )
+
+
+def value(kind, progress, initial=1.0, **changes):
+    settings = [jnp.float32(v) for v in {**FIXED, **changes}.values()]
+    made = _compiled(
+        jnp.float32(initial), jnp.int32(KINDS[kind]), jnp.float32(progress), *settings
+    )
+    assert made.dtype == jnp.float32 and not made.weak_type
+    return float(made)
+
+
+def test_kinds_are_the_table_s():
+    assert tuple(sorted(KINDS, key=KINDS.__getitem__)) == SCHEDULES
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "middle", "end"),
+    [
+        ("constant", 1.0, 1.0, 1.0),
+        ("linear", 1.0, 0.55, 0.1),  # 1 + (0.1 - 1) / 2
+        ("cosine", 1.0, 0.55, 0.1),  # 0.1 + 0.9 (0.5 (1 + cos(pi / 2)))
+        ("warmup_cosine", 0.0, 0.722208, 0.1),  # 0.1 + 0.9 (0.5 (1 + cos(pi 0.3 / 0.8)))
+    ],
+)
+def test_start_middle_and_end(kind, start, middle, end):
+    for progress, expected in ((0.0, start), (0.5, middle), (1.0, end), (1.5, end)):
+        assert value(kind, progress) == pytest.approx(expected, abs=1e-6)
+        assert value(kind, progress, 3e-4) == pytest.approx(3e-4 * expected, abs=1e-9)
+
+
+def test_a_horizon_factor_stretches_and_shortens():
+    # Twice the horizon: at the end of the run half of the way is done.
+    assert value("linear", 1.0, multiplier=2.0) == pytest.approx(0.55)
+    # Half the horizon: it ends in the middle of the run and stays there.
+    for progress in (0.5, 0.75, 1.0):
+        assert value("cosine", progress, multiplier=0.5) == pytest.approx(0.1)
+    assert value("constant", 1.0, multiplier=0.5) == 1.0
+
+
+def test_the_exponent_bends_the_cosine_only():
+    # 0.1 + 0.9 (0.5)^2
+    assert value("cosine", 0.5, exponent=2.0) == pytest.approx(0.325)
+    assert value("linear", 0.5, exponent=2.0) == pytest.approx(0.55)
+    for exponent in (0.5, 2.0, 7.0):
+        assert value("cosine", 0.0, exponent=exponent) == pytest.approx(1.0)
+        assert value("cosine", 1.0, exponent=exponent) == pytest.approx(0.1)
+
+
+def test_warm_up_starts_peaks_and_ends_where_it_says():
+    changes = {"warmup": 0.25, "peak": 3.0, "start": 0.5}
+    assert value("warmup_cosine", 0.0, **changes) == pytest.approx(0.5)
+    assert value("warmup_cosine", 0.125, **changes) == pytest.approx(1.75)  # half of the rise
+    assert value("warmup_cosine", 0.25, **changes) == pytest.approx(3.0)
+    # half of the fall: 0.1 + (3 - 0.1) / 2
+    assert value("warmup_cosine", 0.625, **changes) == pytest.approx(1.55)
+    assert value("warmup_cosine", 1.0, **changes) == pytest.approx(0.1)
+
+
+def test_no_warm_up_is_a_cosine_from_the_peak():
+    for progress in (0.0, 0.3, 1.0):
+        expected = value("cosine", progress)
+        assert value("warmup_cosine", progress, warmup=0.0) == pytest.approx(expected, abs=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from(SCHEDULES),
+    progress=st.floats(0.0, 1.5, width=32),
+    end=st.floats(0.0, 2.0, width=32),
+    multiplier=st.floats(0.125, 4.0, width=32),
+    exponent=st.floats(0.25, 4.0, width=32),
+    warmup=st.floats(0.03125, 0.96875, width=32),
+    peak=st.floats(0.125, 4.0, width=32),
+    start=st.floats(0.0, 1.0, width=32),
+)
+def test_every_curve_follows_its_formula(kind, progress, **rest):
+    expected = slow.schedule(kind, 1.0, progress, **rest)
+    # float32 rounds p by 1e-7, which the steepest curve (rising within 1/32) magnifies.
+    assert value(kind, progress, **rest) == pytest.approx(expected, rel=1e-4, abs=2e-4)
+
+
+def test_lambda_ends_ninety_percent_of_the_way():
+    def at(progress, multiplier=1.0):
+        numbers = (jnp.float32(x) for x in (0.9, 0.98, progress, multiplier))
+        return float(annealed_lambda(*numbers))
+
+    assert at(0.0) == pytest.approx(0.9)
+    assert (at(1.0) - 0.9) / 0.08 == pytest.approx(0.9007, abs=1e-4)
+    assert at(2.0) == at(1.0)
+    assert at(1.0, 0.5) == at(1.0)
+    for progress in np.linspace(0.0, 1.0, 7):
+        assert at(progress) == pytest.approx(slow.annealed_lambda(0.9, 0.98, progress), abs=1e-6)
+    assert at(0.5) == pytest.approx(0.9 + 0.08 * (1 - 1 / np.cosh(1.5)), abs=1e-6)
+
+
+def test_lambda_between_equals_is_constant():
+    for progress in (0.0, 0.37, 1.0):
+        numbers = (jnp.float32(x) for x in (0.95, 0.95, progress, 1.0))
+        assert float(annealed_lambda(*numbers)) == np.float32(0.95)
