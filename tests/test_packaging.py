@@ -1,0 +1,70 @@
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_PACKAGES = {"tests", "benchmarks", "docs", "scripts", "results", "build"}
+
+
+def declared() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return set(project["tool"]["setuptools"]["packages"])
+
+
+def test_every_folder_with_modules_is_a_declared_package():
+    found = {"hpo"}
+    for init in ROOT.glob("*/**/__init__.py"):
+        parts = init.parent.relative_to(ROOT).parts
+        if parts[0] not in NOT_PACKAGES and not any(part.startswith(".") for part in parts):
+            found.add(".".join(("hpo", *parts)))
+    assert found == declared()
+
+
+def test_no_root_module_shadows_the_standard_library():
+    modules = {path.stem for path in ROOT.glob("*.py")} - {"setup", "__init__"}
+    assert not modules & set(sys.stdlib_module_names)
+
+
+def test_tests_and_docs_are_no_packages():
+    for folder in ("tests", "benchmarks", "docs"):
+        assert not list((ROOT / folder).rglob("__init__.py"))
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """A copy of what git would give a fresh clone, small enough to build in seconds."""
+    target = tmp_path / "clone"
+    ignore = {".git", "build", "results", "tests", "benchmarks"}
+    import shutil
+
+    shutil.copytree(
+        ROOT, target, ignore=lambda _, names: [n for n in names if n in ignore or n[0] == "."]
+    )
+    return target
+
+
+def build(sources: Path, out: Path) -> set[str]:
+    """Build a wheel without a network and give the names in it."""
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-q",
+         "-w", str(out)],
+        cwd=sources, check=True, capture_output=True, timeout=300,
+    )  # fmt: skip
+    (wheel,) = out.glob("*.whl")
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
+    pytest.importorskip("setuptools", minversion="77")
+    (sources / "core" / "passing.py").write_text('"""Gone soon."""\n')
+    first = build(sources, tmp_path / "first")
+    assert {"hpo/core/passing.py", "hpo/py.typed", "hpo/studies/cartpole.yaml"} <= first
+    assert not any(name.startswith(("core/", "search/", "tests/")) for name in first)
+    (sources / "core" / "passing.py").unlink()
+    second = build(sources, tmp_path / "second")
+    assert "hpo/core/passing.py" not in second
+    assert second == first - {"hpo/core/passing.py"}
