@@ -32,6 +32,7 @@ NONE = 1 << 20
 ONE = np.uint32(1)
 ZERO = np.uint32(0)
 ALL = np.uint32(0xFFFFFFFF)
+TURNS = 2
 
 
 def word_count(slots: int) -> int:
@@ -106,33 +107,48 @@ def starts_of_free_runs(
     """Bits of the slots from which `need` slots in a row are free.
 
     The run length that is known doubles each round (x &= x >> s), so about log2(slots) rounds
-    serve every need up to `slots`; a need of 0 or 1 leaves `free` as it is.
+    serve every need up to `slots`; a need of 0 or 1 leaves `free` as it is. The rounds run in two
+    turns of a loop: straight-line code would be melted into whatever reads the result, and done
+    again for every slot read.
 
     Args:
         free: bits of free slots, none set beyond the band.
         need: slots in a row, per row of `free`.
         slots: S, the largest need that can be met at all.
     """
-    words = [free[:, w] for w in range(free.shape[-1])]
-    have, known = jnp.ones_like(need), 1
+    rounds, known = 0, 1
     while known < slots:
-        step = jnp.clip(need - have, 0, jnp.minimum(have, 31))
-        shift = step.astype(jnp.uint32)
-        above = [*words[1:], jnp.zeros_like(words[0])]
-        words = [
-            word & ((word >> shift) | ((next_word << ONE) << (np.uint32(31) - shift)))
-            for word, next_word in zip(words, above, strict=True)
-        ]
-        have, known = have + step, known + min(known, 31)
-    served = need <= slots
-    return jnp.stack([jnp.where(served, word, ZERO) for word in words], -1)
+        rounds, known = rounds + 1, known + min(known, 31)
+    per_turn = -(-rounds // TURNS)
+
+    def turn(
+        number: Int[Array, ""], carry: tuple[UInt32[Array, "K W"], Int[Array, " K"]]
+    ) -> tuple[UInt32[Array, "K W"], Int[Array, " K"]]:
+        words, have = [carry[0][:, w] for w in range(free.shape[-1])], carry[1]
+        for _ in range(per_turn):
+            step = jnp.clip(need - have, 0, jnp.minimum(have, 31))
+            shift = step.astype(jnp.uint32)
+            above = [*words[1:], jnp.zeros_like(words[0])]
+            words = [
+                word & ((word >> shift) | ((next_word << ONE) << (np.uint32(31) - shift)))
+                for word, next_word in zip(words, above, strict=True)
+            ]
+            have = have + step
+        return jnp.stack(words, -1), have
+
+    served = jnp.where((need <= slots)[:, None], free, ZERO)
+    return lax.fori_loop(0, TURNS, turn, (served, jnp.ones_like(need)))[0]
 
 
 def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:
     """One bool per slot."""
-    places = jnp.arange(32, dtype=jnp.uint32).reshape((1,) * words.ndim + (32,))
-    bits = (words[..., None] >> places) & ONE
-    return bits.reshape(*words.shape[:-1], -1)[..., :slots] != ZERO
+    leading = (1,) * (words.ndim - 1)
+    columns = []
+    for word in range(words.shape[-1]):  # word by word: half the price of one reshape
+        width = min(32, slots - 32 * word)
+        places = jnp.arange(width, dtype=jnp.uint32).reshape((*leading, width))
+        columns.append((words[..., word : word + 1] >> places) & ONE)
+    return jnp.concatenate(columns, -1) != ZERO
 
 
 def pack(flags: Bool[Array, "*batch S"]) -> UInt32[Array, "*batch W"]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, UInt32
 
 from ...pytree import Pytree, pytree
 from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
@@ -24,7 +24,7 @@ from .traffic import OpticalParams
 if TYPE_CHECKING:
     from .environment import OpticalEnvironment, OpticalState
 
-__all__ = ["LinkTokens", "make_observer"]
+__all__ = ["LinkTokens", "PackedObservation", "make_observer"]
 
 Observer = Callable[["OpticalState", OpticalParams], Any]
 
@@ -52,11 +52,33 @@ class LinkTokens(Pytree):
     request: Float[Array, "links C"]
 
 
+@pytree
+class PackedObservation(Pytree):
+    """The flat observation in a twenty-fifth of the memory; `expand` gives the floats back.
+
+    A rollout of flat observations spends more time moving them than the environment takes to step.
+
+    Attributes:
+        request: source, bitrate, destination; float32 [3].
+        words: bits of the slots in use; uint32 [links, W].
+    """
+
+    request: Float[Array, "... 3"]
+    words: UInt32[Array, "... links W"]
+
+    def expand(self, slots: int) -> Float[Array, "... n"]:
+        """The flat observation, float32 [..., 3 + links * slots], for any leading axes."""
+        flags = unpack(self.words, slots).astype(jnp.float32)
+        return jnp.concatenate([self.request, flags.reshape(*self.request.shape[:-1], -1)], -1)
+
+
 def make_observer(environment: OpticalEnvironment) -> Observer:
     """The observation function that the environment's settings name."""
     kind = environment.settings.observation
     if kind == "flat":
         return _flat(environment)
+    if kind == "packed":
+        return _packed(environment)
     if kind == "deeprmsa":
         return _path_features(environment)
     if kind == "graph":
@@ -71,12 +93,29 @@ def _flat(env: OpticalEnvironment) -> Observer:
     """
 
     def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
-        source, destination = _ends(env, state)
-        bitrate = state.request.bitrate * params.bitrate_scale
-        request = jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
+        request = _raw_request(env, state, params)
         return jnp.concatenate([request, _fullness(env, state).reshape(-1)])
 
     return observe
+
+
+def _packed(env: OpticalEnvironment) -> Observer:
+    """`PackedObservation`, one bit a slot."""
+
+    def observe(state: OpticalState, params: OpticalParams) -> PackedObservation:
+        return PackedObservation(
+            _raw_request(env, state, params), env.resources.occupancy(state.held)
+        )
+
+    return observe
+
+
+def _raw_request(
+    env: OpticalEnvironment, state: OpticalState, params: OpticalParams
+) -> Float[Array, "3"]:
+    source, destination = _ends(env, state)
+    bitrate = state.request.bitrate * params.bitrate_scale
+    return jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
 
 
 def _path_features(env: OpticalEnvironment) -> Observer:

@@ -18,6 +18,7 @@ __all__ = ["ENVIRONMENT_IDS", "OBSERVATIONS", "REWARDS", "XLRON_NAMES", "Optical
 ENVIRONMENT_IDS = ("rsa", "rmsa", "deeprmsa", "rwa", "rwa_lightpath_reuse")
 OBSERVATIONS = (
     "flat",
+    "packed",
     "deeprmsa",
     "graph",
     "link_departure",
@@ -296,6 +297,10 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
         _refuse("warmup_requests", settings.warmup_requests, "0 with a request list")
     if settings.requests and settings.traffic_matrix != "uniform":
         raise ConfigError("a request list fixes who talks to whom: leave traffic_matrix out")
+    if settings.observation == "packed" and settings.reuses_lightpaths:
+        raise ConfigError(
+            "observation packed has one bit a slot, too few for shared lightpaths; type flat"
+        )
     if settings.observation == "link_capacity" and not settings.reuses_lightpaths:
         raise ConfigError(
             "observation link_capacity shows what is left on lightpaths: it needs id: "

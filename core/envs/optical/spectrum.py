@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Int, UInt32
 
 from ...pytree import Pytree, pytree
@@ -22,6 +23,7 @@ TICKS_PER_HOLDING = 2.0**24
 """Ticks in one mean holding time: as fine as float32 draws, and 127 means fit into int32."""
 
 PLANES = np.arange(32, dtype=np.uint32)[:, None]
+PLANE_GROUPS = 2
 
 
 @pytree
@@ -79,9 +81,28 @@ def advance(
     if spectrum.clock is None:
         return Spectrum(spectrum.occupancy | placed, None)
     ticks = _time_left(spectrum.clock)
-    stays = (ticks > elapsed).astype(jnp.uint32) << PLANES
-    occupancy = stays.sum(0, dtype=jnp.uint32) | jnp.where(holding > elapsed, placed, ZERO)
+    entered = jnp.where(holding > elapsed, placed, ZERO)
+    occupancy = _still_taken(ticks, elapsed, entered)
     return Spectrum(occupancy, Clock(ticks, placed, holding, elapsed))
+
+
+def _still_taken(
+    ticks: Int[Array, "32 X"], elapsed: Int[Array, ""], entered: UInt32[Array, " X"]
+) -> UInt32[Array, " X"]:
+    """Bits of the slots whose time left exceeds `elapsed`, and of what just entered.
+
+    The loop over two groups of planes keeps XLA from melting the sum into whatever reads the
+    occupancy next, which would repeat all of it for every slot read (measured: less than half
+    the price of a step).
+    """
+    height = 32 // PLANE_GROUPS
+
+    def group(number: Int[Array, ""], bits: UInt32[Array, " X"]) -> UInt32[Array, " X"]:
+        planes = lax.dynamic_slice_in_dim(ticks, number * height, height)
+        stays = (planes > elapsed).astype(jnp.uint32) << PLANES[:height]
+        return bits | (stays.sum(0, dtype=jnp.uint32) << (number * height).astype(jnp.uint32))
+
+    return lax.fori_loop(0, PLANE_GROUPS, group, entered)
 
 
 def _time_left(clock: Clock) -> Int[Array, "32 X"]:

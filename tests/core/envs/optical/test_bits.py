@@ -19,7 +19,7 @@ def spectra(draw):
 
 
 @given(spectra())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_packing_positions_counts_and_shifts(flags):
     words = bits.pack(jnp.asarray(flags))
     slots = flags.shape[1]
@@ -38,7 +38,7 @@ def test_packing_positions_counts_and_shifts(flags):
 
 
 @given(spectra(), st.lists(st.integers(0, 140), min_size=3, max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_starts_of_free_runs_against_a_loop(flags, needs):
     slots = flags.shape[1]
     words = bits.starts_of_free_runs(
@@ -53,7 +53,7 @@ def test_starts_of_free_runs_against_a_loop(flags, needs):
 
 
 @given(SLOTS, st.integers(0, 140), st.integers(0, 140))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_window_against_a_loop(slots, start, length):
     words = bits.window(bits.word_count(slots), jnp.int32(start), jnp.int32(length))
     found = np.flatnonzero(bits.unpack(words, bits.word_count(slots) * 32))

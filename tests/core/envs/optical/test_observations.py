@@ -47,6 +47,17 @@ def test_flat_is_request_then_slots():
     assert seen[-1][2].any()
 
 
+def test_packed_expands_to_flat():
+    _, flat = walk()
+    env, packed = walk(observation="packed")
+    for (_, observation, *_), (_, small, *_) in zip(flat, packed, strict=True):
+        np.testing.assert_array_equal(jax.tree.map(jnp.asarray, small).expand(40), observation)
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[seen[1] for seen in packed])
+    assert batch.expand(40).shape == (STEPS, 3 + 44 * 40)
+    small = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(packed[0][1]))
+    assert small == 12 + 44 * 2 * 4 and env.observation_struct.words.shape == (44, 2)
+
+
 def test_sizes_of_the_published_setting():
     flat = make_environment(OpticalSettings.from_mapping({}))
     assert flat.observation_struct.shape == (4403,)
