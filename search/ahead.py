@@ -1,7 +1,7 @@
 """Proposals drawn in a thread while the device runs a chunk.
 
 The batch is fixed when it starts (number, trials, history), and its result is looked at only at
-the next boundary; so a slow sampler costs time but changes nothing.
+a boundary that the search chooses; so a slow sampler costs time but changes nothing.
 """
 
 from __future__ import annotations

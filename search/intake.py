@@ -1,7 +1,8 @@
 """From proposals to trials that wait: numbers, configurations, buckets, replicates.
 
-Batches are numbered in the order they begin; one may be drawn beside the running chunk, and is
-taken in at the next boundary before anything else is asked.
+Batches are numbered in the order they begin. One at a time may be drawn beside the chunks that
+run; it is taken in at the first boundary where a trial ends or a free lane needs it. When that is
+depends on the search, never on the time that drawing takes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from ..errors import ConfigError
 from ..store.rows import AskRow, Stream, TrialState
 from .ahead import AskAhead
 from .buckets import Bucket
-from .budget import trials_left
+from .budget import may_propose, trials_left
 from .ledger import Ledger
 from .population import PopulationFactory
 from .proposer import Proposal, Proposals
@@ -39,7 +40,9 @@ class Intake:
         self.buckets = buckets
 
     def begin(self, count: float) -> None:
-        """Begin to draw a batch of up to `count` trials beside the next chunk."""
+        """Begin to draw a batch of up to `count` trials, unless one is being drawn already."""
+        if self._ledger.state.pending is not None:
+            return
         pending = self._number(count)
         if pending is not None:
             self._ledger.state.pending = pending
@@ -51,14 +54,16 @@ class Intake:
         if pending is not None:
             self._ahead.start(pending.batch, pending.trials, self._ledger.history())
 
-    def join(self) -> None:
-        """Take in the batch that was begun at the last boundary, if any."""
+    def join(self) -> bool:
+        """Take in the batch being drawn, waiting for it; say whether there was one."""
         pending, self._ledger.state.pending = self._ledger.state.pending, None
-        if pending is not None:
-            self._take(pending, self._ahead.join())
+        if pending is None:
+            return False
+        self._take(pending, self._ahead.join())
+        return True
 
     def ask(self, count: float) -> bool:
-        """Draw a batch at once and take it in; say whether it brought anything."""
+        """Draw a batch in the loop's own time and take it in; say whether it brought anything."""
         pending = self._number(count)
         if pending is None:
             return False
@@ -69,7 +74,7 @@ class Intake:
     def _number(self, count: float) -> PendingAsk | None:
         state = self._ledger.state
         number = int(min(count, trials_left(self._ledger.study, state.proposed)))
-        if number < 1 or state.exhausted:
+        if number < 1 or not may_propose(self._ledger):
             return None
         trials = list(range(state.proposed, state.proposed + number))
         pending = PendingAsk(state.batches, trials, state.told)

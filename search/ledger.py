@@ -116,21 +116,28 @@ class Ledger:
         return self._clock() if self._clock else None
 
     def history(self) -> tuple[Past, ...]:
-        """Give every trial as samplers see it, by number; nothing in it changes later."""
+        """Give every trial as samplers see it, by number; nothing in it changes later.
+
+        It changes only when a trial is added or ends, so a batch begun again after a crash sees
+        what it saw the first time.
+        """
         for number, trial in self.trials.items():
             past = self._pasts.get(number)
-            if past is None or past.state is not trial.state:
+            if past is None or (past.state is TrialState.RUNNING and not trial.is_live):
                 self._pasts[number] = self._past(trial)
         return tuple(self._pasts[number] for number in sorted(self._pasts))
+
+    def _report_losses(self, trial: Trial) -> tuple[float, ...]:
+        return tuple(self.objective.loss(value) for value in trial.reports)
 
     def _past(self, trial: Trial) -> Past:
         return Past(
             trial=trial.number,
             params=trial.params,
             attributes=trial.attributes,
-            state=trial.state,
+            state=TrialState.RUNNING if trial.is_live else trial.state,
             loss=None if trial.value is None else self.objective.loss(trial.value),
-            reports=tuple(self.objective.loss(value) for value in trial.reports),
+            reports=() if trial.is_live else self._report_losses(trial),
             proposed_by=trial.proposed_by,
         )
 

@@ -168,7 +168,7 @@ class Loop:
         if population is None:
             raise RuntimeError(f"bucket {bucket.key} has no population")
         busy = bucket.busy()
-        if may_propose(self._ledger) or any(entry.waiting for entry in self._buckets.values()):
+        if self._work_remains():
             usage.lane_chunks += bucket.lanes
             usage.busy_lane_chunks += len(busy)
         usage.chunks += 1
@@ -182,6 +182,11 @@ class Loop:
             return
         usage.chunk_seconds += result.seconds
         count_chunk(self._ledger, bucket, result, self._curves)
+
+    def _work_remains(self) -> bool:
+        """Say whether a lane that is idle now could have been busy."""
+        waiting = any(entry.waiting for entry in self._buckets.values())
+        return waiting or self._ledger.state.pending is not None or may_propose(self._ledger)
 
     def _refill(self, run: Run) -> Refill:
         if run.lane is None:

@@ -33,7 +33,8 @@ class Refiller:
 
     def refill(self) -> Bucket | None:
         """Fill lanes and give the bucket whose lanes run next; None when nothing can run."""
-        self._intake.join()
+        if self._ledger.state.told:  # what was told is for the batch after the one being drawn
+            self._intake.join()
         while True:
             bucket = self._choose()
             if bucket is not None and not self._prepare(bucket):
@@ -41,7 +42,9 @@ class Refiller:
             if bucket is not None:
                 self._fill(bucket)
             count = self._wanted_now(bucket)
-            if count < 1 or not self._intake.ask(count):
+            if count < 1:
+                break
+            if not self._intake.join() and not self._intake.ask(count):
                 break
         if bucket is not None:
             self._ledger.state.running = bucket.key
@@ -76,9 +79,7 @@ class Refiller:
             self._ledger.started(run)
 
     def _wanted_now(self, bucket: Bucket | None) -> int:
-        """Give how many trials to ask for at once, in the loop's own time."""
-        if not may_propose(self._ledger):
-            return 0
+        """Give how many more trials are needed at once, for lanes that are free."""
         if bucket is None:
             return 1 if self._may_start_anything() else 0
         busy = len(bucket.busy())

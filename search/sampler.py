@@ -25,7 +25,7 @@ class Past:
         trial: its number.
         params: active searched knobs.
         attributes: what the sampler that drew it attached.
-        state: waiting and running trials have no loss yet.
+        state: `running` for all that have not ended, which have no loss and no reports yet.
         loss: of a finished trial; lower is better whatever the goal.
         reports: loss at each rung judged, for trials that were stopped or cut.
         proposed_by: the method, `default` or `enqueue`.
@@ -34,7 +34,7 @@ class Past:
     trial: int
     params: Mapping[str, Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    state: TrialState = TrialState.WAITING
+    state: TrialState = TrialState.RUNNING
     loss: float | None = None
     reports: tuple[float, ...] = ()
     proposed_by: str = ""

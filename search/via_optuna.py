@@ -91,7 +91,9 @@ class Tpe:
     adaptive = True
 
     def __init__(self, space: Space, seed: int, options: Mapping[str, Any]):
-        self._space, self._seed, self._options = space, seed, options
+        self._space, self._seed, self._options = space, seed, dict(options)
+        if not any(parameter.when for parameter in space.parameters):
+            self._options["group"] = False  # one group anyway; looking for more costs a fifth
         self._frozen: dict[int, tuple[TrialState, FrozenTrial]] = {}
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:

@@ -14,6 +14,7 @@ from hpo.search.methods import METHODS, make_sampler, register_sampler
 from hpo.search.sampler import Past, SamplerSpec
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
+from hpo.studies.fields import METHODS as FIELDS
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -210,3 +211,11 @@ def test_tpe_spreads_out_around_running_trials():
 def test_every_optuna_option_exists_in_optuna():
     known = inspect.signature(via_optuna.TPESampler.__init__).parameters
     assert set(via_optuna._TPE_OPTIONS) <= set(known)
+
+
+def test_study_files_know_the_same_methods_and_options():
+    assert set(FIELDS) <= set(METHODS)
+    for method, fields in FIELDS.items():
+        options = {field.key: field.default for field in fields}
+        METHODS[method](SamplerSpec(contract_space(), 0, options))
+    assert {field.key: field.default for field in FIELDS["tpe"]} == via_optuna._TPE_OPTIONS
