@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from hpo.core.distributions import Categorical, Distribution, Gaussian, draw_noise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+from hpo.core.distributions import Categorical, Distribution, Gaussian, draw_noise
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 LAST = np.float32(1.0 - 2.0**-23)  # the largest number that `draw_noise` gives

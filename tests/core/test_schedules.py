@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hpo.core.schedules import KINDS, annealed_lambda, scheduled
-from hpo.knobs import SCHEDULES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hpo.core.schedules import KINDS, annealed_lambda, scheduled
+from hpo.knobs import SCHEDULES
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 FIXED = {"end": 0.1, "multiplier": 1.0, "exponent": 1.0, "warmup": 0.2, "peak": 1.0, "start": 0.0}

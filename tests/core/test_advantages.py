@@ -1,0 +1,118 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hpo.core.advantages import gae
+
+slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
+T, E = 9, 3
+compiled = jax.jit(gae)
+
+
+def run(rewards, values, next_values, terminated, truncated, gamma, lam):
+    arrays = (np.asarray(x, np.float32) for x in (rewards, values, next_values))
+    flags = (np.asarray(x, bool) for x in (terminated, truncated))
+    return np.asarray(compiled(*arrays, *flags, jnp.float32(gamma), jnp.float32(lam)))
+
+
+def numbers(seed=0, ends=0.3):
+    rng = np.random.default_rng(seed)
+    rewards, values, next_values = rng.normal(size=(3, T, E))
+    return rewards, values, next_values, rng.random((T, E)) < ends, rng.random((T, E)) < ends
+
+
+def reals():
+    return hnp.arrays(np.float32, (T, E), elements=st.floats(-10, 10, width=32))
+
+
+def flags():
+    return hnp.arrays(bool, (T, E))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.tuples(reals(), reals(), reals(), flags(), flags(), st.floats(0, 1), st.floats(0, 1)))
+def test_it_is_the_sum_over_each_episode(numbers):
+    np.testing.assert_allclose(run(*numbers), slow.gae(*numbers), rtol=1e-4, atol=2e-3)
+
+
+def test_numbers_by_hand():
+    # gamma 0.5, lambda 0.5; values 1, 2, 3; rewards 1, 1, 1; then V = 4.
+    # deltas: 1 + 0.5 2 - 1 = 1; 1 + 0.5 3 - 2 = 0.5; 1 + 0.5 4 - 3 = 0
+    # A_2 = 0; A_1 = 0.5; A_0 = 1 + 0.25 0.5 = 1.125
+    column = np.ones((3, 1))
+    values, following = np.array([[1.0], [2.0], [3.0]]), np.array([[2.0], [3.0], [4.0]])
+    never = np.zeros((3, 1))
+    advantages = run(column, values, following, never, never, 0.5, 0.5)
+    np.testing.assert_allclose(advantages[:, 0], [1.125, 0.5, 0.0], atol=1e-6)
+
+
+def test_lambda_zero_is_the_one_step_error():
+    rewards, values, following, terminated, truncated = numbers()
+    expected = rewards + 0.9 * (1 - terminated) * following - values
+    made = run(rewards, values, following, terminated, truncated, 0.9, 0.0)
+    np.testing.assert_allclose(made, expected, atol=1e-5)
+
+
+def test_lambda_one_is_the_discounted_return_minus_the_value():
+    rewards, values, _, terminated, _ = numbers(ends=0.2)
+    last = np.full((1, E), 0.7)
+    following = np.concatenate([values[1:], last])
+    made = run(rewards, values, following, terminated, np.zeros((T, E)), 0.9, 1.0)
+    for e in range(E):
+        for t in range(T):
+            total, factor = 0.0, 1.0
+            for k in range(t, T):
+                total += factor * rewards[k, e]
+                factor *= 0.9
+                if terminated[k, e]:
+                    break
+            else:
+                total += factor * last[0, e]
+            assert made[t, e] == pytest.approx(total - values[t, e], abs=1e-4)
+
+
+def test_an_ending_stops_the_bootstrap_and_a_cut_takes_the_final_observation_s():
+    rewards, values, following, _, _ = numbers()
+    ended = np.zeros((T, E), bool)
+    ended[4] = True
+    never = np.zeros((T, E), bool)
+    terminated = run(rewards, values, following, ended, never, 0.9, 0.8)
+    np.testing.assert_allclose(terminated[4], rewards[4] - values[4], atol=1e-5)
+    truncated = run(rewards, values, following, never, ended, 0.9, 0.8)
+    bootstrapped = rewards[4] + 0.9 * following[4] - values[4]
+    np.testing.assert_allclose(truncated[4], bootstrapped, atol=1e-5)
+    both = run(rewards, values, following, ended, ended, 0.9, 0.8)
+    np.testing.assert_array_equal(both, terminated)
+
+
+@pytest.mark.parametrize("which", ["terminated", "truncated"])
+def test_nothing_leaks_from_the_next_episode(which):
+    rewards, values, following, _, _ = numbers()
+    ended, never = np.zeros((T, E), bool), np.zeros((T, E), bool)
+    ended[4] = True
+    ends = (ended, never) if which == "terminated" else (never, ended)
+    before = run(rewards, values, following, *ends, 0.99, 1.0)
+    changed = [x.copy() for x in (rewards, values, following)]
+    for x in changed:
+        x[5:] += 1e3
+    after = run(*changed, *ends, 0.99, 1.0)
+    np.testing.assert_array_equal(after[:5], before[:5])
+    assert np.all(after[5:] != before[5:])
+
+
+def test_discounts_may_differ_by_batch_entry():
+    arrays = numbers()
+    gamma, lam = np.array([0.5, 0.9, 1.0]), np.array([1.0, 0.5, 0.0])
+    plain = (np.asarray(x, np.float32) for x in arrays[:3])
+    made = compiled(*plain, *arrays[3:], gamma.astype(np.float32), lam.astype(np.float32))
+    for e in range(E):
+        one = slow.gae(*(x[:, e : e + 1] for x in arrays), gamma[e], lam[e])
+        np.testing.assert_allclose(made[:, e], one[:, 0], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,165 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from hpo.core.optimisers import apply_gradients, init_moments, step_sizes, tree_norm
+from hpo.core.state import EnvPlan, make_hypers, make_plan
+
+STEPS = 40
+CRITIC = ("critic", "critic_head")
+PLANS = {
+    name: make_plan({"optimiser": name}, EnvPlan("CartPole-v1"), features=())
+    for name in ("adam", "adamw")
+}
+
+
+def tree(seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    shapes = {"actor": (3, 2), "actor_head": (2,), "critic": (3, 2), "critic_head": (1,)}
+    return {
+        name: {"kernel": jnp.asarray(scale * rng.normal(size=shape), jnp.float32)}
+        for name, shape in shapes.items()
+    }
+
+
+def gradients(step):
+    """Give gradients that are clipped in some steps and not in others, differently by group."""
+    made = tree(100 + step, scale=0.05 + 0.2 * (step % 5))
+    return {k: jax.tree.map(lambda g: 3.0 * g, v) if k in CRITIC else v for k, v in made.items()}
+
+
+def run_ours(knobs, optimiser="adam", steps=STEPS, progress=0.0):
+    hypers = jax.tree.map(jnp.asarray, make_hypers({"optimiser": optimiser, **knobs}, {}, {}))
+
+    @jax.jit
+    def step(hypers, params, moments, gradient):
+        sizes = step_sizes(hypers, jnp.float32(progress))
+        return apply_gradients(PLANS[optimiser], hypers, sizes, params, moments, gradient)
+
+    params = tree(0)
+    moments, norms = init_moments(params), []
+    for i in range(steps):
+        params, moments, norm = step(hypers, params, moments, gradients(i))
+        norms.append(float(norm))
+    return params, moments, norms
+
+
+def run_optax(transform, params, pick=lambda tree: tree, steps=STEPS):
+    params = pick(params)
+    state = transform.init(params)
+    with jax.numpy_dtype_promotion("standard"):
+        step = jax.jit(lambda p, s, g: transform.update(g, s, p))
+        for i in range(steps):
+            updates, state = step(params, state, pick(gradients(i)))
+            params = optax.apply_updates(params, updates)
+    return params
+
+
+def norm_of(tree):
+    return np.sqrt(sum(float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(tree)))
+
+
+def agree(made, expected):
+    for name in expected:
+        np.testing.assert_allclose(
+            made[name]["kernel"], expected[name]["kernel"], rtol=2e-5, atol=2e-6
+        )
+
+
+def critic(tree):
+    return {name: tree[name] for name in CRITIC}
+
+
+def rest(tree):
+    return {name: leaf for name, leaf in tree.items() if name not in CRITIC}
+
+
+@pytest.mark.parametrize("clip", [0.5, None])
+def test_adam_is_optax_s(clip):
+    knobs = {"learning_rate": 0.01, "max_grad_norm": clip, "adam_beta1": 0.8, "adam_beta2": 0.99,
+             "adam_eps": 1e-4}  # fmt: skip
+    made, moments, norms = run_ours(knobs)
+    clipping = optax.identity() if clip is None else optax.clip_by_global_norm(clip)
+    transform = optax.chain(clipping, optax.adam(0.01, 0.8, 0.99, eps=1e-4))
+    agree(made, run_optax(transform, tree(0)))
+    assert [int(moment.count) for moment in moments] == [STEPS, STEPS]
+    assert norms[3] == pytest.approx(norm_of(gradients(3)), rel=1e-6)
+    assert min(norms) < 0.5 < max(norms) or clip is None  # the clip acts in some steps only
+
+
+def test_adamw_is_optax_s():
+    knobs = {"learning_rate": 0.01, "weight_decay": 0.1}
+    made, _, _ = run_ours(knobs, "adamw")
+    transform = optax.chain(
+        optax.clip_by_global_norm(0.5), optax.adamw(0.01, eps=1e-5, weight_decay=0.1)
+    )
+    expected = run_optax(transform, tree(0))
+    agree(made, expected)
+    undecayed, _, _ = run_ours({"learning_rate": 0.01}, "adamw")
+    assert not np.allclose(undecayed["actor"]["kernel"], expected["actor"]["kernel"], atol=1e-4)
+
+
+def test_a_separate_critic_has_its_own_everything():
+    knobs = {
+        "learning_rate": 0.01, "max_grad_norm": 0.3, "weight_decay": 0.02, "adam_eps": 1e-4,
+        "separate_vf_optimiser": True, "vf_learning_rate": 0.003, "vf_max_grad_norm": 1.5,
+        "vf_adam_beta1": 0.7, "vf_adam_beta2": 0.95, "vf_adam_eps": 1e-3, "vf_weight_decay": 0.2,
+    }  # fmt: skip
+    made, _, norms = run_ours(knobs, "adamw")
+    policy = optax.chain(
+        optax.clip_by_global_norm(0.3), optax.adamw(0.01, eps=1e-4, weight_decay=0.02)
+    )
+    value = optax.chain(
+        optax.clip_by_global_norm(1.5), optax.adamw(0.003, 0.7, 0.95, eps=1e-3, weight_decay=0.2)
+    )
+    agree(made, run_optax(policy, tree(0), rest) | run_optax(value, tree(0), critic))
+    assert norms[0] == pytest.approx(norm_of(gradients(0)), rel=1e-6)
+
+
+def test_the_critic_s_knobs_do_nothing_unless_it_is_separate():
+    plain, _, _ = run_ours({"learning_rate": 0.01})
+    unused = {"vf_learning_rate": 1.0, "vf_max_grad_norm": 1e-3, "vf_adam_beta1": 0.1,
+              "vf_adam_beta2": 0.1, "vf_adam_eps": 1.0}  # fmt: skip
+    same, _, _ = run_ours({"learning_rate": 0.01, **unused})
+    for left, right in zip(jax.tree.leaves(plain), jax.tree.leaves(same), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_separate_critic_learns_at_a_third_by_default():
+    hypers = make_hypers({"learning_rate": 0.03, "separate_vf_optimiser": True}, {}, {})
+    sizes = step_sizes(jax.tree.map(jnp.asarray, hypers), jnp.float32(0.0))
+    assert float(sizes.policy) == pytest.approx(0.03)
+    assert float(sizes.critic) == pytest.approx(0.01)
+
+
+def test_learning_rates_follow_their_own_schedules():
+    knobs = {
+        "learning_rate": 1.0, "lr_schedule": "linear", "lr_end_fraction": 0.2,
+        "separate_vf_optimiser": True, "vf_learning_rate": 0.5, "vf_lr_schedule": "cosine",
+        "vf_lr_end_fraction": 0.0, "vf_schedule_multiplier": 0.5,
+    }  # fmt: skip
+    hypers = jax.tree.map(jnp.asarray, make_hypers(knobs, {}, {}))
+    sizes = step_sizes(hypers, jnp.float32(0.25))
+    assert float(sizes.policy) == pytest.approx(0.8)  # 1 - 0.8 / 4
+    assert float(sizes.critic) == pytest.approx(0.25)  # half of the cosine, which ends at 0.5
+    together = hypers.replace(separate_vf_optimiser=jnp.float32(0.0))
+    assert float(step_sizes(together, jnp.float32(0.25)).critic) == pytest.approx(0.8)
+
+
+def test_no_gradient_moves_nothing_but_is_finite():
+    hypers = jax.tree.map(jnp.asarray, make_hypers({}, {}, {}))
+    params = tree(0)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    sizes = step_sizes(hypers, jnp.float32(0.0))
+    made, _, norm = apply_gradients(
+        PLANS["adam"], hypers, sizes, params, init_moments(params), zeros
+    )
+    assert float(norm) == 0.0
+    for left, right in zip(jax.tree.leaves(made), jax.tree.leaves(params), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_the_norm_is_over_all_leaves():
+    assert float(tree_norm({"a": jnp.asarray([3.0]), "b": jnp.asarray([[4.0]])})) == 5.0
