@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,21 @@ _STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 
 
 class LocalFactory:
-    """Makes populations of this machine's devices for one study."""
+    """Makes populations of this machine's devices for one study.
 
-    def __init__(self, study: Study):
+    Args:
+        study: what is asked.
+        compiling: entered around each compile of a training program, with words for it.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ):
         """Choose the devices; jax's backend starts here."""
         self.study = study
+        self.compiling = compiling
         self.devices = program.prepare_devices(study.population.device)
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
@@ -115,6 +126,10 @@ class LocalFactory:
 
     def make(self, config: Mapping[str, Any], lanes: int | None) -> LocalPopulation:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
+        return LocalPopulation(self, self.program_of(config, lanes))
+
+    def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
+        """Give the program of this configuration's bucket: its lanes and tile; no compile."""
         plan, example = self.plan(config), self.hypers(config)
         tile = self._tile(plan, example)
         if lanes is None:
@@ -130,7 +145,7 @@ class LocalFactory:
             while lanes % (count * tile) and tile > 1:
                 tile -= 1
         how = self.study.evaluation
-        compiled = program.Program(
+        return program.Program(
             plan=plan,
             lanes=lanes,
             updates=self.quanta(plan).updates_per_chunk,
@@ -139,7 +154,6 @@ class LocalFactory:
             devices=self.devices,
             example=example,
         )
-        return LocalPopulation(self, compiled)
 
 
 class LocalPopulation:
@@ -163,8 +177,18 @@ class LocalPopulation:
         """Training programs compiled so far: 0 before the first chunk, then 1."""
         return int(self._program.compiled)
 
+    def _compile(self) -> None:
+        """Compile the training program if this is its first chunk."""
+        if self._program.compiled:
+            return
+        plan = self._program.plan
+        words = f"{plan.env.id}, {self.lanes} lanes of {plan.num_envs} x {plan.rollout_length}"
+        with self._factory.compiling(f"{words}, hidden sizes {list(plan.hidden_sizes)}"):
+            self._program.compile()
+
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; blocks until done."""
+        self._compile()
         started = time.perf_counter()
         rows = self._program.no_refills()
         rows.busy[:] = False
