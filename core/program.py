@@ -6,7 +6,6 @@ says what it costs before it is compiled.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import os
@@ -42,24 +41,40 @@ __all__ = [
 ]
 
 
-def prepare_devices(platform: str = "auto") -> tuple[Device, ...]:
+_DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+
+
+def prepare_devices(platform: str = "auto", deterministic: bool = False) -> tuple[Device, ...]:
     """Give the devices to use: all of the platform; on CPU one a core, at least two.
 
     At least two host devices are used everywhere, because one gives other bits than several.
 
     Args:
         platform: `auto`, `cpu` or `gpu`.
+        deterministic: on GPUs, use only kernels that give the same bits every time (slower: no
+            atomic scatters, no autotuning); on CPU they always do.
 
     Raises:
-        ConfigError: jax was used before this call with a single host device, or the platform is
-            not there.
+        ConfigError: jax was used before this call with a single host device or, where that was
+            asked for, without deterministic kernels; or the platform is not there.
     """
     wanted = max(2, os.cpu_count() or 2)
-    with contextlib.suppress(RuntimeError):  # jax runs already; whether that will do is seen below
+    try:
         if int(jax.config.values["jax_num_cpu_devices"]) < wanted:
             jax.config.update("jax_num_cpu_devices", wanted)
         if platform != "auto":
             jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
+        started = False
+    except RuntimeError:  # jax runs already; whether that will do is seen below
+        started = True
+    flags = os.environ.get("XLA_FLAGS", "")
+    if deterministic and platform != "cpu" and _DETERMINISTIC not in flags:
+        if started:
+            raise ConfigError(
+                "population.deterministic was asked for after jax had started; set the "
+                f"environment variable XLA_FLAGS='{_DETERMINISTIC}', or use hpo before jax"
+            )
+        os.environ["XLA_FLAGS"] = f"{flags} {_DETERMINISTIC}".strip()
     try:
         devices = tuple(jax.devices(None if platform == "auto" else platform))
     except RuntimeError as error:

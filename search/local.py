@@ -59,7 +59,9 @@ class LocalFactory:
         """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling = compiling
-        self.devices = program.prepare_devices(study.population.device)
+        self.devices = program.prepare_devices(
+            study.population.device, study.population.deterministic
+        )
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
         self.features = features_of(_possible(study))
@@ -70,7 +72,8 @@ class LocalFactory:
         given = {**self.study.env.values, **_env_values(config), **overrides}
         floats = _float_params(id_)
         keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
-        return EnvPlan(id_, tuple(sorted(keys.items())))
+        folder = self.study.source if environments.files_of(id_, keys) else ""
+        return EnvPlan(id_, tuple(sorted(keys.items())), folder)
 
     def _params(self, plan: EnvPlan, config: Mapping[str, Any], overrides: Mapping[str, Any]
                 ) -> dict[str, float]:  # fmt: skip
