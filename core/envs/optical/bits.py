@@ -17,6 +17,7 @@ __all__ = [
     "count_bits",
     "first_set",
     "last_set",
+    "nearest_set",
     "pack",
     "shift_down",
     "shift_up",
@@ -61,15 +62,52 @@ def _offsets(words: int) -> Int[Array, " W"]:
 
 def first_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
     """Position of the lowest set bit, or `NONE`."""
-    trailing = lax.population_count((words & (~words + ONE)) - ONE).astype(jnp.int32)
     offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
-    return jnp.where(words != ZERO, trailing + offsets, NONE).min(-1)
+    return jnp.where(words != ZERO, _lowest(words) + offsets, NONE).min(-1)
 
 
 def last_set(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
     """Position of the highest set bit, or -1."""
     offsets = _offsets(words.shape[-1]).reshape((1,) * (words.ndim - 1) + (-1,))
-    return jnp.where(words != ZERO, 31 - lax.clz(words).astype(jnp.int32) + offsets, -1).max(-1)
+    return jnp.where(words != ZERO, _highest(words) + offsets, -1).max(-1)
+
+
+def nearest_set(
+    words: UInt32[Array, "*batch W"], slots: int
+) -> tuple[Int[Array, "*batch S"], Int[Array, "*batch S"]]:
+    """For each slot the nearest set bit at or below it (-1 if none), and at or above it (else S).
+
+    A slot's own word answers, or else what is known of the words on that side.
+    """
+    below, above = [], []
+    nearest = jnp.full_like(words[..., :1], -1, jnp.int32)
+    for word in range(words.shape[-1]):
+        own, places = words[..., word : word + 1], _places(words.ndim, min(32, slots - 32 * word))
+        inside = own & (ALL >> (np.uint32(31) - places))
+        below.append(jnp.where(inside != ZERO, 32 * word + _highest(inside), nearest))
+        nearest = jnp.where(own != ZERO, 32 * word + _highest(own), nearest)
+    nearest = jnp.full_like(words[..., :1], slots, jnp.int32)
+    for word in reversed(range(words.shape[-1])):
+        own, places = words[..., word : word + 1], _places(words.ndim, min(32, slots - 32 * word))
+        inside = own & (ALL << places)
+        above.append(jnp.where(inside != ZERO, 32 * word + _lowest(inside), nearest))
+        nearest = jnp.where(own != ZERO, 32 * word + _lowest(own), nearest)
+    return jnp.concatenate(below, -1), jnp.concatenate(above[::-1], -1)
+
+
+def _places(dims: int, width: int) -> UInt32[Array, "*ones n"]:
+    """Bit numbers 0 .. width-1 along the last of `dims` axes."""
+    return jnp.arange(width, dtype=jnp.uint32).reshape((1,) * (dims - 1) + (width,))
+
+
+def _lowest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
+    """Number of the lowest set bit of each word (32 if none)."""
+    return lax.population_count((words & (~words + ONE)) - ONE).astype(jnp.int32)
+
+
+def _highest(words: UInt32[Array, "*batch"]) -> Int[Array, "*batch"]:
+    """Number of the highest set bit of each word (-1 if none)."""
+    return 31 - lax.clz(words).astype(jnp.int32)
 
 
 def count_bits(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
@@ -142,11 +180,9 @@ def starts_of_free_runs(
 
 def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:
     """One bool per slot."""
-    leading = (1,) * (words.ndim - 1)
     columns = []
     for word in range(words.shape[-1]):  # word by word: half the price of one reshape
-        width = min(32, slots - 32 * word)
-        places = jnp.arange(width, dtype=jnp.uint32).reshape((*leading, width))
+        places = _places(words.ndim, min(32, slots - 32 * word))
         columns.append((words[..., word : word + 1] >> places) & ONE)
     return jnp.concatenate(columns, -1) != ZERO
 

@@ -28,7 +28,7 @@ from .tables import NetworkTables, make_tables, take
 from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic
 from .traffic_matrix import pair_weights, read_traffic_matrix
 
-__all__ = ["OpticalEnvironment", "OpticalState", "make_environment"]
+__all__ = ["OpticalEnvironment", "OpticalState", "make_environment", "make_from_keys"]
 
 
 @pytree
@@ -251,6 +251,15 @@ def make_environment(settings: OpticalSettings) -> OpticalEnvironment:
         ConfigError: the topology, a file or a combination of settings is unusable.
     """
     return OpticalEnvironment(settings)
+
+
+def make_from_keys(**keys: Any) -> OpticalEnvironment:
+    """The environment of an `env:` mapping, see `OpticalSettings.from_mapping`.
+
+    Raises:
+        ConfigError: a key or value is wrong.
+    """
+    return make_environment(OpticalSettings.from_mapping(keys))
 
 
 def _make_traffic(settings: OpticalSettings, tables: NetworkTables) -> Traffic:

@@ -13,12 +13,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, UInt32
 
 from ....errors import UnknownNameError
 from ...pytree import Pytree, pytree
-from .bits import NONE, first_set, last_set, unpack
+from .bits import NONE, ZERO, first_set, last_set, nearest_set, shift_up, unpack, window
 from .environment import OpticalEnvironment, OpticalState
 from .resources import Offers, links_by_slot
 from .tables import take
@@ -88,35 +87,6 @@ def _ff_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
     return _start(offers, jnp.argmin(first).astype(jnp.int32), first)
 
 
-@pytree
-class _Links(Pytree):
-    """The links of the K paths, H hops each.
-
-    Attributes:
-        real: bool [K, H], False where a hop only repeats the first to fill the row.
-        free: bool [K, H, S].
-        below: int32 [K, H, S], nearest taken slot at or below each slot, -1 if none.
-        above: int32 [K, H, S], nearest taken slot at or above each slot, S if none.
-    """
-
-    real: Bool[Array, "K H"]
-    free: Bool[Array, "K H S"]
-    below: Int[Array, "K H S"]
-    above: Int[Array, "K H S"]
-
-
-def _links(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> _Links:
-    words = take(env.resources.occupancy(state.held), offers.hops)
-    free = ~unpack(words, env.slots)
-    slot = jnp.broadcast_to(jnp.arange(env.slots, dtype=jnp.int32), free.shape)
-    return _Links(
-        _real_hops(env, state, offers),
-        free,
-        lax.cummax(jnp.where(free, -1, slot), axis=2),
-        lax.cummin(jnp.where(free, env.slots, slot), axis=2, reverse=True),
-    )
-
-
 def _real_hops(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Bool[Array, "K H"]:
     counts = take(env.tables.hop_counts, state.request.pair)
     return jnp.arange(offers.hops.shape[1], dtype=jnp.int32)[None] < counts[:, None]
@@ -129,9 +99,9 @@ def _best_fit_cost(
 
     A wavelength that is already lit counts as a perfect fit.
     """
-    links = _links(env, state, offers)
-    surplus = links.above - links.below - 1 - offers.need[:, None, None]
-    counted = links.real[:, :, None] & links.free
+    below, above = nearest_set(_hop_words(env, state, offers), env.slots)
+    counted = _real_hops(env, state, offers)[:, :, None] & (below != above)
+    surplus = above - below - 1 - offers.need[:, None, None]
     cost = jnp.where(counted, surplus, 0).sum(1, dtype=jnp.int32)
     return jnp.where(unpack(offers.starts, env.slots), cost, WORST)
 
@@ -192,14 +162,12 @@ class _FirstFit(Pytree):
     """The lowest start on each path and what lies beside it on each link, for the `k.._ff` rules.
 
     Attributes:
-        links: the links' spectrum.
         first: int32 [K], lowest start or NONE.
         counted: bool [K, H], links on which placing there cuts a free block.
         left: int32 [K, H], free slots just below the service.
         right: int32 [K, H], free slots just above it.
     """
 
-    links: _Links
     first: Int[Array, " K"]
     counted: Bool[Array, "K H"]
     left: Int[Array, "K H"]
@@ -207,15 +175,23 @@ class _FirstFit(Pytree):
 
 
 def _first_fit(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> _FirstFit:
-    links, first = _links(env, state, offers), first_set(offers.starts)
+    words, first = _hop_words(env, state, offers), first_set(offers.starts)
     start = jnp.where(first == NONE, 0, first)
+    end = start + offers.need
+    width, none = words.shape[-1], jnp.zeros((), jnp.int32)
+    low = jax.vmap(lambda s: window(width, none, s))(start)[:, None]
+    high = jax.vmap(lambda e: window(width, e, jnp.asarray(env.slots)))(end)[:, None]
+    left = start[:, None] - last_set(words & low) - 1
+    right = jnp.minimum(first_set(words & high), env.slots) - end[:, None]
+    free = ((words & ~low & ~high) == ZERO).all(-1)
+    return _FirstFit(first, _real_hops(env, state, offers) & free, left, right)
 
-    def at_start(table: Array) -> Array:
-        return jax.vmap(lambda rows, slot: rows[:, slot])(table, start)
 
-    left = start[:, None] - at_start(links.below) - 1
-    right = at_start(links.above) - (start + offers.need)[:, None]
-    return _FirstFit(links, first, links.real & at_start(links.free), left, right)
+def _hop_words(
+    env: OpticalEnvironment, state: OpticalState, offers: Offers
+) -> UInt32[Array, "K H W"]:
+    """Occupancy of the links of each path."""
+    return take(env.resources.occupancy(state.held), offers.hops)
 
 
 def _kmc_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
@@ -242,19 +218,17 @@ def _kme_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
     """
     fit = _first_fit(env, state, offers)
     terms = jnp.asarray(_entropy_terms(env.slots))
-    links = fit.links
+    words = _hop_words(env, state, offers)
+    _, above = nearest_set(words, env.slots)
+    begins = unpack(~words & ~shift_up(~words), env.slots)
     slot = jnp.arange(env.slots, dtype=jnp.int32)[None, None]
-    begins = links.free & jnp.concatenate(
-        [jnp.ones_like(links.free[..., :1]), ~links.free[..., :-1]], -1
-    )
-    sizes = jnp.where(begins, links.above - slot, 0)
-    before = terms[sizes].sum(-1, dtype=jnp.int32)
+    before = take(terms, jnp.where(begins, above - slot, 0)).sum(-1, dtype=jnp.int32)
     # Only the block that is cut changes: it is replaced by what is left on either side.
     whole = fit.left + offers.need[:, None] + fit.right
     cut = [jnp.clip(size, 0, env.slots) for size in (fit.left, fit.right, whole)]
-    change = terms[cut[0]] + terms[cut[1]] - terms[cut[2]]
+    change = take(terms, cut[0]) + take(terms, cut[1]) - take(terms, cut[2])
     after = before + jnp.where(fit.counted, change, 0)
-    cost = jnp.where(links.real, after, 0).sum(1, dtype=jnp.int32)
+    cost = jnp.where(_real_hops(env, state, offers), after, 0).sum(1, dtype=jnp.int32)
     return _start(offers, _least(cost, fit.first), fit.first)
 
 

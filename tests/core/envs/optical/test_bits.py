@@ -31,6 +31,11 @@ def test_packing_positions_counts_and_shifts(flags):
         assert first == (places[0] if len(places) else bits.NONE)
         assert last == (places[-1] if len(places) else -1)
         assert count == len(places)
+    below, above = bits.nearest_set(words, slots)
+    for row, low, high in zip(flags, below, above, strict=True):
+        for slot in range(slots):
+            assert low[slot] == max(np.flatnonzero(row[: slot + 1]), default=-1)
+            assert high[slot] == slot + next(iter(np.flatnonzero(row[slot:])), slots - slot)
     up, down = bits.unpack(bits.shift_up(words), slots), bits.unpack(bits.shift_down(words), slots)
     np.testing.assert_array_equal(up[:, 1:], flags[:, :-1])
     np.testing.assert_array_equal(down[:, :-1], flags[:, 1:])
