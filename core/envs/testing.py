@@ -1,0 +1,184 @@
+"""Tests that every environment must pass; subclass `EnvironmentContract` and give one fixture.
+
+They need pytest to run them, nothing to import them:
+
+    class TestMine(EnvironmentContract):
+        @pytest.fixture
+        def environment(self):
+            return Mine()
+"""
+
+# The name of a test is its docstring.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from .contract import ActionSpace, Box, Discrete, Environment, MultiDiscrete
+
+__all__ = ["EnvironmentContract", "play"]
+
+
+def _action_struct(space: ActionSpace) -> jax.ShapeDtypeStruct:
+    if isinstance(space, Discrete):
+        return jax.ShapeDtypeStruct((), np.int32)
+    if isinstance(space, MultiDiscrete):
+        return jax.ShapeDtypeStruct((len(space.nvec),), np.int32)
+    return jax.ShapeDtypeStruct(space.shape, np.float32)
+
+
+def _key_struct() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
+
+
+def _params_struct(env: Environment) -> Any:
+    return jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
+
+
+def _canonical_params(env: Environment) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
+
+
+def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> Array:
+    space = env.action_space
+    if isinstance(space, Discrete):
+        noise = jax.random.uniform(key, (space.n,), jnp.float32)
+        return jnp.argmax(noise if mask is None else jnp.where(mask, noise, -1.0)).astype(np.int32)
+    if isinstance(space, MultiDiscrete):
+        return jax.random.randint(key, (len(space.nvec),), 0, jnp.asarray(space.nvec, jnp.int32))
+    low, high = (np.asarray(x, np.float32).reshape(space.shape) for x in (space.low, space.high))
+    return jax.random.uniform(key, space.shape, jnp.float32, low, high)
+
+
+def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
+    """Give a function that plays random valid actions side by side, with resets.
+
+    It takes a seed and gives arrays [steps, episodes, ...] by the names of `contract.Step`, and
+    the masks; it is compiled once.
+
+    Args:
+        env: the environment.
+        steps: of each chain of episodes.
+        episodes: chains side by side.
+    """
+    params = _canonical_params(env)
+
+    def step(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[tuple[Any, Any], Any]:
+        state, _ = carry
+        act, move, fresh = jax.random.split(key, 3)
+        mask = env.action_mask(state, params) if env.has_mask else None
+        after = env.step(move, state, _random_action(env, act, mask), params)
+        ended = after.terminated | after.truncated
+        new, going = env.reset(fresh, params), (after.state, after.observation)
+        seen = {name: getattr(after, name) for name in _SHOWN}
+        return jax.tree.map(lambda a, b: jnp.where(ended, a, b), new, going), seen | {"mask": mask}
+
+    def chain(key: PRNGKeyArray) -> Any:
+        start = env.reset(key, params)
+        return jax.lax.scan(step, start, jax.random.split(key, steps))[1]
+
+    def chains(seed: Array) -> Any:
+        keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), episodes)
+        return jax.vmap(chain, out_axes=1)(keys)
+
+    compiled = jax.jit(chains)
+    return lambda seed: jax.device_get(compiled(np.int32(seed)))
+
+
+_SHOWN = ("observation", "reward", "terminated", "truncated", "info")
+
+
+class EnvironmentContract:
+    """What rollouts and evaluation rely on; see `contract.Environment`.
+
+    Attributes:
+        steps: random steps played.
+        episodes: played side by side.
+    """
+
+    steps = 64
+    episodes = 4
+
+    def test_it_is_an_environment(self, environment: Environment) -> None:
+        assert isinstance(environment, Environment)
+        assert isinstance(environment.action_space, (Discrete, MultiDiscrete, Box))
+        assert environment.warmup_steps >= 0
+
+    def test_parameters_are_fields_of_float_numbers(self, environment: Environment) -> None:
+        params = environment.default_params
+        assert dataclasses.is_dataclass(params)
+        names = [field.name for field in dataclasses.fields(params)]
+        assert len(jax.tree.leaves(params)) == len(names)
+        assert all(np.isfinite(getattr(params, name)) for name in names)
+
+    def test_reset_gives_strong_types_of_the_declared_shapes(
+        self, environment: Environment
+    ) -> None:
+        made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
+        _state, observation = made
+        _same_shapes(observation, environment.observation_struct)
+        _no_weak_types(made)
+
+    def test_a_step_keeps_the_state_s_shapes_and_types(self, environment: Environment) -> None:
+        params = _params_struct(environment)
+        state, _ = jax.eval_shape(environment.reset, _key_struct(), params)
+        action = _action_struct(environment.action_space)
+        after = jax.eval_shape(environment.step, _key_struct(), state, action, params)
+        _same_shapes(after.state, state)
+        _same_shapes(after.observation, environment.observation_struct)
+        expected = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
+        for name, dtype in expected.items():
+            leaf = getattr(after, name)
+            assert (leaf.shape, leaf.dtype) == ((), np.dtype(dtype)), name
+        for name, leaf in after.info.items():
+            assert (leaf.shape, leaf.dtype) == ((), np.dtype(np.float32)), name
+        _no_weak_types(after)
+
+    def test_every_parameter_may_differ_per_lane(self, environment: Environment) -> None:
+        one = _params_struct(environment)
+        lanes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((3,), np.float32), one)
+
+        def run(params: Any) -> Any:
+            key = jax.random.key(0, impl="threefry2x32")
+            state, _ = environment.reset(key, params)
+            struct = _action_struct(environment.action_space)
+            return environment.step(key, state, jnp.zeros(struct.shape, struct.dtype), params)
+
+        if jax.tree.leaves(lanes):
+            assert jax.eval_shape(jax.vmap(run), lanes).reward.shape == (3,)
+
+    def test_random_play_keeps_its_promises(self, environment: Environment) -> None:
+        run = play(environment, self.steps, self.episodes)
+        seen, again = run(0), run(0)
+        floats = [leaf for leaf in jax.tree.leaves(seen) if leaf.dtype == np.float32]
+        assert all(np.all(np.isfinite(leaf)) for leaf in floats)
+        ended = seen["terminated"] | seen["truncated"]
+        assert not (environment.never_ends and ended.any())
+        for left, right in zip(jax.tree.leaves(seen), jax.tree.leaves(again), strict=True):
+            np.testing.assert_array_equal(left, right)
+        if environment.has_mask:
+            assert isinstance(environment.action_space, Discrete)
+            shape = (self.steps, self.episodes, environment.action_space.n)
+            assert seen["mask"].shape == shape and seen["mask"].dtype == bool
+        sums = {name: np.float32(leaf.sum()) for name, leaf in seen["info"].items()}
+        summary = environment.summarise(sums, jnp.float32(ended.size))
+        assert all(np.shape(value) == () for value in summary.values())
+
+
+def _same_shapes(made: Any, declared: Any) -> None:
+    assert jax.tree.structure(made) == jax.tree.structure(declared)
+    for left, right in zip(jax.tree.leaves(made), jax.tree.leaves(declared), strict=True):
+        assert (left.shape, left.dtype) == (right.shape, right.dtype)
+
+
+def _no_weak_types(tree: Any) -> None:
+    weak = [leaf for leaf in jax.tree.leaves(tree) if getattr(leaf, "weak_type", False)]
+    assert not weak, "weakly typed arrays make programs compile twice; give them a dtype"

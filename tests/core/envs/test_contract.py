@@ -1,0 +1,83 @@
+"""The contract test itself: a good environment passes it, each kind of bad one does not."""
+
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hpo.core.envs.contract import Environment, Step
+from hpo.core.envs.testing import EnvironmentContract, play
+
+countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
+CONTRACT = EnvironmentContract()
+
+
+class TestThirdParty(EnvironmentContract):
+    @pytest.fixture
+    def environment(self):
+        return countdown.Countdown()
+
+
+class WeakReward(countdown.Countdown):
+    def step(self, key, state, action, params):
+        after = super().step(key, state, action, params)
+        return after.replace(reward=jnp.where(after.terminated, 1.0, 0.0))
+
+
+class DriftingState(countdown.Countdown):
+    def step(self, key, state, action, params):
+        after = super().step(key, state, action, params)
+        return after.replace(state={**after.state, "level": after.state["level"] > 0.5})
+
+
+class OtherObservation(countdown.Countdown):
+    observation_struct = jax.ShapeDtypeStruct((4,), jnp.float32)
+
+
+class NotANumber(countdown.Countdown):
+    def step(self, key, state, action, params):
+        after = super().step(key, state, action, params)
+        return after.replace(reward=after.reward / jnp.float32(0.0))
+
+
+class Immortal(countdown.Countdown):
+    never_ends = True
+
+
+class FixedParameter(countdown.Countdown):
+    def step(self, key, state, action, params):
+        return super().step(key, state, action, type(params)(float(params.bonus)))
+
+
+@pytest.mark.parametrize(
+    ("bad", "test", "error"),
+    [
+        (WeakReward, "test_a_step_keeps_the_state_s_shapes_and_types", AssertionError),
+        (DriftingState, "test_a_step_keeps_the_state_s_shapes_and_types", AssertionError),
+        (OtherObservation, "test_reset_gives_strong_types_of_the_declared_shapes", AssertionError),
+        (NotANumber, "test_random_play_keeps_its_promises", AssertionError),
+        (Immortal, "test_random_play_keeps_its_promises", AssertionError),
+        (FixedParameter, "test_every_parameter_may_differ_per_lane", TypeError),
+    ],
+)
+def test_the_contract_finds(bad, test, error):
+    with pytest.raises(error):
+        getattr(CONTRACT, test)(bad())
+
+
+def test_play_gives_time_first_and_ends_where_the_environment_says():
+    seen = play(countdown.Countdown(), 30, 2)(5)
+    assert seen["observation"].shape == (30, 2, 3)
+    left, time = seen["observation"][..., 0], seen["observation"][..., 1]
+    assert (seen["terminated"] == (left == 0)).all() and (seen["truncated"] == (time == 5)).all()
+
+
+def test_the_protocol_is_seen_by_isinstance():
+    assert isinstance(countdown.Countdown(), Environment)
+    assert not isinstance(object(), Environment)
+    assert Step.__dataclass_fields__.keys() == {
+        "state", "observation", "reward", "terminated", "truncated", "info",
+    }  # fmt: skip

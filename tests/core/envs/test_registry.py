@@ -1,0 +1,45 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.state import EnvPlan
+from hpo.environments import ENVIRONMENTS
+from hpo.errors import ConfigError, UnknownNameError
+
+countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
+
+
+def test_equal_plans_give_the_same_object():
+    assert registry.make(EnvPlan("CartPole-v1")) is registry.make(EnvPlan("CartPole-v1"))
+    shorter = EnvPlan("CartPole-v1", (("max_steps_in_episode", 7),))
+    assert registry.make(shorter) is not registry.make(EnvPlan("CartPole-v1"))
+
+
+def test_an_unknown_id_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"did you mean 'CartPole-v1'\?.*Pendulum-v1"):
+        registry.make(EnvPlan("CartPol-v1"))
+
+
+def test_one_s_own_environment_is_made_with_its_keys():
+    plan = countdown.plan_of(lowest=6)
+    assert plan.id in registry.known() and set(ENVIRONMENTS) < set(registry.known())
+    assert registry.make(plan).lowest == 6
+
+
+@pytest.mark.parametrize("taken", ["CartPole-v1", countdown.ID])
+def test_a_taken_id_is_refused(taken):
+    countdown.plan_of()
+    with pytest.raises(ConfigError, match=f"'{taken}' exists already"):
+        registry.register(taken, countdown.Countdown)
+
+
+def test_parameters_are_replaced_by_name():
+    env = registry.make(EnvPlan("CartPole-v1"))
+    params = registry.params_of(env, {"gravity": 5.0})
+    assert (params.gravity, params.length) == (5.0, 0.5)
+    assert registry.params_of(env, {}) == env.default_params
+    with pytest.raises(UnknownNameError, match=r"parameter of CartPole-v1 'gravty'.*'gravity'"):
+        registry.params_of(env, {"gravty": 5.0})
