@@ -126,7 +126,7 @@ def restore_buckets(
         bucket = Bucket(entry.key, entry.example, config, schedule)
         bucket.slots = [None] * entry.lanes
         buckets[entry.key] = bucket
-    for trial in ledger.state.live:
+    for trial in ledger.state.live.values():
         bucket = buckets[trial.bucket]
         bucket.enqueue(run for run in trial.runs if run.state is RunState.WAITING)
         for run in trial.runs:

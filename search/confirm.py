@@ -35,8 +35,7 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
     best = finished[: confirm.top_k]
     state.candidates = [trial.number for trial in best]
     for trial in best:
-        if trial not in state.live:
-            state.live.append(trial)
+        state.live.setdefault(trial.number, trial)
         if len(trial.choose_values) < confirm.choose:
             _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket])
 
@@ -44,7 +43,7 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
 def advance_phase(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
     """Go on to the next phase if all replicates of this one have ended."""
     state = ledger.state
-    if any(run.is_live for trial in state.live for run in trial.runs):
+    if any(run.is_live for trial in state.live.values() for run in trial.runs):
         return
     if state.phase is Phase.CHOOSE:
         _end_choose(ledger, buckets)

@@ -60,6 +60,7 @@ def _judge_rung(
     losses = [ledger.objective.loss(value) for value in values]
     verdicts = pruner.judge(earlier, losses)
     earlier += losses
+    ranked = sorted(earlier)
     for trial, value, loss, verdict in zip(due, values, losses, verdicts, strict=True):
         trial.rung = rung
         trial.reports.append(value)
@@ -74,7 +75,7 @@ def _judge_rung(
                 action=action,
                 rule=verdict.rule,
                 cutoff=None if verdict.cutoff is None else ledger.objective.loss(verdict.cutoff),
-                rank=rank_of(loss, earlier),
+                rank=rank_of(loss, ranked),
                 judged=len(earlier),
             )
         )

@@ -61,7 +61,7 @@ class Ledger:
         self.objective = Objective(study.metric)
         self.state = state
         self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
-        self.trials.update({trial.number: trial for trial in state.live})
+        self.trials.update(state.live)
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
         self._clock = clock
@@ -70,7 +70,7 @@ class Ledger:
     def add(self, trial: Trial) -> None:
         """Take in a new trial."""
         self.trials[trial.number] = trial
-        self.state.live.append(trial)
+        self.state.live[trial.number] = trial
         self.touch(trial)
         self.unwritten.attributes += [
             AttributeRow(trial.number, name, value) for name, value in trial.attributes.items()
@@ -82,7 +82,7 @@ class Ledger:
 
     def live(self) -> list[Trial]:
         """Give the trials of the search that wait or run, by number."""
-        return [trial for trial in self.state.live if trial.is_live]
+        return [trial for trial in self.state.live.values() if trial.is_live]
 
     def started(self, run: Run) -> None:
         """Note that a replicate has entered a lane."""
@@ -98,7 +98,7 @@ class Ledger:
         trial.state, trial.error, trial.ended_at = state, error, self.now()
         trial.bits = self.state.bits
         trial.seed_values = trial.values_of(Stream.SEARCH)
-        self.state.live.remove(trial)
+        del self.state.live[trial.number]
         self.state.told.append(trial.number)
         self.ended.append(trial)
         self.touch(trial)

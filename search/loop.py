@@ -100,7 +100,7 @@ class Loop:
         except HpoError:
             self._committer.commit("interrupted")
             raise
-        state.live = []
+        state.live = {}
         self._committer.commit("finished")
         return "finished"
 
@@ -128,7 +128,7 @@ class Loop:
             self._release()
             begin_confirm(ledger, self._buckets)
         else:
-            for trial in ledger.state.live:
+            for trial in ledger.state.live.values():
                 cut(trial.runs)
             self._release()
             advance_phase(ledger, self._buckets, self._policies)
@@ -278,6 +278,6 @@ class Loop:
         if state.phase not in streams:
             return
         stream = streams[state.phase]
-        trials = tuple(trial.number for trial in state.live if trial.runs_of(stream))
+        trials = tuple(trial.number for trial in state.live.values() if trial.runs_of(stream))
         for observer in self._observers:
             observer.on_confirm(state.phase, trials)

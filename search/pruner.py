@@ -6,6 +6,7 @@ there, ends its replicates and writes down the verdict.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -76,12 +77,12 @@ def make_pruner(spec: EarlyTerminate) -> Pruner:
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:
-    """Give the rank of a loss among losses (itself included); 1 is the best, ties share.
+    """Give the rank of a loss among sorted losses (itself included); 1 is the best, ties share.
 
     >>> rank_of(2.0, [1.0, 2.0, 2.0, 5.0])
     2
     """
-    return 1 + sum(other < loss for other in losses)
+    return 1 + bisect.bisect_left(losses, loss)
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:

@@ -118,7 +118,7 @@ class LoopState:
         exhausted: the sampler has nothing new to propose.
         pending: the batch being drawn.
         told: trials that ended since the last batch began, in that order.
-        live: trials that wait, run, or are being confirmed.
+        live: trials that wait, run, or are being confirmed, by number.
         buckets: those that have lanes, in the order they got them.
         running: the bucket that has the device, "" before the first.
         rung_losses: for each rung the losses judged there so far.
@@ -137,7 +137,7 @@ class LoopState:
     exhausted: bool = False
     pending: PendingAsk | None = None
     told: list[int] = field(default_factory=list)
-    live: list[Trial] = field(default_factory=list)
+    live: dict[int, Trial] = field(default_factory=dict)
     buckets: list[BucketState] = field(default_factory=list)
     running: str = ""
     rung_losses: list[list[float]] = field(default_factory=list)

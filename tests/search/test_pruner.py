@@ -85,7 +85,7 @@ def test_audit_takes_its_share_and_depends_on_nothing_else():
 
 
 def test_rank_counts_the_better_ones():
-    assert [rank_of(loss, [3.0, 1.0, 1.0]) for loss in (1.0, 3.0)] == [1, 3]
+    assert [rank_of(loss, [1.0, 1.0, 3.0]) for loss in (1.0, 3.0)] == [1, 3]
 
 
 def test_rules_are_made_by_name():

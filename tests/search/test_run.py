@@ -62,7 +62,7 @@ def test_every_trial_ends_and_is_accounted_for(tmp_path):
         assert {row.state for row in rows} <= {"finished", "stopped", "diverged"}
         assert journal.head().phase == "finished"
         state = LoopState.from_text(journal.head().loop_state)
-        assert state.phase is Phase.DONE and state.live == []
+        assert state.phase is Phase.DONE and state.live == {}
     progress, outcome = watcher.ends[0]
     assert outcome == "finished" and progress.env_steps == results.usage.env_steps
     assert progress.best.trial == results.best.trial

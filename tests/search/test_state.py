@@ -41,7 +41,7 @@ states = st.builds(
     LoopState,
     phase=st.sampled_from(Phase),
     pending=st.none() | st.builds(PendingAsk, numbers, st.lists(numbers), st.lists(numbers)),
-    live=st.lists(trials, max_size=3),
+    live=st.dictionaries(numbers, trials, max_size=3),
     buckets=st.lists(st.builds(BucketState, st.text(), numbers, numbers)),
     running=st.text(),
     rung_losses=st.lists(st.lists(floats | st.just(float("inf")))),

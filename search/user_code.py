@@ -1,0 +1,76 @@
+"""A study's `imports`: Python files of the user's that register environments and the like.
+
+Each is run once a process; what goes wrong in one is told with its own file and line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import ConfigError
+
+__all__ = ["import_user_code"]
+
+_DONE: set[Path] = set()
+
+
+def import_user_code(paths: Iterable[str], source: str | Path) -> None:
+    """Run the files that a study names.
+
+    They may import each other and what lies beside them: their folder comes last on `sys.path`,
+    so that it hides nothing.
+
+    Args:
+        paths: as the study names them.
+        source: the folder they are relative to.
+
+    Raises:
+        ConfigError: `file:line: what went wrong`.
+    """
+    for given in paths:
+        path = (Path(source) / given).resolve()
+        if path in _DONE:
+            continue
+        folder = str(path.parent)
+        if folder not in sys.path:
+            sys.path.append(folder)
+        _run(path, Path(source) / given)
+        _DONE.add(path)
+
+
+def _run(path: Path, shown: Path) -> None:
+    name = path.stem
+    if name in sys.modules:
+        before = getattr(sys.modules[name], "__file__", None)
+        if before is not None and Path(before).resolve() == path:
+            return  # another of the files has imported it
+        name = f"hpo_imports_{name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{shown}: is no Python file that can be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """Give the line of the file that led to an error, the innermost of several."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno or 1
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return (lines[-1] if lines else None) or 1
+
+
+def _said(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
