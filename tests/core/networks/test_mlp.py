@@ -1,0 +1,153 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+from hpo.core import policy
+from hpo.core.networks.mlp import ACTIVATIONS, MLP
+from hpo.core.state import EnvPlan, make_hypers, make_plan
+from hpo.errors import ConfigError
+from hpo.knobs import KNOBS
+
+slow = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "slow.py")))
+SLOW_ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    # the usual approximation of x Phi(x) by tanh (Hendrycks & Gimpel 2016)
+    "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+    "silu": lambda x: x * scipy.special.expit(x),
+}
+
+
+def network(shape=(4,), outputs=3, **knobs):
+    plan = make_plan({"hidden_sizes": [8, 5], **knobs}, EnvPlan("CartPole-v1"), features=())
+    module = MLP(plan, outputs, len(shape))
+    params = module.init(jax.random.key(0, impl="threefry2x32"), jnp.zeros(shape))["params"]
+    return module, params
+
+
+def shaken(params):
+    """Give random parameters, biases and norms included."""
+    rng = np.random.default_rng(3)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
+
+
+def test_activations_are_the_table_s():
+    assert tuple(ACTIVATIONS) == KNOBS["activation"].choices
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_it_computes_what_the_loop_computes(activation, norm, shared):
+    module, params = network(activation=activation, layer_norm=norm, shared_encoder=shared)
+    params = shaken(params)
+    observation = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
+    made = module.apply({"params": params}, jnp.asarray(observation))
+    expected = slow.network(slow.as_float64(params), observation, SLOW_ACTIVATIONS[activation])
+    np.testing.assert_allclose(made.policy, expected[0], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(made.value, expected[1], rtol=1e-3, atol=1e-4)
+
+
+def test_leading_axes_shapes_and_dtypes_of_observations():
+    module, params = network(shape=(2, 3))
+    params = shaken(params)
+    images = np.random.default_rng(2).integers(0, 2, size=(5, 4, 2, 3))
+    flat = slow.network(slow.as_float64(params), images.reshape(20, 6))
+    for dtype in (np.uint8, np.int32, bool, np.float32):
+        made = module.apply({"params": params}, jnp.asarray(images.astype(dtype)))
+        assert made.policy.shape == (5, 4, 3) and made.value.shape == (5, 4)
+        np.testing.assert_allclose(made.policy.reshape(20, 3), flat[0], rtol=1e-4, atol=1e-4)
+        one = module.apply({"params": params}, jnp.asarray(images[0, 0].astype(dtype)))
+        np.testing.assert_allclose(one.value, flat[1][0], rtol=1e-4, atol=1e-4)
+
+
+def test_no_hidden_layers_is_a_linear_policy():
+    module, params = network(hidden_sizes=[])
+    assert set(params) == {"actor_head", "critic_head"}
+    made = module.apply({"params": params}, jnp.ones((2, 4)))
+    assert made.policy.shape == (2, 3)
+
+
+def test_orthogonal_initialisation_has_the_gains_asked_for():
+    _, params = network(hidden_gain=1.5, policy_gain=0.01, value_gain=2.0)
+    for tower in ("actor", "critic"):
+        first = np.asarray(params[tower]["dense_0"]["kernel"])  # [4, 8]: orthogonal rows
+        np.testing.assert_allclose(first @ first.T, 1.5**2 * np.eye(4), atol=1e-5)
+        second = np.asarray(params[tower]["dense_1"]["kernel"])  # [8, 5]: orthogonal columns
+        np.testing.assert_allclose(second.T @ second, 1.5**2 * np.eye(5), atol=1e-5)
+    heads = {"actor_head": (3, 0.01), "critic_head": (1, 2.0)}
+    for name, (rows, gain) in heads.items():
+        kernel = np.asarray(params[name]["kernel"])
+        assert kernel.shape == (rows, 5)
+        np.testing.assert_allclose(kernel @ kernel.T, gain**2 * np.eye(rows), atol=1e-6)
+    biases = [leaf for path, leaf in jax.tree.leaves_with_path(params) if "bias" in str(path)]
+    assert len(biases) == 6 and not any(np.any(bias) for bias in biases)
+
+
+def test_the_default_gains_are_the_published_ones():
+    _, params = network()
+    norms = {"actor_head": 0.01, "critic_head": 1.0}
+    for name, gain in norms.items():
+        rows = np.linalg.norm(np.asarray(params[name]["kernel"]), axis=1)
+        np.testing.assert_allclose(rows, gain, rtol=1e-5)
+    first = np.linalg.norm(np.asarray(params["actor"]["dense_0"]["kernel"]), axis=1)
+    np.testing.assert_allclose(first, np.sqrt(2.0), rtol=1e-5)
+
+
+def test_lecun_initialisation_has_variance_one_over_inputs():
+    _, params = network(
+        shape=(50,), hidden_sizes=[400], initialisation="lecun", hidden_gain=1.0
+    )
+    kernel = np.asarray(params["actor"]["dense_0"]["kernel"])
+    # 20,000 truncated normals: the relative error of the deviation is below 2 percent
+    assert kernel.std() == pytest.approx(1.0 / np.sqrt(50.0), rel=0.02)
+    assert abs(kernel.mean()) < 0.005
+
+
+def test_parameters_depend_on_the_key_and_their_own_name():
+    _, params = network()
+    actor, critic = (params[name]["dense_0"]["kernel"] for name in ("actor", "critic"))
+    assert not np.allclose(actor, critic)
+    _, deeper = network(hidden_sizes=[8, 5, 5])
+    np.testing.assert_array_equal(deeper["actor"]["dense_0"]["kernel"], actor)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_critic_s_parameters_are_those_that_only_values_need(shared):
+    """A shared encoder belongs to the policy's optimiser."""
+    module, params = network(shared_encoder=shared)
+    params = shaken(params)
+
+    def policy_sum(params):
+        return jnp.sum(module.apply({"params": params}, jnp.ones((1, 4))).policy)
+
+    slopes = jax.grad(policy_sum)(params)
+    for name, leaves in slopes.items():
+        used = any(np.any(leaf) for leaf in jax.tree.leaves(leaves))
+        assert used != policy.is_critic(name), name
+
+
+def test_gaussian_policies_add_their_deviation():
+    plan = make_plan({"hidden_sizes": [4]}, EnvPlan("Pendulum-v1"), features=())
+    knobs = {"log_std_init": -1.25, "log_std_min": -1.0}
+    hypers = jax.tree.map(jnp.asarray, make_hypers(knobs, {}, {}))
+    key = jax.random.key(0, impl="threefry2x32")
+    params = policy.init_params(plan, hypers, key)
+    np.testing.assert_array_equal(params["log_std"], [-1.25])
+    outputs = policy.apply(plan, params, jnp.ones((7, 3)))
+    dist = policy.distribution_of(plan, hypers, params, outputs, None)
+    np.testing.assert_array_equal(dist.log_std, np.full((7, 1), -1.0))  # held by log_std_min
+
+
+def test_a_distribution_that_does_not_fit_is_refused():
+    plan = make_plan({"distribution": "gaussian"}, EnvPlan("CartPole-v1"), features=())
+    with pytest.raises(ConfigError, match="CartPole-v1 needs 'categorical'"):
+        policy.init_params(plan, make_hypers({}, {}, {}), jax.random.key(0))
