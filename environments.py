@@ -1,34 +1,66 @@
 """A plain table of the environments known by id, so that a study is checked without importing jax.
 
 `params` are float parameters (each may differ per lane and be swept as `env.<name>`); `keys` are
-fixed for a study and become part of the Plan.
+fixed for a program and become part of the Plan; searched, each value is a bucket.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from .errors import UnknownNameError
 
-__all__ = ["ENVIRONMENTS", "EnvEntry", "EnvKey", "entry"]
+__all__ = ["ENVIRONMENTS", "EnvEntry", "EnvKey", "entry", "files_of", "rooted"]
+
 
 @dataclass(frozen=True)
 class EnvKey:
-    """A key of `env:` that is fixed for a study.
+    """A key of `env:` that is fixed for a program: searched, each value is a bucket of its own.
 
     Attributes:
         type: what its values are; `any` is checked by the environment itself.
         default: its value when left out.
         choices: legal values, if they are few.
-        meaning: one line.
+        meaning: one line, with unit where there is one.
+        low: smallest legal number.
+        low_open: `low` itself is not legal.
+        file: it may be the path of a file, relative to the folder of the file that names it.
     """
 
     type: Literal["int", "bool", "float", "str", "any"]
     default: Any
     choices: tuple[Any, ...] = ()
     meaning: str = ""
+    low: float = -math.inf
+    low_open: bool = False
+    file: bool = False
+
+    def allowed(self) -> str:
+        """Say in words what is legal."""
+        if self.choices:
+            return ", ".join(map(str, self.choices))
+        if self.low == -math.inf:
+            return _NOUNS[self.type]
+        return f"{_NOUNS[self.type]} {'above' if self.low_open else 'of at least'} {self.low:g}"
+
+    def in_range(self, number: float) -> bool:
+        """Say whether a number is legal."""
+        return math.isfinite(number) and (
+            number > self.low if self.low_open else number >= self.low
+        )
+
+
+_NOUNS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "any": "what the environment takes",
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +74,9 @@ class EnvEntry:
         params: float parameter -> default.
         keys: fixed key -> its description.
         meaning: one line.
+        positive: the parameters that must be above 0; all others may be any finite number.
+        metrics: what evaluations report as `eval/<name>`: name -> meaning.
+        elsewhere: what another system calls a key -> our name; suggested, never accepted.
     """
 
     id: str
@@ -50,10 +85,19 @@ class EnvEntry:
     params: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, EnvKey] = field(default_factory=dict)
     meaning: str = ""
+    positive: tuple[str, ...] = ()
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
-def _gymnax(id_: str, steps: int, meaning: str, actions: Literal["discrete", "continuous"] =
-            "discrete", keys: Mapping[str, Any] | None = None, **params: float) -> EnvEntry:
+def _gymnax(
+    id_: str,
+    steps: int,
+    meaning: str,
+    actions: Literal["discrete", "continuous"] = "discrete",
+    keys: Mapping[str, Any] | None = None,
+    **params: float,
+) -> EnvEntry:
     fixed = {"max_steps_in_episode": EnvKey("int", steps, meaning="env steps until truncation")}
     for name, default in (keys or {}).items():
         fixed[name] = EnvKey("bool" if isinstance(default, bool) else "int", default)
@@ -61,8 +105,13 @@ def _gymnax(id_: str, steps: int, meaning: str, actions: Literal["discrete", "co
 
 
 _SPAWN = {"ramping": True, "ramp_interval": 100, "init_move_interval": 5, "shot_cool_down": 5}
-_CAR = {"min_position": -1.2, "max_position": 0.6, "max_speed": 0.07, "goal_velocity": 0.0,
-        "gravity": 0.0025}
+_CAR = {
+    "min_position": -1.2,
+    "max_position": 0.6,
+    "max_speed": 0.07,
+    "goal_velocity": 0.0,
+    "gravity": 0.0025,
+}
 
 _ENTRIES = (
     _gymnax("CartPole-v1", 500, "balance a pole on a cart", gravity=9.8, masscart=1.0,
@@ -111,7 +160,97 @@ _ENTRIES = (
                                              "ball_x_speed": 1, "use_ai_policy": True}),
 )  # fmt: skip
 
-ENVIRONMENTS: Mapping[str, EnvEntry] = {item.id: item for item in _ENTRIES}
+
+def _text(default: str, meaning: str, *choices: str, file: bool = False) -> EnvKey:
+    return EnvKey("str", default, choices, meaning, file=file)
+
+
+def _switch(meaning: str, default: bool = False) -> EnvKey:
+    return EnvKey("bool", default, meaning=meaning)
+
+
+def _count(default: int, meaning: str, low: int = 1) -> EnvKey:
+    return EnvKey("int", default, meaning=meaning, low=low)
+
+
+def _above_0(default: float, meaning: str) -> EnvKey:
+    return EnvKey("float", default, meaning=meaning, low=0.0, low_open=True)
+
+
+_OPTICAL_PARAMS = {"load": 250.0, "mean_holding_time": 25.0, "bitrate_scale": 1.0}
+_OPTICAL_KEYS = {
+    "topology": _text("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
+    "directed": _switch("a spectrum for each direction of a link", True),
+    "slots": _count(100, "frequency slots (wavelengths) of a link"),
+    "slot_width": _above_0(12.5, "GHz of a slot"),
+    "guardband": _count(1, "slots added to every service", 0),
+    "k": _count(5, "candidate paths of a node pair"),
+    "path_order": _text("spectral_resources", "what candidates are sorted by",
+                        "spectral_resources", "hops", "distance", "hops_distance", "capacity"),
+    "disjoint_paths": _switch("prefer candidates that share no link"),
+    "modulation": _text("deeprmsa", "a reach table's name, or a CSV file", file=True),
+    "truncate_holding_time": _switch("cut holding times at twice their mean"),
+    "bitrates": EnvKey("any", (), meaning="Gb/s to draw from, repeats weigh; instead of a range"),
+    "min_bitrate": _above_0(25.0, "Gb/s, smallest of the range"),
+    "max_bitrate": _above_0(100.0, "Gb/s, largest of the range"),
+    "step_bitrate": _above_0(1.0, "Gb/s between neighbours of the range"),
+    "traffic_matrix": _text("uniform", "uniform, random, or a CSV file", file=True),
+    "continuous": _switch("no episodes: the network is never emptied", True),
+    "max_requests": _count(1000, "requests of an episode"),
+    "warmup_requests": _count(3000, "requests before learning and metrics begin; 0 in episodes",
+                              0),
+    "incremental": _switch("services never end"),
+    "requests": _text("", "a CSV file of requests, replayed exactly", file=True),
+    "aggregate_slots": _count(1, "start slots that one action stands for"),
+    "no_op": _switch("a last action that refuses the request"),
+    "reward": _text("service", "what a blocked request costs: 1, or its share of the largest",
+                    "service", "bitrate"),
+    "end_first_blocking": _switch("an episode ends with the first blocked request"),
+    "scale_factor": _above_0(1.0, "of lightpath capacities"),
+    "observation": _text("flat", "what the policy sees", "flat", "packed", "deeprmsa", "graph",
+                         "link_departure", "link_occupancy", "link_capacity"),
+    "histograms": _switch("report shares of accepted services by path rank and by hops"),
+}  # fmt: skip
+_OPTICAL_METRICS = {
+    "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
+    "bitrate_blocking_probability": "share of the bitrate asked for that was blocked",
+    "utilisation": "mean share of all links' slots in use",
+    "requests": "requests that the figures rest on",
+    "accepted_services": "requests served",
+    "accepted_bitrate": "Gb/s served, summed over requests",
+}
+_XLRON_NAMES = {
+    "env_type": "id", "topology_name": "topology", "link_resources": "slots",
+    "slot_size": "slot_width", "path_sort_criteria": "path_order",
+    "modulations_csv_filepath": "modulation", "traffic_intensity": "load",
+    "mean_service_holding_time": "mean_holding_time", "values_bw": "bitrates",
+    "min_bw": "min_bitrate", "max_bw": "max_bitrate", "step_bw": "step_bitrate",
+    "random_traffic": "traffic_matrix", "custom_traffic_matrix_csv_filepath": "traffic_matrix",
+    "continuous_operation": "continuous", "ENV_WARMUP_STEPS": "warmup_requests",
+    "incremental_loading": "incremental", "deterministic_requests": "requests",
+    "include_no_op": "no_op", "reward_type": "reward", "transformer_obs_type": "observation",
+}  # fmt: skip
+
+
+def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
+    keys = {
+        name: replace(key, default=defaults.get(name, key.default))
+        for name, key in _OPTICAL_KEYS.items()
+    }
+    return EnvEntry(id_, "optical", "discrete", _OPTICAL_PARAMS, keys, meaning,
+                    tuple(_OPTICAL_PARAMS), _OPTICAL_METRICS, _XLRON_NAMES)  # fmt: skip
+
+
+_NETWORKS = (
+    _optical("rsa", "optical network: path and slots, one modulation for all"),
+    _optical("rmsa", "optical network: path and slots, modulation by path length"),
+    _optical("deeprmsa", "optical network: path only, first fitting slots",
+             observation="deeprmsa"),
+    _optical("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
+    _optical("rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0),
+)  # fmt: skip
+
+ENVIRONMENTS: Mapping[str, EnvEntry] = {item.id: item for item in (*_ENTRIES, *_NETWORKS)}
 
 
 def entry(id_: str) -> EnvEntry:
@@ -126,3 +265,23 @@ def entry(id_: str) -> EnvEntry:
     if id_ in ENVIRONMENTS:
         return ENVIRONMENTS[id_]
     raise UnknownNameError("environment", id_, ENVIRONMENTS)
+
+
+def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
+    """Give the keys whose values are files: key -> path as written.
+
+    What has an ending such as `.csv` is a file, all else is a name that the environment knows.
+    """
+    table = ENVIRONMENTS[id_].keys if id_ in ENVIRONMENTS else {}
+    return {
+        name: given
+        for name, given in keys.items()
+        if name in table and table[name].file and isinstance(given, str) and given
+        and (Path(given).suffix or not table[name].default)
+    }  # fmt: skip
+
+
+def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Give the keys with every file as a path from here, not from the folder that names it."""
+    here = {name: str(Path(folder) / file) for name, file in files_of(id_, keys).items()}
+    return {**keys, **here}

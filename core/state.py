@@ -56,10 +56,18 @@ SAME = -1.0
 
 @dataclasses.dataclass(frozen=True)
 class EnvPlan:
-    """The static part of an environment: its id and its fixed keys, sorted by name."""
+    """The static part of an environment: its id and its fixed keys, sorted by name.
+
+    Attributes:
+        id: of the registry.
+        keys: (name, value), as written.
+        folder: that files among the values are relative to; not part of the plan's hash, so that
+            a study may be moved. Empty where no key names a file.
+    """
 
     id: str
     keys: tuple[tuple[str, Any], ...] = ()
+    folder: str = dataclasses.field(default="", repr=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,8 @@ from ..core.state import (
     make_plan,
     plan_hash,
 )
-from ..environments import ENVIRONMENTS
+from ..environments import ENVIRONMENTS, files_of
+from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..store.rows import Stream
 from ..studies.quanta import Quanta, quanta_of
@@ -72,7 +73,7 @@ class LocalFactory:
         given = {**self.study.env.values, **_env_values(config), **overrides}
         floats = _float_params(id_)
         keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
-        folder = self.study.source if environments.files_of(id_, keys) else ""
+        folder = self.study.source if files_of(id_, keys) else ""
         return EnvPlan(id_, tuple(sorted(keys.items())), folder)
 
     def _params(self, plan: EnvPlan, config: Mapping[str, Any], overrides: Mapping[str, Any]
@@ -134,6 +135,7 @@ class LocalFactory:
     def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
         """Give the program of this configuration's bucket: its lanes and tile; no compile."""
         plan, example = self.plan(config), self.hypers(config)
+        _check_alike(plan)
         tile = self._tile(plan, example)
         if lanes is None:
             lanes = self.study.population.lanes
@@ -247,6 +249,25 @@ class LocalPopulation:
             about={"study": self._factory.study.name},
         )
         saved_policy.save_policy(directory, saved)
+
+
+def _check_alike(plan: Plan) -> None:
+    """Refuse an evaluation environment that policies of the training environment do not fit.
+
+    Raises:
+        ConfigError: it has other actions or observations.
+    """
+    ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
+    if ours.action_space != theirs.action_space:
+        raise ConfigError(
+            f"eval_env: it has other actions ({theirs.action_space}) than the environment that "
+            f"trains ({ours.action_space}); leave out what changes them"
+        )
+    if ours.observation_struct != theirs.observation_struct:
+        raise ConfigError(
+            f"eval_env: it has other observations ({theirs.observation_struct}) than the "
+            f"environment that trains ({ours.observation_struct}); leave out what changes them"
+        )
 
 
 def _put_row(rows: Hypers, row: Hypers, at: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.distributions import freeze
@@ -62,7 +63,7 @@ def buckets_of(
         bucket_key: names the bucket of a complete configuration; left out, configurations with
             equal static knobs share one.
     """
-    static = {p.name for p in study.space.parameters if _is_static(p.name)}
+    static = {p.name for p in study.space.parameters if _is_static(study, p.name)}
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
@@ -75,21 +76,24 @@ def buckets_of(
         except ConfigError as error:
             refused[str(error)] = None
             continue
-        key = bucket_key(config) if bucket_key else _key(config)
+        key = bucket_key(config) if bucket_key else _key(study, config)
         if key not in found:
-            shown = {name: config[name] for name in KNOBS if name in static}
+            shown = {name: config[name] for name in config if name in static}
             steps = config["num_envs"] * config["rollout_length"]
             found[key] = Bucket(shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     return Buckets(tuple(found.values()), more, endless, tuple(refused))
 
 
-def _is_static(name: str) -> bool:
-    return not name.startswith("env.") and not KNOBS[name].traced
+def _is_static(study: Study, name: str) -> bool:
+    if not name.startswith("env."):
+        return not KNOBS[name].traced
+    known = ENVIRONMENTS.get(study.env.id)
+    return known is not None and name.removeprefix("env.") in known.keys
 
 
-def _key(config: Mapping[str, Any]) -> Any:
-    return tuple(freeze(value) for name, value in config.items() if _is_static(name))
+def _key(study: Study, config: Mapping[str, Any]) -> Any:
+    return tuple(freeze(value) for name, value in config.items() if _is_static(study, name))
 
 
 def _without(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

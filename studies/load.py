@@ -142,6 +142,10 @@ class _Reader:
             self.source,
         )
         check_together(notes, root, study)
+        if not notes and known is not None and known.source == "optical":
+            from .optical_section import check_optical  # numpy and file readers, 0.1 s
+
+            check_optical(notes, root, study)
         if notes:
             raise notes.error()
         return study

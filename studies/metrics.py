@@ -11,6 +11,7 @@ from ..errors import suggestion
 __all__ = ["METRICS", "metric_fault"]
 
 _OWN = re.compile(r"eval/[A-Za-z0-9_]{1,100}")
+_SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # where `histograms` is on
 _STATISTICS = {
     "mean": "mean",
     "median": "median",
@@ -35,7 +36,7 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     """Say why a metric cannot be optimised, or None.
 
     Environments of other libraries and of user code bring metrics of their own, as `eval/<name>`;
-    what gymnax has brings none.
+    those of the table say which.
 
     >>> metric_fault("eval/return_maen", None)
     >>> metric_fault("return_mean", None)
@@ -43,7 +44,12 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     """
     if name in METRICS:
         return None
-    if (env is None or env.source != "gymnax") and _OWN.fullmatch(name):
+    if env is None:
+        if _OWN.fullmatch(name):
+            return None
+        known = "eval/return_mean, ..."
+        return f"unknown metric {name!r};{suggestion(name, METRICS)} Known: {known}"
+    names = [*METRICS, *(f"eval/{own}" for own in env.metrics)]
+    if name in names or (env.source == "optical" and _SHARE.fullmatch(name)):
         return None
-    known = ", ".join(METRICS) if env is not None else "eval/return_mean, ..."
-    return f"unknown metric {name!r};{suggestion(name, METRICS)} Known: {known}"
+    return f"unknown metric {name!r};{suggestion(name, names)} Known: {', '.join(names)}"

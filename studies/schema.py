@@ -251,7 +251,9 @@ def _enqueue() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": properties,
-        "patternProperties": {r"^env\.": {"anyOf": [{"type": "number"}, _AMOUNT]}},
+        "patternProperties": {
+            r"^env\.": {"type": ["number", "string", "boolean", "array"]},
+        },
     }
     return {"type": "array", "items": entry}
 

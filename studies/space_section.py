@@ -122,6 +122,9 @@ class SpaceReader:
         """Check a distribution against the knob's type and range; values become canonical."""
         if isinstance(distribution, Categorical | Ordinal):
             return self._fit_values(name, distribution)
+        if self.vocabulary.is_fixed_in_a_program(name):
+            text = "is fixed in a program; list its `values`, each of which is a bucket"
+            return None, [Fault("distribution", text)]
         kind = self.vocabulary.type(name)
         if kind not in ("float", "int"):
             return None, [Fault("distribution", f"{_typed(kind)}; list its `values`")]

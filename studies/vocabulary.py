@@ -45,16 +45,26 @@ class Vocabulary:
         if not given.startswith("env."):
             return self._knob_name(given)
         key = given.removeprefix("env.")
-        if self.env is None or key in self.env.params:
+        if self.env is None or key in self.env.params or key in self.env.keys:
             return given
-        if key in self.env.keys:
+        if key in self.env.elsewhere:
             raise ConfigError(
-                f"{key!r} of {self.env.id} is fixed for a study; write it under `env:`, "
-                f"as env: {{id: {self.env.id}, {key}: ...}}"
+                f"{self.env.id} has no parameter {given!r}; here it is called "
+                f"'env.{self.env.elsewhere[key]}'"
             )
-        known = ", ".join(f"env.{name}" for name in self.env.params) or "none"
-        hint = suggestion(given, [f"env.{name}" for name in self.env.params])
+        names = [f"env.{name}" for name in (*self.env.params, *self.env.keys)]
+        known = ", ".join(names) or "none"
+        hint = suggestion(given, names)
         raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} Known: {known}")
+
+    def is_fixed_in_a_program(self, name: str) -> bool:
+        """Say whether a known name is a key of the environment that makes a bucket a value."""
+        return self._env_key(name) is not None
+
+    def _env_key(self, name: str) -> EnvKey | None:
+        if self.env is None or not name.startswith("env."):
+            return None
+        return self.env.keys.get(name.removeprefix("env."))
 
     def _knob_name(self, given: str) -> str:
         if self.env is not None and given in self.env.params and canonical_name(given) is None:
@@ -63,7 +73,10 @@ class Vocabulary:
 
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
         """Give the type of a known name."""
-        return "float" if name.startswith("env.") else KNOBS[name].type
+        if not name.startswith("env."):
+            return KNOBS[name].type
+        key = self._env_key(name)
+        return "float" if key is None else _KEY_TYPES[key.type]
 
     def words(self, name: str) -> tuple[str, ...]:
         """Give the words that are legal for a number beside numbers."""
@@ -81,19 +94,38 @@ class Vocabulary:
             if name in _REGISTERED and self.imports and isinstance(value, str):
                 return value
             return check_value(name, value)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"{name} is {given!r}; allowed: a number")
-        if not math.isfinite(value):
-            raise ConfigError(f"{name} is {given!r}; allowed: a finite number")
-        return float(value)
+        if self.env is None:
+            return _plain_value(name, value)
+        return check_env_value(self.env, name.removeprefix("env."), given)
 
     def default(self, name: str) -> Any:
         """Give the value a known name has when nobody sets it; None for unknown parameters."""
         if not name.startswith("env."):
             return KNOBS[name].default
         key = name.removeprefix("env.")
-        own = self.env.params.get(key) if self.env is not None else None
+        own: Any = None
+        if self.env is not None:
+            static = self.env.keys.get(key)
+            own = self.env.params.get(key) if static is None else static.default
         return self.env_values.get(key, own)
+
+
+_KEY_TYPES: Mapping[str, Literal["float", "int", "bool", "choice", "widths"]] = {
+    "int": "int",
+    "bool": "bool",
+    "float": "float",
+    "str": "choice",
+    "any": "widths",  # a value may be a list
+}
+
+
+def _plain_value(name: str, value: Any) -> Any:
+    """Take what a parameter or key of an environment that no table knows may be."""
+    if not isinstance(value, bool | int | float | str):
+        raise ConfigError(f"{name} is {value!r}; allowed: a number, true, false or a text")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name} is {value!r}; allowed: a finite number")
+    return value
 
 
 def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
@@ -103,10 +135,15 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
         ConfigError: the environment has no such key, or not with this value.
     """
     if key in env.params:
-        number = number_of(given)
-        if number is None:
-            raise ConfigError(f"env.{key} is {given!r}; allowed: a number")
+        number = None if isinstance(given, bool) else number_of(given)
+        if number is None or not math.isfinite(number):
+            raise ConfigError(f"env.{key} is {given!r}; allowed: {_number_noun(env, key)}")
+        if key in env.positive and number <= 0:
+            raise ConfigError(f"env.{key} is {given!r}; allowed: {_number_noun(env, key)}")
         return float(number)
+    if key in env.elsewhere:
+        ours = env.elsewhere[key]
+        raise ConfigError(f"{env.id} has no key {key!r}; here it is called {ours!r}")
     if key not in env.keys:
         known = [*env.keys, *env.params]
         raise ConfigError(
@@ -116,16 +153,13 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
     return _key_value(key, env.keys[key], given)
 
 
-_NOUNS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a text",
-    "any": "what the environment takes",
-}
+def _number_noun(env: EnvEntry, key: str) -> str:
+    return "a number above 0" if key in env.positive else "a finite number"
 
 
 def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
+    if given is None and spec.default is None:
+        return None
     value = given
     if spec.type in ("int", "float") and isinstance(given, str):
         number = number_of(given)
@@ -136,17 +170,14 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
         value = int(value)
     types = {"int": int, "float": float, "bool": bool, "str": str}
     legal = spec.type == "any" or type(value) is types[spec.type]
-    if isinstance(value, float) and not math.isfinite(value):
-        legal = False
+    if spec.type in ("int", "float") and isinstance(value, int | float):
+        legal = legal and spec.in_range(value)
     if spec.choices and value not in spec.choices:
         legal = False
-    if legal or (given is None and spec.default is None):
-        return value if legal else None
-    nouns = {
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "true or false",
-        "str": "a text",
-    }
-    allowed = ", ".join(map(str, spec.choices)) if spec.choices else nouns.get(spec.type, "")
-    raise ConfigError(f"env.{key} is {given!r}; allowed: {allowed}")
+    if not legal:
+        raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}")
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ...environments import ENVIRONMENTS, entry
+from ...environments import ENVIRONMENTS, entry, rooted
 from ...errors import ConfigError, UnknownNameError
 from ..state import EnvPlan
 from .contract import Environment
@@ -47,6 +47,10 @@ def make(plan: EnvPlan) -> Environment:
         return _REGISTERED[plan.id](**keys)
     if plan.id not in ENVIRONMENTS:
         raise UnknownNameError("environment", plan.id, known())
+    if entry(plan.id).source == "optical":
+        from .optical.environment import make_from_keys
+
+        return make_from_keys(id=plan.id, **rooted(plan.id, keys, plan.folder))
     return GymnaxEnvironment(entry(plan.id), keys)
 
 

@@ -136,7 +136,7 @@ def test_the_line_is_that_of_the_key_inside_of_a_block():
         ("n_steps", "{values: [64]}", "here it is called 'rollout_length'"),
         ("env.lenght", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
         ("length", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
-        ("env.max_steps_in_episode", "{min: 1, max: 9}", "write it under `env:`"),
+        ("env.max_steps_in_episode", "{min: 1, max: 9}", "list its `values`"),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {vf_coef: 3, netwrk: mlp}}", "unknown knob"),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {gamma: 0.2}}", "not between"),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {activation: relu}}", "never active"),

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from ...pytree import Pytree, pytree
-from ..contract import Discrete, Step
+from ..contract import ActionSpace, Discrete, Step
 from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
 from .observations import make_observer
 from .random_words import random_words
@@ -72,7 +72,7 @@ class OpticalEnvironment:
         self.blocks = -(-settings.slots // settings.aggregate_slots)
         self.num_paths, self.slots = settings.k, settings.slots
         per_path = 1 if settings.id == "deeprmsa" else self.blocks
-        self.action_space = Discrete(self.num_paths * per_path + int(settings.no_op))
+        self.action_space: ActionSpace = Discrete(self.num_paths * per_path + int(settings.no_op))
         self.default_params = OpticalParams(
             load=jnp.asarray(settings.load, jnp.float32),
             mean_holding_time=jnp.asarray(settings.mean_holding_time, jnp.float32),

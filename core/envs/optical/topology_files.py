@@ -37,7 +37,7 @@ def read_topology(path: Path, directed: bool) -> Topology:
     graph = _read_graph(path)
     if graph.number_of_nodes() < 2:
         raise ConfigError(f"{path}: a topology needs at least 2 nodes, found {len(graph)}")
-    if graph.is_multigraph():
+    if len(set(graph.edges())) < graph.number_of_edges():
         raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
     position = {node: number for number, node in enumerate(graph.nodes)}
     arcs: dict[tuple[int, int], float] = {}

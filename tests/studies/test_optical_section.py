@@ -1,0 +1,111 @@
+"""Studies of optical networks: every mistake has its line, before anything is compiled."""
+
+import json
+import sys
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.studies.buckets import buckets_of
+from hpo.studies.check import check
+from hpo.studies.load import loads
+from hpo.studies.schema import schema
+
+STUDY = """\
+name: small
+env: {id: rmsa, topology: ring4, k: 2, slots: 20}
+env_steps: 100k
+space:
+  learning_rate: {min: 1e-5, max: 1e-2}
+  env.load: {min: 2, max: 30, distribution: uniform}
+  env.aggregate_slots: {values: [5, 10]}
+  env.bitrates: {values: [[25, 50], [100]]}
+enqueue: [{env.aggregate_slots: 5, env.bitrates: [100]}]
+metric: {name: eval/service_blocking_probability, goal: minimize}
+evaluation: {steps: 500, episodes: 2}
+"""
+
+
+def mistake(old, new, source="."):
+    assert old in STUDY
+    with pytest.raises(StudyError) as raised:
+        loads(STUDY.replace(old, new), "s.yaml", source)
+    return str(raised.value)
+
+
+def test_keys_are_searched_as_buckets():
+    study = loads(STUDY)
+    statics = [bucket.static for bucket in buckets_of(study).found]
+    assert len(statics) == 4
+    assert {"env.aggregate_slots": 10, "env.bitrates": (100,)} in statics
+    assert check(study).bucket_count == 4
+    assert study.enqueue[0]["env.bitrates"] == (100,)
+
+
+def test_the_schema_takes_it():
+    from jsonschema import Draft202012Validator
+
+    from hpo.studies.reader import plain, read_text
+
+    Draft202012Validator(schema()).validate(plain(read_text(STUDY, "s.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("slots: 20", "load: -5", 2, "env.load is -5; allowed: a number above 0"),
+        ("min: 2,", "min: 0,", 6, "env.load is 0"),
+        (
+            "min: 2, max: 30, distribution: uniform",
+            "values: [5, -1]",
+            6,
+            "-1; allowed: a number above 0",
+        ),
+        ("topology: ring4", "topology: nsfnet", 2, "did you mean nsfnet_deeprmsa?"),
+        ("topology: ring4", "topology: ring5", 2, "unknown topology 'ring5'"),
+        ("slots: 20", "link_resources: 20", 2, "here it is called 'slots'"),
+        ("env.load", "env.traffic_intensity", 6, "here it is called 'env.load'"),
+        ("env.load", "env.laod", 6, "did you mean 'env.load'?"),
+        ("[5, 10]", "[5, 40]", 7, "aggregate_slots is 40; it must be at most slots (20)"),
+        ("values: [5, 10]", "min: 5, max: 10", 7, "list its `values`"),
+        ("[5, 10]", "[5, 0]", 7, "a whole number of at least 1"),
+        ("k: 2", "k: 0", 2, "env.k is 0; allowed: a whole number of at least 1"),
+        ("id: rmsa", "id: deeprmsa", 7, "deeprmsa chooses a path"),
+        ("slots: 20", "requests: none.csv", 2, "does not exist"),
+        ("slots: 20", "modulation: qam", 2, "unknown modulation table 'qam'"),
+        ("slots: 20", "observation: fat", 2, "allowed: flat, packed"),
+        ("steps: 500, ", "", 11, "type evaluation: {steps: 5000}"),
+        ("metric:", "eval_env: {slots: 30}\nmetric:", 10, "a policy must see"),
+        ("metric:", "eval_env: {modulation: x.csv}\nmetric:", 10, "eval_env: modulation file"),
+        ("service_blocking_p", "blocking_p", 10, "eval/service_blocking_probability"),
+        ("service_blocking_probability", "path_0_share", 10, "histograms: true"),
+    ],
+)
+def test_mistakes_have_their_line(old, new, line, words):
+    text = mistake(old, new)
+    assert words in text
+    assert text.startswith(f"s.yaml:{line}: ")
+
+
+def test_files_are_relative_to_the_study(tmp_path):
+    header = "source,destination,bitrate,arrival,holding\n"
+    (tmp_path / "late.csv").write_text(header + "0,1,50,2.0,1\n0,1,50,1.0,1\n")
+    assert "sort the list by arrival" in mistake("slots: 20", "requests: late.csv", tmp_path)
+    (tmp_path / "fine.csv").write_text(header + "0,1,50,1.0,1\n0,1,50,2.0,1\n")
+    text = STUDY.replace("slots: 20", "requests: fine.csv").replace("steps: 500, ", "")
+    assert loads(text, "s.yaml", tmp_path).env.values["requests"] == "fine.csv"
+    nodes, links = [{"id": 0}, {"id": 1}, {"id": 2}], [{"source": 0, "target": 1, "length": 5}]
+    (tmp_path / "net.json").write_text(json.dumps({"nodes": nodes, "links": links}))
+    found = mistake("topology: ring4", "topology: net.json", tmp_path)
+    assert "s.yaml:2" in found
+    assert "not connected" in found
+
+
+def test_loading_needs_no_jax():
+    import subprocess
+
+    code = (
+        "import sys; from hpo.studies.load import loads; "
+        f"loads({STUDY!r}); sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
