@@ -104,7 +104,7 @@ def test_a_directed_file_folds_only_when_both_ways_are_equal(tmp_path):
         ({"links": [{"source": "A", "target": "B", "length": 0}]}, "km above 0"),
         ({"links": [{"source": "A", "target": "B", "length": "far"}]}, "km above 0"),
         ({"links": [{"source": "A", "target": "A", "length": 1}]}, "to itself"),
-        ({"multigraph": True, "links": []}, "parallel links"),
+        ({"multigraph": True, "links": _triangle()["links"] * 2}, "parallel links"),
         ({"nodes": [{"id": "A"}], "links": []}, "at least 2 nodes"),
         ({"nodes": 7}, "not a node-link JSON"),
     ],
@@ -114,6 +114,12 @@ def test_bad_files_are_refused_in_one_line(tmp_path, changes, message):
     with pytest.raises(ConfigError, match=message) as caught:
         make_topology(_write(tmp_path, _triangle(**changes)), True)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_does_not_say_whether_links_may_be_parallel(tmp_path):
+    document = _triangle()
+    del document["multigraph"]
+    assert make_topology(_write(tmp_path, document), False).num_links == 3
 
 
 def test_missing_and_broken_files(tmp_path):
