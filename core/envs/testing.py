@@ -168,7 +168,7 @@ class EnvironmentContract:
             assert isinstance(environment.action_space, Discrete)
             shape = (self.steps, self.episodes, environment.action_space.n)
             assert seen["mask"].shape == shape and seen["mask"].dtype == bool
-        sums = {name: np.float32(leaf.sum()) for name, leaf in seen["info"].items()}
+        sums = {name: jnp.float32(leaf.sum()) for name, leaf in seen["info"].items()}
         summary = environment.summarise(sums, jnp.float32(ended.size))
         assert all(np.shape(value) == () for value in summary.values())
 
