@@ -1,0 +1,346 @@
+"""What lanes give on one machine: throughput, compile seconds and memory from 64 to 8,192 lanes.
+
+PPO on CartPole-v1 and Pendulum-v1 (MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4
+minibatches), for each number of lanes; one program of L lanes against L runs one after the
+other; the choice of the tile; what `deterministic` costs. It needs jax, flax, optax, gymnax and
+jaxtyping, runs from a checkout without installing anything, and ends within 8 minutes:
+measurements that no longer fit are left out and named.
+
+    python benchmarks/gpu.py               # everything, on the GPU if jax finds one
+    python benchmarks/gpu.py --small       # a minute on two CPU cores
+
+"One after the other" is scaled up: a few runs of one lane are timed, and L of them are said to
+take L / a few times as long. Their program is compiled once, which flatters that side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import queue
+import resource
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from checkout import make_importable
+
+KNOBS = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4}
+SINGLE_RUNS = 3
+LIMIT_SECONDS = 450.0
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "gymnax", "jaxtyping", "numpy")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        lanes: the table's, ascending.
+        tile_lanes: lanes at which tiles are compared.
+        tiles: those compared.
+        deterministic_lanes: lanes at which `deterministic` is compared; 0: not at all.
+        seconds: that each program is timed for.
+        updates: of a chunk.
+    """
+
+    lanes: tuple[int, ...]
+    tile_lanes: int
+    tiles: tuple[int, ...]
+    deterministic_lanes: int
+    seconds: float
+    updates: int
+
+
+SCALES = {
+    "gpu": Scale((64, 256, 1024, 4096, 8192), 4096, (64, 256, 1024, 4096), 1024, 3.0, 4),
+    "cpu": Scale((64, 256, 1024), 64, (1, 2, 4, 8, 32), 0, 3.0, 4),
+    "small": Scale((8, 32), 32, (16,), 0, 0.5, 1),
+}
+
+
+def default_tile(backend: str) -> int:
+    """Give the tile that a study takes for networks this small (see search/lanes.py)."""
+    return 4 if backend == "cpu" else 256
+
+
+# ---------------------------------------------------------------------- the measuring process
+
+
+def make_program(env_id: str, lanes: int, tile: int, updates: int, devices: tuple) -> Any:
+    from hpo.core import program
+    from hpo.core.envs import registry
+    from hpo.core.state import EnvPlan, make_hypers, make_plan
+
+    where = EnvPlan(env_id)
+    params = registry.make(where).default_params
+    plan = make_plan(KNOBS, where, features=())
+    devices = devices[: max(1, min(len(devices), lanes // tile))]
+    return program.Program(
+        plan, lanes, updates, tile, program.EvaluationPlan(), devices,
+        make_hypers(KNOBS, params, params),
+    )  # fmt: skip
+
+
+def fill(program: Any, replicate: int = 0) -> Any:
+    """Give refills that start every lane, each with a learning rate of its own."""
+    import numpy as np
+
+    rows = program.no_refills()
+    rows.mask[:] = True
+    rows.replicate[:] = replicate + np.arange(program.lanes)
+    rows.total_updates[:] = 1_000_000
+    rows.hypers.learning_rate[:] = np.geomspace(1e-4, 1e-3, program.lanes)
+    return rows
+
+
+def measure(program: Any, seconds: float) -> dict[str, float]:
+    """Compile, fill all lanes, then time chunks for some seconds; the median chunk counts."""
+    import jax
+
+    started = time.perf_counter()
+    program.compile()
+    compiled = time.perf_counter()
+    state, metrics = program.advance(0, program.empty(), fill(program))
+    jax.block_until_ready(metrics)
+    filled = time.perf_counter()
+    none, chunks = program.no_refills(), []
+    while not chunks or time.perf_counter() - filled < seconds:
+        begun = time.perf_counter()
+        state, metrics = program.advance(0, state, none)
+        jax.block_until_ready(metrics)
+        chunks.append(time.perf_counter() - begun)
+    chunk = statistics.median(chunks)
+    return {
+        "compile_seconds": compiled - started,
+        "fill_seconds": max(0.0, filled - compiled - chunk),
+        "env_steps_per_second": program.lanes * program.updates * steps_per_update() / chunk,
+        "memory_mb": memory_mb(program),
+        "estimate_mb": program.memory_bytes() / 2**20,
+    }
+
+
+def steps_per_update() -> int:
+    return KNOBS["num_envs"] * KNOBS["rollout_length"]
+
+
+def memory_mb(program: Any) -> float:
+    """Give the most memory in use so far: of the devices, or of the process on a CPU."""
+    found = [device.memory_stats() for device in program.devices]
+    if all(found):
+        return sum(stats["peak_bytes_in_use"] for stats in found) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def measure_single(env_id: str, updates: int, seconds: float, devices: tuple) -> dict[str, float]:
+    """Time a few runs of a program of one lane, one after the other."""
+    import jax
+
+    program = make_program(env_id, 1, 1, updates, devices[:1])
+    started = time.perf_counter()
+    program.compile()
+    compile_seconds = time.perf_counter() - started
+    speeds = []
+    for run in range(SINGLE_RUNS):
+        state, metrics = program.advance(0, program.empty(), fill(program, run))
+        jax.block_until_ready(metrics)
+        none, done, begun = program.no_refills(), 0, time.perf_counter()
+        while not done or time.perf_counter() - begun < seconds / SINGLE_RUNS:
+            state, metrics = program.advance(0, state, none)
+            jax.block_until_ready(metrics)
+            done += updates * steps_per_update()
+        speeds.append(done / (time.perf_counter() - begun))
+    return {
+        "compile_seconds": compile_seconds,
+        "env_steps_per_second": statistics.fmean(speeds),
+        "runs_timed": SINGLE_RUNS,
+    }
+
+
+def child(task: Mapping[str, Any]) -> None:
+    """Do one task and print a JSON line a measurement, the first of them about the machine."""
+    make_importable()
+    from hpo.core import program
+
+    devices = program.prepare_devices(task["platform"], task["deterministic"])
+    backend = devices[0].platform
+    if task["kind"] == "about":
+        return say({"backend": backend, "device": devices[0].device_kind, "count": len(devices)})
+    if task["kind"] == "single":
+        how = (task["env"], task["updates"], task["seconds"], devices)
+        return say({**shown(task), "lanes": 1, **measure_single(*how)})
+    for lanes, tile in task["shapes"]:
+        made = make_program(task["env"], lanes, tile, task["updates"], devices)
+        say({**shown(task), "lanes": lanes, "tile": tile, **measure(made, task["seconds"])})
+    return None
+
+
+def shown(task: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: task[name] for name in ("kind", "env", "deterministic")}
+
+
+def say(row: Mapping[str, Any]) -> None:
+    print(json.dumps(row), flush=True)
+
+
+# ---------------------------------------------------------------------- the process that asks
+
+
+def answers(task: Mapping[str, Any], until: float) -> Iterator[dict[str, Any]]:
+    """Run a task in a process of its own and give its rows; stop it when the time is up."""
+    command = [sys.executable, __file__, "--child", json.dumps(task)]
+    # Compile seconds are of a cold cache.
+    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        while (line := lines.get(timeout=max(0.01, until - time.monotonic()))) is not None:
+            if line.startswith("{"):
+                yield json.loads(line)
+        if process.wait():
+            raise SystemExit(f"a measurement failed ({task['kind']}); its message is above")
+    except queue.Empty:
+        print(f"out of time: {task['kind']} of {task.get('env')} is not complete", flush=True)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def tasks(scale: Scale, backend: str, common: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the tasks in the order of their worth, for the case that time runs out."""
+    tile = common["tile"] or default_tile(backend)
+    made: list[dict[str, Any]] = []
+    for env in common["envs"]:
+        made.append({"kind": "single", "env": env})
+        shapes = [(lanes, min(tile, lanes)) for lanes in scale.lanes]
+        made.append({"kind": "lanes", "env": env, "shapes": shapes})
+    first = common["envs"][0]
+    if scale.deterministic_lanes:
+        lanes = scale.deterministic_lanes
+        shapes = [(lanes, min(tile, lanes))]
+        made.append(
+            {"kind": "deterministic", "env": first, "shapes": shapes, "deterministic": True}
+        )
+    shapes = [(scale.tile_lanes, width) for width in scale.tiles]
+    made.append({"kind": "tiles", "env": first, "shapes": shapes})
+    shared = {
+        "platform": common["platform"],
+        "deterministic": False,
+        "seconds": scale.seconds,
+        "updates": scale.updates,
+    }
+    return [{**shared, **task} for task in made]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Give all measurements as Markdown."""
+    single = {row["env"]: row["env_steps_per_second"] for row in rows if row["kind"] == "single"}
+    lines = [
+        "| | env | lanes | tile | env steps/s | L runs one by one | compile s | fill s "
+        "| memory MB | estimate MB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["kind"] == "single":
+            times = "1"
+        else:
+            alone = single.get(row["env"])
+            times = f"{row['env_steps_per_second'] / alone:.1f} times as long" if alone else "?"
+        cells = [
+            row["kind"], row["env"], row["lanes"], row.get("tile", 1),
+            f"{row['env_steps_per_second']:,.0f}", times, f"{row['compile_seconds']:.1f}",
+            *(f"{row[name]:,.1f}" if name in row else "" for name in
+              ("fill_seconds", "memory_mb", "estimate_mb")),
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Give what the table comes to: gain of lanes a environment, cost of `deterministic`."""
+    found: dict[str, float] = {}
+    for row in rows:
+        if row["kind"] != "single":
+            continue
+        lanes = [r for r in rows if r["kind"] == "lanes" and r["env"] == row["env"]]
+        if lanes:
+            best = max(r["env_steps_per_second"] for r in lanes)
+            found[f"lanes_gain_{row['env']}"] = best / row["env_steps_per_second"]
+    for row in rows:
+        if row["kind"] == "deterministic":
+            same = ("env", "lanes", "tile")
+            plain = [
+                r for r in rows
+                if r["kind"] == "lanes" and all(r[name] == row[name] for name in same)
+            ]  # fmt: skip
+            if plain:
+                speed = plain[0]["env_steps_per_second"] / row["env_steps_per_second"]
+                found["deterministic_slowdown"] = speed
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--small", action="store_true", help="a minute on two CPU cores")
+    parser.add_argument("--platform", choices=("auto", "cpu", "gpu"), default="auto")
+    parser.add_argument("--tile", type=int, help="lanes a tile; left out: as a study takes it")
+    parser.add_argument("--out", type=Path, help="JSON file; left out: gpu.json beside this file")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        return child(json.loads(arguments.child))
+    started = time.monotonic()
+    until = started + LIMIT_SECONDS
+    ask = {"kind": "about", "platform": arguments.platform, "deterministic": False}
+    about = next(answers(ask, until), None)
+    if about is None:
+        raise SystemExit("jax did not start in time")
+    scale = SCALES["small" if arguments.small else about["backend"]]
+    envs = ["CartPole-v1"] if arguments.small else ["CartPole-v1", "Pendulum-v1"]
+    common = {"platform": arguments.platform, "tile": arguments.tile, "envs": envs}
+    rows: list[dict[str, Any]] = []
+    for task in tasks(scale, about["backend"], common):
+        for row in answers(task, until):
+            rows.append(row)
+            text = f"{row['kind']} {row['env']} L={row['lanes']} tile={row.get('tile', 1)}"
+            print(f"{text}: {row['env_steps_per_second']:,.0f} env steps/s", file=sys.stderr)
+    print(table(rows))
+    for name, value in summary(rows).items():
+        print(f"{name}: {value:.2f}")
+    print(f"{time.monotonic() - started:.0f} s on {about['count']} x {about['device']}")
+    out = arguments.out or (None if arguments.small else Path(__file__).with_suffix(".json"))
+    if out is not None:
+        document = {
+            **about,
+            "small": arguments.small,
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "versions": {name: metadata.version(name) for name in PACKAGES},
+            "seconds": time.monotonic() - started,
+            "summary": summary(rows),
+            "rows": rows,
+        }
+        out.write_text(json.dumps(document, indent=2) + "\n")
+    return None
+
+
+if __name__ == "__main__":
+    main()
