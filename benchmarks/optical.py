@@ -11,6 +11,7 @@ rejax's CartPole figure of the same run stands beside them.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -172,12 +173,15 @@ def ppo() -> list[dict]:
     import numpy as np
 
     from hpo.core.envs import registry
+    from hpo.core.envs.optical.environment import make_from_keys
     from hpo.core.state import EnvPlan, make_hypers, make_plan
 
     rows, devices = [], program.prepare_devices("cpu")
     for kind, (keys, knobs, envs, length) in PPO.items():
         knobs = {**knobs, "num_envs": envs, "rollout_length": length, "num_minibatches": 1}
         where = EnvPlan(kind, tuple(sorted({**keys, "warmup_requests": 0}.items())))
+        if kind not in registry.known():
+            registry.register(kind, functools.partial(make_from_keys, id=kind))
         env = registry.make(where)
         plan = make_plan(knobs, where, features=())
         example = make_hypers(knobs, env.default_params, env.default_params)

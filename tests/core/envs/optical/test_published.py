@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hpo.core.envs.optical import published
+from hpo.core.envs.optical.environment import make_from_keys
+from hpo.core.envs.optical.evaluate import evaluate_heuristic
+from hpo.core.envs.optical.settings import ENVIRONMENT_IDS, OBSERVATIONS
+from hpo.core.envs.optical.supported_load import find_load
+from hpo.core.envs.optical.topologies import make_topology
+from hpo.errors import ConfigError
+
+DOCS = Path(published.__file__).parents[3] / "docs" / "optical.md"
+
+
+def test_a_small_form_of_the_comparison(monkeypatch):
+    # The whole of it takes minutes: scripts/acceptance.
+    monkeypatch.setattr(published, "PUBLISHED", (published.PUBLISHED[4], published.PUBLISHED[8]))
+    rows = list(published.compare_with_published(seeds=6, steps=3000, warmup=1500))
+    assert [row.published.keys for row in rows] == [{}, {"path_order": "distance"}]
+    for row in rows:
+        assert row.agrees and abs(row.errors) <= 3
+        assert row.service.mean == pytest.approx(row.published.blocking, abs=0.02)
+
+
+def test_find_load_gives_a_load_that_blocks_as_asked():
+    env = make_from_keys(slots=40, k=3, load=40.0, warmup_requests=500)
+    found = find_load(env, "ksp_ff", 0.02, seeds=6, steps=3000)
+    assert found.low < found.load < found.high
+    check = evaluate_heuristic(env, "ksp_ff", seeds=6, steps=3000, loads=[found.load])
+    assert check.service_summary().mean == pytest.approx(0.02, abs=0.006)
+    far = make_from_keys(slots=40, k=3, load=4000.0, warmup_requests=500)
+    again = find_load(far, "ksp_ff", 0.02, seeds=6, steps=3000)
+    assert again.load == pytest.approx(found.load, rel=0.1)
+
+
+def test_find_load_refuses_what_it_cannot_do():
+    env = make_from_keys(slots=40, k=3)
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        find_load(env, "ksp_ff", 1.5)
+    with pytest.raises(ConfigError, match="take 5 or more"):
+        find_load(env, "ksp_ff", 0.1, seeds=2)
+
+
+def test_the_documented_example_network_loads(tmp_path):
+    blocks = re.findall(r"```json\n(.*?)```", DOCS.read_text(), re.S)
+    assert len(blocks) == 1
+    (tmp_path / "net.json").write_text(json.dumps(json.loads(blocks[0])))
+    assert make_topology(str(tmp_path / "net.json"), True).num_links == 6
+
+
+def test_the_documentation_names_everything():
+    text = DOCS.read_text()
+    for name in (*ENVIRONMENT_IDS, *OBSERVATIONS):
+        assert f"`{name}`" in text, name
