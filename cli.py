@@ -1,0 +1,179 @@
+"""The command `hpo`: words to calls of `hpo.views`.
+
+Results go to stdout, everything else to stderr. Nothing but the parser is imported before a verb
+is known, so that `hpo --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from . import __version__
+from .errors import HpoError, suggestion
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code: 0, 1, 2 for a mistake, 130 for Ctrl-C."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parse(given)
+        module, function = args.call
+        code = getattr(import_module(f".views.{module}", __package__), function)(args)
+        sys.stdout.flush()
+    except SystemExit as end:  # argparse: --help, --version, or a usage error
+        return end.code if isinstance(end.code, int) else 2
+    except BrokenPipeError:
+        _discard_stdout()
+        return _BROKEN_PIPE
+    except HpoError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except OSError as error:  # the disk is full, a folder cannot be written
+        if error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    return code
+
+
+# ---------------------------------------------------------------------- the words
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser, verbs = _parser()
+    word = next((word for word in argv if not word.startswith("-")), None)
+    if word is not None and word not in verbs:
+        parser.error(
+            f"unknown command {word!r};{suggestion(word, verbs)} Known: {', '.join(verbs)}"
+        )
+    args = parser.parse_args(argv)
+    args.argv = argv
+    return args
+
+
+def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="hpo",
+        description="Train hundreds of PPO configurations as lanes of one compiled program.",
+        epilog="Begin with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"hpo {__version__}")
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def verb(name: str, module: str, text: str) -> Any:
+        added = group.add_parser(name, help=text, description=text, allow_abbrev=False)
+        added.set_defaults(call=(module, f"do_{name}"))
+        return added
+
+    _add_study_verbs(verb)
+    _add_reading_verbs(verb)
+    _add_other_verbs(verb)
+    return parser, list(group.choices)
+
+
+def _add_study_verbs(verb: Callable[..., Any]) -> None:
+    init = verb("init", "writing", "write a study file to start from")
+    init.add_argument("env", metavar="ENV", help="an environment; `hpo envs` lists them")
+    init.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
+
+    check = verb("check", "writing", "say what a study will do and cost, and every mistake in it")
+    run = verb("run", "running", "run a study, or go on with it")
+    for parser in (check, run):
+        parser.add_argument("file", metavar="FILE", help="a study file")
+        parser.add_argument(
+            "--set", metavar="KEY=VALUE", action="append", default=[],
+            help="change a key of the file, such as budget.trials=10; may be repeated",
+        )  # fmt: skip
+        _add_json(parser)
+    run.add_argument("--name", help="another name for the study, and so another folder")
+    _add_out(run)
+    run.add_argument("--new", action="store_true", help="begin NAME-2 beside what is there")
+    run.add_argument("--quiet", action="store_true", help="print nothing but the leaderboard")
+    run.add_argument(
+        "--accept-new-bits", action="store_true",
+        help="go on although this machine computes other bits than the one before",
+    )  # fmt: skip
+
+
+def _add_reading_verbs(verb: Callable[..., Any]) -> None:
+    top = verb("top", "reading", "print the leaderboard of a study")
+    top.add_argument("-n", type=_positive, metavar="N", help="so many trials; with --json: all")
+    show = verb("show", "reading", "print everything about one trial")
+    show.add_argument("trial", metavar="TRIAL", type=int, help="its number")
+    query = verb("query", "reading", "ask the tables trials, evaluations and curves in SQL")
+    query.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM trials ORDER BY rank"')
+    best = verb("best", "reading", "print the winner of a study, or export its policy")
+    best.add_argument("--export", metavar="DIR", help="copy its policy into a new folder")
+    for parser in (top, show, query, best):
+        parser.add_argument(
+            "--study", metavar="NAME", help="a study, or its folder; left out: the only one"
+        )
+    query.add_argument("--csv", action="store_true", help="print CSV")
+    listing = verb("list", "reading", "list the studies")
+    for parser in (top, show, query, best, listing):
+        _add_out(parser)
+        _add_json(parser)
+
+
+def _add_other_verbs(verb: Callable[..., Any]) -> None:
+    evaluate = verb("eval", "policies", "evaluate an exported policy on seeds that no study uses")
+    evaluate.add_argument("policy", metavar="POLICY_DIR", help="from `hpo best --export`")
+    evaluate.add_argument("--episodes", type=_positive, default=100, metavar="N")
+    evaluate.add_argument("--seed", type=_seed, default=0)
+    evaluate.add_argument(
+        "--sample", action="store_true", help="sample actions instead of taking the likeliest"
+    )
+    evaluate.add_argument(
+        "--import", dest="imports", metavar="FILE", action="append", default=[],
+        help="Python that registers the policy's environment; may be repeated",
+    )  # fmt: skip
+    knobs = verb("knobs", "reference", "list everything that can be tuned")
+    envs = verb("envs", "reference", "list the environments")
+    for parser in (evaluate, knobs, envs):
+        _add_json(parser)
+    verb("schema", "reference", "print the JSON Schema of the study file, for editors")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", metavar="DIR", default="results", help="the folder of results (./results)"
+    )
+
+
+def _positive(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0)
+
+
+def _whole(text: str, low: int) -> int:
+    if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
+    return int(text)
+
+
+def _discard_stdout() -> None:
+    """Let the interpreter's last flush go nowhere: whoever read stdout has left."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

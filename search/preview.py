@@ -1,0 +1,52 @@
+"""What `hpo check` says: the study's own checks, with lanes and memory of this machine.
+
+jax starts, but nothing is compiled and no user code runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ..errors import ConfigError
+from ..studies.check import CheckReport, check
+from ..studies.spec import Study
+
+__all__ = ["preview"]
+
+
+def preview(study: Study) -> tuple[CheckReport, str]:
+    """Examine a study on this machine.
+
+    Returns:
+        The report, and why it says nothing about lanes and memory, or "".
+    """
+    if study.imports:
+        return check(study), "lanes and memory depend on the study's imports, which run with it"
+    from .local import LocalFactory
+
+    try:
+        factory = LocalFactory(study)
+    except ConfigError as error:  # the study is for another machine
+        return check(study), f"lanes and memory are not known here: {error}"
+
+    @lru_cache(maxsize=1)
+    def made(key: str) -> tuple[int, int]:
+        program = factory.program_of(configs[key])
+        return program.lanes, program.memory_bytes()
+
+    configs: dict[str, Mapping[str, Any]] = {}
+
+    def cost(config: Mapping[str, Any]) -> tuple[int, int]:
+        key = factory.bucket_of(config)
+        configs[key] = config
+        return made(key)
+
+    report = check(
+        study,
+        lanes_of=lambda config: cost(config)[0],
+        memory_of=lambda config: cost(config)[1],
+        bucket_key=factory.bucket_of,
+    )
+    return report, ""

@@ -1,0 +1,136 @@
+"""The leaderboard as a table that fits the terminal, and what to say about its winner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..store.leaderboard import Entry
+from ..store.rows import TrialState
+from .words import between, number, param, steps
+
+__all__ = ["board", "print_board", "value_source", "winner_line"]
+
+_GAP = 2  # blanks between two columns
+
+
+def print_board(console: Console, entries: Sequence[Entry], most: int | None = None) -> None:
+    """Print the best entries, and what is needed to read them.
+
+    Args:
+        console: where to; its width decides how many knobs are shown.
+        entries: the whole leaderboard, the best first.
+        most: print so many at most; None prints all.
+    """
+    shown = list(entries if most is None else entries[:most])
+    if not shown:
+        console.print("no trial yet", highlight=False)
+        return
+    console.print(board(shown, console.width))
+    notes: list[str] = []
+    if any(entry.value is None and entry.rung_value is not None for entry in shown):
+        notes.append("(value) is the value at the last rung of a trial that did not end its run.")
+    if len(shown) < len(entries):
+        notes.append(f"{len(entries) - len(shown)} more trials; -n {len(entries)} shows all.")
+    for note in notes:
+        console.print(Text(note, style="dim"))
+
+
+def board(entries: Sequence[Entry], width: int) -> Table:
+    """Give the table; knobs that are equal in all entries come last, and what does not fit not."""
+    columns: list[tuple[str, list[str]]] = [
+        ("#", [str(entry.rank) for entry in entries]),
+        ("trial", [str(entry.trial) for entry in entries]),
+        ("state", [_state(entry) for entry in entries]),
+        ("value", [_value(entry) for entry in entries]),
+        ("95 % interval", [_around(entry) for entry in entries]),
+        ("seeds", [str(entry.seeds) for entry in entries]),
+        ("steps", [steps(entry.env_steps) for entry in entries]),
+    ]
+    if not any(columns[4][1]):
+        del columns[4]
+    left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
+    for name in _knobs(entries):
+        cells = [param(e.params[name]) if name in e.params else "" for e in entries]
+        header = _folded(name, max(map(len, cells)))
+        needs = _width(header, cells) + _GAP
+        if needs > left:
+            continue
+        left -= needs
+        columns.append((header, cells))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for name, _ in columns:
+        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
+    for row, entry in zip(
+        zip(*(cells for _, cells in columns), strict=True), entries, strict=True
+    ):
+        table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
+    return table
+
+
+def winner_line(entries: Sequence[Entry], metric: str) -> str:
+    """Say which number the winner's is: who was measured, on which seeds, whether they chose."""
+    best = entries[0] if entries else None
+    if best is None or best.value is None:
+        return "No trial has run to its end, so there is no winner yet."
+    value = f"{metric} {number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
+    source = value_source(best.value_from, best.seeds)
+    return f"Winner: trial {best.trial}, {value}, {source}."
+
+
+def value_source(value_from: str, seeds: int) -> str:
+    """Say which seeds a value is from, and whether they also chose the trial."""
+    many = f"{seeds} seed{'s' * (seeds != 1)}"
+    fresh = f"the mean of {seeds} fresh seed{'s' * (seeds != 1)}"
+    return {
+        "report": f"{fresh} that chose nothing",
+        "choose": f"{fresh} that also chose the winner",
+        "search": f"from {many} of the search, which also chose it; `confirm` uses fresh ones",
+    }[value_from]
+
+
+def _state(entry: Entry) -> str:
+    if entry.confirmed:
+        return "confirmed"
+    if entry.state is TrialState.STOPPED:
+        return f"stopped at {entry.rung}"
+    return str(entry.state)
+
+
+def _value(entry: Entry) -> str:
+    if entry.value is not None:
+        return number(entry.value)
+    return f"({number(entry.rung_value)})" if entry.rung_value is not None else ""
+
+
+def _around(entry: Entry) -> str:
+    return between(entry.ci_low, entry.ci_high)
+
+
+def _knobs(entries: Sequence[Entry]) -> list[str]:
+    """Give the knobs, those with the most different values first, else in the study's order."""
+    different: dict[str, set[str]] = {}
+    for entry in entries:
+        for name, value in entry.params.items():
+            different.setdefault(name, set()).add(json.dumps(value))
+    return sorted(different, key=lambda name: -len(different[name]))
+
+
+def _width(header: str, cells: Sequence[str]) -> int:
+    return max(len(line) for line in (*header.split("\n"), *cells))
+
+
+def _folded(name: str, width: int) -> str:
+    """Give a knob's name on several lines, broken after `_`, no wider than it must be."""
+    lines: list[str] = []
+    for word in name.replace("_", "_\n").split("\n"):
+        if lines and len(lines[-1]) + len(word) <= max(width, len(word)):
+            lines[-1] += word
+        else:
+            lines.append(word)
+    return "\n".join(lines)

@@ -1,0 +1,75 @@
+"""What `hpo run` says at the end: the leaderboard, the winner's number, what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ..search.run import Results
+from ..store.leaderboard import Entry
+from ..store.study_folder import RESULTS, StudyFolder, list_studies
+from .board import print_board, winner_line
+from .words import duration, steps
+
+__all__ = ["next_commands", "print_results", "summary", "target"]
+
+_SHOWN = 10
+
+
+def print_results(console: Console, results: Results, metric: str, quiet: bool = False) -> None:
+    """Print the leaderboard, and unless quiet the winner and the next commands."""
+    if not quiet:
+        print_board(console, results.leaderboard, _SHOWN)
+        console.print()
+        console.print(summary(results))
+    elif results.leaderboard:
+        print_board(console, results.leaderboard[:_SHOWN])
+    console.print(winner_line(results.leaderboard, metric), style="bold")
+    commands = [] if quiet else next_commands(results.folder, results.leaderboard)
+    if commands:
+        console.print("\nNext:")
+    width = max((len(command) for command, meaning in commands if meaning), default=0)
+    for command, meaning in commands:
+        told = f"{command.ljust(width)}  # {meaning}" if meaning else command
+        console.print(f"  {told}", soft_wrap=True)
+
+
+def summary(results: Results) -> str:
+    """Say in one line what it took."""
+    usage = results.usage
+    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    return (
+        f"{len(results.leaderboard)} trials, {steps(usage.env_steps)} env steps in "
+        f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
+        f"{usage.occupancy:.0%}; all of it in {results.folder}/"
+    )
+
+
+def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Give (command, meaning) of what one may type now, each as it must be typed."""
+    if not entries:
+        return []
+    which, best = target(folder), entries[0]
+    commands = [
+        (f"hpo top{which}", "the leaderboard"),
+        (f"hpo show {best.trial}{which}", "everything about one trial"),
+    ]
+    if (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        commands.append((f"hpo best --export policy/{which}", "then: hpo eval policy/"))
+    knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
+    column = f", param.{knob}" if knob else ""
+    sql = f"SELECT rank, trial, value, ci_low, ci_high{column} FROM trials ORDER BY rank LIMIT 5"
+    return [*commands, (f'hpo query "{sql}"{which}', "")]
+
+
+def target(folder: Path) -> str:
+    """Give the `--study` that names a folder from here; nothing where it is the only one."""
+    if folder.absolute().parent == RESULTS.absolute():
+        studies = list_studies()
+        if len(studies) == 1 and studies[0].path.name == folder.name:
+            return ""
+        return f" --study {shlex.quote(folder.name)}"
+    return f" --study {shlex.quote(str(folder))}"

@@ -1,0 +1,160 @@
+"""The live view: where a study stands, drawn in place a few times a second from its own thread.
+
+The loop only hands over its latest picture; drawing happens while compiled code runs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..search.progress import Progress
+from ..studies.spec import Study
+from .progress_text import best_text, lanes_text, phase_text, trials_text
+from .run_view import RunView
+from .terminal import console
+from .words import duration, steps
+
+__all__ = ["LiveView", "panel"]
+
+_PER_SECOND = 4
+
+
+class LiveView(RunView):
+    """Draws on a terminal; events scroll by above.
+
+    Args:
+        command: what to type to go on with this study.
+        terminal: where to draw; stderr, if left out.
+    """
+
+    def __init__(self, command: str = "hpo run", terminal: Console | None = None):
+        super().__init__(None, command)
+        self._console = terminal if terminal is not None else console(sys.stderr)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._picture,
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+        )
+        self._title = ""
+        self._now = "starting"
+        self._began = self._seen = time.monotonic()
+        self._progress: Progress | None = None
+        self._compile_seconds = 0.0
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def close(self) -> None:
+        """Take the picture away and give the cursor back."""
+        self._live.stop()
+
+    def write(self, text: str) -> None:
+        """Print a line above the picture."""
+        self._console.print(text, soft_wrap=True)
+
+    def _enter(self, now: str) -> None:
+        self._now, self._began = now, time.monotonic()
+
+    @contextmanager
+    def compiling(self, words: str) -> Iterator[None]:
+        """Show what is compiled and for how long already, then say how long it took."""
+        self._enter(f"compiling {words}")
+        with super().compiling(words):
+            yield
+        self._compile_seconds += time.monotonic() - self._began
+        self._enter("first chunk")
+
+    def pressed(self) -> None:
+        """Answer the first Ctrl-C."""
+        self._enter("finishing this chunk, then committing")
+        super().pressed()
+
+    def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """Take the title from the study."""
+        rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
+        self._title = f"{study.name}  {study.env.id}, {study.search.method}{rule}"
+        self._enter("preparing the lanes")
+        super().on_start(study, folder, resumed)
+
+    def on_chunk(self, progress: Progress) -> None:
+        """Take the new picture; the next drawing shows it."""
+        self._progress, self._seen = progress, time.monotonic()
+        self._enter("")
+        super().on_chunk(progress)
+
+    def _picture(self) -> RenderableType:
+        now = time.monotonic()
+        doing = f"{self._now} ({duration(now - self._began)})" if self._now else ""
+        return panel(self._title, self._progress, now - self._seen, doing, self._compile_seconds)
+
+
+def panel(
+    title: str, progress: Progress | None, age: float, doing: str, compile_seconds: float = 0.0
+) -> RenderableType:
+    """Give the picture of a study.
+
+    Args:
+        title: of the study.
+        progress: where it stood at the last chunk boundary, None before the first.
+        age: seconds since then; clocks go on between boundaries.
+        doing: what happens now, if it is not a chunk.
+        compile_seconds: spent compiling so far.
+    """
+    parts: list[RenderableType] = []
+    if title:
+        parts.append(_line(title, style="bold"))
+    if progress is not None:
+        parts += [_bar(progress, age), _facts(progress, compile_seconds)]
+    if doing:
+        parts.append(_line(doing, style="cyan"))
+    return Group(*parts)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _bar(progress: Progress, age: float) -> Table:
+    share = min(1.0, progress.env_steps / max(1, progress.env_steps_total))
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    left = progress.seconds_left
+    clock = duration(progress.seconds + age)
+    if left is not None:
+        clock += f", {duration(max(0.0, left - age))} left"
+    row.add_row(
+        ProgressBar(total=1.0, completed=share, width=None),
+        Text(f"{share:4.0%}  {clock}"),
+    )
+    return row
+
+
+def _facts(progress: Progress, compile_seconds: float) -> Table:
+    compiles = f"{progress.compiles} compile{'s' * (progress.compiles != 1)}"
+    if compile_seconds:
+        compiles += f" ({duration(compile_seconds)})"
+    done, total = steps(progress.env_steps), steps(progress.env_steps_total)
+    speed = steps(round(progress.env_steps_per_second))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_row("phase", phase_text(progress.phase))
+    table.add_row("env steps", f"{done} of about {total}, {speed} a second, {compiles}")
+    table.add_row("lanes", lanes_text(progress))
+    table.add_row("trials", trials_text(progress))
+    table.add_row("best", Text(best_text(progress.best), style="green"))
+    return table

@@ -1,0 +1,79 @@
+"""`hpo eval`: an exported policy by itself, on seeds that no study uses."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from ..search.compile_cache import enable_compilation_cache
+from ..search.user_code import import_user_code
+from ..store.statistics import interval, mean
+from .documents import print_json
+from .words import between, number
+
+__all__ = ["do_eval"]
+
+
+def do_eval(args: Namespace) -> int:
+    """Evaluate a policy and print what it earned.
+
+    Raises:
+        StoreError: it is no policy folder.
+        ConfigError: its environment is not known here.
+    """
+    directory = Path(args.policy)
+    for path in map(Path, args.imports):
+        import_user_code([path.name], path.parent)
+    enable_compilation_cache()
+    from ..core.program import prepare_devices
+    from ..core.saved_policy import load_policy
+
+    prepare_devices()
+    saved = load_policy(directory)
+    found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
+    returns = [float(value) for value in found.returns[0]]
+    lengths = [float(value) for value in found.lengths[0]]
+    around = interval(returns)
+    data = {
+        "policy": str(directory),
+        "env": saved.plan.eval_env.id,
+        "episodes": len(returns),
+        "seed": args.seed,
+        "greedy": not args.sample,
+        "return_mean": _finite(mean(returns)),
+        "ci_low": _finite(around.low),
+        "ci_high": _finite(around.high),
+        "return_min": _finite(min(returns)),
+        "return_max": _finite(max(returns)),
+        "length_mean": mean(lengths),
+        "metrics": {
+            name: _finite(mean([float(value) for value in values[0]]))
+            for name, values in sorted(found.metrics.items())
+        },
+        "returns": [_finite(value) for value in returns],
+        "about": dict(saved.about),
+    }
+    if args.json:
+        print_json(data)
+    else:
+        print(_text(data))
+    return 0
+
+
+def _text(data: dict[str, Any]) -> str:
+    how = "the likeliest action" if data["greedy"] else "sampled actions"
+    around = between(data["ci_low"], data["ci_high"])
+    lines = [
+        f"{data['policy']} on {data['env']}, {data['episodes']} episodes, {how}",
+        f"return  {number(data['return_mean'])} {around}".rstrip(),
+        f"        least {number(data['return_min'])}, most {number(data['return_max'])}",
+        f"length  {number(data['length_mean'])} env steps",
+    ]
+    lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
+    return "\n".join(lines)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

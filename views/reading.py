@@ -1,0 +1,133 @@
+"""`hpo top`, `show`, `query`, `list` and `best`: what studies have found, while they run too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from ..errors import StoreError
+from ..store.journal import Journal
+from ..store.leaderboard import Entry, leaderboard
+from ..store.lock import lock_holder
+from ..store.query import query, rows_as_json
+from ..store.study_folder import StudyFolder, find_study, list_studies
+from .board import print_board, winner_line
+from .documents import print_json
+from .lists import rows_csv, rows_text, studies_listing
+from .terminal import console, knows_blocks, print_listing
+from .trial import trial_data, trial_text
+
+__all__ = ["do_best", "do_list", "do_query", "do_show", "do_top"]
+
+_ROWS = 10
+
+
+def _folder(args: Namespace) -> StudyFolder:
+    return find_study(args.study, Path(args.out))
+
+
+def _read(folder: StudyFolder) -> tuple[list[Entry], str, str]:
+    """Give a study's leaderboard, its metric, and what it does now."""
+    with Journal(folder.path) as journal:
+        meta, head = journal.meta, journal.head()
+        entries = leaderboard(journal.trials(), meta.goal, meta.aggregate)
+    at_rest = "finished" if head.phase == "finished" else "interrupted"
+    return entries, meta.metric, "running" if lock_holder(folder.path) else at_rest
+
+
+def do_top(args: Namespace) -> int:
+    """Print the leaderboard."""
+    folder = _folder(args)
+    entries, metric, state = _read(folder)
+    if args.json:
+        print_json([entry.as_json() for entry in entries[: args.n]])
+        return 0
+    out = console(sys.stdout)
+    out.print(f"{folder.name}: {state}, {len(entries)} trials, value is {metric}", soft_wrap=True)
+    print_board(out, entries, args.n or _ROWS)
+    return 0
+
+
+def do_show(args: Namespace) -> int:
+    """Print everything about one trial."""
+    data = trial_data(_folder(args), args.trial)
+    if args.json:
+        print_json(data)
+    else:
+        print(trial_text(data, knows_blocks(sys.stdout)))
+    return 0
+
+
+def do_query(args: Namespace) -> int:
+    """Run one SELECT over the tables of a study."""
+    columns, rows = query(_folder(args).path, args.sql)
+    if args.json:
+        print_json(rows_as_json(columns, rows))
+    elif args.csv:
+        sys.stdout.write(rows_csv(columns, rows))
+    else:
+        print(rows_text(columns, rows))
+    return 0
+
+
+def do_list(args: Namespace) -> int:
+    """List the studies."""
+    root = Path(args.out)
+    studies = list_studies(root)
+    if args.json:
+        print_json([study.as_json() for study in studies])
+    elif studies:
+        print_listing(console(sys.stdout), studies_listing(studies))
+        for study in studies:
+            if study.error:
+                print(f"{study.name}: {study.error}", file=sys.stderr)
+    else:
+        print(f"there is no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
+    return 0
+
+
+def do_best(args: Namespace) -> int:
+    """Print the winner, or export its policy.
+
+    Raises:
+        StoreError: no trial has a value, its policy was not kept, or the folder to export to
+            exists.
+    """
+    folder = _folder(args)
+    entries, metric, _ = _read(folder)
+    first = entries[0] if entries else None
+    if first is None or first.value is None:
+        raise StoreError(f"no trial of {folder.name!r} has run to its end yet; see: hpo top")
+    exported = None if args.export is None else _export(folder, first.trial, Path(args.export))
+    if args.json:
+        policy = None if exported is None else str(exported)
+        print_json({**first.as_json(), "metric": metric, "exported_to": policy})
+        return 0
+    print(winner_line(entries, metric))
+    for name, value in first.params.items():
+        print(f"  {name}: {value}")
+    if exported is not None:
+        print(f"its policy is in {exported}/; try: hpo eval {exported}", file=sys.stderr)
+    return 0
+
+
+def _export(folder: StudyFolder, trial: int, target: Path) -> Path:
+    """Copy the policy that was kept of a trial into a new folder, whole or not at all."""
+    source = folder.policies / f"trial_{trial}"
+    if not source.is_dir():
+        raise StoreError(
+            f"no policy of trial {trial} was kept; raise checkpoint.keep_best in the study file "
+            "and run it with --new"
+        )
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StoreError(f"{target} exists already; choose another folder with --export")
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        shutil.copytree(source, partial)
+        partial.replace(target)  # an empty folder is replaced, too
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return target

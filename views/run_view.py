@@ -1,0 +1,167 @@
+"""What a running study says: one class for events, one for each way of showing progress.
+
+`LinesView` writes plain lines, `QuietView` nothing but warnings; `live.LiveView` draws.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from ..search.progress import Progress, Silent
+from ..search.state import Phase
+from ..store.rows import TrialRow, TrialState
+from ..studies.spec import Study
+from .progress_text import best_text, ended_text, status_line
+from .words import duration
+
+__all__ = ["LinesView", "QuietView", "RunView"]
+
+_FAILURES_SAID = 5
+_PHASES = {
+    Phase.CHOOSE: "confirm: trials {} run on fresh seeds, which choose the winner",
+    Phase.REPORT: "confirm: trial {} runs on other fresh seeds, which give the number reported",
+}
+
+
+class RunView(Silent):
+    """Says what happens; a context manager around the run, and an observer of it.
+
+    A view must never harm a study: one whose stream is gone goes silent.
+
+    Args:
+        stream: where to; stderr, because results alone go to stdout.
+        command: what to type to go on with this study.
+    """
+
+    def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
+        self.stream: TextIO | None = stream if stream is not None else sys.stderr
+        self.command = command
+        self.on_ready: Callable[[], None] = lambda: None
+        self._best: int | None = None
+        self._failures = 0
+        self._every_trial = False
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> RunView:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was; a second call does nothing."""
+
+    # ------------------------------------------------------------------ saying
+
+    def say(self, text: str) -> None:
+        """Print one line that stays."""
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        """Print a line as long as somebody listens; from any thread."""
+        with self._lock:
+            if self.stream is None:
+                return
+            try:
+                print(text, file=self.stream, flush=True)
+            except (OSError, ValueError):  # nobody listens any more; the study goes on
+                self.stream = None
+
+    def warn(self, text: str) -> None:
+        """Print a warning, quiet or not."""
+        self.write(f"warning: {text}")
+
+    @contextmanager
+    def compiling(self, words: str) -> Iterator[None]:
+        """Say what is compiled, and how long it took; entered around a compile."""
+        self.say(f"compiling the training program: {words}")
+        started = time.perf_counter()
+        yield
+        self.say(f"compiled in {duration(time.perf_counter() - started)}")
+
+    def pressed(self) -> None:
+        """Answer the first Ctrl-C; called from another thread."""
+        self.write("Finishing this chunk and committing; press Ctrl-C again to leave at once.")
+
+    def leaving(self) -> None:
+        """Answer the second Ctrl-C; called from another thread, the process ends after it."""
+        self.close()
+        self.write(f"Left at once; all that was committed is kept. Go on with: {self.command}")
+
+    # ------------------------------------------------------------------ observing
+
+    def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """Say what begins, and take Ctrl-C over."""
+        self._every_trial = any(logger.type == "console" for logger in study.loggers)
+        verb = "going on with" if resumed else "beginning"
+        self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
+        self.on_ready()
+
+    def on_chunk(self, progress: Progress) -> None:
+        """Say when there is a new best trial."""
+        best = progress.best
+        if best is not None and best.trial != self._best:
+            self._best = best.trial
+            self.say(f"new best: {best_text(best)}")
+
+    def on_trial_end(self, trial: TrialRow) -> None:
+        """Say how a trial ended: the first failures, or all if the study logs to the console."""
+        failed = trial.state is TrialState.FAILED
+        self._failures += failed
+        if self._every_trial or (failed and self._failures <= _FAILURES_SAID):
+            self.say(ended_text(trial))
+
+    def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
+        """Say who is confirmed."""
+        if trials:
+            self.say(_PHASES[phase].format(", ".join(map(str, trials))))
+
+
+class LinesView(RunView):
+    """Events, and a line on where the study stands every few seconds.
+
+    Args:
+        stream: where to.
+        command: what to type to go on with this study.
+        every_seconds: between two lines, at least.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        command: str = "hpo run",
+        every_seconds: float = 5.0,
+    ):
+        super().__init__(stream, command)
+        self._every, self._said = every_seconds, -float("inf")
+
+    def on_chunk(self, progress: Progress) -> None:
+        """Print the line if it is time."""
+        super().on_chunk(progress)
+        now = time.monotonic()
+        if now - self._said >= self._every:
+            self._said = now
+            self.say(status_line(progress))
+
+    def on_end(self, progress: Progress, state: str) -> None:
+        """Print where the study ended."""
+        self.say(status_line(progress))
+
+
+class QuietView(RunView):
+    """Warnings, and the answers to Ctrl-C."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""

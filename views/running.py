@@ -1,0 +1,82 @@
+"""`hpo run`: a study with somebody watching, from its file to its leaderboard."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..search.api import run as run_study
+from ..search.run import Results
+from ..store.study_folder import free_name
+from ..studies.load import load
+from .doorbell import Doorbell
+from .run_view import LinesView, QuietView, RunView
+from .terminal import can_draw, console
+
+__all__ = ["do_run"]
+
+_INTERRUPTED = 130
+
+
+def do_run(args: Namespace) -> int:
+    """Run a study, or go on with it; a finished one prints its leaderboard.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+    study = load(args.file, args.set, args.name)
+    text = Path(args.file).read_text(encoding="utf-8")
+    if args.new:
+        study = replace(study, name=free_name(Path(args.out), study.name))
+    command = go_on_command(args.argv, study.name if args.new else None)
+    view = _view(args, command)
+    doorbell = Doorbell(view.pressed, view.leaving)
+    view.on_ready = doorbell.arm
+    with doorbell, view:
+        results = run_study(
+            study,
+            args.out,
+            [view],
+            accept_new_bits=args.accept_new_bits,
+            study_text=text,
+            compiling=view.compiling,
+            warn=view.warn,
+        )
+    _print(results, study.metric.name, args)
+    if results.state == "interrupted":
+        view.write(f"Interrupted; everything up to here is kept. Go on with: {command}")
+        return _INTERRUPTED
+    return 0
+
+
+def go_on_command(argv: Sequence[str], name: str | None) -> str:
+    """Give the command that goes on with what `argv` began; `name` if `--new` gave it one."""
+    words = [word for word in argv if word != "--new"]
+    if name is not None:
+        words += ["--name", name]
+    return shlex.join(["hpo", *words])
+
+
+def _view(args: Namespace, command: str) -> RunView:
+    if args.quiet:
+        return QuietView(command=command)
+    if args.json or not can_draw():
+        return LinesView(command=command)
+    from .live import LiveView
+
+    return LiveView(command)
+
+
+def _print(results: Results, metric: str, args: Namespace) -> None:
+    if args.json:
+        from .documents import print_json, results_data
+
+        print_json(results_data(results))
+        return
+    from .final import print_results
+
+    print_results(console(sys.stdout), results, metric, args.quiet)

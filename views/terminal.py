@@ -1,0 +1,49 @@
+"""The two streams of a command: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .words import Listing
+
+__all__ = ["can_draw", "console", "knows_blocks", "print_listing"]
+
+
+def console(stream: TextIO) -> Console:
+    """Give a console that prints text as it is; colours and width are those of the stream."""
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
+
+
+def print_listing(terminal: Console, listing: Listing) -> None:
+    """Print a table: wrapped into a terminal, one line a row for programs that read lines."""
+    text = listing.text()
+    if not terminal.is_terminal or max(map(len, text.splitlines())) <= terminal.width:
+        terminal.print(text, soft_wrap=True)
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, (name, is_right) in enumerate(zip(listing.header, listing.right, strict=True)):
+        table.add_column(name, justify="right" if is_right else "left", no_wrap=index == 0)
+    for row in listing.rows:
+        table.add_row(*row)
+    terminal.print(table)
+
+
+def can_draw() -> bool:
+    """Whether a view may be redrawn in place: somebody looks at a terminal that can do it."""
+    both = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+    return both and os.environ.get("TERM", "dumb") not in ("dumb", "")
+
+
+def knows_blocks(stream: TextIO) -> bool:
+    """Whether the characters of a sparkline can be written to a stream."""
+    try:
+        "▁█".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
