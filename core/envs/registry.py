@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import jax.numpy as jnp
+
 from ...environments import ENVIRONMENTS, entry, rooted
 from ...errors import ConfigError, UnknownNameError
 from ..state import EnvPlan
@@ -68,4 +70,5 @@ def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
     for name in values:
         if name not in names:
             raise UnknownNameError(f"parameter of {env.id}", name, names)
-    return dataclasses.replace(env.default_params, **values)
+    given = {name: jnp.asarray(value, jnp.float32) for name, value in values.items()}
+    return dataclasses.replace(env.default_params, **given)

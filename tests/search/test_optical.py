@@ -1,0 +1,138 @@
+"""Optical networks as lanes: warm-up at refill, bitwise independence, metrics in the tables."""
+
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.knobs import complete
+from hpo.search.local import LocalFactory
+from hpo.search.population import Refill
+from hpo.search.run import run
+from hpo.store import Stream
+from hpo.store.query import query
+from hpo.studies.load import loads
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+STUDY = """\
+name: small
+env: {id: rmsa, topology: ring4, k: 2, slots: 12, warmup_requests: 20, mean_holding_time: 5}
+env_steps: 256
+fixed: {num_envs: 4, rollout_length: 8, num_minibatches: 2, hidden_sizes: [8]}
+space:
+  env.load: {min: 2, max: 60, distribution: uniform}
+  learning_rate: {min: 1e-4, max: 1e-2}
+  env.aggregate_slots: {values: [12, 4]}
+metric: {name: eval/service_blocking_probability, goal: minimize}
+evaluation: {steps: 50, episodes: 3}
+seeds: {per_config: 2}
+search: {method: random}
+population: {lanes: 4}
+budget: {trials: 4}
+"""
+CHUNKS = 4
+
+
+@pytest.fixture(scope="module")
+def factory():
+    return LocalFactory(loads(STUDY))
+
+
+def config(load, blocks=12, **knobs):
+    fixed = {"num_envs": 4, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": (8,)}
+    given = {"env.load": load, "env.aggregate_slots": blocks, **fixed, **knobs}
+    return complete(given)
+
+
+def curve(population, refills, lane):
+    """Metrics [CHUNKS] of one lane."""
+    rows = []
+    lanes = [refill.lane for refill in refills]
+    for chunk in range(CHUNKS + population.warmup_chunks):
+        seen = population.advance(refills if chunk == 0 else [], lanes).metrics
+        rows.append({name: values[lane] for name, values in seen.items()})
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+@pytest.fixture(scope="module")
+def alone(factory):
+    population = factory.make(config(10.0), None)
+    return curve(population, [Refill(0, config(10.0), Stream.SEARCH, 1)], 0), population
+
+
+def test_lanes_of_other_loads_change_no_bit(factory, alone):
+    expected, _ = alone
+    population = factory.make(config(10.0), None)
+    others = [Refill(i, config(60.0, learning_rate=1e-2), Stream.SEARCH, i) for i in (0, 1, 3)]
+    mine = Refill(2, config(10.0), Stream.SEARCH, 1)
+    found = curve(population, [*others, mine], 2)
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_load_is_traced(factory, alone):
+    _, population = alone
+    rows = [Refill(i, config(load), Stream.SEARCH, 0) for i, load in enumerate((2.0, 60.0))]
+    low, high = (
+        curve(population, rows, lane)["env/service_blocking_probability"] for lane in (0, 1)
+    )
+    assert low[-1] < high[-1]
+    assert population.compiles == 1
+
+
+def test_warm_up_steps_networks_and_learns_nothing(alone):
+    found, population = alone
+    warm = population.warmup_chunks
+    assert warm * population.steps_per_chunk >= 20 * 4  # requests x environments
+    norms = found["param_norm"]
+    assert len(set(norms[:warm])) == 1
+    assert len(set(norms[warm - 1 :])) == CHUNKS + 1
+    assert np.all(found["grad_norm"][:warm] == 0.0)
+    used = found["env/utilisation"]
+    assert 0.0 < used[0] < used[-1]  # from the empty network to a full one
+
+
+def test_buckets_of_searched_keys_are_programs(factory):
+    small, large = (factory.plan(config(10.0, blocks)) for blocks in (12, 4))
+    assert dict(small.env.keys)["aggregate_slots"] == 12
+    assert "load" not in dict(small.env.keys)
+    assert factory.bucket_of(config(10.0)) == factory.bucket_of(config(20.0))
+    assert factory.bucket_of(config(10.0)) != factory.bucket_of(config(10.0, 4))
+    assert large.env == large.eval_env
+
+
+def test_an_evaluation_that_policies_do_not_fit_is_refused():
+    text = STUDY.replace("evaluation:", "eval_env: {topology: ring7}\nevaluation:")
+    factory = LocalFactory(loads(text))
+    with pytest.raises(ConfigError, match="eval_env: it has other observations"):
+        factory.make(config(10.0), None)
+
+
+def test_a_study_ends_with_metrics_and_warm_up_in_its_tables(tmp_path):
+    study = loads(STUDY)
+    results = run(study, tmp_path / "study", LocalFactory(study), (), samples.quick())
+    assert results.state == "finished"
+    _, rows = query(
+        tmp_path / "study",
+        "SELECT env_steps, warmup_env_steps, value FROM trials ORDER BY trial",
+    )
+    assert len(rows) == 4
+    for trained, warmup, value in rows:
+        assert trained == 2 * 256
+        assert warmup == 2 * 96  # 20 requests in 4 networks, rounded up to whole chunks
+        assert 0.0 <= value <= 1.0
+    _, [found] = query(
+        tmp_path / "study",
+        "SELECT count(*), min(episode_length), max(requests), min(utilisation), "
+        "max(service_blocking_probability) FROM evaluations",
+    )
+    assert found[:3] == (4 * 2 * 3, 50, 50.0)
+    assert found[3] > 0.0
+    assert 0.0 < found[4] <= 1.0
+    assert results.best is not None
+    assert results.best.value == min(row[2] for row in rows)
