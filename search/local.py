@@ -187,8 +187,8 @@ class LocalPopulation:
         if self._program.compiled:
             return
         plan = self._program.plan
-        words = f"{plan.env.id}, {self.lanes} lanes of {plan.num_envs} x {plan.rollout_length}"
-        with self._factory.compiling(f"{words}, hidden sizes {list(plan.hidden_sizes)}"):
+        words = f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
+        with self._factory.compiling(words):
             self._program.compile()
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:

@@ -16,7 +16,7 @@ from .words import between, number, param, steps
 
 __all__ = ["board", "print_board", "value_source", "winner_line"]
 
-_GAP = 2  # blanks between two columns
+_GAP = 2  # blanks between two columns: one of padding, one of the box
 
 
 def print_board(console: Console, entries: Sequence[Entry], most: int | None = None) -> None:
@@ -63,7 +63,7 @@ def board(entries: Sequence[Entry], width: int) -> Table:
             continue
         left -= needs
         columns.append((header, cells))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for name, _ in columns:
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     for row, entry in zip(

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -39,6 +37,11 @@ class LiveView(RunView):
 
     def __init__(self, command: str = "hpo run", terminal: Console | None = None):
         super().__init__(None, command)
+        self._title = ""
+        self._now = "starting"
+        self._began = self._seen = time.monotonic()
+        self._progress: Progress | None = None
+        self._compile_seconds = 0.0
         self._console = terminal if terminal is not None else console(sys.stderr)
         self._live = Live(
             console=self._console,
@@ -47,11 +50,6 @@ class LiveView(RunView):
             transient=True,
             redirect_stdout=False,
         )
-        self._title = ""
-        self._now = "starting"
-        self._began = self._seen = time.monotonic()
-        self._progress: Progress | None = None
-        self._compile_seconds = 0.0
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -68,14 +66,15 @@ class LiveView(RunView):
     def _enter(self, now: str) -> None:
         self._now, self._began = now, time.monotonic()
 
-    @contextmanager
-    def compiling(self, words: str) -> Iterator[None]:
-        """Show what is compiled and for how long already, then say how long it took."""
+    def compile_begins(self, words: str) -> None:
+        """Show what is compiled, and for how long already."""
         self._enter(f"compiling {words}")
-        with super().compiling(words):
-            yield
-        self._compile_seconds += time.monotonic() - self._began
+
+    def compile_ends(self, words: str, seconds: float) -> None:
+        """Say how long it took."""
+        self._compile_seconds += seconds
         self._enter("first chunk")
+        self.say(f"compiled {words} in {duration(seconds)}")
 
     def pressed(self) -> None:
         """Answer the first Ctrl-C."""

@@ -86,10 +86,18 @@ class RunView(Silent):
     @contextmanager
     def compiling(self, words: str) -> Iterator[None]:
         """Say what is compiled, and how long it took; entered around a compile."""
-        self.say(f"compiling the training program: {words}")
+        self.compile_begins(words)
         started = time.perf_counter()
         yield
-        self.say(f"compiled in {duration(time.perf_counter() - started)}")
+        self.compile_ends(words, time.perf_counter() - started)
+
+    def compile_begins(self, words: str) -> None:
+        """Say that a program is being compiled."""
+        self.say(f"compiling the training program: {words}")
+
+    def compile_ends(self, words: str, seconds: float) -> None:
+        """Say how long it took."""
+        self.say(f"compiled in {duration(seconds)}")
 
     def pressed(self) -> None:
         """Answer the first Ctrl-C; called from another thread."""

@@ -144,13 +144,15 @@ def _head(data: Mapping[str, Any]) -> str:
     ]
     if data["value"] is not None:
         around = between(data["ci_low"], data["ci_high"])
-        value = f"{data['metric']} {number(data['value'])} {around}".rstrip()
-        lines.append(f"value      {value}, {value_source(data['value_from'], data['seeds'])}")
+        lines.append(
+            f"value      {number(data['value'])} {around}".rstrip() + f", {data['metric']},"
+        )
+        lines.append(f"           {value_source(data['value_from'], data['seeds'])}")
     for name in ("report", "choose", "seed"):
         values = data[f"{name}_values"]
         label = "search" if name == "seed" else name
         if values:
-            lines.append(f"{label:<10} seeds {' '.join(map(_number, values))}")
+            lines.append(f"{label:<10} {len(values)} seeds: {' '.join(map(_number, values))}")
     if data["stop_rule"]:
         lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
     if data["error"]:
