@@ -109,7 +109,7 @@ class SavedPolicy:
             greedy: the mode of the distribution instead of a sample.
             steps: for continuous operation, see `evaluate.evaluate`.
         """
-        key = lane_key(np.int32(seed), np.int32(_HELD_OUT), np.int32(0))
+        key = lane_key(jnp.int32(seed), jnp.int32(_HELD_OUT), jnp.int32(0))
         one = jax.tree.map(
             lambda x: jnp.asarray(x)[None],
             Policies(self.hypers(), self.params, self.statistics, key),
