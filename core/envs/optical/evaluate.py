@@ -19,7 +19,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from .bits import unpack
 from .environment import OpticalEnvironment
-from .heuristics import make_heuristic
+from .heuristics import Heuristic, make_heuristic
 from .random_words import random_words
 from .resources import share_of_slots
 from .traffic import WORDS_PER_REQUEST, OpticalParams
@@ -110,7 +110,7 @@ def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
 
 def evaluate_heuristic(
     environment: OpticalEnvironment,
-    name: str,
+    name: str | Heuristic,
     *,
     seeds: int = 10,
     steps: int = 20_000,
@@ -125,7 +125,7 @@ def evaluate_heuristic(
 
     Args:
         environment: the environment; its settings give warm-up, traffic and network.
-        name: of a heuristic.
+        name: of a heuristic, or a rule such as `policy_rule.make_policy_rule` gives.
         seeds: independent streams.
         steps: requests counted per seed.
         seed: root of the streams.
@@ -161,7 +161,11 @@ def evaluate_heuristic(
 
 @functools.lru_cache(maxsize=32)
 def _program(
-    environment: OpticalEnvironment, name: str, steps: int, utilisation: bool, devices: int
+    environment: OpticalEnvironment,
+    name: str | Heuristic,
+    steps: int,
+    utilisation: bool,
+    devices: int,
 ) -> Callable[[jax.Array, jax.Array], dict[str, jax.Array]]:
     """The compiled evaluation: (keys [lanes], loads [lanes]) -> sums [lanes] by name."""
     run = functools.partial(_run_tiles, environment, name, steps, utilisation)
@@ -176,7 +180,7 @@ def _program(
 
 def _run_tiles(
     environment: OpticalEnvironment,
-    name: str,
+    name: str | Heuristic,
     steps: int,
     utilisation: bool,
     keys: jax.Array,
@@ -192,7 +196,7 @@ def _run_tiles(
 
 def _run_lanes(
     environment: OpticalEnvironment,
-    name: str,
+    name: str | Heuristic,
     steps: int,
     utilisation: bool,
     keys: jax.Array,
@@ -264,13 +268,17 @@ def _one_request(environment, name, utilisation, words, reset_key, state, params
 
 
 def trace_heuristic(
-    environment: OpticalEnvironment, name: str, *, steps: int | None = None, seed: int = 0
+    environment: OpticalEnvironment,
+    name: str | Heuristic,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """Serve one stream from an empty network and give every request, warm-up included.
 
     Args:
         environment: the environment.
-        name: of a heuristic.
+        name: of a heuristic, or a rule such as `policy_rule.make_policy_rule` gives.
         steps: requests; None serves one episode (the whole list where requests are given).
         seed: of the stream, which is that of `evaluate_heuristic`'s first seed.
 
@@ -294,7 +302,7 @@ def trace_heuristic(
 
 
 @functools.lru_cache(maxsize=32)
-def _trace(environment: OpticalEnvironment, name: str, steps: int):
+def _trace(environment: OpticalEnvironment, name: str | Heuristic, steps: int):
     params = environment.default_params
 
     def request(carry, words_of):

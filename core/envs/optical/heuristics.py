@@ -38,12 +38,14 @@ def heuristic_names() -> tuple[str, ...]:
     return tuple(sorted(HEURISTICS))
 
 
-def make_heuristic(name: str, environment: OpticalEnvironment) -> Heuristic:
-    """Give the heuristic of a name for an environment.
+def make_heuristic(name: str | Heuristic, environment: OpticalEnvironment) -> Heuristic:
+    """Give the heuristic of a name for an environment; a rule of one's own is given back.
 
     Raises:
         UnknownNameError: no such heuristic.
     """
+    if not isinstance(name, str):
+        return name
     if name not in HEURISTICS:
         raise UnknownNameError("heuristic", name, HEURISTICS)
     rule = HEURISTICS[name]

@@ -13,6 +13,7 @@ import numpy as np
 from ....errors import ConfigError
 from .environment import OpticalEnvironment
 from .evaluate import Evaluation, evaluate_heuristic
+from .heuristics import Heuristic
 
 __all__ = ["SupportedLoad", "find_load"]
 
@@ -40,7 +41,7 @@ class SupportedLoad:
 
 def find_load(
     environment: OpticalEnvironment,
-    name: str,
+    name: str | Heuristic,
     target: float,
     *,
     seeds: int = 10,
@@ -54,7 +55,7 @@ def find_load(
 
     Args:
         environment: its settings' load is where the search begins.
-        name: of a heuristic.
+        name: of a heuristic, or a rule of one's own.
         target: service blocking probability, above 0 and below 1.
         seeds: independent streams, at least 5.
         steps: requests counted per seed; target x seeds x steps should be 100 or more.

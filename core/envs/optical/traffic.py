@@ -125,7 +125,7 @@ class Traffic:
         """The unit of time of `mean_holding_time`, or of the request list, in one tick."""
         if self.requests is not None:
             return jnp.asarray(self.requests.tick, jnp.float32)
-        return params.mean_holding_time / TICKS_PER_HOLDING
+        return jnp.asarray(params.mean_holding_time) / TICKS_PER_HOLDING
 
     def _pair(self, word: UInt32[Array, ""], shares: Float[Array, " R"] | None) -> Int[Array, ""]:
         draw = uniform(word)
