@@ -61,7 +61,7 @@ def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str
         commands.append((f"hpo best --export policy/{which}", "then: hpo eval policy/"))
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
     column = f", param.{knob}" if knob else ""
-    sql = f"SELECT rank, trial, value, ci_low, ci_high{column} FROM trials ORDER BY rank LIMIT 5"
+    sql = f"SELECT trial, value{column} FROM trials ORDER BY rank"
     return [*commands, (f'hpo query "{sql}"{which}', "")]
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ..search.progress import Progress
 from ..studies.spec import Study
+from .pace import Outlook
 from .progress_text import best_text, lanes_text, phase_text, trials_text
 from .run_view import RunView
 from .terminal import console
@@ -40,7 +41,7 @@ class LiveView(RunView):
         self._title = ""
         self._now = "starting"
         self._began = self._seen = time.monotonic()
-        self._progress: Progress | None = None
+        self._progress: tuple[Progress, Outlook] | None = None
         self._compile_seconds = 0.0
         self._console = terminal if terminal is not None else console(sys.stderr)
         self._live = Live(
@@ -90,7 +91,10 @@ class LiveView(RunView):
 
     def on_chunk(self, progress: Progress) -> None:
         """Take the new picture; the next drawing shows it."""
-        self._progress, self._seen = progress, time.monotonic()
+        if self.pace is None:
+            raise RuntimeError("on_start comes first")
+        self._progress = progress, self.pace.see(progress)
+        self._seen = time.monotonic()
         self._enter("")
         super().on_chunk(progress)
 
@@ -101,13 +105,17 @@ class LiveView(RunView):
 
 
 def panel(
-    title: str, progress: Progress | None, age: float, doing: str, compile_seconds: float = 0.0
+    title: str,
+    progress: tuple[Progress, Outlook] | None,
+    age: float,
+    doing: str,
+    compile_seconds: float = 0.0,
 ) -> RenderableType:
     """Give the picture of a study.
 
     Args:
         title: of the study.
-        progress: where it stood at the last chunk boundary, None before the first.
+        progress: where it stood at the last chunk boundary and where it goes, None before.
         age: seconds since then; clocks go on between boundaries.
         doing: what happens now, if it is not a chunk.
         compile_seconds: spent compiling so far.
@@ -116,7 +124,7 @@ def panel(
     if title:
         parts.append(_line(title, style="bold"))
     if progress is not None:
-        parts += [_bar(progress, age), _facts(progress, compile_seconds)]
+        parts += [_bar(*progress, age), _facts(*progress, compile_seconds)]
     if doing:
         parts.append(_line(doing, style="cyan"))
     return Group(*parts)
@@ -126,12 +134,12 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _bar(progress: Progress, age: float) -> Table:
-    share = min(1.0, progress.env_steps / max(1, progress.env_steps_total))
+def _bar(progress: Progress, outlook: Outlook, age: float) -> Table:
+    share = outlook.share(progress.env_steps)
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
-    left = progress.seconds_left
+    left = outlook.seconds_left
     clock = duration(progress.seconds + age)
     if left is not None:
         clock += f", {duration(max(0.0, left - age))} left"
@@ -142,12 +150,12 @@ def _bar(progress: Progress, age: float) -> Table:
     return row
 
 
-def _facts(progress: Progress, compile_seconds: float) -> Table:
+def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Table:
     compiles = f"{progress.compiles} compile{'s' * (progress.compiles != 1)}"
     if compile_seconds:
         compiles += f" ({duration(compile_seconds)})"
-    done, total = steps(progress.env_steps), steps(progress.env_steps_total)
-    speed = steps(round(progress.env_steps_per_second))
+    done, total = steps(progress.env_steps), steps(outlook.env_steps_total)
+    speed = steps(round(outlook.env_steps_per_second))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..search.progress import Best, Progress
 from ..search.state import Phase
 from ..store.rows import TrialRow, TrialState
+from .pace import Outlook
 from .words import between, duration, number, steps
 
 __all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "status_line", "trials_text"]
@@ -59,17 +60,17 @@ def lanes_text(progress: Progress) -> str:
     return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} so far"
 
 
-def status_line(progress: Progress) -> str:
+def status_line(progress: Progress, outlook: Outlook) -> str:
     """Give everything in one line, for output that is no terminal."""
-    share = min(1.0, progress.env_steps / max(1, progress.env_steps_total))
-    left = "" if progress.seconds_left is None else f", {duration(progress.seconds_left)} left"
+    share = outlook.share(progress.env_steps)
+    left = "" if outlook.seconds_left is None else f", {duration(outlook.seconds_left)} left"
     counts = ", ".join(
         f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
     )
     best = "" if progress.best is None else f" | best {best_text(progress.best)}"
     return (
         f"{duration(progress.seconds)}{left} | {progress.phase} {steps(progress.env_steps)} env "
-        f"steps ({share:.0%}), {steps(round(progress.env_steps_per_second))}/s | lanes "
+        f"steps ({share:.0%}), {steps(round(outlook.env_steps_per_second))}/s | lanes "
         f"{progress.lanes_busy}/{progress.lanes} | {counts}{best}"
     )
 

@@ -18,6 +18,7 @@ from ..search.progress import Progress, Silent
 from ..search.state import Phase
 from ..store.rows import TrialRow, TrialState
 from ..studies.spec import Study
+from .pace import Pace
 from .progress_text import best_text, ended_text, status_line
 from .words import duration
 
@@ -48,6 +49,7 @@ class RunView(Silent):
         self._failures = 0
         self._every_trial = False
         self._lock = threading.Lock()
+        self.pace: Pace | None = None
 
     def __enter__(self) -> RunView:
         return self
@@ -112,6 +114,7 @@ class RunView(Silent):
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         """Say what begins, and take Ctrl-C over."""
+        self.pace = Pace(study)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "going on with" if resumed else "beginning"
         self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
@@ -158,14 +161,17 @@ class LinesView(RunView):
     def on_chunk(self, progress: Progress) -> None:
         """Print the line if it is time."""
         super().on_chunk(progress)
-        now = time.monotonic()
+        if self.pace is None:
+            raise RuntimeError("on_start comes first")
+        outlook, now = self.pace.see(progress), time.monotonic()
         if now - self._said >= self._every:
             self._said = now
-            self.say(status_line(progress))
+            self.say(status_line(progress, outlook))
 
     def on_end(self, progress: Progress, state: str) -> None:
         """Print where the study ended."""
-        self.say(status_line(progress))
+        if self.pace is not None:
+            self.say(status_line(progress, self.pace.see(progress)))
 
 
 class QuietView(RunView):
