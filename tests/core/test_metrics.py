@@ -1,0 +1,85 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hpo.core.metrics import Metrics, chunk_rows
+
+K, LANES = 5, 3
+NAMES = [name for name in Metrics.__dataclass_fields__ if name not in ("env", "diverged")]
+
+
+@pytest.fixture(scope="module")
+def chunk():
+    """A chunk in which lane 0 ended no episode and lane 2 diverged once."""
+    rng = np.random.default_rng(0)
+    values = {name: rng.normal(size=(K, LANES)).astype(np.float32) for name in NAMES}
+    values["episodes"] = rng.integers(0, 4, size=(K, LANES)).astype(np.float32)
+    values["episodes"][:, 0] = 0.0
+    diverged = np.zeros((K, LANES), bool)
+    diverged[2, 2] = True
+    env = {"blocking": rng.random((K, LANES)).astype(np.float32)}
+    children = [diverged if f == "diverged" else env if f == "env" else values[f]
+                for f in Metrics.__dataclass_fields__]  # fmt: skip
+    metrics = object.__new__(Metrics)  # host arrays, which `__init__` does not take in tests
+    for field, child in zip(dataclasses.fields(Metrics), children, strict=True):
+        object.__setattr__(metrics, field.name, child)
+    return metrics, *chunk_rows(metrics)
+
+
+def test_every_metric_has_one_number_a_lane(chunk):
+    _, rows, _ = chunk
+    assert set(rows) == {*NAMES, "env/blocking"}
+    assert all(row.shape == (LANES,) and row.dtype == np.float64 for row in rows.values())
+
+
+def test_episodes_are_averaged_over_the_chunk(chunk):
+    metrics, rows, _ = chunk
+    for lane in range(LANES):
+        count = sum(float(metrics.episodes[k, lane]) for k in range(K))
+        assert rows["episodes"][lane] == count
+        for name in ("episode_return", "episode_length"):
+            total = sum(float(getattr(metrics, name)[k, lane]) for k in range(K))
+            if count:
+                assert rows[name][lane] == pytest.approx(total / count)
+            else:
+                assert np.isnan(rows[name][lane])
+
+
+@pytest.mark.parametrize("name", ["ratio_min", "ratio_max", "ratio_start_error"])
+def test_extremes_stay_extremes(chunk, name):
+    metrics, rows, _ = chunk
+    pick = min if name == "ratio_min" else max
+    for lane in range(LANES):
+        assert rows[name][lane] == pick(float(x) for x in getattr(metrics, name)[:, lane])
+
+
+@pytest.mark.parametrize(
+    "name", ["param_norm", "policy_std", "learning_rate", "clip_eps", "ent_coef", "gae_lambda",
+             "explained_variance"],
+)  # fmt: skip
+def test_scheduled_values_and_norms_are_the_last_update_s(chunk, name):
+    metrics, rows, _ = chunk
+    np.testing.assert_array_equal(rows[name], getattr(metrics, name)[-1])
+
+
+@pytest.mark.parametrize(
+    "name", ["loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction",
+             "ratio_mean", "ratio_std", "early_stopped", "value_target_mean", "advantage_mean",
+             "advantage_std", "grad_norm", "reward_mean"],
+)  # fmt: skip
+def test_all_else_is_a_mean(chunk, name):
+    metrics, rows, _ = chunk
+    for lane in range(LANES):
+        mean = sum(float(x) for x in getattr(metrics, name)[:, lane]) / K
+        assert rows[name][lane] == pytest.approx(mean)
+
+
+def test_the_environment_s_metrics_carry_a_prefix(chunk):
+    metrics, rows, _ = chunk
+    np.testing.assert_allclose(rows["env/blocking"], metrics.env["blocking"].mean(0), rtol=1e-6)
+
+
+def test_a_lane_that_diverged_once_has_diverged(chunk):
+    _, _, diverged = chunk
+    np.testing.assert_array_equal(diverged, [False, False, True])

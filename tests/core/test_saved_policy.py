@@ -1,0 +1,196 @@
+import dataclasses
+import json
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.normalise import RunningStatistics
+from hpo.core.policy import init_params
+from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
+from hpo.core.state import EnvPlan, make_hypers, make_plan
+from hpo.errors import HpoError, StoreError
+from hpo.knobs import complete
+
+slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+GIVEN = {"hidden_sizes": [5], "policy_gain": 1.0, "normalise_observations": True,
+         "observation_clip": 2.0, "value_clip_eps": "same"}  # fmt: skip
+
+
+def made(env_id, eval_params, **keys):
+    """Give a policy with random weights and a normaliser that matters."""
+    config = complete(GIVEN)
+    where, other = EnvPlan(env_id), EnvPlan(env_id, tuple(sorted(keys.items())))
+    plan = make_plan(config, where, other, ("normalise_observations",))
+    env = registry.make(where)
+    hypers = make_hypers(config, env.default_params, env.default_params)
+    hypers = jax.tree.map(jnp.asarray, hypers)
+    params = init_params(plan, hypers, jax.random.key(2, impl="threefry2x32"))
+    shape = env.observation_struct.shape
+    seen = np.random.default_rng(0).normal(0.2, 0.3, size=(50, *shape)).astype(np.float32)
+    statistics = RunningStatistics.empty(shape).merge(jnp.asarray(seen))
+    return SavedPolicy(
+        plan, config, {}, eval_params, params, statistics, {"trial": 7, "study": "a test"}
+    )
+
+
+@pytest.fixture(scope="module")
+def policies():
+    return {
+        "cartpole": made("CartPole-v1", {"gravity": 12.0}, max_steps_in_episode=40),
+        "pendulum": made("Pendulum-v1", {"m": 1.2}, max_steps_in_episode=20),
+    }
+
+
+@pytest.fixture(scope="module", params=["cartpole", "pendulum"])
+def pair(request, policies, tmp_path_factory):
+    """A policy, and the same one written down and read back."""
+    before = policies[request.param]
+    directory = tmp_path_factory.mktemp("policies") / request.param
+    save_policy(directory, before)
+    return before, load_policy(directory)
+
+
+def observations(saved, rows=6):
+    shape = registry.make(saved.plan.env).observation_struct.shape
+    return np.random.default_rng(1).normal(size=(rows, *shape)).astype(np.float32)
+
+
+def test_everything_comes_back(pair):
+    before, after = pair
+    assert after.plan == before.plan
+    assert dict(after.config) == dict(before.config)
+    assert (after.env_params, after.eval_params) == (before.env_params, before.eval_params)
+    assert after.about == before.about
+    trees = ((before.params, after.params), (before.statistics, after.statistics))
+    for left, right in trees:
+        assert jax.tree.structure(left) == jax.tree.structure(right)
+        for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+            np.testing.assert_array_equal(a, b)
+    for a, b in zip(jax.tree.leaves(before.hypers()), jax.tree.leaves(after.hypers()),
+                    strict=True):  # fmt: skip
+        np.testing.assert_array_equal(a, b)
+
+
+def test_it_acts_the_same(pair):
+    before, after = pair
+    seen = observations(before)
+    key = jax.random.key(5, impl="threefry2x32")
+    for how in ({}, {"deterministic": False, "key": key}):
+        left, carry = before.predict(seen, carry="kept", **how)
+        right, _ = after.predict(seen, **how)
+        np.testing.assert_array_equal(left, right)
+        assert carry == "kept"
+
+
+def test_it_evaluates_the_same(pair):
+    before, after = pair
+    left, right = before.evaluate(3, seed=4), after.evaluate(3, seed=4)
+    np.testing.assert_array_equal(left.returns, right.returns)
+    assert left.returns.shape == (1, 3)
+    assert left.lengths.max() <= dict(before.plan.eval_env.keys)["max_steps_in_episode"]
+
+
+def test_it_acts_as_the_formulas_say_with_its_normaliser(policies):
+    saved = policies["cartpole"]
+    seen = observations(saved, 40)
+    statistics = saved.statistics
+    std = np.sqrt(np.asarray(statistics.square, np.float64) / 50)
+    clean = np.clip((seen - np.asarray(statistics.mean)) / std, -2.0, 2.0)
+    params = slow.as_float64(jax.device_get(saved.params))
+    logits, _ = slow.network(params, clean)
+    np.testing.assert_array_equal(saved.predict(seen)[0], logits.argmax(-1))
+    raw, _ = slow.network(params, seen)
+    assert not np.array_equal(raw.argmax(-1), logits.argmax(-1))  # the normaliser matters
+
+
+def test_without_its_normaliser_it_is_another_policy(policies):
+    saved = policies["pendulum"]
+    seen = observations(saved)
+    bare = dataclasses.replace(saved, statistics=RunningStatistics.empty((3,)))
+    assert not np.allclose(bare.predict(seen)[0], saved.predict(seen)[0], atol=1e-3)
+    returns = saved.evaluate(2).returns
+    assert not np.array_equal(bare.evaluate(2).returns, returns)
+    assert not np.array_equal(saved.evaluate(2, seed=1).returns, returns)
+
+
+def test_one_observation_and_batches_of_any_shape(policies):
+    for name, action_shape in (("cartpole", ()), ("pendulum", (1,))):
+        saved = policies[name]
+        seen = observations(saved)
+        actions = np.asarray(saved.predict(seen)[0])
+        one, _ = saved.predict(seen[0])
+        assert one.shape == action_shape
+        np.testing.assert_allclose(one, actions[0], atol=1e-6)
+        square, _ = saved.predict(seen.reshape(2, 3, -1))
+        assert square.shape == (2, 3, *action_shape)
+        key = jax.random.key(0)
+        assert saved.predict(seen, key=key, deterministic=False)[0].shape == actions.shape
+
+
+def test_samples_differ_from_the_mode_and_need_a_key(policies):
+    saved = policies["pendulum"]
+    seen = observations(saved)
+    sampled, _ = saved.predict(seen, deterministic=False, key=jax.random.key(1))
+    assert not np.array_equal(sampled, saved.predict(seen)[0])
+    with pytest.raises(ValueError, match="needs a key"):
+        saved.predict(seen, deterministic=False)
+
+
+def test_masks_are_kept(policies):
+    saved = policies["cartpole"]
+    seen = observations(saved)
+    mask = jnp.asarray([[True, False]] * 3 + [[False, True]] * 3)
+    np.testing.assert_array_equal(saved.predict(seen, mask=mask)[0], [0, 0, 0, 1, 1, 1])
+
+
+def test_the_file_is_json_that_people_can_read(policies, tmp_path):
+    save_policy(tmp_path / "p", policies["cartpole"])
+    document = json.loads((tmp_path / "p" / "policy.json").read_text())
+    assert document["env"] == {"id": "CartPole-v1", "keys": {}}
+    assert document["config"]["hidden_sizes"] == [5] and document["about"]["trial"] == 7
+    with pytest.raises(FileExistsError):
+        save_policy(tmp_path / "p", policies["cartpole"])
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("{", "is damaged"),
+        ("[]", "has format None"),
+        ('{"format": 99}', "has format 99; this hpo reads 1"),
+        ('{"format": 1}', "is damaged: it has no env, eval_env"),
+    ],
+)
+def test_a_damaged_description_is_said(policies, tmp_path, text, match):
+    save_policy(tmp_path / "p", policies["cartpole"])
+    (tmp_path / "p" / "policy.json").write_text(text)
+    with pytest.raises(StoreError, match=match):
+        load_policy(tmp_path / "p")
+
+
+def test_other_damage_is_said(policies, tmp_path):
+    with pytest.raises(StoreError, match="is not a policy folder"):
+        load_policy(tmp_path)
+    save_policy(tmp_path / "p", policies["cartpole"])
+    path = tmp_path / "p" / "policy.json"
+    whole = json.loads(path.read_text())
+    wider = {**whole, "config": {**whole["config"], "hidden_sizes": [6]}}
+    path.write_text(json.dumps(wider))
+    with pytest.raises(StoreError, match="other shapes"):
+        load_policy(tmp_path / "p")
+    stranger = {**whole, "config": {**whole["config"], "learning_speed": 1}}
+    path.write_text(json.dumps(stranger))
+    with pytest.raises(HpoError, match="unknown knob 'learning_speed'"):
+        load_policy(tmp_path / "p")
+    path.write_text(json.dumps(whole))
+    for file in (tmp_path / "p" / "arrays" / "d").iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot be read"):
+        load_policy(tmp_path / "p")
