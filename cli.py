@@ -113,7 +113,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "reading", "print the leaderboard of a study")
     top.add_argument("-n", type=_positive, metavar="N", help="so many trials; with --json: all")
     show = verb("show", "reading", "print everything about one trial")
-    show.add_argument("trial", metavar="TRIAL", type=int, help="its number")
+    show.add_argument("trial", metavar="TRIAL", type=int, nargs="?", help="its number")
+    _add_network(show, "draw this optical network instead, into --out PICTURE.png")
     query = verb("query", "reading", "ask the tables trials, evaluations and curves in SQL")
     query.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "reading", "print the winner of a study, or export its policy")
@@ -131,9 +132,19 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     evaluate = verb("eval", "policies", "evaluate an exported policy on seeds that no study uses")
-    evaluate.add_argument("policy", metavar="POLICY_DIR", help="from `hpo best --export`")
+    evaluate.add_argument(
+        "directory", metavar="POLICY_DIR", nargs="?", help="from `hpo best --export`"
+    )
     evaluate.add_argument("--episodes", type=_positive, default=100, metavar="N")
-    evaluate.add_argument("--seed", type=_seed, default=0)
+    _add_network(evaluate, "evaluate in this optical network")
+    evaluate.add_argument("--seeds", type=_positive, default=10, metavar="N")
+    evaluate.add_argument("--steps", type=_positive, default=20_000, metavar="N",
+                          help="requests of each seed, after the warm-up")  # fmt: skip
+    evaluate.add_argument("--loads", metavar="FROM:TO:STEP", help="Erlang, all in one program")
+    evaluate.add_argument("--find-load", type=float, metavar="BLOCKING",
+                          help="find the load at which so large a share is blocked")  # fmt: skip
+    evaluate.add_argument("--plot", metavar="FILE", help="draw blocking over load as PNG")
+    evaluate.add_argument("--trace", metavar="FILE", help="write every request as CSV")
     evaluate.add_argument(
         "--sample", action="store_true", help="sample actions instead of taking the likeliest"
     )
@@ -146,6 +157,18 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "reference", "print the JSON Schema of the study file, for editors")
+
+
+def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--env", metavar="FILE", help=f"{text}; a file of its keys, or a study")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="change a key of --env"
+    )
+    parser.add_argument(
+        "--heuristic", metavar="NAME", help="of the optical networks; several by commas, or all"
+    )
+    parser.add_argument("--policy", metavar="DIR", help="from `hpo best --export`")
+    parser.add_argument("--seed", type=_seed, default=0)
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

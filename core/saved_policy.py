@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ..environments import files_of
 from ..errors import StoreError
 from . import policy
 from .checkpoint import restore_tree, save_tree
@@ -30,6 +31,7 @@ from .state import EnvPlan, Hypers, Plan, lane_key, make_hypers, make_plan
 __all__ = ["SavedPolicy", "load_policy", "save_policy"]
 
 _FORMAT = 1
+_FILES = "files"
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
@@ -120,10 +122,11 @@ class SavedPolicy:
 
 def save_policy(directory: Path, saved: SavedPolicy) -> None:
     """Write a policy into a new directory."""
+    directory.mkdir(parents=True)
     document = {
         "format": _FORMAT,
-        "env": {"id": saved.plan.env.id, "keys": dict(saved.plan.env.keys)},
-        "eval_env": {"id": saved.plan.eval_env.id, "keys": dict(saved.plan.eval_env.keys)},
+        "env": _take_along(saved.plan.env, "env", directory),
+        "eval_env": _take_along(saved.plan.eval_env, "eval_env", directory),
         "features": list(saved.plan.features),
         "config": dict(saved.config),
         "env_params": dict(saved.env_params),
@@ -131,7 +134,6 @@ def save_policy(directory: Path, saved: SavedPolicy) -> None:
         "about": dict(saved.about),
     }
     text = json.dumps(document, indent=2, sort_keys=True)
-    directory.mkdir(parents=True)
     save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
     (directory / "policy.json").write_text(text + "\n")
 
@@ -157,7 +159,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     if missing:
         raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
     config = {name: _tuples(value) for name, value in document["config"].items()}
-    env, eval_env = (_env_plan(document[name]) for name in ("env", "eval_env"))
+    env, eval_env = (_env_plan(document[name], directory) for name in ("env", "eval_env"))
     plan = make_plan(config, env, eval_env, tuple(document["features"]))
     empty = SavedPolicy(
         plan, config, document["env_params"], document["eval_params"], {},
@@ -169,9 +171,21 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     return dataclasses.replace(empty, params=arrays["params"], statistics=arrays["statistics"])
 
 
-def _env_plan(document: Mapping[str, Any]) -> EnvPlan:
+def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
+    """Give an environment as JSON data; the files that it is made of are copied beside it."""
+    keys = dict(env.keys)
+    for key, file in files_of(env.id, keys).items():
+        copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"
+        (directory / _FILES).mkdir(exist_ok=True)
+        shutil.copyfile(Path(env.folder) / file, directory / copied)
+        keys[key] = copied.as_posix()
+    return {"id": env.id, "keys": keys}
+
+
+def _env_plan(document: Mapping[str, Any], directory: Path) -> EnvPlan:
     keys = {name: _tuples(value) for name, value in document["keys"].items()}
-    return EnvPlan(document["id"], tuple(sorted(keys.items())))
+    folder = str(directory) if files_of(document["id"], keys) else ""
+    return EnvPlan(document["id"], tuple(sorted(keys.items())), folder)
 
 
 def _tuples(value: Any) -> Any:

@@ -38,8 +38,7 @@ def init_text(env_id: str) -> str:
         '#   - "gamma < gae_lambda - 0.15"',
         "# enqueue:                       # tried right after the default configuration",
         "#   - {learning_rate: 1e-3}",
-        "metric: {name: eval/return_mean, goal: maximize, aggregate: mean}",
-        "evaluation: {every: rungs, episodes: 20}",
+        *_metric_lines(env),
         "search: {method: tpe}            # random, grid, sobol, tpe",
         "early_terminate: {type: asha, min: 30k, eta: 4}",
         "seeds: {per_config: 3}           # replicates of every configuration",
@@ -65,6 +64,18 @@ def _env_lines(env: EnvEntry) -> list[str]:
         return []
     keys = ", ".join(f"{key}: {_shown(spec.default)}" for key, spec in list(env.keys.items())[:4])
     return [f"# env: {{id: {env.id}, {keys}}}"]
+
+
+def _metric_lines(env: EnvEntry) -> list[str]:
+    if env.source != "optical":
+        return [
+            "metric: {name: eval/return_mean, goal: maximize, aggregate: mean}",
+            "evaluation: {every: rungs, episodes: 20}",
+        ]
+    return [
+        "metric: {name: eval/service_blocking_probability, goal: minimize, aggregate: mean}",
+        "evaluation: {every: rungs, episodes: 4, steps: 5000}   # networks, requests of each",
+    ]
 
 
 def _param_lines(env: EnvEntry) -> list[str]:

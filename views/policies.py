@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from ..environments import ENVIRONMENTS
+from ..errors import ConfigError
 from ..search.compile_cache import enable_compilation_cache
 from ..search.user_code import import_user_code
 from ..store.statistics import interval, mean
@@ -23,6 +26,15 @@ def do_eval(args: Namespace) -> int:
         StoreError: it is no policy folder.
         ConfigError: its environment is not known here.
     """
+    if args.policy is not None and args.directory is not None:
+        raise ConfigError("a policy is given twice; keep POLICY_DIR or --policy")
+    args.policy = args.policy or args.directory
+    if args.env is not None or args.heuristic is not None or _is_network(args.policy):
+        from .networks import do_eval_network
+
+        return do_eval_network(args)
+    if args.policy is None:
+        raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
     directory = Path(args.policy)
     for path in map(Path, args.imports):
         import_user_code([path.name], path.parent)
@@ -60,6 +72,18 @@ def do_eval(args: Namespace) -> int:
     else:
         print(_text(data))
     return 0
+
+
+def _is_network(policy: str | None) -> bool:
+    """Say whether a policy serves an optical network; what is no policy folder is said later."""
+    path = Path(policy or "") / "policy.json"
+    if policy is None or not path.is_file():
+        return False
+    try:
+        id_ = json.loads(path.read_text(encoding="utf-8"))["eval_env"]["id"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return id_ in ENVIRONMENTS and ENVIRONMENTS[id_].source == "optical"
 
 
 def _text(data: dict[str, Any]) -> str:

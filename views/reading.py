@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from ..errors import StoreError
+from ..errors import ConfigError, StoreError
 from ..store.journal import Journal
 from ..store.leaderboard import Entry, leaderboard
 from ..store.lock import lock_holder
@@ -52,7 +52,17 @@ def do_top(args: Namespace) -> int:
 
 
 def do_show(args: Namespace) -> int:
-    """Print everything about one trial."""
+    """Print everything about one trial, or draw a network.
+
+    Raises:
+        ConfigError: neither was asked for.
+    """
+    if args.env is not None:
+        from .networks import do_show_network
+
+        return do_show_network(args)
+    if args.trial is None:
+        raise ConfigError("nothing to show; give TRIAL, the number of one, or --env FILE")
     data = trial_data(_folder(args), args.trial)
     if args.json:
         print_json(data)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from ...environments import ENVIRONMENTS, entry, rooted
@@ -70,5 +71,6 @@ def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
     for name in values:
         if name not in names:
             raise UnknownNameError(f"parameter of {env.id}", name, names)
-    given = {name: jnp.asarray(value, jnp.float32) for name, value in values.items()}
+    with jax.ensure_compile_time_eval():  # numbers, also while a program is traced
+        given = {name: jnp.asarray(value, jnp.float32) for name, value in values.items()}
     return dataclasses.replace(env.default_params, **given)

@@ -1,0 +1,66 @@
+"""Reads the environment of `--env FILE`: a file of its keys, or a study whose `env:` it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..environments import EnvEntry
+from ..errors import ConfigError
+from .env_section import read_env
+from .notes import Notes
+from .overrides import apply_overrides
+from .reader import Node, read_file
+from .spec import EnvSpec
+
+__all__ = ["EnvFile", "read_env_file"]
+
+
+@dataclass(frozen=True)
+class EnvFile:
+    """An environment as a file describes it.
+
+    Attributes:
+        spec: id and values.
+        known: what the table knows of it.
+        folder: of the file, which paths among the values start from.
+    """
+
+    spec: EnvSpec
+    known: EnvEntry
+    folder: str
+
+
+def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
+    """Read a file whose top is the `env:` mapping, or holds it as a study does.
+
+    Args:
+        path: the file.
+        overrides: each `key=value`, set over what the file says.
+
+    Raises:
+        StudyError: every mistake in it, with its line.
+    """
+    path = Path(path)
+    notes = Notes(str(path))
+    root = read_file(path, str(path))
+    if not root.is_map or "env" not in root.value:
+        root = Node(root.line, {"env": root}, {"env": root.line})
+    apply_overrides(notes, root, [f"env.{given}" for given in overrides])
+    spec, known = read_env(notes, root, imports=False)
+    if spec is None and not notes:
+        node: Node = root.value["env"]
+        notes.add(f"the environment is {node.shown()}; allowed: {{id: rmsa, load: 250}}", node)
+    if notes or spec is None or known is None:
+        raise notes.error()
+    folder = str(path.parent)
+    if known.source == "optical":
+        from .optical_section import read_settings  # numpy and file readers
+
+        try:
+            read_settings(spec.id, spec.values, folder)
+        except ConfigError as error:
+            notes.add(str(error), root.value["env"])
+            raise notes.error() from error
+    return EnvFile(spec, known, folder)

@@ -1,0 +1,194 @@
+"""What rules block on the same requests: figures over seeds, paired differences, both as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..store.statistics import interval
+from .words import aligned, between, number
+
+if TYPE_CHECKING:
+    from ..core.envs.optical.environment import OpticalEnvironment
+    from ..core.envs.optical.evaluate import Evaluation, Summary
+    from ..core.envs.optical.heuristics import Heuristic
+
+__all__ = ["Compared", "compare", "found_loads", "results_data", "results_text"]
+
+Rules = Mapping[str, "str | Heuristic"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One rule's evaluation.
+
+    Attributes:
+        rule: its name.
+        evaluation: sums [loads, seeds].
+    """
+
+    rule: str
+    evaluation: Evaluation
+
+
+def compare(
+    environment: OpticalEnvironment,
+    rules: Rules,
+    seeds: int,
+    steps: int,
+    seed: int,
+    loads: Sequence[float] | None,
+) -> list[Compared]:
+    """Evaluate every rule on the same streams, one program a rule."""
+    from ..core.envs.optical.evaluate import evaluate_heuristic
+
+    return [
+        Compared(
+            name,
+            evaluate_heuristic(
+                environment, rule, seeds=seeds, steps=steps, seed=seed, loads=loads,
+                utilisation=True,
+            ),
+        )
+        for name, rule in rules.items()
+    ]  # fmt: skip
+
+
+def found_loads(
+    environment: OpticalEnvironment,
+    rules: Rules,
+    target: float,
+    seeds: int,
+    steps: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Find, for every rule, the load at which it blocks a share `target` of the services."""
+    from ..core.envs.optical.supported_load import find_load
+
+    rows: list[dict[str, Any]] = []
+    for name, rule in rules.items():
+        found = find_load(environment, rule, target, seeds=seeds, steps=steps, seed=seed)
+        rows.append(
+            {
+                "rule": name,
+                "service_blocking_probability": target,
+                "load": found.load,
+                "ci_low": found.low,
+                "ci_high": found.high,
+                "seeds": seeds,
+                "requests_per_seed": steps,
+            }
+        )
+    return rows
+
+
+def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
+    """Give the figures of all rules and loads, and policies less heuristics, as JSON data."""
+    rows: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    heuristics = [item for item in results if item.rule not in policies]
+    for item in results:
+        seen = item.evaluation
+        for at, load in enumerate(seen.loads):
+            rows.append(
+                {
+                    "rule": item.rule,
+                    "load": float(load),
+                    "service_blocking_probability": _figure(seen.service_summary(at)),
+                    "bitrate_blocking_probability": _figure(seen.bitrate_summary(at)),
+                    "utilisation": float(seen.utilisation[at].mean()),
+                }
+            )
+        if item.rule in policies:
+            for other in heuristics:
+                differences += _differences(item, other)
+    first = results[0].evaluation
+    return {
+        "seeds": int(first.blocked.shape[1]),
+        "requests_per_seed": first.requests,
+        "results": rows,
+        "differences": differences,
+    }
+
+
+def _figure(summary: Summary) -> dict[str, Any]:
+    finite = math.isfinite(summary.low)
+    return {
+        "mean": summary.mean,
+        "std": summary.std,
+        "ci_low": summary.low if finite else None,
+        "ci_high": summary.high if finite else None,
+        "nothing_blocked": summary.mean == 0.0,
+    }
+
+
+def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
+    """Give policy less heuristic, seed by seed on the same requests, for every load."""
+    rows: list[dict[str, Any]] = []
+    ours, theirs = policy.evaluation.service_blocking, heuristic.evaluation.service_blocking
+    for load, values in zip(policy.evaluation.loads, ours - theirs, strict=True):
+        around = interval(values.tolist())
+        rows.append(
+            {
+                "policy": policy.rule,
+                "heuristic": heuristic.rule,
+                "load": float(load),
+                "mean": float(values.mean()),
+                "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+                "ci_low": around.low,
+                "ci_high": around.high,
+            }
+        )
+    return rows
+
+
+def results_text(data: Mapping[str, Any]) -> str:
+    """Give the data of any form of `hpo eval --env` as text."""
+    lines = [str(data["env"])]
+    if "trace" in data:
+        return (
+            f"{lines[0]}\nwrote {data['requests']} requests to {data['trace']}: "
+            f"{data['accepted']} accepted, {data['blocked']} blocked"
+        )
+    if "supported_loads" in data:
+        header = ["rule", "blocking", "load", "95 %"]
+        rows = [
+            [row["rule"], number(row["service_blocking_probability"]), number(row["load"]),
+             between(row["ci_low"], row["ci_high"])]
+            for row in data["supported_loads"]
+        ]  # fmt: skip
+        return "\n".join([*lines, aligned(header, rows, [False, True, True, False])])
+    lines.append(
+        f"{data['seeds']} seeds x {data['requests_per_seed']} requests after "
+        f"{data['warmup_requests']} of warm-up, the same for every rule"
+    )
+    header = ["rule", "load", "service blocking", "std", "95 %", "bitrate blocking", "utilisation"]
+    rows = [_row(row) for row in data["results"]]
+    lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))
+    if data["differences"]:
+        header = ["policy less", "load", "service blocking", "std", "95 %"]
+        rows = [
+            [row["heuristic"], number(row["load"]), f"{row['mean']:+.5f}", f"{row['std']:.5f}",
+             between(row["ci_low"], row["ci_high"])]
+            for row in data["differences"]
+        ]  # fmt: skip
+        lines += ["", aligned(header, rows, [False, True, True, True, False])]
+    return "\n".join(lines)
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    service, bitrate = (row[f"{kind}_blocking_probability"] for kind in ("service", "bitrate"))
+    around = between(service["ci_low"], service["ci_high"])
+    if service["nothing_blocked"]:
+        around = f"below {number(service['ci_high'])} (3/n)"
+    return [
+        row["rule"],
+        number(row["load"]),
+        f"{service['mean']:.5f}",
+        f"{service['std']:.5f}",
+        around,
+        f"{bitrate['mean']:.5f}",
+        f"{row['utilisation']:.3f}",
+    ]

@@ -1,0 +1,247 @@
+"""`hpo eval` and `hpo show` on optical networks: heuristics and policies on the same requests.
+
+Every rule serves the same streams, seed by seed, so that their differences are paired.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+import warnings
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..environments import ENVIRONMENTS, rooted
+from ..errors import ConfigError
+from ..search.compile_cache import enable_compilation_cache
+from ..studies.env_file import read_env_file
+from .documents import print_json
+from .network_results import compare, found_loads, results_data, results_text
+
+if TYPE_CHECKING:  # jax starts when a verb is known to need it
+    from ..core.envs.optical.environment import OpticalEnvironment
+    from ..core.envs.optical.heuristics import Heuristic
+
+__all__ = ["do_eval_network", "do_show_network"]
+
+_COLUMNS = ("step", "source", "destination", "bitrate", "action", "path", "slot", "accepted",
+            "valid_actions")  # fmt: skip
+_SHOWN_REQUESTS = 1000
+_MOST_LOADS = 1000
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is evaluated, and where.
+
+    Attributes:
+        environment: serves the requests.
+        rules: name -> heuristic, or a policy as one.
+        policies: the names in `rules` that are policies.
+        title: the environment in a few words.
+    """
+
+    environment: OpticalEnvironment
+    rules: Mapping[str, str | Heuristic]
+    policies: tuple[str, ...]
+    title: str
+
+
+def do_eval_network(args: Namespace) -> int:
+    """Evaluate heuristics and policies, and print what they block.
+
+    Raises:
+        HpoError: the file, the policy or an option is wrong.
+    """
+    loads = None if args.loads is None else parse_loads(args.loads)
+    if args.find_load is not None and loads is not None:
+        raise ConfigError("--find-load looks for the load itself; leave --loads out")
+    if args.plot is not None:
+        from .pictures import require_matplotlib
+
+        require_matplotlib("hpo eval --plot")
+    question = _question(args)
+    if not question.rules:
+        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
+    if args.trace is not None:
+        return _trace(args, question)
+    if args.find_load is not None:
+        found = found_loads(
+            question.environment, question.rules, args.find_load, args.seeds, args.steps, args.seed
+        )
+        return _print(args, {"env": question.title, "supported_loads": found})
+    results = compare(
+        question.environment, question.rules, args.seeds, args.steps, args.seed, loads
+    )
+    data = {
+        "env": question.title,
+        "warmup_requests": question.environment.warmup_steps,
+        **results_data(results, question.policies),
+    }
+    if args.plot is not None:
+        from .pictures import draw_curves
+
+        draw_curves(Path(args.plot), results, question.title)
+        print(f"wrote {args.plot}", file=sys.stderr)
+    return _print(args, data)
+
+
+def do_show_network(args: Namespace) -> int:
+    """Draw a network, and the spectrum that a rule leaves in use.
+
+    Raises:
+        HpoError: the file, the policy or an option is wrong.
+    """
+    from .pictures import draw_network, require_matplotlib
+
+    require_matplotlib("hpo show --env")
+    question = _question(args)
+    if len(question.rules) > 1:
+        raise ConfigError("one picture shows one heuristic or policy; name only one")
+    environment = question.environment
+    occupancy, title = None, question.title
+    for name, rule in question.rules.items():
+        from ..core.envs.optical.evaluate import trace_heuristic
+
+        steps = environment.warmup_steps + _SHOWN_REQUESTS
+        steps = steps if environment.settings.continuous else None
+        occupancy = trace_heuristic(environment, rule, steps=steps, seed=args.seed)["occupancy"]
+        title = f"{title}, {name}"
+    path = Path(args.out)
+    if path.suffix.lower() != ".png":
+        path = Path(f"{Path(args.env).stem}.png")
+    draw_network(path, environment.tables.topology, occupancy, title)
+    print(f"wrote {path}", file=sys.stderr)
+    return 0
+
+
+def parse_loads(text: str) -> list[float]:
+    """Give the loads of `100:300:10` (both ends counted) or `100,150,200`, Erlang.
+
+    Raises:
+        ConfigError: it is neither.
+
+    >>> parse_loads("100:130:10"), parse_loads("50,75.5")
+    ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])
+    """
+    allowed = "allowed: FROM:TO:STEP such as 100:300:10, or a list such as 100,150"
+    try:
+        parts = [float(part) for part in text.split(":" if ":" in text else ",")]
+    except ValueError:
+        parts = []
+    loads = parts
+    if ":" in text:
+        first, last, step = parts if len(parts) == 3 else (0.0, 0.0, 0.0)
+        fits = 0.0 < step < math.inf and 0.0 <= last - first < step * _MOST_LOADS
+        count = int((last - first) / step + 1e-9) + 1 if fits else 0
+        loads = [first + step * i for i in range(count)]
+    if not loads or not all(0.0 < load < math.inf for load in loads):
+        raise ConfigError(f"--loads is {text!r}; {allowed}, each above 0 Erlang")
+    return loads
+
+
+def _question(args: Namespace) -> _Question:
+    """Read the environment and the rules, before anything is compiled."""
+    file = None if args.env is None else read_env_file(args.env, args.set)
+    if file is not None and file.known.source != "optical":
+        raise ConfigError(
+            f"{args.env} describes {file.spec.id}, which is no optical network; heuristics and "
+            "pictures are for "
+            + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
+        )
+    enable_compilation_cache()
+    from ..core.program import prepare_devices
+
+    prepare_devices()
+    from ..core.envs.optical.environment import make_from_keys
+    from ..core.envs.optical.heuristics import heuristic_names, make_heuristic
+
+    saved = None
+    if args.policy is not None:
+        from ..core.saved_policy import load_policy
+
+        saved = load_policy(args.policy)
+    if file is not None:
+        id_, values, folder = file.spec.id, dict(file.spec.values), file.folder
+    elif saved is not None:
+        plan = saved.plan.eval_env
+        id_, folder = plan.id, plan.folder
+        values = {**dict(plan.keys), **saved.eval_params}
+    else:
+        raise ConfigError("give --env FILE, the environment to evaluate in")
+    with _warnings_said():
+        environment = make_from_keys(id=id_, **rooted(id_, values, folder))
+    names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
+    rules: dict[str, Any] = {name: name for name in names}
+    for name in names:
+        make_heuristic(name, environment)  # refuses an unknown name
+    policies: tuple[str, ...] = ()
+    if saved is not None:
+        from ..core.envs import registry
+        from ..core.envs.optical.policy_rule import check_fits, make_policy_rule
+
+        check_fits(registry.make(saved.plan.eval_env), environment)
+        policies = (str(args.policy),)
+        rules[policies[0]] = make_policy_rule(
+            environment, lambda seen, mask: saved.predict(seen, mask=mask)[0]
+        )
+    settings = environment.settings
+    network = Path(settings.topology).name
+    title = f"{id_} on {network}, {settings.slots} slots, k {settings.k}"
+    return _Question(environment, rules, policies, title)
+
+
+def _names(given: str | None) -> list[str]:
+    return [] if given is None else [name.strip() for name in given.split(",")]
+
+
+@contextmanager
+def _warnings_said() -> Iterator[None]:
+    """Print Python's warnings as one line each on stderr, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for text in dict.fromkeys(str(warning.message) for warning in caught):
+        print(f"warning: {text}", file=sys.stderr)
+
+
+def _trace(args: Namespace, question: _Question) -> int:
+    """Write every request of one rule into a CSV file."""
+    from ..core.envs.optical.evaluate import trace_heuristic
+
+    if len(question.rules) > 1:
+        raise ConfigError("--trace follows one heuristic or policy; name only one")
+    [rule] = question.rules.values()
+    given = question.environment.settings.requests
+    columns = trace_heuristic(
+        question.environment, rule, steps=None if given else args.steps, seed=args.seed
+    )
+    with open(args.trace, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_COLUMNS)
+        for row in zip(*(columns[name].tolist() for name in _COLUMNS), strict=True):
+            writer.writerow([_cell(value) for value in row])
+    accepted = int(columns["accepted"].sum())
+    count = len(columns["step"])
+    data = {"env": question.title, "trace": str(args.trace), "requests": count,
+            "accepted": accepted, "blocked": count - accepted}  # fmt: skip
+    return _print(args, data)
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return f"{value:.9g}" if isinstance(value, float) else value
+
+
+def _print(args: Namespace, data: Mapping[str, Any]) -> int:
+    if args.json:
+        print_json(data)
+    else:
+        print(results_text(data))
+    return 0
