@@ -1,0 +1,70 @@
+import re
+
+import pytest
+
+from hpo import errors
+from hpo.errors import (
+    ConfigError,
+    HpoError,
+    MissingExtraError,
+    Mistake,
+    SearchError,
+    StoreError,
+    StudyError,
+    UnknownNameError,
+    suggestion,
+)
+
+
+def classes():
+    found = [getattr(errors, name) for name in errors.__all__]
+    return [x for x in found if isinstance(x, type) and issubclass(x, Exception)]
+
+
+def test_everything_is_an_hpo_error_with_an_exit_code():
+    for kind in classes():
+        assert issubclass(kind, HpoError) and kind.__doc__
+        assert kind.exit_code in (1, 2)
+    assert SearchError.exit_code == 1 and StudyError.exit_code == 2
+
+
+def test_the_tree_in_the_docstring_names_every_kind():
+    drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__))
+    assert drawn == {kind.__name__ for kind in classes()} - {"HpoError"}
+
+
+def test_an_unknown_name_lists_and_suggests():
+    error = UnknownNameError("sampler", "tpee", ["tpe", "random", "grid"])
+    text = "unknown sampler 'tpee'; did you mean 'tpe'? Known: grid, random, tpe"
+    assert str(error) == text and isinstance(error, ConfigError)
+    assert (error.kind, error.name, error.known) == ("sampler", "tpee", ("grid", "random", "tpe"))
+    assert str(UnknownNameError("sampler", "zzz", ["tpe"])) == "unknown sampler 'zzz'; Known: tpe"
+
+
+def test_a_study_error_shows_every_mistake_with_its_line():
+    mistakes = [Mistake(3, "unknown key 'x'"), Mistake(None, "no env")]
+    error = StudyError("a/study.yaml", mistakes)
+    assert str(error) == "a/study.yaml:3: unknown key 'x'\na/study.yaml: no env"
+    assert error.mistakes == tuple(mistakes) and error.path == "a/study.yaml"
+
+
+def test_a_missing_package_names_its_extra():
+    error = MissingExtraError("ray", "ray", "executor: ray")
+    assert "pip install 'hpo-lanes[ray]'" in str(error) and "executor: ray" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("tpee", ["tpe", "random"], " did you mean 'tpe'?"),
+        ("zzz", ["tpe", "random"], ""),
+        ("x", [], ""),
+        (5, ["tpe"], ""),
+    ],
+)
+def test_suggestions(name, known, expected):
+    assert suggestion(name, known) == expected
+
+
+def test_store_errors_are_no_config_errors():
+    assert not issubclass(StoreError, ConfigError)

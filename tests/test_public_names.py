@@ -1,0 +1,74 @@
+"""`__all__` of every module: sorted, no name twice, every name there.
+
+Modules are parsed, not imported, so that optional packages do not matter.
+"""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+
+
+def modules():
+    for package in PACKAGES:
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        for path in sorted(folder.glob("*.py")):
+            if path.name not in ("setup.py", "conftest.py"):
+                name = package if path.stem == "__init__" else f"{package}.{path.stem}"
+                yield pytest.param(path, id=name)
+
+
+def order(name):
+    """Constants, then classes, then functions, each by the alphabet (as ruff sorts)."""
+    return (0 if name.isupper() else 1 if name[:1].isupper() else 2), name
+
+
+def declared(tree):
+    """Give the list of `__all__`, or None."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
+            return ast.literal_eval(node.value)
+    return None
+
+
+def defined(tree):
+    """Give the names bound at the top level."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return names
+
+
+MODULES = list(modules())
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_all_is_sorted_and_every_name_exists(path):
+    tree = ast.parse(path.read_text())
+    names, there = declared(tree), defined(tree)
+    if names is None:
+        assert path.name == "__init__.py" and not there, "no __all__"
+        return
+    assert len(names) == len(set(names)) and names == sorted(names, key=order)
+    missing = set() if "__getattr__" in there else set(names) - there
+    assert not missing, f"{sorted(missing)} are in __all__ but not defined"
+    assert not [name for name in names if name.startswith("_") and not name.startswith("__")]
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.values[0].name == "__init__.py"])
+def test_packages_define_nothing_of_their_own(path):
+    tree = ast.parse(path.read_text())
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    made = {node.name for node in tree.body if isinstance(node, kinds)}
+    assert made <= {"__getattr__", "__dir__"}
