@@ -1,0 +1,56 @@
+"""The plain table of environments against gymnax itself."""
+
+import dataclasses
+
+import gymnax
+import jax
+import numpy as np
+import pytest
+
+from hpo.environments import ENVIRONMENTS, entry
+from hpo.errors import UnknownNameError
+
+GYMNAX = [id_ for id_, item in ENVIRONMENTS.items() if item.source == "gymnax"]
+ARRAYS = {  # parameters that are no numbers, which a study cannot set
+    "Acrobot-v1": {"available_torque"},
+    "DiscountingChain-bsuite": {"reward_timestep"},
+}
+UNKNOWN = {
+    "MNISTBandit-bsuite",  # downloads a data set
+    "FrozenLake-misc",
+}
+
+
+def defaults(id_):
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        _, params = gymnax.make(id_)
+    return {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+
+
+@pytest.mark.parametrize("id_", GYMNAX)
+def test_defaults_and_keys_are_gymnax_s(id_):
+    item, theirs = entry(id_), defaults(id_)
+    arrays = ARRAYS.get(id_, set())
+    assert set(item.params) | set(item.keys) | arrays == set(theirs)
+    assert not set(item.params) & set(item.keys)
+    for name, default in item.params.items():
+        assert isinstance(theirs[name], float), name
+        assert default == pytest.approx(float(theirs[name]), rel=1e-12), name
+    for name, key in item.keys.items():
+        assert isinstance(theirs[name], bool) == (key.type == "bool"), name
+        assert key.default == theirs[name] and key.type in ("int", "bool"), name
+
+
+def test_every_environment_of_gymnax_is_in_the_table():
+    assert set(gymnax.registered_envs) - UNKNOWN == set(GYMNAX)
+
+
+def test_entries_are_whole():
+    for id_, item in ENVIRONMENTS.items():
+        assert item.id == id_ and item.meaning and item.actions in ("discrete", "continuous")
+        assert all(np.isfinite(value) for value in item.params.values())
+
+
+def test_an_unknown_environment_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"unknown environment 'Cartpole-v1'; did you mean"):
+        entry("Cartpole-v1")
