@@ -86,12 +86,14 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
 
 
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
-    init = verb("init", "writing", "write a study file to start from")
+    init = verb("init", "study_files", "write a study file to start from")
     init.add_argument("env", metavar="ENV", help="an environment; `hpo envs` lists them")
     init.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
 
-    check = verb("check", "writing", "say what a study will do and cost, and every mistake in it")
-    run = verb("run", "running", "run a study, or go on with it")
+    check = verb(
+        "check", "study_files", "say what a study will do and cost, and every mistake in it"
+    )
+    run = verb("run", "study_files", "run a study, or go on with it")
     for parser in (check, run):
         parser.add_argument("file", metavar="FILE", help="a study file")
         parser.add_argument(

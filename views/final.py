@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -14,7 +16,7 @@ from ..store.study_folder import RESULTS, StudyFolder, list_studies
 from .board import print_board, winner_line
 from .words import duration, steps
 
-__all__ = ["next_commands", "print_results", "summary", "target"]
+__all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
 
 _SHOWN = 10
 
@@ -73,3 +75,21 @@ def target(folder: Path) -> str:
             return ""
         return f" --study {shlex.quote(folder.name)}"
     return f" --study {shlex.quote(str(folder))}"
+
+
+def results_data(results: Results) -> dict[str, Any]:
+    """Give what a run has found as JSON data."""
+    best = results.best
+    usage = asdict(results.usage)
+    return {
+        "state": results.state,
+        "folder": str(results.folder),
+        "best": None if best is None else best.as_json(),
+        "leaderboard": [entry.as_json() for entry in results.leaderboard],
+        "usage": {
+            **usage,
+            "env_steps": results.usage.env_steps,
+            "occupancy": results.usage.occupancy,
+            "rejected_share": results.rejected_share,
+        },
+    }

@@ -1,4 +1,4 @@
-"""`hpo run`: a study with somebody watching, from its file to its leaderboard."""
+"""A study with somebody watching, from its first chunk to its leaderboard."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from pathlib import Path
 from ..search.api import run as run_study
 from ..search.run import Results
 from ..store.study_folder import free_name
-from ..studies.load import load
+from ..studies.spec import Study
+from .documents import print_json
 from .doorbell import Doorbell
+from .final import print_results, results_data
 from .run_view import LinesView, QuietView, RunView
 from .terminal import can_draw, console
 
-__all__ = ["do_run"]
+__all__ = ["go_on_command", "run_watched"]
 
 _INTERRUPTED = 130
 
 
-def do_run(args: Namespace) -> int:
-    """Run a study, or go on with it; a finished one prints its leaderboard.
+def run_watched(study: Study, text: str, args: Namespace) -> int:
+    """Run a study, show it, print what it found, and give the exit code.
+
+    Args:
+        study: loaded.
+        text: its file as it was given.
+        args: of `hpo run`.
 
     Raises:
         HpoError: see `search.api.run`.
     """
-    study = load(args.file, args.set, args.name)
-    text = Path(args.file).read_text(encoding="utf-8")
     if args.new:
         study = replace(study, name=free_name(Path(args.out), study.name))
     command = go_on_command(args.argv, study.name if args.new else None)
@@ -73,10 +78,6 @@ def _view(args: Namespace, command: str) -> RunView:
 
 def _print(results: Results, metric: str, args: Namespace) -> None:
     if args.json:
-        from .documents import print_json, results_data
-
         print_json(results_data(results))
-        return
-    from .final import print_results
-
-    print_results(console(sys.stdout), results, metric, args.quiet)
+    else:
+        print_results(console(sys.stdout), results, metric, args.quiet)

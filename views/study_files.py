@@ -1,8 +1,10 @@
-"""`hpo init` and `hpo check`: before a study runs."""
+"""`hpo init`, `hpo check` and `hpo run`: what begins with a study file.
+
+The file is read before anything heavy is imported, so that mistakes in it are told at once.
+"""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from argparse import Namespace
@@ -11,8 +13,9 @@ from pathlib import Path
 from ..errors import ConfigError
 from ..studies.init_file import init_text
 from ..studies.load import load
+from .documents import print_json
 
-__all__ = ["do_check", "do_init"]
+__all__ = ["do_check", "do_init", "do_run"]
 
 
 def do_init(args: Namespace) -> int:
@@ -42,13 +45,26 @@ def do_check(args: Namespace) -> int:
         StudyError: with every mistake in the file.
     """
     study = load(args.file, args.set)
-    from ..search.preview import preview  # starts jax: mistakes come first
+    from ..search.preview import preview
 
     report, note = preview(study)
     if args.json:
-        print(json.dumps({**report.as_data(), "note": note}, indent=2, allow_nan=False))
+        print_json({**report.as_data(), "note": note})
     else:
         print(report.text())
         if note:
             print(f"note       {note}")
     return 2 if report.mistakes else 0
+
+
+def do_run(args: Namespace) -> int:
+    """Run a study, or go on with it; a finished one prints its leaderboard.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+    study = load(args.file, args.set, args.name)
+    text = Path(args.file).read_text(encoding="utf-8")
+    from .running import run_watched
+
+    return run_watched(study, text, args)
