@@ -1,56 +1,76 @@
-"""The plain table of environments against gymnax itself."""
+"""The table of environments says what the environments themselves say."""
 
-import dataclasses
+from dataclasses import fields
 
-import gymnax
-import jax
-import numpy as np
 import pytest
 
-from hpo.environments import ENVIRONMENTS, entry
-from hpo.errors import UnknownNameError
+from hpo.core.envs.optical.modulation import modulation_names
+from hpo.core.envs.optical.paths import PATH_ORDERS
+from hpo.core.envs.optical.settings import (
+    ENVIRONMENT_IDS,
+    OBSERVATIONS,
+    REWARDS,
+    XLRON_NAMES,
+    OpticalSettings,
+)
+from hpo.core.envs.optical.topologies import topology_names
+from hpo.environments import ENVIRONMENTS, files_of, rooted
+from hpo.errors import ConfigError
 
-GYMNAX = [id_ for id_, item in ENVIRONMENTS.items() if item.source == "gymnax"]
-ARRAYS = {  # parameters that are no numbers, which a study cannot set
-    "Acrobot-v1": {"available_torque"},
-    "DiscountingChain-bsuite": {"reward_timestep"},
-}
-UNKNOWN = {
-    "MNISTBandit-bsuite",  # downloads a data set
-    "FrozenLake-misc",
-}
-
-
-def defaults(id_):
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        _, params = gymnax.make(id_)
-    return {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+OPTICAL = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "optical"}
 
 
-@pytest.mark.parametrize("id_", GYMNAX)
-def test_defaults_and_keys_are_gymnax_s(id_):
-    item, theirs = entry(id_), defaults(id_)
-    arrays = ARRAYS.get(id_, set())
-    assert set(item.params) | set(item.keys) | arrays == set(theirs)
-    assert not set(item.params) & set(item.keys)
-    for name, default in item.params.items():
-        assert isinstance(theirs[name], float), name
-        assert default == pytest.approx(float(theirs[name]), rel=1e-12), name
+def test_all_optical_environments_are_known():
+    assert set(OPTICAL) == set(ENVIRONMENT_IDS)
+
+
+@pytest.mark.parametrize("id_", ENVIRONMENT_IDS)
+def test_the_table_is_equal_to_the_settings(id_):
+    """Every setting is a parameter or a key, with the same default and type."""
+    settings, item = OpticalSettings.from_mapping({"id": id_}), OPTICAL[id_]
+    own = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    assert own.pop("id") == id_
+    listed = {**item.params, **{name: key.default for name, key in item.keys.items()}}
+    assert listed == own
     for name, key in item.keys.items():
-        assert isinstance(theirs[name], bool) == (key.type == "bool"), name
-        assert key.default == theirs[name] and key.type in ("int", "bool"), name
+        if key.type != "any":
+            assert type(own[name]).__name__ == key.type, name
 
 
-def test_every_environment_of_gymnax_is_in_the_table():
-    assert set(gymnax.registered_envs) - UNKNOWN == set(GYMNAX)
+def test_choices_and_names_elsewhere_are_those_of_the_settings():
+    item = OPTICAL["rmsa"]
+    assert item.keys["path_order"].choices == PATH_ORDERS
+    assert item.keys["observation"].choices == OBSERVATIONS
+    assert item.keys["reward"].choices == REWARDS
+    assert dict(item.elsewhere) == XLRON_NAMES
+    assert item.keys["topology"].default in topology_names()
+    assert item.keys["modulation"].default in modulation_names()
 
 
-def test_entries_are_whole():
-    for id_, item in ENVIRONMENTS.items():
-        assert item.id == id_ and item.meaning and item.actions in ("discrete", "continuous")
-        assert all(np.isfinite(value) for value in item.params.values())
+@pytest.mark.parametrize("name", [n for n, k in OPTICAL["rmsa"].keys.items() if k.low > -1e9])
+def test_the_lowest_value_is_the_settings_too(name):
+    key = OPTICAL["rmsa"].keys[name]
+    lowest = key.low if key.type == "float" else int(key.low)
+    assert key.in_range(lowest) is not key.low_open
+    assert not key.in_range(lowest - 1)
+    with pytest.raises(ConfigError, match=f"{name} is"):
+        OpticalSettings.from_mapping({name: lowest if key.low_open else lowest - 1})
 
 
-def test_an_unknown_environment_suggests_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"unknown environment 'Cartpole-v1'; did you mean"):
-        entry("Cartpole-v1")
+def test_metrics_are_those_that_environments_summarise():
+    import jax.numpy as jnp
+
+    from hpo.core.envs.registry import make
+    from hpo.core.state import EnvPlan
+
+    env = make(EnvPlan("rmsa", (("slots", 10), ("topology", "ring4"), ("k", 2))))
+    sums = dict.fromkeys(("blocked", "bitrate", "bitrate_blocked", "utilisation"), jnp.ones(()))
+    assert list(env.summarise(sums, jnp.ones(()))) == list(OPTICAL["rmsa"].metrics)
+
+
+def test_files_are_what_has_an_ending():
+    keys = {"topology": "my.json", "modulation": "deeprmsa", "requests": "list", "k": 5}
+    assert files_of("rmsa", keys) == {"topology": "my.json", "requests": "list"}
+    found = rooted("rmsa", keys, "/study")
+    assert found == {**keys, "topology": "/study/my.json", "requests": "/study/list"}
+    assert files_of("CartPole-v1", {"max_steps_in_episode": 5}) == {}
