@@ -1,0 +1,61 @@
+"""What the points share: the outcome, the checkout, and the command line in a process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether a promise holds, and the numbers seen."""
+
+    passed: bool
+    numbers: str
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file that belongs to no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def make_importable() -> None:
+    """Let `import hpo` find the checkout, here and in child processes, if it is not installed."""
+    load_file(BENCHMARKS / "checkout.py").make_importable()
+
+
+def hpo_command(python: str | Path = sys.executable) -> list[str]:
+    """Give the words that run the command line: the installed script if there is one."""
+    script = Path(python).parent / "hpo"
+    if script.is_file():
+        return [str(script)]
+    return [str(python), "-c", "import sys; from hpo.cli import main; sys.exit(main())"]
+
+
+def call(
+    words: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its messages are part of the error if it fails."""
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, env={**os.environ, **(env or {})},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        tail = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+        shown = " ".join(Path(str(word)).name for word in words[:4])
+        raise RuntimeError(f"`{shown}` ended with {done.returncode}: {tail[-600:]}")
+    return done

@@ -1,0 +1,73 @@
+"""Points 1 and 9: from a fresh clone and a fresh environment, as somebody new to it would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .common import ROOT, Outcome, call, hpo_command
+
+WITHIN_SECONDS = 240.0
+TARGETS = {"cartpole": 475.0, "pendulum": -250.0}
+GPU_SECONDS = 60.0
+BASE = ("jax", "flax", "optax", "gymnax", "jaxtyping")
+FOREIGN = ("optuna", "duckdb", "pyarrow", "ConfigSpace", "jraph", "networkx")
+
+
+def winners(small: bool, work: Path) -> Outcome:
+    """Clone, install, run both studies; look at the winners' reports."""
+    clone, python = fresh_clone(work), fresh_python(work)
+    started = time.monotonic()
+    call([python, "-m", "pip", "install", "-q", "."], clone)
+    installed = time.monotonic() - started
+    passed, words = True, [f"installed in {installed:.0f} s"]
+    for name, target in TARGETS.items():
+        smaller = ["--set", "budget.trials=4"] if small else []
+        started = time.monotonic()
+        run_words = [*hpo_command(python), "run", f"studies/{name}.yaml", *smaller]
+        call(run_words, clone, {"XDG_CACHE_HOME": str(work / "cache" / name)})
+        seconds = time.monotonic() - started
+        top = call([*hpo_command(python), "top", "--study", name, "--json"], clone)
+        entries = json.loads(top.stdout)
+        best = entries[0]
+        reached = best["confirmed"] and best["seeds"] == 16 and best["value"] >= target
+        if name == "cartpole":
+            reached &= seconds <= WITHIN_SECONDS and len(entries) == 64
+        passed &= small or reached
+        words.append(
+            f"{name}: {len(entries)} trials in {seconds:.0f} s, winner {best['value']:.1f} over "
+            f"{best['seeds']} fresh seeds"
+        )
+    return Outcome(passed, "; ".join(words))
+
+
+def gpu_small(small: bool, work: Path) -> Outcome:
+    """Run benchmarks/gpu.py where nothing but its own dependencies is installed."""
+    clone, python = fresh_clone(work), fresh_python(work)
+    call([python, "-m", "pip", "install", "-q", *BASE], work)
+    code = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
+    present = call([python, "-c", code, *FOREIGN], work).stdout.strip()
+    started = time.monotonic()
+    out = work / "gpu.json"
+    call([python, clone / "benchmarks" / "gpu.py", "--small", "--out", out], work)
+    seconds = time.monotonic() - started
+    rows = json.loads(out.read_text())["rows"]
+    passed = bool(rows) and present == "[]" and (small or seconds <= GPU_SECONDS)
+    numbers = f"{len(rows)} measurements in {seconds:.0f} s with {', '.join(BASE)} alone"
+    return Outcome(passed, numbers + ("" if present == "[]" else f" and {present}"))
+
+
+def fresh_clone(work: Path) -> Path:
+    """Clone what is committed."""
+    clone = work / "clone"
+    call(["git", "clone", "-q", ROOT, clone], work)
+    return clone
+
+
+def fresh_python(work: Path) -> Path:
+    """Make a virtual environment and give its Python."""
+    subprocess.run([sys.executable, "-m", "venv", str(work / "venv")], check=True)
+    return work / "venv" / "bin" / "python"

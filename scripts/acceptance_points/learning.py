@@ -1,0 +1,82 @@
+"""Point 7: PPO learns what it should, and its numbers are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .bits import run_tests
+from .common import ROOT, Outcome, call, hpo_command
+
+FIGURES = ROOT / "docs" / "figures"
+SEEDS_NEEDED = 9
+BASES = {"base_cartpole": (475.0, 200_000), "base_pendulum": (-200.0, 500_000)}
+
+
+def base(small: bool, work: Path) -> Outcome:
+    """Train the base configurations on ten seeds and draw their curves; run the core's tests."""
+    passed, words = True, []
+    for name, (threshold, most_steps) in BASES.items():
+        found = train(name, work, small)
+        values, steps = found["values"], found["env_steps"]
+        good = sum(value >= threshold for value in values)
+        passed &= small or (good >= SEEDS_NEEDED and len(values) == 10 and steps <= most_steps)
+        worst, mean = min(values), sum(values) / len(values)
+        words.append(
+            f"{name}: {good} of {len(values)} seeds reach {threshold:g} at {steps:,} env steps "
+            f"(mean {mean:.1f}, worst {worst:.1f})"
+        )
+        draw(name, found["evaluations"], threshold, work if small else FIGURES)
+    if not small:
+        words.append(f"{run_tests(['tests/core'])} tests of the core hold")
+    return Outcome(passed, "; ".join(words))
+
+
+def train(name: str, work: Path, small: bool) -> dict[str, Any]:
+    """Run a base study by the command line; give its final values and all evaluations."""
+    file = ROOT / "studies" / f"{name}.yaml"
+    words = [*hpo_command(), "run", file, "--out", work, "--json"]
+    if small:
+        words += ["--set", "env_steps=20480", "--set", "evaluation.every=10240"]
+        words += ["--set", "evaluation.episodes=5"]
+    call(words, work)
+    study = work / name.replace("_", "-")
+    import pyarrow.parquet as pq
+
+    trial = pq.read_table(study / "trials.parquet").to_pylist()[0]
+    rows = pq.read_table(study / "evaluations.parquet").to_pylist()
+    evaluations: dict[int, dict[int, list[float]]] = {}
+    for row in rows:
+        at = evaluations.setdefault(row["replicate"], {})
+        at.setdefault(row["env_steps"], []).append(row["episode_return"])
+    return {
+        "values": trial["seed_values"],
+        "env_steps": max(row["env_steps"] for row in rows),
+        "evaluations": evaluations,
+    }
+
+
+def draw(
+    name: str, evaluations: dict[int, dict[int, list[float]]], threshold: float, folder: Path
+) -> None:
+    """Draw one curve a seed: the mean of greedy episodes over env steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for replicate, points in sorted(evaluations.items()):
+        steps = sorted(points)
+        means = [sum(points[at]) / len(points[at]) for at in steps]
+        axes.plot(steps, means, marker=".", linewidth=1.2, label=f"seed {replicate}")
+    axes.axhline(threshold, color="black", linestyle="--", linewidth=1, label=f"{threshold:g}")
+    axes.set(
+        xlabel="env steps", ylabel="mean return of greedy episodes",
+        title=f"studies/{name}.yaml, {len(evaluations)} seeds",
+    )  # fmt: skip
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, ncols=2)
+    folder.mkdir(exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+    plt.close(figure)

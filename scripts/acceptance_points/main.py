@@ -1,0 +1,104 @@
+"""`scripts/acceptance AREA POINT...`: is what was promised so, on this machine, now?
+
+Prints PASS or FAIL with the numbers seen and writes them, with date and commit, into the row of
+docs/acceptance.md. `--small` does a short form of a point and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from .common import Outcome, make_importable
+from .record import Row, record
+
+PointFunction = Callable[[bool, Path], Outcome]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One promise.
+
+    Attributes:
+        promise: in a few words, for the table.
+        module: of this folder, that checks it.
+        function: there; takes whether to be short, and a folder to work in.
+    """
+
+    promise: str
+    module: str
+    function: str
+
+    def check(self, small: bool, work: Path) -> Outcome:
+        """See whether it holds."""
+        function: PointFunction = getattr(
+            import_module(f".{self.module}", __package__), self.function
+        )
+        return function(small, work)
+
+
+POINTS: dict[str, dict[int, Point]] = {
+    "engine": {
+        1: Point("clone, install, run: winners within minutes", "fresh", "winners"),
+        2: Point("one compile of the training program a study", "whole_study", "compiles"),
+        3: Point("a lane's bits depend on nothing beside it", "bits", "independence"),
+        4: Point("lane occupancy of 95 % in the CartPole study", "whole_study", "occupancy"),
+        5: Point("killed 20 times, equal tables bit for bit", "crash", "kills"),
+        6: Point("benchmarks against their thresholds", "benchmarks", "thresholds"),
+        7: Point("base configurations on ten seeds; PPO's numbers", "learning", "base"),
+        8: Point("200 hostile study files are refused", "hostile_files", "refusals"),
+        9: Point("benchmarks/gpu.py on base dependencies", "fresh", "gpu_small"),
+        10: Point("answers at once; first metrics soon", "timing", "first_words"),
+    }
+}
+
+
+def main() -> int:
+    """Check the points asked for; 0 if all of them hold."""
+    parser = argparse.ArgumentParser(
+        description="Check acceptance points.",
+        epilog=_listing(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("area", choices=POINTS)
+    parser.add_argument("points", type=int, nargs="+", metavar="POINT")
+    parser.add_argument("--small", action="store_true", help="a short form; nothing is written")
+    args = parser.parse_args()
+    make_importable()
+    unknown = [number for number in args.points if number not in POINTS[args.area]]
+    if unknown:
+        parser.error(f"{args.area} has no point {unknown[0]}")
+    held = [_check(args.area, number, args.small) for number in args.points]
+    return 0 if all(held) else 1
+
+
+def _check(area: str, number: int, small: bool) -> bool:
+    point, started = POINTS[area][number], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"acceptance-{area}-{number}-") as work:
+        try:
+            outcome = point.check(small, Path(work))
+        except Exception as error:  # a check that breaks is a promise not seen to hold
+            traceback.print_exc()
+            outcome = Outcome(False, f"{type(error).__name__}: {error}".splitlines()[0])
+    seconds = time.monotonic() - started
+    word = "PASS" if outcome.passed else "FAIL"
+    print(f"{word} {area} {number} ({point.promise}): {outcome.numbers} [{seconds:.0f} s]")
+    sys.stdout.flush()
+    if not small:
+        record(Row(area, number, point.promise, outcome.passed, outcome.numbers, seconds))
+    return outcome.passed
+
+
+def _listing() -> str:
+    return "\n".join(
+        f"{area} {number}: {point.promise}"
+        for area, points in POINTS.items()
+        for number, point in points.items()
+    )

@@ -1,0 +1,78 @@
+"""docs/acceptance.md: one row a point, rewritten whenever the point is checked."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from dataclasses import dataclass
+
+from .common import ROOT
+
+PAGE = ROOT / "docs" / "acceptance.md"
+_HEAD = """\
+# Acceptance
+
+What was promised, and what was last seen. `scripts/acceptance AREA POINT` checks a point and
+rewrites its row; `--small` does a short form and rewrites nothing. A `+` behind the commit means
+that files had changed since.
+
+| area | point | promise | seen | numbers | seconds | date | commit |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was seen of one point."""
+
+    area: str
+    number: int
+    promise: str
+    passed: bool
+    numbers: str
+    seconds: float
+
+    def text(self, date: str, commit: str) -> str:
+        """Give the line of the table."""
+        word = "PASS" if self.passed else "**FAIL**"
+        numbers = self.numbers.replace("|", "/").replace("\n", " ")
+        cells = (self.area, self.number, self.promise, word, numbers, f"{self.seconds:.0f}")
+        return "| " + " | ".join(map(str, (*cells, date, commit))) + " |"
+
+
+def record(row: Row) -> None:
+    """Write a row in the place of the one before."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else _HEAD
+    PAGE.write_text(
+        updated(text, row, datetime.date.today().isoformat(), _commit()), encoding="utf-8"
+    )
+
+
+def updated(page: str, row: Row, date: str, commit: str) -> str:
+    """Give the page with that row, rows in the order of area and number."""
+    lines = page.splitlines()
+    at = [i for i, line in enumerate(lines) if _key(line) is not None]
+    rows = {_key(lines[i]): lines[i] for i in at}
+    rows[row.area, row.number] = row.text(date, commit)
+    first = at[0] if at else len(lines)
+    kept = [line for i, line in enumerate(lines) if i not in at]
+    kept[first:first] = [rows[key] for key in sorted(rows)]
+    return "\n".join(kept) + "\n"
+
+
+def _key(line: str) -> tuple[str, int] | None:
+    cells = [cell.strip() for cell in line.split("|")]
+    if len(cells) < 9 or not cells[2].isdigit():
+        return None
+    return cells[1], int(cells[2])
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!docs/acceptance.md")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")

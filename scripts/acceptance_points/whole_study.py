@@ -1,0 +1,149 @@
+"""Points 2 and 4: compiles and occupancy, over one whole run of studies/cartpole.yaml."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .common import ROOT, Outcome
+
+OCCUPANCY = 0.95
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+TINY = {
+    "env_steps": 4_096,
+    "fixed": {"num_envs": 4, "rollout_length": 16, "num_minibatches": 2, "hidden_sizes": (8,)},
+    "trials": 12,
+    "first_rung": 512,
+    "lanes": 8,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One whole study.
+
+    Attributes:
+        training_compiles: of the training program.
+        compiles: of everything, by jax's name.
+        occupancy: as the study counts it.
+        lane_chunks: while work remained.
+        chunks: of the whole study.
+        rows: of its curves, one a busy lane and chunk.
+        trials: how many.
+        confirmed: how many of them were confirmed.
+    """
+
+    training_compiles: int
+    compiles: Counter[str]
+    occupancy: float
+    lane_chunks: int
+    chunks: int
+    rows: int
+    trials: int
+    confirmed: int
+
+
+def compiles(small: bool, work: Path) -> Outcome:
+    """Count the compiles of the training program and of everything else."""
+    seen = whole_study(small)
+    others = ", ".join(f"{name} {count}" for name, count in seen.compiles.most_common())
+    numbers = f"{seen.training_compiles} compile of the training program for {seen.trials} trials "
+    numbers += f"and {seen.confirmed} confirmed; XLA compiles by name: {others}"
+    return Outcome(seen.training_compiles == 1 and seen.confirmed > 0, numbers)
+
+
+def occupancy(small: bool, work: Path) -> Outcome:
+    """Look at the share of busy lane-chunks while work remained; the curves must bear it out."""
+    seen = whole_study(small)
+    numbers = f"{seen.occupancy:.1%} of {seen.lane_chunks:,} lane-chunks while work remained; "
+    numbers += f"with all ends {seen.rows / seen.chunks:.1f} busy lanes a chunk"
+    borne_out = seen.occupancy * seen.lane_chunks <= seen.rows
+    return Outcome(seen.occupancy >= OCCUPANCY and borne_out, numbers)
+
+
+@functools.lru_cache
+def whole_study(small: bool) -> Seen:
+    """Run the study once in this process, every compile counted."""
+    from dataclasses import replace
+
+    from hpo.search.local import LocalFactory
+    from hpo.search.run import run
+    from hpo.studies.load import load
+
+    study = load(ROOT / "studies" / "cartpole.yaml")
+    if small:
+        assert study.early_terminate is not None
+        study = replace(
+            study,
+            env_steps=TINY["env_steps"],
+            fixed=TINY["fixed"],
+            budget=replace(study.budget, trials=TINY["trials"]),
+            early_terminate=replace(study.early_terminate, min=TINY["first_rung"]),
+            population=replace(study.population, lanes=TINY["lanes"]),
+        )
+    with tempfile.TemporaryDirectory() as folder, _Compiles() as counted:
+        results = run(study, Path(folder) / study.name, LocalFactory(study))
+        import pyarrow.parquet as pq
+
+        rows = pq.read_metadata(results.folder / "curves.parquet").num_rows
+    return Seen(
+        training_compiles=counted.training,
+        compiles=counted.by_name,
+        occupancy=results.usage.occupancy,
+        lane_chunks=results.usage.lane_chunks,
+        chunks=results.usage.chunks,
+        rows=rows,
+        trials=len(results.leaderboard),
+        confirmed=sum(entry.confirmed for entry in results.leaderboard),
+    )
+
+
+class _Compiles:
+    """Counts compiles: by jax's events, and of the training program where it is made."""
+
+    def __init__(self):
+        self.training, self.by_name = 0, Counter[str]()
+
+    def __enter__(self) -> _Compiles:
+        import jax
+
+        from hpo.core import program
+
+        jax.monitoring.register_event_duration_secs_listener(self._heard)
+        self._original = program.advance_function
+        program.advance_function = self._counting
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import jax
+
+        from hpo.core import program
+
+        program.advance_function = self._original
+        jax.monitoring.unregister_event_duration_listener(self._heard)
+
+    def _heard(self, event: str, _: float, **about: Any) -> None:
+        if event == _COMPILED:
+            self.by_name[about.get("fun_name", "?")] += 1
+
+    def _counting(self, *args: Any) -> Any:
+        made = self._original(*args)
+        outer = self
+
+        class Lowered:
+            def __init__(self, lowered: Any):
+                self._lowered = lowered
+
+            def compile(self) -> Any:
+                outer.training += 1
+                return self._lowered.compile()
+
+        class Jitted:
+            def lower(self, *shapes: Any) -> Lowered:
+                return Lowered(made.lower(*shapes))
+
+        return Jitted()
