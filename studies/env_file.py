@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..environments import EnvEntry
 from ..errors import ConfigError
-from .env_section import read_env
+from .env_section import read_env, read_eval_env
 from .notes import Notes
 from .overrides import apply_overrides
 from .reader import Node, read_file
@@ -33,7 +33,7 @@ class EnvFile:
 
 
 def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
-    """Read a file whose top is the `env:` mapping, or holds it as a study does.
+    """Read a file whose top is the `env:` mapping, or a study, with what its `eval_env:` changes.
 
     Args:
         path: the file.
@@ -47,13 +47,16 @@ def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
     root = read_file(path, str(path))
     if not root.is_map or "env" not in root.value:
         root = Node(root.line, {"env": root}, {"env": root.line})
-    apply_overrides(notes, root, [f"env.{given}" for given in overrides])
+    section = "eval_env" if "eval_env" in root.value else "env"  # what is set is set over both
+    apply_overrides(notes, root, [f"{section}.{given}" for given in overrides])
     spec, known = read_env(notes, root, imports=False)
     if spec is None and not notes:
         node: Node = root.value["env"]
         notes.add(f"the environment is {node.shown()}; allowed: {{id: rmsa, load: 250}}", node)
+    held_out = read_eval_env(notes, root, known)
     if notes or spec is None or known is None:
         raise notes.error()
+    spec = EnvSpec(spec.id, {**spec.values, **held_out})
     folder = str(path.parent)
     if known.source == "optical":
         from .optical_section import read_settings  # numpy and file readers

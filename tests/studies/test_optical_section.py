@@ -1,14 +1,18 @@
 """Studies of optical networks: every mistake has its line, before anything is compiled."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
+import hpo
 from hpo.errors import StudyError
 from hpo.studies.buckets import buckets_of
 from hpo.studies.check import check
-from hpo.studies.load import loads
+from hpo.studies.env_file import read_env_file
+from hpo.studies.load import load, loads
 from hpo.studies.schema import schema
 
 STUDY = """\
@@ -109,3 +113,32 @@ def test_loading_needs_no_jax():
         f"loads({STUDY!r}); sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["deeprmsa", "nsfnet_rmsa"])
+def test_the_studies_that_ship(name):
+    study = load(Path(hpo.__file__).parent / "studies" / f"{name}.yaml")
+    assert study.metric.name == "eval/service_blocking_probability"
+    assert study.env.values["load"] == 250
+    assert not check(study).warnings
+
+
+def test_an_environment_is_read_from_its_own_file_or_from_a_study(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY.replace("metric:", "eval_env: {guardband: 0}\nmetric:"))
+    found = read_env_file(path, ["slots=30", "load=7"])
+    assert found.spec.values["slots"] == 30
+    assert found.spec.values["guardband"] == 0
+    assert (found.spec.id, found.spec.values["load"]) == ("rmsa", 7.0)
+    path.write_text("id: rsa\nk: 2\ntopology: ring4\n")
+    assert read_env_file(path).spec.values == {"k": 2, "topology": "ring4"}
+    for text, words in [
+        ("id: rsaa", "did you mean 'rsa'?"),
+        ("id: rsa\nguardbnd: 1", "did you mean 'guardband'?"),
+        ("id: rsa\nslots: 5\naggregate_slots: 9", "at most slots (5)"),
+        ("k: 5", "env needs `id`"),
+        ("7", "env is 7; allowed: an id"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(StudyError, match=re.escape(words)):
+            read_env_file(path)
