@@ -12,6 +12,7 @@ from typing import Any
 
 from ..environments import ENVIRONMENTS, EnvEntry
 from ..knobs import KNOBS, Knob
+from ..store.codec import finite_json
 from ..store.query import rows_as_json
 from ..store.study_folder import StudySummary
 from .words import Listing, aligned, duration, number, param
@@ -61,14 +62,14 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
-    """Give the table of knobs as JSON data; bounds that do not exist are null."""
+    """Give the table of knobs as JSON data; bounds that do not exist are null, inf is a text."""
     found: list[dict[str, Any]] = []
     for knob in knobs:
         data = asdict(knob)
         low, high = data["low"], data["high"]
         data["low"] = low if low > -float("inf") else None
         data["high"] = high if high < float("inf") else None
-        found.append({**data, "allowed": knob.allowed()})
+        found.append(finite_json({**data, "allowed": knob.allowed()}))
     return found
 
 
@@ -81,7 +82,7 @@ def envs_listing(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> Lis
 
 def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[dict[str, Any]]:
     """Give the table of environments as JSON data."""
-    return [asdict(env) for env in envs]
+    return [finite_json(asdict(env)) for env in envs]
 
 
 def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -53,7 +53,7 @@ class LiveView(RunView):
         )
 
     def __enter__(self) -> LiveView:
-        self._live.start()
+        self._live.start(refresh=True)
         return self
 
     def close(self) -> None:

@@ -1,0 +1,84 @@
+import io
+import re
+import time
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from hpo.search.progress import Best
+from hpo.search.run import run
+from hpo.search.state import Phase
+from hpo.store.rows import TrialState
+from hpo.views.live import LiveView, panel
+from hpo.views.pace import Outlook
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+OUTLOOK = Outlook(16_000_000, 412_345.6, 39.0)
+
+
+def screen(picture, width=80):
+    console = Console(file=io.StringIO(), width=width, height=24, markup=False, highlight=False)
+    console.print(picture)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_picture_fits_the_terminal(width):
+    states = dict.fromkeys(TrialState, 99_999)
+    best = Best(99_999, -1234.5678, -2345.678, -1100.11, (1.0,) * 16)
+    crowded = samples.progress(states=states, best=best, phase=Phase.CHOOSE)
+    lines = screen(panel("a-name " * 20, (crowded, OUTLOOK), 3.0, "compiling " * 20, 5.1), width)
+    assert len(lines) <= 9
+    assert max(map(len, lines)) <= width
+
+
+def test_the_picture_says_everything():
+    text = "\n".join(screen(panel("cartpole", (samples.progress(), OUTLOOK), 0.0, "", 5.1)))
+    for words in (
+        "52%", "45s, 39s left", "search", "8.3M of about 16M", "412k a second", "1 compile (5.1s)",
+        "62 of 64 busy, 98%", "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
+        "482.3 (seeds 470.1, 486.2, 490.6) in trial 17",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_clocks_go_on_between_two_chunks():
+    text = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 10.0, "")))
+    assert "55s, 29s left" in text
+    late = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 60.0, "")))
+    assert "0.0s left" in late
+
+
+def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80, height=24)
+    study = samples.study()
+    factory = samples.search.AnalyticFactory(
+        lanes=12, block=4, diverges_above=0.3, chunk_seconds=0.01
+    )
+    with LiveView("hpo run x.yaml", console) as view:
+        with view.compiling("CartPole-v1, 12 lanes"):
+            time.sleep(0.3)  # longer than a quarter second, between two drawings
+        results = run(study, tmp_path / "small", factory, [view], samples.search.quick())
+    text = stream.getvalue()
+    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    assert results.state == "finished"
+    assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+    for words in (
+        "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in 0.", "first chunk",
+        "beginning small", "new best", "confirm: trials", "confirm: trial ",
+    ):  # fmt: skip
+        assert words in said
+
+
+def test_the_cursor_comes_back_after_an_error():
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80, height=24)
+    with pytest.raises(RuntimeError, match="boom"), LiveView("x", console):
+        raise RuntimeError("boom")
+    text = stream.getvalue()
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")

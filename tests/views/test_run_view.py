@@ -1,0 +1,116 @@
+import dataclasses
+import io
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.search.run import run
+from hpo.store.rows import TrialState
+from hpo.studies.spec import Logger
+from hpo.views.run_view import LinesView, QuietView
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+class Hangup(io.StringIO):
+    """A pipe whose reader leaves after some lines."""
+
+    def __init__(self, lines):
+        super().__init__()
+        self.left = lines
+
+    def flush(self):
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenPipeError
+
+
+def watched(tmp_path, view, **changes):
+    with view:
+        study = samples.study(**changes)
+        return run(study, tmp_path / study.name, samples.FACTORY, [view], samples.search.quick())
+
+
+def test_lines_tell_the_events_in_order(tmp_path):
+    stream = io.StringIO()
+    ready = []
+    view = LinesView(stream, "hpo run small.yaml", every_seconds=0.0)
+    view.on_ready = lambda: ready.append(True)
+    watched(tmp_path, view)
+    text = stream.getvalue()
+    order = ["beginning small: CartPole-v1", "| search", "new best: ", "confirm: trials ",
+             "confirm: trial ", "| done"]  # fmt: skip
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    assert ready == [True]
+    # No line for each trial unless the study logs to the console.
+    assert not any(line.startswith("trial ") for line in text.splitlines())
+    assert "(100%)" in text.splitlines()[-1]
+
+
+def test_lines_come_at_most_every_few_seconds(tmp_path):
+    stream = io.StringIO()
+    watched(tmp_path, LinesView(stream, every_seconds=1e9))
+    assert sum(" env steps (" in line for line in stream.getvalue().splitlines()) == 2
+
+
+def test_the_console_logger_adds_a_line_a_trial(tmp_path):
+    stream = io.StringIO()
+    results = watched(tmp_path, LinesView(stream), loggers=(Logger("console"),))
+    lines = stream.getvalue().splitlines()
+    ended = [line for line in lines if line.startswith("trial ")]
+    assert len(ended) == len(results.leaderboard) == 24
+    assert any("at rung 0 (asha" in line for line in ended)
+
+
+def test_a_study_gone_on_with_says_so(tmp_path):
+    watched(tmp_path, QuietView(io.StringIO()))
+    stream = io.StringIO()
+    bigger = samples.search.Budget(trials=26)
+    watched(tmp_path, LinesView(stream), budget=bigger)
+    assert stream.getvalue().startswith("going on with small")
+
+
+def test_quiet_says_warnings_and_answers_only(tmp_path):
+    stream = io.StringIO()
+    view = QuietView(stream, "hpo run small.yaml")
+    watched(tmp_path, view)
+    assert stream.getvalue() == ""
+    view.warn("the csv logger failed")
+    view.pressed()
+    view.leaving()
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "warning: the csv logger failed"
+    assert "again to leave at once" in lines[1]
+    assert lines[2].endswith("Go on with: hpo run small.yaml")
+
+
+def test_a_view_nobody_reads_harms_no_study(tmp_path):
+    results = watched(tmp_path, LinesView(Hangup(3), every_seconds=0.0))
+    assert results.state == "finished"
+
+
+def test_the_first_failures_are_told_with_their_messages():
+    stream = io.StringIO()
+    view = LinesView(stream)
+    for number in range(9):
+        view.on_trial_end(samples.row(number, TrialState.FAILED, error=f"ValueError: {number}"))
+        view.on_trial_end(samples.row(number, TrialState.DIVERGED))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 5
+    assert lines[0] == "trial 0 failed after 0 env steps: ValueError: 0"
+
+
+def test_a_compile_that_fails_is_not_called_compiled():
+    stream = io.StringIO()
+    view = LinesView(stream)
+    with pytest.raises(ValueError, match="no"), view.compiling("X"):
+        raise ValueError("no")
+    assert stream.getvalue() == "compiling the training program: X\n"
+
+
+def test_progress_before_the_start_is_a_mistake_of_ours():
+    with pytest.raises(RuntimeError):
+        LinesView(io.StringIO()).on_chunk(dataclasses.replace(samples.progress(), best=None))
