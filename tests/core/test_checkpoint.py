@@ -1,3 +1,4 @@
+import hashlib
 import shutil
 
 import jax
@@ -7,8 +8,6 @@ import pytest
 from hpo.core.checkpoint import restore_tree, save_tree
 from hpo.errors import StoreError
 
-# After a failed read, TensorStore reports to an event loop that Orbax has closed by then.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 OTHERS = {"normalise_observations": True, "normalise_rewards": True, "update_epochs": 2}
 
 
@@ -67,7 +66,7 @@ def test_a_missing_checkpoint_is_named(tmp_path):
 
 
 def test_an_empty_folder_is_no_checkpoint(tmp_path):
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="damaged or incomplete"):
         restore_tree(tmp_path, small())
 
 
@@ -84,41 +83,28 @@ def test_another_shape_is_refused(saved):
         restore_tree(saved, other)
 
 
-def test_any_damaged_file_is_found_or_does_not_matter(saved, tmp_path):
-    """Each file cut to half, emptied, or gone: a StoreError, or the same bits all the same."""
-    refused = 0
+@pytest.mark.parametrize("kind", ["halved", "emptied", "removed", "a bit flipped"])
+def test_damage_to_any_file_is_found(saved, tmp_path, kind):
     files = sorted(p.relative_to(saved) for p in saved.rglob("*") if p.is_file())
-    assert files
+    assert len(files) > 3
     for i, name in enumerate(files):
-        for kind in ("halved", "emptied", "removed"):
-            copy = shutil.copytree(saved, tmp_path / f"{i}-{kind}")
-            content = (copy / name).read_bytes()
-            if kind == "removed":
-                (copy / name).unlink()
-            else:
-                kept = len(content) // 2 if kind == "halved" else 0
-                (copy / name).write_bytes(content[:kept])
-            try:
-                same(restore_tree(copy, small()), small())
-            except StoreError:
-                refused += 1
-    assert refused >= 9  # the metadata, the manifest and the numbers, each in three ways
-
-
-def test_a_flipped_bit_in_the_numbers_is_found(tmp_path):
-    """Bit rot in the data files: found, never other numbers in silence."""
-    tree = {"weights": np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)}
-    save_tree(tmp_path / "whole", tree)
-    files = [p.relative_to(tmp_path / "whole") for p in (tmp_path / "whole").rglob("*")
-             if p.is_file() and p.stat().st_size > 4096]  # fmt: skip
-    assert files
-    for i, name in enumerate(files):
-        copy = shutil.copytree(tmp_path / "whole", tmp_path / f"copy{i}")
+        copy = shutil.copytree(saved, tmp_path / str(i))
         content = bytearray((copy / name).read_bytes())
-        content[len(content) // 2] ^= 16
-        (copy / name).write_bytes(bytes(content))
-        with pytest.raises(StoreError):
-            restore_tree(copy, tree)
+        if kind == "removed" or not content:
+            (copy / name).unlink()
+        elif kind == "a bit flipped":
+            content[len(content) // 2] ^= 1
+            (copy / name).write_bytes(content)
+        else:
+            (copy / name).write_bytes(content[: len(content) // 2 if kind == "halved" else 0])
+        with pytest.raises(StoreError, match="damaged"):
+            restore_tree(copy, small())
+
+
+def test_sums_can_be_checked_by_hand(saved):
+    for line in (saved / "SHA256SUMS").read_text().splitlines():
+        known, name = line.split("  ")
+        assert hashlib.sha256((saved / name).read_bytes()).hexdigest() == known
 
 
 def test_nothing_is_written_over(saved):
