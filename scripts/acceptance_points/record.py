@@ -54,7 +54,7 @@ def updated(page: str, row: Row, date: str, commit: str) -> str:
     at = [i for i, line in enumerate(lines) if _key(line) is not None]
     rows = {_key(lines[i]): lines[i] for i in at}
     rows[row.area, row.number] = row.text(date, commit)
-    first = at[0] if at else len(lines)
+    first = at[0] if at else 1 + next(i for i, line in enumerate(lines) if line[:4] == "|---")
     kept = [line for i, line in enumerate(lines) if i not in at]
     kept[first:first] = [rows[key] for key in sorted(rows)]
     return "\n".join(kept) + "\n"

@@ -5,21 +5,17 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .common import ROOT, Outcome
 
+if TYPE_CHECKING:  # jax is imported when a study runs
+    from hpo.studies.spec import Study
+
 OCCUPANCY = 0.95
 _COMPILED = "/jax/core/compile/backend_compile_duration"
-TINY = {
-    "env_steps": 4_096,
-    "fixed": {"num_envs": 4, "rollout_length": 16, "num_minibatches": 2, "hidden_sizes": (8,)},
-    "trials": 12,
-    "first_rung": 512,
-    "lanes": 8,
-}
 
 
 @dataclass(frozen=True)
@@ -65,38 +61,47 @@ def occupancy(small: bool, work: Path) -> Outcome:
     return Outcome(seen.occupancy >= OCCUPANCY and borne_out, numbers)
 
 
-@functools.lru_cache
-def whole_study(small: bool) -> Seen:
-    """Run the study once in this process, every compile counted."""
-    from dataclasses import replace
-
-    from hpo.search.local import LocalFactory
-    from hpo.search.run import run
+def study_of(small: bool) -> Study:
+    """Give the CartPole study, or one like it that is done in seconds."""
     from hpo.studies.load import load
 
     study = load(ROOT / "studies" / "cartpole.yaml")
-    if small:
-        assert study.early_terminate is not None
-        study = replace(
-            study,
-            env_steps=TINY["env_steps"],
-            fixed=TINY["fixed"],
-            budget=replace(study.budget, trials=TINY["trials"]),
-            early_terminate=replace(study.early_terminate, min=TINY["first_rung"]),
-            population=replace(study.population, lanes=TINY["lanes"]),
-        )
-    with tempfile.TemporaryDirectory() as folder, _Compiles() as counted:
-        results = run(study, Path(folder) / study.name, LocalFactory(study))
-        import pyarrow.parquet as pq
+    if not small:
+        return study
+    assert study.early_terminate is not None
+    return replace(
+        study,
+        env_steps=4_096,
+        fixed={"num_envs": 4, "rollout_length": 16, "num_minibatches": 2, "hidden_sizes": (8,)},
+        budget=replace(study.budget, trials=12),
+        early_terminate=replace(study.early_terminate, min=512),
+        population=replace(study.population, lanes=8),
+    )
 
-        rows = pq.read_metadata(results.folder / "curves.parquet").num_rows
+
+@functools.lru_cache
+def whole_study(small: bool) -> Seen:
+    """Run the study once for all points that look at it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return watch(study_of(small), Path(folder) / "study")
+
+
+def watch(study: Study, folder: Path) -> Seen:
+    """Run a study in this process, every compile counted."""
+    from hpo.search.local import LocalFactory
+    from hpo.search.run import run
+
+    with _Compiles() as counted:
+        results = run(study, folder, LocalFactory(study))
+    import pyarrow.parquet as pq
+
     return Seen(
         training_compiles=counted.training,
         compiles=counted.by_name,
         occupancy=results.usage.occupancy,
         lane_chunks=results.usage.lane_chunks,
         chunks=results.usage.chunks,
-        rows=rows,
+        rows=pq.read_metadata(folder / "curves.parquet").num_rows,
         trials=len(results.leaderboard),
         confirmed=sum(entry.confirmed for entry in results.leaderboard),
     )

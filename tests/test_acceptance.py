@@ -1,0 +1,186 @@
+"""Small forms of the acceptance points, and the code that judges and records them.
+
+One tiny study of real lanes serves them all; its programs are compiled once and then cached.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpo.store import tables_equal
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS, BENCHMARKS = ROOT / "scripts", ROOT / "benchmarks"
+KILLS = 3
+AGAIN = """
+import sys
+from pathlib import Path
+from acceptance_points.whole_study import study_of
+from hpo.search.local import LocalFactory
+from hpo.search.run import Settings, run
+study = study_of(small=True)
+run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(0.2, 0.2))
+"""
+
+
+@pytest.fixture(scope="module")
+def load():
+    """Import a module of scripts/ or benchmarks/."""
+    folders = [str(SCRIPTS), str(BENCHMARKS)]
+    sys.path[:0] = folders
+    yield import_module
+    for folder in folders:
+        sys.path.remove(folder)
+
+
+@pytest.fixture(scope="module")
+def unbroken(load, tmp_path_factory):
+    """Run the tiny study in this process; give its folder and what was seen."""
+    whole_study = load("acceptance_points.whole_study")
+    folder = tmp_path_factory.mktemp("unbroken") / "study"
+    return folder, whole_study.watch(whole_study.study_of(small=True), folder)
+
+
+def test_one_compile_serves_search_refills_and_confirm(unbroken):
+    _, seen = unbroken
+    assert seen.training_compiles == 1
+    assert seen.compiles["jit(local)"] <= 2  # training and evaluation; a cache may hold them
+    assert seen.trials == 12 and seen.confirmed == 3
+
+
+def test_lanes_are_busy_while_work_remains(unbroken):
+    _, seen = unbroken
+    assert seen.occupancy >= 0.95
+    assert seen.rows >= seen.occupancy * seen.lane_chunks > 0
+
+
+def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(unbroken, tmp_path):
+    folder, broken = unbroken[0], tmp_path / "study"
+    rng, hits, starts = random.Random(3), 0, 0
+    while hits < KILLS:
+        starts += 1
+        assert starts <= KILLS + 5, f"only {hits} kills hit the study while it ran"
+        with start(broken) as child:
+            seconds = time.monotonic()
+            while child.poll() is None and not (broken / "journal.sqlite").exists():
+                time.sleep(0.01)
+                assert time.monotonic() - seconds < 120
+            try:
+                child.wait(timeout=rng.uniform(0.0, 3.0) if starts == 1 else rng.uniform(1.0, 6.0))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                hits += 1
+            else:
+                assert child.returncode == 0
+                break
+    with start(broken) as child:
+        assert child.wait(timeout=300) == 0
+    assert hits >= 2
+    assert tables_equal(folder, broken) == []
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", AGAIN, str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+
+
+def test_the_base_configuration_learns_on_every_seed():
+    """Far less than its 200k env steps are enough to double what a random policy gets."""
+    from hpo.knobs import complete
+    from hpo.search.local import LocalFactory
+    from hpo.search.population import Refill
+    from hpo.store import Stream
+    from hpo.studies.load import load as load_study
+
+    study = load_study(ROOT / "studies" / "base_cartpole.yaml", ["env_steps=61440"])
+    config = complete(study.fixed)
+    population = LocalFactory(study).make(config, lanes=4)
+    refills = [Refill(lane, config, Stream.SEARCH, lane) for lane in range(3)]
+    chunks = -(-30_000 // population.steps_per_chunk)
+    for chunk in range(chunks):
+        result = population.advance([] if chunk else refills, range(3))
+    assert np.all(result.metrics["episode_return"][:3] >= 50)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("base_cartpole", 200_000), ("base_pendulum", 500_000)]
+)
+def test_base_studies_stay_within_their_env_steps(name, most):
+    from hpo.knobs import complete
+    from hpo.search.local import LocalFactory
+    from hpo.studies.load import load as load_study
+
+    study = load_study(ROOT / "studies" / f"{name}.yaml")
+    factory = LocalFactory(study)
+    plan = factory.plan(complete(study.fixed))
+    assert factory.quanta(plan).env_steps == study.env_steps <= most
+    assert study.seeds.per_config == 10 and study.evaluation.episodes == 100
+
+
+def test_a_row_takes_the_place_of_the_one_before(load):
+    record = load("acceptance_points.record")
+    page = record._HEAD + "\nMore words.\n"
+    for number, passed, numbers in ((10, True, "1 s"), (2, False, "2 | 3"), (10, False, "9 s")):
+        row = record.Row("engine", number, "soon", passed, numbers, 1.4)
+        page = record.updated(page, row, "2030-01-02", "abc1234+")
+    lines = page.splitlines()
+    rows = [line for line in lines if line.startswith("| engine ")]
+    assert rows == [
+        "| engine | 2 | soon | **FAIL** | 2 / 3 | 1 | 2030-01-02 | abc1234+ |",
+        "| engine | 10 | soon | **FAIL** | 9 s | 1 | 2030-01-02 | abc1234+ |",
+    ]
+    assert lines[lines.index(rows[0]) - 1].startswith("|---") and lines[-1] == "More words."
+
+
+def test_every_point_has_a_function(load):
+    points = load("acceptance_points.main").POINTS
+    assert sorted(points["engine"]) == list(range(1, 11))
+    for point in points["engine"].values():
+        module = load(f"acceptance_points.{point.module}")
+        assert callable(getattr(module, point.function))
+
+
+def test_two_samples_are_told_apart_only_if_they_differ(load):
+    compare = load("two_sample").compare
+    rng = np.random.default_rng(5)
+    levels = [(level, rng.normal(level, 5, (2, 8))) for level in (50, 200, 400)]
+    same = compare([tuple(values) for _, values in levels], 500)
+    assert min(same["mean_p"], same["distance_p"]) > 0.05
+    shifted = compare([(values[0], values[1] + 10) for _, values in levels], 500)
+    assert shifted["mean_p"] < 0.01 and shifted["mean_difference"] < -5
+    wider = compare(
+        [(values[0], level + 6 * (values[1] - level)) for level, values in levels], 500
+    )
+    assert wider["distance_p"] < 0.05
+
+
+def test_the_gpu_benchmark_takes_the_tiles_of_a_study(load):
+    from hpo.search.lanes import tile_of
+
+    gpu = load("gpu")
+    assert all(gpu.default_tile(name) == tile_of(name, 9_155) for name in ("cpu", "gpu"))
+
+
+def test_the_gpu_benchmark_needs_nothing_but_the_core():
+    code = (
+        "import sys\n"
+        "names = 'optuna pyarrow duckdb ConfigSpace jraph networkx hpo.search hpo.store'\n"
+        "sys.modules.update(dict.fromkeys(names.split()))  # importing them is an error\n"
+        "import hpo.core.program, hpo.core.envs.registry as registry\n"
+        "from hpo.core.state import EnvPlan\n"
+        "registry.make(EnvPlan('Pendulum-v1'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
