@@ -39,6 +39,7 @@ KNOBS = (
 )
 FIXED = {"num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64]}
 EPISODES = 20
+_UNSAID = ("sb3_python", "out", "our_side")  # paths of this machine, and inner words
 MEASURED = "the loop is measured on {steps:,} env steps of each configuration and scaled up"
 
 Config = dict[str, Any]
@@ -240,7 +241,7 @@ def main() -> None:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in ("jax", "optuna")},
-        "arguments": {name: str(value) for name, value in vars(args).items()},
+        "arguments": {name: value for name, value in vars(args).items() if name not in _UNSAID},
         "loop_seconds": loop,
         "loop_measured": rows,
         "ratio": loop / plain["seconds"],
@@ -249,8 +250,6 @@ def main() -> None:
         "hpo_asha": asha,
         "agreement": found,
     }
-    document["arguments"].pop("sb3_python")  # a path of this machine
-    document["arguments"].pop("out")
     args.out.write_text(json.dumps(document, indent=2) + "\n")
     return None
 
