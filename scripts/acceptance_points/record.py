@@ -51,11 +51,12 @@ def record(row: Row) -> None:
 def updated(page: str, row: Row, date: str, commit: str) -> str:
     """Give the page with that row, rows in the order of area and number."""
     lines = page.splitlines()
-    at = [i for i, line in enumerate(lines) if _key(line) is not None]
-    rows = {_key(lines[i]): lines[i] for i in at}
+    keys = {i: key for i, line in enumerate(lines) if (key := _key(line)) is not None}
+    rows = {key: lines[i] for i, key in keys.items()}
     rows[row.area, row.number] = row.text(date, commit)
-    first = at[0] if at else 1 + next(i for i, line in enumerate(lines) if line[:4] == "|---")
-    kept = [line for i, line in enumerate(lines) if i not in at]
+    rule = next(i for i, line in enumerate(lines) if line.startswith("|---"))
+    first = min(keys, default=rule + 1)
+    kept = [line for i, line in enumerate(lines) if i not in keys]
     kept[first:first] = [rows[key] for key in sorted(rows)]
     return "\n".join(kept) + "\n"
 

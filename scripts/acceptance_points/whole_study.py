@@ -131,9 +131,9 @@ class _Compiles:
         program.advance_function = self._original
         jax.monitoring.unregister_event_duration_listener(self._heard)
 
-    def _heard(self, event: str, _: float, **about: Any) -> None:
+    def _heard(self, event: str, duration_secs: float, **about: str | int) -> None:
         if event == _COMPILED:
-            self.by_name[about.get("fun_name", "?")] += 1
+            self.by_name[str(about.get("fun_name", "?"))] += 1
 
     def _counting(self, *args: Any) -> Any:
         made = self._original(*args)
