@@ -1,0 +1,115 @@
+"""`hpo.run` up to the search itself, which is replaced by one that follows formulas."""
+
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+import hpo
+from hpo.errors import ConfigError, StudyError, UnknownNameError
+from hpo.search import api, local
+from hpo.search.analytic import AnalyticFactory
+from hpo.studies.load import load
+
+TEXT = """\
+env: CartPole-v1
+env_steps: 16k
+space:
+  learning_rate: {min: 1e-5, max: 1e-1, distribution: log_uniform}
+search: {method: random}
+budget: {trials: 6}
+"""
+
+
+class Factory(AnalyticFactory):
+    def hypers(self, config):
+        return SimpleNamespace()
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    """A study file whose lanes follow formulas; what the factory was made of."""
+    made = []
+
+    def factory(study, compiling):
+        made.append((study, compiling))
+        return Factory()
+
+    monkeypatch.setattr(local, "LocalFactory", factory)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(TEXT)
+    return SimpleNamespace(path=tmp_path / "small.yaml", folder=tmp_path, made=made)
+
+
+def test_a_path_or_a_loaded_study_gives_the_same(given):
+    one = hpo.run(given.path, given.folder / "a")
+    other = hpo.run(load("small.yaml"), str(given.folder / "b"), study_text=TEXT)
+    assert one.state == "finished" and one.folder == given.folder / "a" / "small"
+    assert [e.as_json() for e in one.leaderboard] == [e.as_json() for e in other.leaderboard]
+    for results in (one, other):
+        assert (results.folder / "study.yaml").read_text() == TEXT
+
+
+def test_results_lie_in_results_by_default_and_again_gives_them_at_once(given):
+    first = hpo.run("small.yaml")
+    assert first.folder.resolve() == given.folder / "results" / "small"
+    assert hpo.run("small.yaml").leaderboard == first.leaderboard
+
+
+def test_new_begins_another_beside_it(given):
+    names = [hpo.run("small.yaml", new=new).folder.name for new in (True, True, False)]
+    assert names == ["small", "small-2", "small"]
+
+
+def test_loggers_that_are_sinks_are_fed(given):
+    given.path.write_text(TEXT + "loggers: [{type: csv}, {type: console}]\n")
+    assert (hpo.run("small.yaml").folder / "trials.csv").is_file()
+
+
+def test_the_factory_is_told_whom_to_tell_of_compiles(given):
+    @contextmanager
+    def compiling(words):
+        yield
+
+    hpo.run("small.yaml", compiling=compiling)
+    assert given.made[0][1] is compiling
+
+
+def test_user_code_runs_before_the_study(given):
+    (given.folder / "api_code.py").write_text("raise ValueError('mine')\n")
+    given.path.write_text("imports: [api_code.py]\n" + TEXT)
+    with pytest.raises(ConfigError, match=r"api_code.py:1: ValueError: mine"):
+        hpo.run("small.yaml")
+    assert not (given.folder / "results").exists()
+    (given.folder / "api_code.py").write_text("done = True\n")
+    assert hpo.run("small.yaml").state == "finished"
+    assert sys.modules.pop("api_code").done
+
+
+def test_what_only_user_code_could_know_is_checked_before_anything_is_written(given, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.chdir(given.folder)
+    (given.folder / "nothing_here.py").write_text("x = 1\n")
+    given.path.write_text("imports: [nothing_here.py]\n" + TEXT.replace("CartPole-v1", "Cartpole"))
+    with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
+        hpo.run("small.yaml")
+    assert not (given.folder / "results").exists()
+    sys.modules.pop("nothing_here")
+
+
+def test_a_wrong_file_is_refused(given):
+    given.path.write_text(TEXT + "nonsense: 1\n")
+    with pytest.raises(StudyError, match=r"small.yaml:7: "):
+        hpo.run(given.path)
+
+
+def test_a_logger_nobody_knows_is_refused(given):
+    from dataclasses import replace
+
+    from hpo.studies.spec import Logger
+
+    study = replace(load("small.yaml"), loggers=(Logger("cvs"),))
+    with pytest.raises(UnknownNameError, match="did you mean 'csv'"):
+        hpo.run(study)
+    assert api.__all__ == ["run"]

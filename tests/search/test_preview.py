@@ -1,0 +1,54 @@
+import pytest
+
+from hpo.search import local
+from hpo.search.preview import preview
+from hpo.studies.load import load, loads
+
+TEXT = """\
+env: CartPole-v1
+env_steps: 100k
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+  hidden_sizes: {values: [[8], [16, 16]]}
+budget: {trials: 20}
+"""
+
+
+def test_lanes_and_memory_are_those_of_the_programs(monkeypatch):
+    def compiled(*args):
+        raise AssertionError("nothing is compiled for a check")
+
+    monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
+    study = loads(TEXT)
+    report, note = preview(study)
+    assert note == ""
+    factory = local.LocalFactory(study)
+    from hpo.knobs import complete
+
+    for bucket in report.buckets:
+        config = complete({**study.fixed, **study.space.default(), **bucket.static})
+        program = factory.program_of(config)
+        assert bucket.lanes == program.lanes == 24
+        assert bucket.memory_bytes == program.memory_bytes() > 0
+    small, large = (bucket.memory_bytes for bucket in report.buckets)
+    assert small < large
+
+
+def test_a_study_for_another_machine_is_checked_all_the_same():
+    report, note = preview(loads(TEXT + "population: {device: gpu}\n"))
+    assert report.buckets[0].lanes is None
+    assert "not known here: device is 'gpu'" in note
+
+
+def test_user_code_does_not_run_in_a_check(tmp_path):
+    (tmp_path / "mine.py").write_text("raise RuntimeError('ran')\n")
+    (tmp_path / "s.yaml").write_text("imports: [mine.py]\n" + TEXT)
+    report, note = preview(load(tmp_path / "s.yaml"))
+    assert report.bucket_count == 2
+    assert "imports" in note
+
+
+@pytest.mark.parametrize("lanes", [8, 32])
+def test_given_lanes_are_taken(lanes):
+    report, _ = preview(loads(TEXT + f"population: {{lanes: {lanes}}}\n"))
+    assert report.buckets[0].lanes == lanes

@@ -1,0 +1,56 @@
+import sys
+
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.search.user_code import import_user_code
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of user code; what it puts into this process is taken out again."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith(("uc_", "hpo_imports_"))]:
+        del sys.modules[name]
+
+
+def test_files_run_once_a_process_and_may_use_each_other(folder):
+    (folder / "uc_log.py").write_text("ran = []\n")
+    (folder / "uc_one.py").write_text("import uc_log\nuc_log.ran.append(__name__)\n")
+    (folder / "uc_two.py").write_text("import uc_one, uc_log\nuc_log.ran.append(__name__)\n")
+    import_user_code(["uc_two.py", "uc_one.py"], folder)
+    import_user_code(["uc_one.py", "uc_two.py"], str(folder))
+    assert sys.modules["uc_log"].ran == ["uc_one", "uc_two"]
+
+
+def test_a_file_called_like_a_package_hides_nothing(folder):
+    (folder / "json.py").write_text("mine = True\n")
+    import_user_code(["json.py"], folder)
+    import json
+
+    assert not hasattr(json, "mine")
+    assert sys.modules["hpo_imports_json"].mine
+    assert sys.path[-1] == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import math\n\ndef f():\n    return 1 / 0\n\nf()\n", ":4: ZeroDivisionError: division"),
+        ("x = 1\ndef f(:\n", ":2: SyntaxError: invalid syntax"),
+        ("import uc_no_such_module\n", ":1: ModuleNotFoundError: No module named"),
+        ("\nraise SystemExit\n", ":2: SystemExit"),
+        ("import json\njson.loads('{')\n", ":2: JSONDecodeError: "),
+        ("from hpo.core.envs.registry import register\nregister('CartPole-v1', dict)\n",
+         ":2: ConfigError: an environment 'CartPole-v1' exists already"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_told_with_file_and_line(folder, text, told):
+    (folder / "uc_bad.py").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        import_user_code(["uc_bad.py"], folder)
+    assert str(raised.value).startswith(f"{folder}/uc_bad.py{told}")
+    assert "uc_bad" not in sys.modules
+    with pytest.raises(ConfigError):  # tried again, not taken for done
+        import_user_code(["uc_bad.py"], folder)

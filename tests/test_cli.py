@@ -1,0 +1,407 @@
+"""The command as a user types it: in this process, or in another for signals and pipes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import hpo
+from hpo.cli import main
+
+STUDY = """\
+env: CartPole-v1
+env_steps: 4k
+fixed: {num_envs: 4, rollout_length: 32, hidden_sizes: [8]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+  lr_schedule: {values: [linear, constant]}
+search: {method: random}
+evaluation: {episodes: 4}
+budget: {trials: 4}
+loggers: [{type: csv}]
+"""
+HPO = [sys.executable, "-c", "import sys; from hpo.cli import main; sys.exit(main())"]
+HEAVY = ("numpy", "jax", "rich", "optuna", "pyarrow", "duckdb", "yaml", "sqlite3")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with one study file and its results: the one real run of this module."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "tiny.yaml").write_text(STUDY)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        assert main(["run", "tiny.yaml", "--quiet"]) == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def say(home, monkeypatch, capsys):
+    """Run a command beside those results: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(home)
+
+    def run(*words):
+        code = main(list(words))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return run
+
+
+# ---------------------------------------------------------------------- the parser
+
+
+def test_help_names_every_command_and_loads_nothing_heavy():
+    code = f"""
+import sys
+from hpo.cli import main
+code = main(["--help"])
+print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[] 0"
+    verbs = ("init", "check", "run", "top", "show", "query", "best", "list", "eval", "knobs",
+             "envs", "schema")  # fmt: skip
+    assert all(re.search(rf"^    {verb} ", done.stdout, re.M) for verb in verbs)
+
+
+@pytest.mark.parametrize("words", [["top"], ["list"], ["run", "nowhere.yaml"], ["schema"]])
+def test_what_only_reads_starts_no_jax(home, words):
+    code = f"""
+import sys
+from hpo.cli import main
+main({words!r})
+print([name for name in ("jax", "optuna", "numpy") if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=home
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_version(say):
+    assert say("--version")[:2] == (0, f"hpo {hpo.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "COMMAND"),
+        (["rnu"], "unknown command 'rnu'; did you mean 'run'? Known: init, check"),
+        (["run"], "FILE"),
+        (["run", "x.yaml", "--sett", "a=b"], "--sett"),
+        (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
+        (["top", "-n", "many"], "'many' is not a whole number"),
+        (["show", "x"], "TRIAL"),
+        (["eval", "p", "--seed", "-1"], "--seed"),
+        (["query"], "SQL"),
+    ],
+)
+def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
+    code, out, err = say(*words)
+    assert code == 2
+    assert told in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        (["run", "tiny.yaml", "--set", "budget.trial=3"], "did you mean 'trials'?"),
+        (["run", "tiny.yaml", "--set", "nonsense"], "--set 'nonsense'"),
+        (["run", "tiny.yaml", "--name", "../up"], "--name: "),
+        (["check", "tiny.yaml", "--set", "space.gama.min=1"], "did you mean 'gamma'?"),
+        (["init", "Cartpole-v1"], "did you mean 'CartPole-v1'?"),
+        (["init", "CartPole-v1", "--out", "tiny.yaml"], "exists already"),
+        (["top", "--study", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
+        (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
+        (["show", "99"], "no trial 99; its trials are 0 to 3"),
+        (["query", "DROP TABLE trials"], "a query only reads"),
+        (["query", "SELECT nothing FROM trials"], "the query does not run"),
+        (["eval", "nowhere"], "nowhere is not a policy folder"),
+        (["best", "--export", "results"], "results exists already"),
+        (["run", "tiny.yaml", "--out", "tiny.yaml"], "tiny.yaml"),
+    ],
+)
+def test_a_mistake_is_told_in_words_with_code_2_and_nothing_is_written(say, home, words, told):
+    before = sorted(home.rglob("*"))
+    code, out, err = say(*words)
+    assert code == 2, err
+    assert told in err
+    assert out == ""
+    assert sorted(home.rglob("*")) == before
+
+
+def test_every_mistake_of_a_file_is_told_at_its_line(say, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(STUDY + "metrics: {}\nseeds: {per_config: 0}\nspce: {}\n")
+    for verb in ("run", "check"):
+        code, _, err = say(verb, str(bad))
+        assert code == 2
+        lines = [line.split(": ")[0] for line in err.strip().splitlines()]
+        assert lines == [f"{bad}:11", f"{bad}:12", f"{bad}:13"]
+
+
+def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr("hpo.views.reference.knobs_data", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["knobs", "--json"])
+
+
+# ---------------------------------------------------------------------- study files
+
+
+def test_init_writes_a_file_that_checks(say, tmp_path):
+    code, out, err = say("init", "Pendulum-v1", "--out", str(tmp_path / "new.yaml"))
+    assert (code, out) == (0, "")
+    assert "hpo check" in err
+    code, out, _ = say("check", str(tmp_path / "new.yaml"))
+    assert code == 0
+    assert "1 bucket" in out and " lanes; " in out and "MiB" in out
+    assert say("init", "Pendulum-v1")[1] == (tmp_path / "new.yaml").read_text()
+
+
+def test_check_gives_lanes_and_memory_as_json_and_compiles_nothing(say, home):
+    before = sorted(home.rglob("*"))
+    code, out, err = say("check", "tiny.yaml", "--json", "--set", "budget.trials=100")
+    data = json.loads(out)
+    assert (code, err) == (0, "")
+    assert data["programs"][0]["lanes"] == 64
+    assert data["programs"][0]["memory_bytes"] > 0
+    assert data["expected"]["search"] == 100 * data["programs"][0]["env_steps"]
+    assert sorted(home.rglob("*")) == before
+
+
+def test_check_fails_where_configurations_cannot_run(say):
+    space = "space.hidden_size={values: [8, 16]}"
+    code, out, err = say("check", "tiny.yaml", "--set", space)
+    assert code == 2
+    assert "hidden_size" in out + err
+
+
+def test_schema_is_json(say):
+    assert json.loads(say("schema")[1])["title"] == "hpo study"
+
+
+# ---------------------------------------------------------------------- running
+
+
+def test_the_run_left_everything_it_should(home):
+    names = {path.name for path in (home / "results" / "tiny").iterdir()}
+    tables = {"trials.parquet", "evaluations.parquet", "curves.parquet"}
+    assert tables | {"study.yaml", "study.resolved.yaml", "trials.csv", "curves.csv"} <= names
+    assert (home / "results" / "tiny" / "study.yaml").read_text() == STUDY
+
+
+def test_a_finished_study_prints_its_leaderboard(say):
+    code, out, err = say("run", "tiny.yaml")
+    assert code == 0
+    assert "Winner: trial" in out and "Next:" in out and "hpo best --export policy/" in out
+    assert "compiling" not in err
+
+
+def test_one_document_on_stdout_with_json(say):
+    code, out, _ = say("run", "tiny.yaml", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert data["state"] == "finished" and len(data["leaderboard"]) == 4
+    assert data["best"] == data["leaderboard"][0]
+
+
+def test_a_changed_study_is_refused_with_the_change(say):
+    code, out, err = say("run", "tiny.yaml", "--set", "env_steps=8k")
+    assert (code, out) == (2, "")
+    assert "env_steps: 4000 -> 8000" in err and "--new" in err
+
+
+def test_python_runs_the_same_study(home, monkeypatch):
+    monkeypatch.chdir(home)
+    results = hpo.run("tiny.yaml")
+    assert results.state == "finished"
+    assert [entry.trial for entry in results.leaderboard] == [
+        entry["trial"] for entry in json.loads(_top(home))
+    ]
+    assert not hasattr(hpo, "nothing")
+
+
+def _top(home):
+    done = subprocess.run([*HPO, "top", "--json"], cwd=home, capture_output=True, check=True)
+    return done.stdout
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def test_top_gives_the_promised_fields(say):
+    code, out, _ = say("top", "--json")
+    data = json.loads(out)
+    assert code == 0 and len(data) == 4
+    promised = {"trial", "state", "value", "ci_low", "ci_high", "confirmed", "seeds", "env_steps",
+                "params"}  # fmt: skip
+    assert promised <= set(data[0])
+    assert [entry["rank"] for entry in data] == [1, 2, 3, 4]
+    assert len(json.loads(say("top", "--json", "-n", "2")[1])) == 2
+    text = say("top", "-n", "2")[1]
+    assert text.startswith("tiny: finished, 4 trials") and "2 more trials" in text
+
+
+def test_show_says_everything_of_a_trial(say):
+    code, out, _ = say("show", "0", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert data["params"] == {"learning_rate": 3e-4, "lr_schedule": "linear"} or data["params"]
+    assert len(data["curve"]) == 16 and data["curve"][-1]["env_steps"] == data["env_steps"]
+    assert data["evaluations"][-1]["episodes"] == 4
+    assert "training return over 4.1k env steps" in say("show", "0")[1]
+
+
+def test_query_in_three_forms(say):
+    sql = "SELECT trial, value, param.learning_rate AS rate FROM trials ORDER BY rank"
+    rows = json.loads(say("query", sql, "--json")[1])
+    assert [set(row) for row in rows] == [{"trial", "value", "rate"}] * 4
+    lines = say("query", sql, "--csv")[1].splitlines()
+    assert lines[0] == "trial,value,rate" and len(lines) == 5
+    assert float(lines[1].split(",")[1]) == rows[0]["value"]
+    assert say("query", sql)[1].splitlines()[0].split() == ["trial", "value", "rate"]
+
+
+def test_list_and_targets(say, home):
+    studies = json.loads(say("list", "--json")[1])
+    assert [study["name"] for study in studies] == ["tiny"]
+    assert studies[0]["state"] == "finished"
+    assert say("list")[1].splitlines()[2].startswith("tiny   finished")
+    by_folder = say("top", "--json", "--study", str(home / "results" / "tiny"))
+    assert by_folder == say("top", "--json")
+
+
+def test_list_of_nothing_is_empty(say, tmp_path):
+    assert say("list", "--json", "--out", str(tmp_path))[:2] == (0, "[]\n")
+    code, out, err = say("list", "--out", str(tmp_path))
+    assert (code, out) == (0, "") and "there is no study" in err
+
+
+def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
+    target = tmp_path / "policy"
+    code, out, err = say("best", "--export", str(target))
+    assert code == 0
+    assert out.startswith("Winner: trial ") and f"hpo eval {target}" in err
+    assert (target / "policy.json").is_file()
+    code, _, err = say("best", "--export", str(target))
+    assert code == 2 and "exists already" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+    first = json.loads(say("eval", str(target), "--episodes", "6", "--json")[1])
+    assert first["episodes"] == len(first["returns"]) == 6 and first["env"] == "CartPole-v1"
+    assert first == json.loads(say("eval", str(target), "--episodes", "6", "--json")[1])
+    text = say("eval", str(target), "--episodes", "6", "--seed", "1", "--sample")[1]
+    assert "6 episodes, sampled actions" in text
+
+
+def test_knobs_and_envs(say):
+    assert json.loads(say("knobs", "--json")[1])[0]["name"] == "learning_rate"
+    assert json.loads(say("envs", "--json")[1])[0]["id"] == "CartPole-v1"
+    assert "learning_rate" in say("knobs")[1] and "Pendulum-v1" in say("envs")[1]
+
+
+# ---------------------------------------------------------------------- pipes and signals
+
+
+def test_a_reader_that_left_is_no_error(home):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*HPO, "knobs", "--json"], cwd=home, stdout=write, stderr=-1, check=False
+    )
+    os.close(write)
+    assert done.stderr == b""
+    assert done.returncode == 141
+
+
+LONG = ["run", "tiny.yaml", "--name", "long", "--set", "env_steps=100M", "--set",
+        "evaluation.every=1M"]  # fmt: skip
+
+
+class Running:
+    """`hpo run` of a study without an end in sight; its stderr is collected line by line."""
+
+    def __init__(self, home):
+        self.process = subprocess.Popen(
+            [*HPO, *LONG], cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        with self.process.stderr as stderr:
+            for line in stderr:
+                self.lines.append(line.rstrip())
+
+    def wait_for(self, words, seconds=240):
+        end = time.monotonic() + seconds
+        while not any(words in line for line in self.lines):
+            assert time.monotonic() < end and self.process.poll() is None, self.lines
+            time.sleep(0.02)
+
+    def end(self):
+        with self.process.stdout as stdout:
+            out = stdout.read()
+        code = self.process.wait(timeout=120)
+        self._reader.join()
+        return code, out
+
+    def kill(self):
+        self.process.kill()
+        self.end()
+
+
+@pytest.fixture
+def running(home):
+    runs = []
+
+    def start():
+        runs.append(Running(home))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.kill()
+
+
+def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, home):
+    first = running()
+    first.wait_for("compiled in")
+    first.wait_for("| search")
+    first.process.send_signal(signal.SIGINT)
+    code, out = first.end()
+    assert code == 130
+    assert any("press Ctrl-C again" in line for line in first.lines)
+    assert first.lines[-1].endswith("Go on with: hpo " + " ".join(LONG))
+    assert "no winner yet" in out
+
+    second = running()
+    second.wait_for("going on with long")
+    second.wait_for("| search")
+    second.process.send_signal(signal.SIGINT)
+    second.wait_for("press Ctrl-C again")
+    second.process.send_signal(signal.SIGINT)
+    code, out = second.end()
+    assert code == 130
+    # The chunk may have ended between the presses: then the study left in the clean way.
+    assert any("Left at once" in line or "Interrupted" in line for line in second.lines)
+    done = subprocess.run([*HPO, "top", "--study", "long"], cwd=home, capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    assert done.stdout.startswith("long: interrupted")
