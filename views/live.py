@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -58,11 +59,13 @@ class LiveView(RunView):
 
     def close(self) -> None:
         """Take the picture away and give the cursor back."""
-        self._live.stop()
+        with suppress(OSError):  # the terminal itself is gone
+            self._live.stop()
 
     def write(self, text: str) -> None:
         """Print a line above the picture."""
-        self._console.print(text, soft_wrap=True)
+        with suppress(OSError):  # nobody looks any more; the study goes on
+            self._console.print(text, soft_wrap=True)
 
     def _enter(self, now: str) -> None:
         self._now, self._began = now, time.monotonic()

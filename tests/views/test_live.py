@@ -69,7 +69,7 @@ def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
     assert results.state == "finished"
     assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     for words in (
-        "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in 0.", "first chunk",
+        "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in 0.",
         "beginning small", "new best", "confirm: trials", "confirm: trial ",
     ):  # fmt: skip
         assert words in said
@@ -82,3 +82,26 @@ def test_the_cursor_comes_back_after_an_error():
         raise RuntimeError("boom")
     text = stream.getvalue()
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+class Hangup(io.StringIO):
+    """A terminal whose other end is closed after some lines."""
+
+    def __init__(self, lines):
+        super().__init__()
+        self.left = lines
+
+    def flush(self):
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "Input/output error")
+
+
+# The thread that draws ends with the terminal; that is all it could do.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_terminal_that_goes_away_harms_no_study(tmp_path):
+    console = Console(file=Hangup(4), force_terminal=True, width=80, height=24)
+    factory = samples.search.AnalyticFactory(lanes=12, block=4, chunk_seconds=0.01)
+    with LiveView("x", console) as view:
+        results = run(samples.study(), tmp_path / "small", factory, [view], samples.search.quick())
+    assert results.state == "finished"
