@@ -2,10 +2,12 @@
 
 PPO on CartPole-v1 and Pendulum-v1 (MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4
 minibatches), for each number of lanes; one program of L lanes against L runs one after the
-other; the choice of the tile; what `deterministic` costs. It needs jax, flax, optax, gymnax and
-jaxtyping, runs from a checkout without installing anything, and ends within 8 minutes:
-measurements that no longer fit are left out and named.
+other; the choice of the tile; what `deterministic` costs. It needs jax, flax, optax, gymnax,
+jaxtyping and six (which gymnax 1.0 imports without saying so), runs from a checkout without
+installing anything, and ends within 8 minutes: measurements that no longer fit are left out and
+named.
 
+    pip install jax flax optax gymnax jaxtyping six     # on a GPU: "jax[cuda13]"
     python benchmarks/gpu.py               # everything, on the GPU if jax finds one
     python benchmarks/gpu.py --small       # a minute on two CPU cores
 
