@@ -35,9 +35,7 @@ def gae(
         gamma: discount, per batch entry or broadcast.
         gae_lambda: lambda, likewise.
     """
-    gamma, gae_lambda = (
-        jnp.broadcast_to(x, rewards.shape[1:])[None] for x in (gamma, gae_lambda)
-    )
+    gamma, gae_lambda = (jnp.broadcast_to(x, rewards.shape[1:])[None] for x in (gamma, gae_lambda))
     going_on = 1.0 - terminated.astype(jnp.float32)
     deltas = rewards + gamma * going_on * next_values - values
     decay = gamma * gae_lambda * going_on * (1.0 - truncated.astype(jnp.float32))

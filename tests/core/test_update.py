@@ -187,9 +187,7 @@ def expected_update(given, state, trajectory, last, kl_limit=math.inf):
             if stopped or shown["approx_kl"] > kl_limit:
                 stopped += 1
                 continue
-            slopes = slow.gradient(
-                lambda p, b=batch: slow.ppo_loss(p, b, **how)[0], params
-            )
+            slopes = slow.gradient(lambda p, b=batch: slow.ppo_loss(p, b, **how)[0], params)
             norms.append(adam.step(params, slopes, size))
             parts.append(shown)
     numbers = {name: np.mean([p[name] for p in parts]) for name in parts[0]}
@@ -329,9 +327,7 @@ def test_every_number_is_equally_likely_in_every_place():
     assert np.mean(gaps == 1) == pytest.approx(2.0 / size, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("rows", "weights"), [(6, 21), (7, None), (20, 21), (21, None)]
-)
+@pytest.mark.parametrize(("rows", "weights"), [(6, 21), (7, None), (20, 21), (21, None)])
 def test_minibatches_use_every_row_once(rows, weights):
     plan = make_plan(
         {"num_envs": 3, "rollout_length": 7, "minibatch_size": rows}, EnvPlan("CartPole-v1")

@@ -103,9 +103,7 @@ def test_the_default_gains_are_the_published_ones():
 
 
 def test_lecun_initialisation_has_variance_one_over_inputs():
-    _, params = network(
-        shape=(50,), hidden_sizes=[400], initialisation="lecun", hidden_gain=1.0
-    )
+    _, params = network(shape=(50,), hidden_sizes=[400], initialisation="lecun", hidden_gain=1.0)
     kernel = np.asarray(params["actor"]["dense_0"]["kernel"])
     # 20,000 truncated normals: the relative error of the deviation is below 2 percent
     assert kernel.std() == pytest.approx(1.0 / np.sqrt(50.0), rel=0.02)
