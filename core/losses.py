@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import policy
+from .networks.outputs import Outputs
 from .pytree import Pytree, pytree
 from .state import SAME, Hypers, Plan
 
@@ -16,7 +18,7 @@ __all__ = ["Coefficients", "Losses", "Samples", "ppo_loss"]
 
 @pytree
 class Samples(Pytree):
-    """Rows of a rollout, [B, ...] or [N, ...].
+    """Rows of a rollout, [B, ...] or [N, ...]; with whole segments [B, T, ...] or [N, T, ...].
 
     Attributes:
         observation: as the network saw it (normalised).
@@ -31,10 +33,10 @@ class Samples(Pytree):
     observation: Any
     action: Array
     mask: Array | None
-    log_prob: Float[Array, " B"]
-    value: Float[Array, " B"]
-    advantage: Float[Array, " B"]
-    target: Float[Array, " B"]
+    log_prob: Float[Array, "B *T"]
+    value: Float[Array, "B *T"]
+    advantage: Float[Array, "B *T"]
+    target: Float[Array, "B *T"]
 
 
 @pytree
@@ -89,6 +91,8 @@ def ppo_loss(
         return jnp.mean(x) if weight is None else jnp.sum(x * weight) / jnp.sum(weight)
 
     outputs = policy.apply(plan, params, rows.observation)
+    if plan.by_segments:
+        outputs, rows, weight = _steps(plan, outputs, rows, weight)
     distribution = policy.distribution_of(plan, hypers, params, outputs, rows.mask)
     change = distribution.log_prob(rows.action) - rows.log_prob
     log_ratio = jnp.clip(change, -hypers.logr_clip, hypers.logr_clip)
@@ -114,6 +118,14 @@ def ppo_loss(
         ratio_min=jnp.min(present),
         ratio_max=jnp.max(present),
     )
+
+
+def _steps(
+    plan: Plan, outputs: Outputs, rows: Samples, weight: Float[Array, " B"] | None
+) -> tuple[Outputs, Samples, Float[Array, " steps"] | None]:
+    """Give the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
+    flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (outputs, rows))
+    return *flat, None if weight is None else jnp.repeat(weight, plan.rollout_length)
 
 
 def _normalised(advantage: Float[Array, " B"], hypers: Hypers, mean: Any) -> Float[Array, " B"]:

@@ -3,8 +3,9 @@
 `Plan` holds only hashable Python values; `Hypers` holds only array leaves, one a traced knob. No
 field is in both.
 
-Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N = T E
-samples, B minibatch rows, A actions or action components, K updates of a chunk.
+Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N rows to
+learn from (T E single steps, or E whole segments), B minibatch rows, A actions or action
+components, K updates of a chunk.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ __all__ = [
 
 FEATURES = ("normalise_observations", "normalise_rewards")
 """Switches that cost time even when off; a Plan compiles in only those its study can switch on."""
+
+RECURRENT = ("lstm", "gru")
+"""Networks with a carry, which learn from whole segments."""
 
 if TYPE_CHECKING:
     Leaf = Any
@@ -105,6 +109,14 @@ class Plan:
     def steps_per_update(self) -> int:
         """Env steps of one update of one lane."""
         return self.num_envs * self.rollout_length
+
+    @property
+    def by_segments(self) -> bool:
+        """Whether minibatches are whole segments (T steps of one environment), not single steps.
+
+        True where what a step teaches depends on the steps around it.
+        """
+        return self.network in RECURRENT
 
 
 @pytree
@@ -231,7 +243,13 @@ def make_plan(
     if missing:
         raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
     chosen = {name: full[name] for name in names}
-    return Plan(env=env, eval_env=eval_env or env, features=tuple(sorted(features)), **chosen)
+    plan = Plan(env=env, eval_env=eval_env or env, features=tuple(sorted(features)), **chosen)
+    if plan.by_segments and plan.num_minibatches > plan.num_envs:
+        raise ConfigError(
+            f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments here, "
+            f"one of each environment; allowed: at most num_envs, which is {plan.num_envs}"
+        )
+    return plan
 
 
 def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ stopped by target_kl, is masked until the slowest lane of the tile is done.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from . import optimisers, policy
 from .advantages import gae
@@ -23,7 +24,7 @@ from .rollout import EpisodeSums, Trajectory, rollout
 from .schedules import annealed_lambda, scheduled
 from .state import Hypers, LaneState, Plan, use_key
 
-__all__ = ["permutation", "update"]
+__all__ = ["learn", "minibatch_shape", "permutation", "update"]
 
 SHUFFLE = 3  # use of a lane's key; see rollout.py, population.py
 _KL_FACTOR = 1.5
@@ -71,8 +72,29 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
 
     Lanes in warm-up (negative `updates`) step their environments and learn nothing.
     """
-    values = jax.vmap(_schedule)(hypers, state)
     state, trajectory, sums, last_value = rollout(plan, hypers, state)
+    return learn(plan, hypers, state, trajectory, sums, last_value)
+
+
+def learn(
+    plan: Plan,
+    hypers: Hypers,
+    state: LaneState,
+    trajectory: Trajectory,
+    sums: EpisodeSums,
+    last_value: Float[Array, "L E"],
+) -> tuple[LaneState, Metrics]:
+    """Give the lanes [L] after learning from a rollout, and what it showed.
+
+    Args:
+        plan: static part.
+        hypers: traced part.
+        state: of the lanes after the rollout; its `updates` are those before this update.
+        trajectory: the rollout, time first.
+        sums: of the episodes that ended in it.
+        last_value: V of the observation after it.
+    """
+    values = jax.vmap(_schedule)(hypers, state)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
     state, samples = jax.vmap(lambda *lane: _prepare(plan, *lane))(
         hypers, values, state, in_lanes, last_value
@@ -139,7 +161,7 @@ def _prepare(
     seen: Trajectory,
     last_value: Float[Array, " E"],
 ) -> tuple[LaneState, Samples]:
-    """Give one lane's samples [N, ...] with advantages; updates its running statistics."""
+    """Give one lane's samples with advantages, [N, ...]; updates its running statistics."""
     learns = state.updates >= 0
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
@@ -161,11 +183,14 @@ def _prepare(
         state = state.replace(
             observation_statistics=_where(learns, merged, state.observation_statistics)
         )
-    rows = jax.tree.map(
-        lambda x: x.reshape((-1, *x.shape[2:])),
-        (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages),
-    )
+    parts = (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages)
+    rows = jax.tree.map(lambda x: _rows(plan, x), parts)
     return state, Samples(*rows, target=rows[5] + rows[4])
+
+
+def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
+    """Give single steps [T E, ...], or whole segments [E, T, ...]."""
+    return jnp.moveaxis(x, 1, 0) if plan.by_segments else x.reshape((-1, *x.shape[2:]))
 
 
 def _where(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
@@ -216,6 +241,7 @@ def _learn(
     """Run the epochs of all lanes; the loop ends when the last lane that learns is done."""
     lanes = state.updates.shape[0]
     size = samples.advantage.shape[1]
+    count, _ = minibatch_shape(plan, size)
     zero = jnp.zeros(lanes, jnp.float32)
     sums = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
     sums = sums.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf)
@@ -227,7 +253,7 @@ def _learn(
 
     def epoch(index: Int[Array, ""], learning: _Learning) -> _Learning:
         live = index < epochs
-        if plan.num_minibatches == 1:
+        if count == 1:
             return step(hypers, values, learning, samples, live, None)
 
         def shuffle(key: Array, updates: Array) -> Array:
@@ -253,14 +279,23 @@ def _learn(
 
     done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), start))
     # Epochs that were never entered because every lane had stopped count as skipped too.
-    left = jnp.maximum(epochs - done, 0).astype(jnp.float32) * plan.num_minibatches
+    left = jnp.maximum(epochs - done, 0).astype(jnp.float32) * count
     return learning.replace(skipped=learning.skipped + jnp.where(learning.stopped, left, 0.0))
+
+
+def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
+    """Give the number of minibatches and the rows of each but the last, which may have fewer."""
+    if plan.by_segments:
+        size = math.ceil(rows / plan.num_minibatches)
+    else:
+        size = plan.minibatch_size * rows // plan.steps_per_update
+    return math.ceil(rows / size), size
 
 
 def _split(plan: Plan, order: Int[Array, "L N"]) -> tuple[Array, Array | None]:
     """Give minibatch indices [M, L, B] and, with a remainder, weights [M, B] (0 fills up)."""
     lanes, size = order.shape
-    count, rows = plan.num_minibatches, plan.minibatch_size
+    count, rows = minibatch_shape(plan, size)
     padding = count * rows - size
     weights = None
     if padding:
