@@ -76,7 +76,7 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
 
     def verb(name: str, module: str, text: str) -> Any:
         added = group.add_parser(name, help=text, description=text, allow_abbrev=False)
-        added.set_defaults(call=(module, f"do_{name}"))
+        added.set_defaults(call=(module, f"do_{name.replace('-', '_')}"))
         return added
 
     _add_study_verbs(verb)
@@ -94,7 +94,15 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "check", "study_files", "say what a study will do and cost, and every mistake in it"
     )
     run = verb("run", "study_files", "run a study, or go on with it")
-    for parser in (check, run):
+    tune = verb("tune-lanes", "tuning", "time a study's program with several numbers of lanes")
+    tune.add_argument(
+        "--lanes", metavar="N,N,...", type=_counts, help="numbers to try; left out: some around "
+        "what the study would take",
+    )  # fmt: skip
+    tune.add_argument(
+        "--seconds", metavar="S", type=_positive, default=3, help="that each is timed for (3)"
+    )
+    for parser in (check, run, tune):
         parser.add_argument("file", metavar="FILE", help="a study file")
         parser.add_argument(
             "--set", metavar="KEY=VALUE", action="append", default=[],
@@ -121,13 +129,20 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     query.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "reading", "print the winner of a study, or export its policy")
     best.add_argument("--export", metavar="DIR", help="copy its policy into a new folder")
-    for parser in (top, show, query, best):
+    replay = verb("replay", "replays", "train a trial's way again and compare every number")
+    replay.add_argument("trial", metavar="TRIAL", type=int, help="its number")
+    replay.add_argument("--export", metavar="DIR", help="write its policy into a new folder")
+    replay.add_argument(
+        "--source", metavar="DIR", default=".",
+        help="the folder of the study's file, if that names other files (.)",
+    )  # fmt: skip
+    for parser in (top, show, query, best, replay):
         parser.add_argument(
             "--study", metavar="NAME", help="a study, or its folder; left out: the only one"
         )
     query.add_argument("--csv", action="store_true", help="print CSV")
     listing = verb("list", "reading", "list the studies")
-    for parser in (top, show, query, best, listing):
+    for parser in (top, show, query, best, replay, listing):
         _add_out(parser)
         _add_json(parser)
 
@@ -185,6 +200,10 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     return _whole(text, 1)
+
+
+def _counts(text: str) -> list[int]:
+    return [_positive(part) for part in text.split(",")]
 
 
 def _seed(text: str) -> int:

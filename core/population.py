@@ -24,10 +24,12 @@ from .state import Hypers, LaneState, Leaf, Plan, lane_key, use_key
 from .update import update
 
 __all__ = [
+    "Changes",
     "Device",
     "Lanes",
     "Refills",
     "advance_function",
+    "change_function",
     "init_lane",
     "lane_mesh",
     "lane_shapes",
@@ -36,6 +38,7 @@ __all__ = [
 Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
 
+_WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, update.py
 
 
@@ -70,6 +73,22 @@ class Refills(Pytree):
     total_updates: Int[Leaf, " L"]
 
 
+@pytree
+class Changes(Pytree):
+    """What to change in lanes between two chunks.
+
+    Attributes:
+        source: the lane whose whole training state each lane takes over, as it was before any of
+            these changes; its own number where it keeps its own.
+        mask: lanes that get other hyperparameters.
+        hypers: theirs (rows of other lanes are ignored).
+    """
+
+    source: Int[Leaf, " L"]
+    mask: Bool[Leaf, " L"]
+    hypers: Hypers
+
+
 def init_lane(
     plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
     updates: Array, total_updates: Array,
@@ -102,24 +121,23 @@ def lane_mesh(devices: Sequence[Device]) -> Mesh:
 
 
 def _refill(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lanes:
-    """Start new replicates where the mask says so; one lane after the other (see init_params)."""
+    """Start new replicates where the mask says so; one lane after the other (see init_params).
 
-    def one(args: tuple[Lanes, Refills]) -> Lanes:
-        lane, refill = args
+    Only those lanes are looked at, so that a refill costs what it starts, however many lanes run.
+    """
+    order = jnp.argsort(~refills.mask)
 
-        def fresh() -> Lanes:
-            state = init_lane(
-                plan, seed, refill.hypers, refill.stream, refill.replicate,
-                refill.updates, refill.total_updates,
-            )  # fmt: skip
-            return Lanes(refill.hypers, state)
+    def start(index: Int[Array, ""], lanes: Lanes) -> Lanes:
+        at = order[index]
+        refill: Refills = jax.tree.map(lambda leaf: leaf[at], refills)
+        state = init_lane(
+            plan, seed, refill.hypers, refill.stream, refill.replicate,
+            refill.updates, refill.total_updates,
+        )  # fmt: skip
+        fresh = Lanes(refill.hypers, state)
+        return jax.tree.map(lambda old, new: old.at[at].set(new), lanes, fresh)
 
-        return jax.lax.cond(refill.mask, fresh, lambda: lane)
-
-    def some() -> Lanes:
-        return jax.lax.map(one, (lanes, refills))
-
-    return jax.lax.cond(jnp.any(refills.mask), some, lambda: lanes)
+    return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, lanes)
 
 
 def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
@@ -174,6 +192,36 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         check_vma=False,
     )
     return jax.jit(sharded, donate_argnums=1)
+
+
+def change_function(mesh: Mesh) -> Any:
+    """Give the jitted `change(lanes, changes) -> lanes`, a program of its own beside `advance`.
+
+    A lane may take over the state of a lane on another device, so unlike `advance` this one
+    communicates. Floats travel as words of bits: how XLA moves rows between devices is its own
+    choice (often a masked sum, which loses the sign of zero), and a copy must be exact.
+    """
+    spread, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("lanes",), ()))
+
+    def take(leaf: Array, source: Array) -> Array:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf.at[source].get(mode="promise_in_bounds")
+        words = jax.lax.bitcast_convert_type(leaf, _WORDS[leaf.dtype.itemsize])
+        taken = words.at[source].get(mode="promise_in_bounds")
+        return jax.lax.bitcast_convert_type(taken, leaf.dtype)
+
+    def change(lanes: Lanes, changes: Changes) -> Lanes:
+        def pick(new: Array, old: Array) -> Array:
+            return jnp.where(changes.mask.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
+
+        return Lanes(
+            hypers=jax.tree.map(pick, changes.hypers, lanes.hypers),
+            state=jax.tree.map(lambda leaf: take(leaf, changes.source), lanes.state),
+        )
+
+    return jax.jit(
+        change, donate_argnums=0, in_shardings=(spread, everywhere), out_shardings=spread
+    )
 
 
 def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:

@@ -22,10 +22,12 @@ from ..errors import ConfigError
 from .evaluate import Episodes, Policies, evaluate
 from .metrics import Metrics
 from .population import (
+    Changes,
     Device,
     Lanes,
     Refills,
     advance_function,
+    change_function,
     empty_lanes,
     lane_mesh,
     lane_shapes,
@@ -162,10 +164,6 @@ class Program:
 
     def no_refills(self) -> Refills:
         """Give refills that refill nothing and run all lanes; host arrays to be filled in."""
-
-        def rows(leaf: Any) -> np.ndarray:
-            return np.broadcast_to(leaf, (self.lanes, *np.shape(leaf))).copy()
-
         numbers = {
             name: np.zeros(self.lanes, np.int32)
             for name in ("stream", "replicate", "updates", "total_updates")
@@ -173,9 +171,23 @@ class Program:
         return Refills(
             mask=np.zeros(self.lanes, bool),
             busy=np.ones(self.lanes, bool),
-            hypers=jax.tree.map(rows, self.example),
+            hypers=self._hyper_rows(),
             **numbers,
         )
+
+    def no_changes(self) -> Changes:
+        """Give changes that change nothing; host arrays to be filled in."""
+        return Changes(
+            source=np.arange(self.lanes, dtype=np.int32),
+            mask=np.zeros(self.lanes, bool),
+            hypers=self._hyper_rows(),
+        )
+
+    def _hyper_rows(self) -> Hypers:
+        def rows(leaf: Any) -> np.ndarray:
+            return np.broadcast_to(leaf, (self.lanes, *np.shape(leaf))).copy()
+
+        return jax.tree.map(rows, self.example)
 
     @cached_property
     def _advance(self) -> Any:
@@ -204,6 +216,19 @@ class Program:
             refills: host arrays from `no_refills`, filled in.
         """
         return self._advance(np.int32(seed), lanes, self._put(refills))
+
+    @cached_property
+    def _change(self) -> Any:
+        return change_function(self.mesh)
+
+    def change(self, lanes: Lanes, changes: Changes) -> Lanes:
+        """Copy training states between lanes and change hyperparameters, between two chunks.
+
+        Args:
+            lanes: all of them; donated and must not be used again.
+            changes: host arrays from `no_changes`, filled in.
+        """
+        return self._change(lanes, changes)
 
     @property
     def evaluation_width(self) -> int:

@@ -10,14 +10,14 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..store.rows import Stream
-from .population import ChunkResult, EvaluationResult, Refill
+from .population import Change, ChunkResult, EvaluationResult, Refill
 from .streams import generator, uniform
 
 __all__ = ["AnalyticFactory", "AnalyticPopulation"]
@@ -123,6 +123,16 @@ class AnalyticPopulation:
         lane.skill += share * (_best_skill(lane.config) - lane.skill) + 0.01 * noise
         unstable = lane.config["learning_rate"] > self._factory.diverges_above
         return unstable and lane.chunks > self.warmup_chunks + 1
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """See `Population`."""
+        before = list(self._state)
+        for change in changes:
+            lane = before[change.lane if change.source is None else change.source]
+            if lane is None:
+                raise ValueError(f"lane {change.source} is empty and was to be copied")
+            config = json.loads(json.dumps(change.config))
+            self._state[change.lane] = replace(lane, config=config)
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns lie between 0 and 100, each with noise."""

@@ -18,6 +18,7 @@ from ..store.study_folder import RESULTS, checked_name, free_name
 from ..studies.load import load
 from ..studies.spec import Study
 from .compile_cache import enable_compilation_cache
+from .lanes import population_replicates
 from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
@@ -70,7 +71,10 @@ def run(
 
     factory = LocalFactory(study, compiling)
     # What only imported code knows has not been checked yet; nothing is on disk so far.
-    factory.hypers(complete({**study.fixed, **study.space.default()}))
+    config = complete({**study.fixed, **study.space.default()})
+    factory.hypers(config)
+    if population_replicates(study) > 1:  # all of them must have a lane
+        factory.program_of(config)
     settings = Settings(
         accept_new_bits=accept_new_bits,
         study_text=study_text,

@@ -82,6 +82,19 @@ class Bucket:
                 run.lane, self.slots[lane] = None, None
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
+    def claim(self, run: Run) -> int:
+        """Give the lane of a replicate that begins again, a free one if it has none any more.
+
+        Raises:
+            RuntimeError: all lanes are taken.
+        """
+        if run.lane is None:
+            run.lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
+            if run.lane is None:
+                raise RuntimeError(f"bucket {self.key} has no free lane for {run}")
+            self.slots[run.lane] = run
+        return run.lane
+
     def place(self, most: int) -> list[Run]:
         """Put up to `most` waiting replicates into free lanes, lowest lane first."""
         free = [lane for lane, run in enumerate(self.slots) if run is None]

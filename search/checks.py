@@ -13,7 +13,7 @@ from ..store.rows import StudyMeta
 from ..store.statistics import IQM_MIN_SEEDS
 from ..studies.reader import plain, read_text
 from ..studies.resolved import diff, resolved, resolved_yaml, study_hash
-from ..studies.spec import Study
+from ..studies.spec import EarlyTerminate, Study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta"]
 
@@ -33,7 +33,9 @@ def check_runnable(study: Study) -> None:
             f"{seeds.per_config} and {seeds.tolerate} of them may diverge; type aggregate: mean"
         )
     early = study.early_terminate
-    if early is not None and (early.min < 1 or not early.eta > 1):
+    if early is not None and early.evolves:
+        _check_evolves(study, early)
+    elif early is not None and (early.min < 1 or not early.eta > 1):
         raise ConfigError(
             f"early_terminate: min is {early.min} and eta {early.eta}, but min must be at least "
             "1 env step and eta above 1; type min: 50k, eta: 4"
@@ -41,6 +43,24 @@ def check_runnable(study: Study) -> None:
     unbounded = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if unbounded and study.search.method != "grid":
         raise ConfigError("budget has no bound; give trials, env_steps or wall")
+
+
+def _check_evolves(study: Study, early: EarlyTerminate) -> None:
+    """Refuse a population that cannot evolve, also when it was made without a file."""
+    trials, lanes = study.budget.trials, study.population.lanes
+    if not 0 < early.every < study.env_steps:
+        raise ConfigError(
+            f"early_terminate.every is {early.every}, but must be above 0 and below the "
+            f"{study.env_steps} env steps of a run"
+        )
+    if trials is None or trials < 2:
+        raise ConfigError(f"{early.type} needs budget.trials of at least 2, its population")
+    needed = trials * study.seeds.per_config
+    if lanes is not None and lanes < needed:
+        raise ConfigError(
+            f"{early.type} runs all trials side by side: {needed} replicates, but "
+            f"population.lanes is {lanes}; type lanes: {needed}, or leave it out"
+        )
 
 
 def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:

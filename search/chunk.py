@@ -7,16 +7,16 @@ counts as divergence too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ..store.rows import EvaluationRow, Stream, TrialState
 from .buckets import Bucket
-from .ledger import Ledger
+from .ledger import Ledger, cut
 from .population import ChunkResult, EvaluationResult
-from .trials import Run, RunState
+from .trials import Run, RunState, Trial
 
 __all__ = ["CurveSink", "count_chunk", "due_for_evaluation", "retire_diverged", "take_evaluations"]
 
@@ -73,11 +73,25 @@ def _count_steps(ledger: Ledger, run: Run, quantum: int, trains: bool) -> None:
     ledger.touch(trial)
 
 
-def retire_diverged(ledger: Ledger) -> None:
-    """End the trials of which more replicates diverged than the study tolerates."""
+def retire_diverged(
+    ledger: Ledger, set_aside: Callable[[Trial], bool] = lambda trial: False
+) -> None:
+    """End the trials of which more replicates diverged than the study tolerates.
+
+    Args:
+        ledger: trials.
+        set_aside: says of such a trial whether it only leaves its lanes, to go on later from
+            another's state.
+    """
     for trial in ledger.live():
         diverged = [run.state is RunState.DIVERGED for run in trial.runs]
-        if sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged)):
+        too_many = sum(diverged) > ledger.study.seeds.tolerate or (diverged and all(diverged))
+        if not too_many or trial.lost:
+            continue
+        if set_aside(trial):
+            trial.lost = True
+            cut(trial.runs)
+        else:
             ledger.end(trial, TrialState.DIVERGED)
 
 

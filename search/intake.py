@@ -130,6 +130,16 @@ class Intake:
         key = self._factory.bucket_of(config)
         trial.bucket = key
         if key not in self.buckets:
+            self._check_alone(trial)
             schedule = schedule_of(self._ledger.study, self._factory.quantum(config))
             self.buckets[key] = Bucket(key, trial.number, config, schedule)
         return self.buckets[key]
+
+    def _check_alone(self, trial: Trial) -> None:
+        """Refuse a second program where trials copy each other."""
+        early = self._ledger.study.early_terminate
+        if self.buckets and early is not None and early.evolves:
+            raise ConfigError(
+                f"trial {trial.number} needs a program of its own, but {early.type} copies "
+                "networks between trials of one program; search knobs that are traced only"
+            )

@@ -15,7 +15,7 @@ from .schedule import Schedule
 from .trials import RunState, Trial
 from .verdict import Verdict
 
-__all__ = ["judge"]
+__all__ = ["is_due", "judge", "value_at"]
 
 
 def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> None:
@@ -56,7 +56,7 @@ def _judge_rung(
     while len(ledger.state.rung_losses) <= rung:
         ledger.state.rung_losses.append([])
     earlier = ledger.state.rung_losses[rung]
-    values = [_value_at(ledger, trial, rung) for trial in due]
+    values = [value_at(ledger, trial, rung) for trial in due]
     losses = [ledger.objective.loss(value) for value in values]
     verdicts = pruner.judge(earlier, losses)
     earlier += losses
@@ -81,7 +81,8 @@ def _judge_rung(
         )
 
 
-def _value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
+def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
+    """Give a trial's value at a rung it has passed, over the replicates that did not diverge."""
     runs = trial.runs_of(Stream.SEARCH)
     return ledger.objective.aggregate(
         [run.rung_values[rung] for run in runs if run.state is not RunState.DIVERGED]

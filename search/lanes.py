@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from ..studies.quanta import rung_steps
 from ..studies.spec import Study
 
-__all__ = ["Machine", "auto_lanes", "device_count", "startable_replicates", "tile_of"]
+__all__ = [
+    "Machine",
+    "auto_lanes",
+    "device_count",
+    "population_replicates",
+    "startable_replicates",
+    "tile_of",
+]
 
 _ENOUGH = {"cpu": 64, "gpu": 4096}
 _MEMORY_SHARE = 0.6
@@ -50,7 +57,9 @@ def tile_of(backend: str, parameter_count: int) -> int:
     return next((tile for most, tile in table if parameter_count <= most), least)
 
 
-def auto_lanes(machine: Machine, tile: int, replicates: int, bytes_per_lane: int) -> int:
+def auto_lanes(
+    machine: Machine, tile: int, replicates: int, bytes_per_lane: int, needed: int = 1
+) -> int:
     """Give the number of lanes.
 
     The smallest multiple of devices x tile that reaches what is enough for the backend, or what
@@ -61,6 +70,7 @@ def auto_lanes(machine: Machine, tile: int, replicates: int, bytes_per_lane: int
         tile: lanes a device runs at a time.
         replicates: that the study can start, see `startable_replicates`.
         bytes_per_lane: estimate of state and temporaries of one lane.
+        needed: replicates that must run side by side, whatever is enough otherwise.
 
     >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 192, 10**6)
     64
@@ -69,9 +79,18 @@ def auto_lanes(machine: Machine, tile: int, replicates: int, bytes_per_lane: int
     """
     block = machine.devices * tile
     wanted = min(_ENOUGH["cpu" if machine.backend == "cpu" else "gpu"], max(1, replicates))
+    wanted = max(wanted, needed)
     blocks = -(-wanted // block)
     fitting = int(_MEMORY_SHARE * machine.memory_bytes) // max(1, bytes_per_lane * block)
     return block * max(1, min(blocks, fitting))
+
+
+def population_replicates(study: Study) -> int:
+    """Give how many replicates must run side by side: all of a population that evolves, else 1."""
+    early, trials = study.early_terminate, study.budget.trials
+    if early is None or not early.evolves or trials is None:
+        return 1
+    return trials * study.seeds.per_config
 
 
 def startable_replicates(study: Study) -> int:

@@ -19,6 +19,7 @@ from ..store.rows import (
     TrialState,
 )
 from ..studies.spec import Study
+from .lineage import lineage_of, params_at
 from .objective import Objective
 from .sampler import Past
 from .state import LoopState
@@ -110,6 +111,11 @@ class Ledger:
             ConfigError: its values contradict each other.
         """
         return complete({**self.study.fixed, **self.trials[number].params})
+
+    def config_at(self, number: int, env_steps: int) -> dict[str, Any]:
+        """Give the whole configuration that trains a trial's lineage on from some env steps."""
+        params = params_at(lineage_of(self.trials[number]), env_steps)
+        return complete({**self.study.fixed, **params})
 
     def now(self) -> float | None:
         """Give the seconds since the epoch."""

@@ -6,6 +6,7 @@ with the lanes that the rule of `search.lanes` gives, spread over the local devi
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +37,14 @@ from ..knobs import KNOBS, complete
 from ..store.rows import Stream
 from ..studies.quanta import Quanta, quanta_of
 from ..studies.spec import Study
-from .lanes import Machine, auto_lanes, startable_replicates, tile_of
-from .population import ChunkResult, EvaluationResult, Refill
+from .lanes import (
+    Machine,
+    auto_lanes,
+    population_replicates,
+    startable_replicates,
+    tile_of,
+)
+from .population import Change, ChunkResult, EvaluationResult, Refill
 
 __all__ = ["LocalFactory", "LocalPopulation"]
 
@@ -132,6 +139,17 @@ class LocalFactory:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
         return LocalPopulation(self, self.program_of(config, lanes))
 
+    def make_small(self, config: Mapping[str, Any], replicates: int) -> LocalPopulation:
+        """Make a population for few replicates that gives the bits of the study's own.
+
+        It has the tile, the devices and the features of the study's, and so few lanes as hold
+        the replicates.
+        """
+        whole = self.program_of(config)
+        block = whole.tile * len(whole.devices)
+        lanes = -(-max(1, replicates) // block) * block
+        return LocalPopulation(self, dataclasses.replace(whole, lanes=lanes))
+
     def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
         """Give the program of this configuration's bucket: its lanes and tile; no compile."""
         plan, example = self.plan(config), self.hypers(config)
@@ -140,12 +158,17 @@ class LocalFactory:
         if lanes is None:
             lanes = self.study.population.lanes
         count = len(self.devices)
+        needed = population_replicates(self.study)
         if lanes is None:
             machine = Machine(self.backend, count, _memory(self.devices))
             per_lane = program.estimate_memory(plan, example, count * tile, tile, count)
-            lanes = auto_lanes(
-                machine, tile, startable_replicates(self.study), per_lane // (count * tile)
-            )
+            each = per_lane // (count * tile)
+            lanes = auto_lanes(machine, tile, startable_replicates(self.study), each, needed)
+            if lanes < needed:
+                raise ConfigError(
+                    f"the population needs {needed} lanes, but memory holds {lanes}; lower "
+                    "budget.trials or seeds.per_config"
+                )
         else:
             while lanes % (count * tile) and tile > 1:
                 tile -= 1
@@ -176,6 +199,11 @@ class LocalPopulation:
         warmup = environments.make(plan.env).warmup_steps
         self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
         self._total_updates = factory.quanta(plan).chunks * compiled.updates
+
+    @property
+    def program(self) -> program.Program:
+        """What runs; for those who time it."""
+        return self._program
 
     @property
     def compiles(self) -> int:
@@ -211,6 +239,17 @@ class LocalPopulation:
         values = {name: value[self._place] for name, value in values.items()}
         return ChunkResult(values, diverged[self._place], time.perf_counter() - started)
 
+    def change(self, changes: Sequence[Change]) -> None:
+        """Copy training states between lanes and change their knobs; see `Population`."""
+        rows = self._program.no_changes()
+        for change in changes:
+            at = self._place[change.lane]
+            rows.mask[at] = True
+            if change.source is not None:
+                rows.source[at] = self._place[change.source]
+            _put_row(rows.hypers, self._factory.hypers(change.config), at)
+        self._lanes = self._program.change(self._lanes, rows)
+
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Evaluate the policies of some lanes, in that order."""
         found = self._program.evaluate(self._lanes, self._place[list(lanes)])
@@ -232,6 +271,24 @@ class LocalPopulation:
     def restore(self, directory: Path) -> None:
         """Read what `save` wrote; the next chunk gives the same bits."""
         self._lanes = self._program.place(checkpoint.restore_tree(directory, self._lanes))
+
+    def save_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Write some fields of the state of all lanes into a new directory, a folder each."""
+        directory.mkdir(parents=True)
+        for name in names:
+            value = getattr(self._lanes.state, name)
+            if jax.tree.leaves(value):
+                checkpoint.save_tree(directory / name, value)
+
+    def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Read some of the fields that `save_fields` wrote; the others stay as they are."""
+        state = self._lanes.state
+        found = {
+            name: checkpoint.restore_tree(directory / name, getattr(state, name))
+            for name in names
+            if jax.tree.leaves(getattr(state, name))
+        }
+        self._lanes = self._program.place(self._lanes.replace(state=state.replace(**found)))
 
     def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""

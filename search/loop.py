@@ -24,11 +24,12 @@ from .chunk import (
 )
 from .commits import Committer
 from .confirm import advance_phase, begin_confirm
+from .evolve import Evolver, end_hopeless, evolve, set_aside
 from .intake import Intake
 from .interrupts import Interrupts
 from .judge import judge
 from .ledger import Ledger, cut
-from .population import PopulationFactory, Refill
+from .population import Change, PopulationFactory, Refill
 from .progress import Observer, Progress, picture
 from .pruner import Pruner
 from .refill import Refiller
@@ -53,6 +54,7 @@ class Loop:
         committer: makes everything durable.
         policies: keeps the best.
         observers: told of every boundary.
+        evolver: lets trials copy each other, or None.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class Loop:
         committer: Committer,
         policies: Policies,
         observers: Sequence[Observer] = (),
+        evolver: Evolver | None = None,
     ):
         self._ledger, self._factory, self._intake = ledger, factory, intake
         self._pruner, self._curves, self._committer = pruner, curves, committer
+        self._evolver = evolver
         self._policies, self._observers = policies, observers
         self._refiller = Refiller(ledger, intake, self._prepare)
         self._clock = time.monotonic()
@@ -175,6 +179,8 @@ class Loop:
         try:
             refills = [self._refill(run) for run in busy if run.chunks == 0]
             lanes = [run.lane for run in busy if run.lane is not None]
+            if changes := self._following(bucket, busy):
+                population.change(changes)
             result = population.advance(refills, lanes)
         except Exception as error:
             self._fail(bucket, busy, error)
@@ -191,8 +197,23 @@ class Loop:
     def _refill(self, run: Run) -> Refill:
         if run.lane is None:
             raise RuntimeError(f"{run} has no lane")
-        config = self._ledger.config_of(run.trial)
+        if run.stream is Stream.SEARCH:
+            config = self._ledger.config_of(run.trial)
+        else:
+            config = self._ledger.config_at(run.trial, 0)
         return Refill(run.lane, config, run.stream, run.replicate)
+
+    def _following(self, bucket: Bucket, busy: Sequence[Run]) -> list[Change]:
+        """Give the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
+        changes: list[Change] = []
+        for run in busy:
+            schedule = self._ledger.trials[run.trial].schedule
+            if run.stream is Stream.SEARCH or not schedule or run.lane is None:
+                continue
+            here = bucket.trained(run) * bucket.schedule.quantum
+            if here > 0 and any(entry["env_steps"] == here for entry in schedule):
+                changes.append(Change(run.lane, self._ledger.config_at(run.trial, here)))
+        return changes
 
     # ------------------------------------------------------------------ after a chunk
 
@@ -200,11 +221,14 @@ class Loop:
         """Evaluate, judge and settle what stands at this boundary."""
         ledger = self._ledger
         ledger.state.boundary += 1
-        retire_diverged(ledger)
+        self._retire()
         self._evaluate(bucket)
-        retire_diverged(ledger)
+        self._retire()
         schedules = {key: entry.schedule for key, entry in self._buckets.items()}
-        judge(ledger, self._pruner, schedules)
+        if self._evolver is None:
+            judge(ledger, self._pruner, schedules)
+        else:
+            self._evolve(self._evolver)
         settle(ledger, self._buckets, self._policies)
         if ledger.state.phase is not Phase.SEARCH:
             phase = ledger.state.phase
@@ -233,6 +257,23 @@ class Loop:
             self._fail(bucket, due, error)
             return
         take_evaluations(self._ledger, bucket, due, results)
+
+    def _retire(self) -> None:
+        if self._evolver is None:
+            retire_diverged(self._ledger)
+            return
+        retire_diverged(self._ledger, lambda trial: set_aside(trial, self._buckets))
+        end_hopeless(self._ledger)
+
+    def _evolve(self, evolver: Evolver) -> None:
+        """Let the worst trials at a rung go on from the best ones' states."""
+        for bucket, changes in evolve(self._ledger, evolver, self._buckets):
+            if not changes or bucket.population is None:
+                continue
+            try:
+                bucket.population.change(changes)
+            except Exception as error:
+                self._fail(bucket, bucket.busy(), error)
 
     def _release(self) -> None:
         for bucket in self._buckets.values():

@@ -15,7 +15,14 @@ import numpy as np
 
 from ..store.rows import Stream
 
-__all__ = ["ChunkResult", "EvaluationResult", "Population", "PopulationFactory", "Refill"]
+__all__ = [
+    "Change",
+    "ChunkResult",
+    "EvaluationResult",
+    "Population",
+    "PopulationFactory",
+    "Refill",
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,22 @@ class Refill:
     config: Mapping[str, Any]
     stream: Stream
     replicate: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """Go on with other hyperparameters in a lane, and perhaps with another lane's training state.
+
+    Attributes:
+        lane: 0 .. lanes-1.
+        config: as in `Refill`, from here on; it differs from the one before in traced knobs alone.
+        source: the lane whose whole training state (networks, optimiser, normalisers, random
+            stream, environments) this one takes over; None keeps its own.
+    """
+
+    lane: int
+    config: Mapping[str, Any]
+    source: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +115,14 @@ class Population(Protocol):
         Args:
             refills: replicates to start first.
             busy: lanes whose results matter, those of `refills` included; others may rest.
+        """
+        ...
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Change lanes between two chunks; all take over what was there before any change.
+
+        Raises:
+            ConfigError: lanes of this kind cannot be changed.
         """
         ...
 

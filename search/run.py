@@ -23,6 +23,7 @@ from .ahead import AskAhead
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .codec import encode
 from .commits import Committer, restore_buckets, restore_ledger
+from .evolve import make_evolver
 from .intake import Intake
 from .interrupts import Interrupts
 from .ledger import Ledger
@@ -31,7 +32,7 @@ from .methods import make_sampler
 from .population import PopulationFactory
 from .progress import Observer
 from .proposer import Proposer
-from .pruner import make_pruner
+from .pruner import Pruner, make_pruner
 from .settle import Policies
 from .state import Phase, Usage
 
@@ -157,11 +158,12 @@ def _run(
             ledger=ledger,
             factory=factory,
             intake=Intake(ledger, factory, ahead, buckets),
-            pruner=make_pruner(study.early_terminate) if study.early_terminate else None,
+            pruner=_pruner(study),
             curves=store.curves,
             committer=Committer(store, ledger, buckets, settings.commit_seconds),
             policies=Policies(store.folder.policies, study.checkpoint.keep_best),
             observers=observers,
+            evolver=make_evolver(study),
         )
         try:
             outcome = loop.run(interrupts)
@@ -170,6 +172,11 @@ def _run(
     for observer in observers:
         observer.on_end(loop.progress(), outcome)
     return _results(outcome, ledger, store)
+
+
+def _pruner(study: Study) -> Pruner | None:
+    early = study.early_terminate
+    return None if early is None or early.evolves else make_pruner(early)
 
 
 def _reopen(ledger: Ledger) -> bool:

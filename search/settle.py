@@ -62,7 +62,7 @@ def in_lanes(runs: list[Run]) -> list[Run]:
 def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
     """End the trials of the search that have no replicate left to run."""
     for trial in ledger.live():
-        if not trial.runs or any(run.is_live for run in trial.runs):
+        if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
         if any(run.state is RunState.CUT for run in trial.runs):
             ledger.end(trial, TrialState.UNFINISHED)
@@ -76,4 +76,4 @@ def close_search(ledger: Ledger) -> None:
     """End what the budget left over: trials that still wait or run are unfinished."""
     for trial in ledger.live():
         cut(trial.runs)
-        ledger.end(trial, TrialState.UNFINISHED)
+        ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)

@@ -12,11 +12,12 @@ from enum import StrEnum
 
 from ..errors import StoreError
 from .codec import decode, encode
+from .explore import Gain
 from .trials import Trial
 
 __all__ = ["BucketState", "KeptPolicy", "LoopState", "PendingAsk", "Phase", "Usage"]
 
-VERSION = 1
+VERSION = 2
 
 
 class Phase(StrEnum):
@@ -122,6 +123,7 @@ class LoopState:
         buckets: those that have lanes, in the order they got them.
         running: the bucket that has the device, "" before the first.
         rung_losses: for each rung the losses judged there so far.
+        gains: what knobs did between rungs, where copies learn from that (pb2); oldest first.
         candidates: trials in the confirm stage, best first.
         winner: the trial whose report seeds run, None before.
         kept: policies exported so far, best first.
@@ -141,6 +143,7 @@ class LoopState:
     buckets: list[BucketState] = field(default_factory=list)
     running: str = ""
     rung_losses: list[list[float]] = field(default_factory=list)
+    gains: list[Gain] = field(default_factory=list)
     candidates: list[int] = field(default_factory=list)
     winner: int | None = None
     kept: list[KeptPolicy] = field(default_factory=list)

@@ -80,6 +80,8 @@ class Trial:
         choose_values, report_values: one value a confirm seed.
         started_at, ended_at: seconds since the epoch.
         bits: how often the study had gone on with other bits when it ended.
+        schedule: the way of its lineage, see `lineage.Segment`; empty if it copied no other.
+        lost: it diverged, has no lane, and waits for the state of another trial.
     """
 
     number: int
@@ -105,6 +107,8 @@ class Trial:
     started_at: float | None = None
     ended_at: float | None = None
     bits: int = 0
+    schedule: tuple[dict[str, Any], ...] = ()
+    lost: bool = False
 
     @property
     def is_live(self) -> bool:

@@ -99,6 +99,36 @@ class Distribution(ABC):
             return None
         return self._why_not(value)
 
+    def nudged(self, value: Any, factor: float) -> Any:
+        """Give a value moved a little along the axis, and not past its ends.
+
+        Where equal ratios are alike its position is multiplied by the factor; elsewhere it moves
+        by ln(factor) of the axis. Whole positions move by at least one. Choices without an order
+        stay, and so does a zero that lies outside of the range.
+
+        Args:
+            value: one that belongs.
+            factor: above 0; below 1 moves down.
+        """
+        axis = self._axis()
+        if axis.kind == "choice" or (self.zero and value == 0):
+            return value
+        position = self._inward(value)
+        moved = position * factor
+        if not axis.log:
+            moved = position + math.log(factor) * (axis.high - axis.low)
+        if axis.kind == "integer" and factor != 1.0:
+            least = math.copysign(1.0, factor - 1.0)
+            moved = position + (least if abs(moved - position) < 1.0 else round(moved - position))
+        return self._outward(axis.clip(moved))
+
+    def share(self, value: Any) -> float:
+        """Give where on the axis a value lies, from 0 to 1; choices by their place in the list."""
+        axis, position = self.axis, self.inward(value)
+        if axis.kind == "real":
+            return axis.share(position)
+        return (position - axis.low + 0.5) / (axis.high - axis.low + 1.0)
+
     def sample(self, rng: Random) -> Any:
         """Draw a value; takes exactly one number from `rng`."""
         return self.outward(self.axis.at(rng.random()))

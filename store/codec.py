@@ -178,8 +178,8 @@ def trial_from_text(text: str) -> TrialRow:
     """The trial that `trial_to_text` wrote; list values of params come back as lists."""
     values = json.loads(text)
     values["state"] = TrialState(values["state"])
-    for name in _FLOAT_LISTS:
-        values[name] = tuple(values[name])
+    for name in (*_FLOAT_LISTS, "schedule"):
+        values[name] = tuple(values.get(name, ()))
     return TrialRow(**values)
 
 

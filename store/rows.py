@@ -72,6 +72,9 @@ class TrialRow:
         ended_at: when it ended.
         bits: the `StudyMeta.bits` the trial ended under; trials with equal numbers come from
             the same versions and hardware.
+        schedule: of a trial that took over another's state, the way of its lineage: from
+            `env_steps` on, `params` were trained in trial `trial`; else empty. `params` above are
+            then the last ones.
     """
 
     trial: int
@@ -95,6 +98,7 @@ class TrialRow:
     started_at: float | None = None
     ended_at: float | None = None
     bits: int = 0
+    schedule: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,11 +144,15 @@ class DecisionRow:
         rung: its index.
         env_steps: of the rung.
         value: the trial's value there.
-        action: `continue`, `stop`, or `audit` (would have stopped, runs on).
+        action: `continue`, `stop`, `audit` (would have stopped, runs on), or `copy` (goes on
+            from the state of trial `source`).
         rule: the words of the rule, for example `asha eta=4`.
         cutoff: the value needed to go on, None if everyone goes on.
         rank: 1 is the best among `judged` trials at that rung.
         judged: trials judged there so far, this boundary's included.
+        source: the trial that was copied, else None.
+        old_params: what was searched until here, where that changes.
+        params: what takes its place from here on.
     """
 
     trial: int
@@ -156,6 +164,9 @@ class DecisionRow:
     cutoff: float | None
     rank: int
     judged: int
+    source: int | None = None
+    old_params: Mapping[str, Any] | None = None
+    params: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,9 @@ def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: Study
         source: Sequence[Any] = ordered if from_row else entries
         columns[name] = pa.array([_cell(getattr(item, name)) for item in source], type_)
     columns["params"] = pa.array([strict_json(row.params) for row in ordered], pa.string())
+    columns["schedule"] = pa.array(
+        [strict_json(row.schedule) if row.schedule else None for row in ordered], pa.string()
+    )
     for name in sorted(meta.param_kinds):
         kind = meta.param_kinds[name]
         values = [row.params.get(name) for row in ordered]

@@ -168,7 +168,9 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             )
     first = buckets.found[0].quanta
     if len(first.rung_chunks) < len(rung_steps(study)):
-        warnings.append("rungs closer than one chunk fall together; raise early_terminate.min")
+        early = study.early_terminate
+        key = "every" if early is not None and early.evolves else "min"
+        warnings.append(f"rungs closer than one chunk fall together; raise early_terminate.{key}")
     if first.updates_per_chunk == 1 and first.chunks < 8:
         warnings.append(
             f"a run is only {first.chunks} updates of {first.steps_per_update} env steps; rungs "
@@ -202,6 +204,8 @@ def _head(report: CheckReport) -> list[str]:
     rule = "nobody is stopped early"
     if study.early_terminate is not None:
         rule = f"{study.early_terminate.type} with eta {study.early_terminate.eta:g}"
+        if study.early_terminate.evolves:
+            rule = f"{study.early_terminate.type} every {study.early_terminate.every:,} env steps"
     return [
         f"study      {study.name}: {study.env.id}, {len(study.space.names)} knobs searched by "
         f"{study.search.method}, {rule}",

@@ -90,7 +90,8 @@ def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
     early = study.early_terminate
     counts: list[int] = []
     for _ in range(rungs if early is not None else 0):
-        trials = passing(early.type, early.eta, trials) if early is not None else trials
+        if early is not None and not early.evolves:
+            trials = passing(early.type, early.eta, trials)
         counts.append(trials)
     return counts
 

@@ -13,15 +13,19 @@ from typing import Any, Literal
 
 __all__ = [
     "EARLY_TERMINATE_TYPES",
+    "EVOLVING_KEYS",
     "LOGGERS",
     "METHODS",
     "REQUIRED",
     "SECTIONS",
+    "STOPPING_KEYS",
     "TOP",
     "Field",
 ]
 
-FieldType = Literal["word", "text", "count", "number", "flag", "seconds", "map", "list", "points"]
+FieldType = Literal[
+    "word", "text", "count", "number", "flag", "seconds", "map", "list", "points", "factors"
+]
 _TOO_LARGE_TO_SAY = 1e12
 REQUIRED: Any = object()
 """The default of what has none."""
@@ -34,7 +38,8 @@ class Field:
     Attributes:
         key: as written.
         type: of its values; a `count` is a whole number and may be written `200M`; `seconds` may
-            be written `2h`; `points` is a count or a mapping of knob to count.
+            be written `2h`; `factors` is a list of numbers; `points` is a count or a mapping of
+            knob to count.
         default: its value when left out, or REQUIRED.
         low: smallest legal number.
         high: largest legal number.
@@ -77,6 +82,7 @@ class Field:
             "seconds": "a time such as 90s, 30m or 2h",
             "map": "a mapping",
             "list": "a list",
+            "factors": "a list of numbers",
             "points": "a whole number, or a mapping of knob to whole number,",
         }
         noun = f"{nouns[self.type]} {_range(self.low, self.high, self.low_open)}".strip()
@@ -128,7 +134,13 @@ METHODS: Mapping[str, tuple[Field, ...]] = {
 }
 """Search method -> its `search.options`."""
 
-EARLY_TERMINATE_TYPES = ("asha", "median")
+EARLY_TERMINATE_TYPES = ("asha", "median", "pbt", "pb2")
+
+EVOLVING_KEYS = ("every", "quantile", "resample", "perturb")
+"""Keys of `early_terminate` that only `pbt` and `pb2` have."""
+
+STOPPING_KEYS = ("min", "eta", "audit")
+"""Keys of `early_terminate` that the rules that stop trials have instead."""
 
 LOGGERS: Mapping[str, tuple[Field, ...]] = {"console": (), "csv": ()}
 """Logger type -> its options."""
@@ -159,6 +171,13 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         Field("eta", "number", 4.0, "rungs are min x eta^i; asha goes on with one in eta",
               low=1.5, high=100.0),
         Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
+        _count("every", None, "pbt, pb2: env steps between copies; left out: env_steps / 16", 1),
+        Field("quantile", "number", 0.25, "pbt, pb2: share of the trials that copies, and share "
+              "that is copied", low=0, low_open=True, high=0.5),
+        Field("resample", "number", 0.25, "pbt, pb2: chance that a copied knob is drawn anew",
+              low=0, high=1),
+        Field("perturb", "factors", (0.8, 1.25), "pbt, pb2: what a copied knob is else moved by",
+              low=0, low_open=True, high=100),
     ),
     "seeds": (
         _count("per_config", 1, "replicates of a trial", 1, high=1000),

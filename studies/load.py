@@ -278,10 +278,12 @@ def _early_terminate(
 ) -> EarlyTerminate | None:
     if values is None or "type" not in values or env_steps is None:
         return None
-    first = values["min"]
+    first, every = values["min"], values["every"]
     if first is None:
         first = max(1, round(env_steps / values["eta"] ** 2))
-    return EarlyTerminate(values["type"], first, values["eta"], values["audit"])
+    if every is None:
+        every = max(1, round(env_steps / 16))
+    return EarlyTerminate(**{**values, "min": first, "every": every})
 
 
 def _assemble(

@@ -44,7 +44,8 @@ def _default(field: Field) -> str:
     if isinstance(field.default, bool):
         return "`true`" if field.default else "`false`"
     if isinstance(field.default, dict | tuple):
-        return "none" if not field.default else f"`{field.default}`"
+        shown = list(field.default) if isinstance(field.default, tuple) else field.default
+        return "none" if not field.default else f"`{shown}`"
     return f"`{field.default}`"
 
 

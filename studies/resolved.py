@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..spaces.space import Parameter, Space
-from .spec import Study
+from .fields import EVOLVING_KEYS, STOPPING_KEYS
+from .spec import EarlyTerminate, Study
 from .writer import to_yaml
 
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
@@ -67,7 +68,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "evaluation": evaluation,
         "eval_env": _by_key(eval_env),
         "search": asdict(study.search),
-        "early_terminate": None if early is None else asdict(early),
+        "early_terminate": None if early is None else _early(early),
         "seeds": asdict(study.seeds),
         "confirm": None if confirm is None else asdict(confirm),
         "population": population,
@@ -121,6 +122,12 @@ def _why_not(key: str, old: Any, new: Any) -> str:
         return "fixed once a study has begun; type --new to start another"
     grows = new is None or (old is not None and old != _ABSENT and new >= old)
     return "" if grows else "a budget may only grow"
+
+
+def _early(early: EarlyTerminate) -> dict[str, Any]:
+    """Leave out the keys that a rule of this kind does not have."""
+    others = STOPPING_KEYS if early.evolves else EVOLVING_KEYS
+    return {key: value for key, value in asdict(early).items() if key not in others}
 
 
 def _space(space: Space) -> dict[str, Any]:

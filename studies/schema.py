@@ -94,6 +94,8 @@ def _value(field: Field) -> dict[str, Any]:
         options.append({"type": names[field.type]})
     elif field.type in ("count", "number", "seconds"):
         options += [_number(field), _TIME if field.type == "seconds" else _AMOUNT]
+    elif field.type == "factors":
+        options.append({"type": "array", "items": _number(field), "minItems": 1})
     elif field.type == "points":
         one = {"anyOf": [_number(field), _AMOUNT]}
         options += [one, {"type": "object", "additionalProperties": one}]

@@ -18,7 +18,7 @@ _BAD = object()
 _OFF = (None, "off")
 _LATER = {
     "method": ("gp", "cmaes", "nsga2", "smac", "bohb", "bayes"),
-    "type": ("ray", "pbt", "hyperband", "plateau"),
+    "type": ("ray", "hyperband", "plateau"),
 }
 
 
@@ -106,6 +106,8 @@ def _convert(field: Field, child: Node) -> Any:
         return child if child.is_list else _BAD
     if field.type == "points":
         return _points(field, child)
+    if field.type == "factors":
+        return _factors(field, child)
     if child.is_map or child.is_list:
         return _BAD
     value = child.value
@@ -120,13 +122,21 @@ def _convert(field: Field, child: Node) -> Any:
 
 
 def _amount(field: Field, value: Any) -> Any:
-    parse = {"count": count_of, "number": number_of, "seconds": seconds_of}[field.type]
+    parse = {"count": count_of, "seconds": seconds_of}.get(field.type, number_of)
     number = parse(value)
     if number is None or not math.isfinite(number):
         return _BAD
     if number < field.low or number > field.high or (field.low_open and number == field.low):
         return _BAD
     return float(number) if field.type != "count" else number
+
+
+def _factors(field: Field, child: Node) -> Any:
+    if not child.is_list or not child.value:
+        return _BAD
+    given = [_BAD if item.is_map or item.is_list else item.value for item in child.value]
+    numbers = [_BAD if item is _BAD else _amount(field, item) for item in given]
+    return _BAD if any(number is _BAD for number in numbers) else tuple(numbers)
 
 
 def _points(field: Field, child: Node) -> Any:

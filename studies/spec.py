@@ -81,19 +81,32 @@ class SearchSpec:
 
 @dataclass(frozen=True)
 class EarlyTerminate:
-    """Who is stopped early.
+    """Who is stopped early, or (`pbt`, `pb2`) who goes on from another's state with other knobs.
 
     Attributes:
-        type: `asha` or `median`.
+        type: `asha`, `median`, `pbt` or `pb2`.
         min: env steps of the first rung.
         eta: one in `eta` goes on; rungs are min * eta^i below the length of a run.
         audit: share of stopped trials that run on, to measure false stops.
+        every: env steps between the rungs of a population that evolves.
+        quantile: share of that population that takes over a state, and share that gives it.
+        resample: chance that a knob of a copy is drawn anew.
+        perturb: factors, one of which a knob of a copy is moved by if it is not drawn anew.
     """
 
     type: str = "asha"
     min: int = 0
     eta: float = 4.0
     audit: float = 0.0
+    every: int = 0
+    quantile: float = 0.25
+    resample: float = 0.25
+    perturb: tuple[float, ...] = (0.8, 1.25)
+
+    @property
+    def evolves(self) -> bool:
+        """Whether all trials run side by side and take over states from each other."""
+        return self.type in ("pbt", "pb2")
 
 
 @dataclass(frozen=True)

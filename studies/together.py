@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.space import Parameter
+from .fields import EVOLVING_KEYS, STOPPING_KEYS
 from .notes import Notes
 from .reader import Node
 from .spec import Study
@@ -17,6 +19,7 @@ from .spec import Study
 __all__ = ["check_together"]
 
 _LEAST_FOR_IQM = 8
+_MOST_RUNGS = 1_000
 _MOST_PAIRS = 2000
 _MOST_ENDS = 8
 
@@ -26,6 +29,7 @@ def check_together(notes: Notes, root: Node, study: Study) -> None:
     checks = _Checks(notes, root, study)
     checks.metric_and_seeds()
     checks.lengths()
+    checks.evolution()
     checks.budget()
     checks.default()
     if not notes:
@@ -63,7 +67,7 @@ class _Checks:
     def lengths(self) -> None:
         """Rungs and evaluation points within a run."""
         study, early = self.study, self.study.early_terminate
-        if early is not None and early.min >= study.env_steps:
+        if early is not None and not early.evolves and early.min >= study.env_steps:
             text = (
                 f"early_terminate.min is {early.min}, but a run has {study.env_steps} env steps; "
                 "the first rung must lie below"
@@ -76,6 +80,45 @@ class _Checks:
         if isinstance(every, int) and every * 10_000 < study.env_steps:
             text = f"evaluation.every is {every}: more than 10000 evaluations in a run"
             self._note(text, "evaluation", "every")
+
+    def evolution(self) -> None:
+        """What a population that evolves needs: traced knobs alone, and a lane for everyone."""
+        study, early = self.study, self.study.early_terminate
+        if early is None:
+            return
+        section = self.root.value.get("early_terminate")
+        for key in STOPPING_KEYS if early.evolves else EVOLVING_KEYS:
+            if section is not None and section.is_map and key in section.value:
+                text = f"early_terminate.{key} is no key of {early.type}; leave it out"
+                self._note(text, "early_terminate", key)
+        if not early.evolves:
+            return
+        if early.every >= study.env_steps or early.every * _MOST_RUNGS < study.env_steps:
+            text = f"early_terminate.every is {early.every}, but a run has {study.env_steps} env "
+            text += f"steps; allowed: below that, and at most {_MOST_RUNGS} times in a run"
+            self._note(text, "early_terminate", "every")
+        for parameter in study.space.parameters:
+            if not _is_traced(study, parameter.name):
+                text = (
+                    f"{parameter.name} is part of the compiled program, and {early.type} copies "
+                    "networks between trials of one program; fix it, or take asha"
+                )
+                self._note(text, "space", parameter.name)
+        self._room(early.type)
+
+    def _room(self, rule: str) -> None:
+        study = self.study
+        trials, lanes = study.budget.trials, study.population.lanes
+        if trials is None or trials < 2:
+            text = f"{rule} needs budget.trials of at least 2: they are its population"
+            self._note(text, "budget", "trials")
+        elif lanes is not None and lanes < trials * study.seeds.per_config:
+            text = (
+                f"population.lanes is {lanes}, but {rule} runs all {trials} trials x "
+                f"{study.seeds.per_config} seeds side by side; type lanes: "
+                f"{trials * study.seeds.per_config}, or auto"
+            )
+            self._note(text, "population", "lanes")
 
     def budget(self) -> None:
         """Something ends the study, and confirm leaves room for a search."""
@@ -136,6 +179,14 @@ class _Checks:
                     self.notes.add(text, node, key)
                     return
         self._note(text, "space" if "space" in self.root.value else "fixed")
+
+
+def _is_traced(study: Study, name: str) -> bool:
+    """Say whether a knob may change in mid-run; what no table knows is taken to."""
+    if not name.startswith("env."):
+        return KNOBS[name].traced
+    known = ENVIRONMENTS.get(study.env.id)
+    return known is None or name.removeprefix("env.") not in known.keys
 
 
 def _registered(config: dict[str, Any]) -> dict[str, Any]:

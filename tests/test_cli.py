@@ -72,7 +72,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[] 0"
     verbs = ("init", "check", "run", "top", "show", "query", "best", "list", "eval", "knobs",
-             "envs", "schema")  # fmt: skip
+             "envs", "schema", "replay", "tune-lanes")  # fmt: skip
     assert all(re.search(rf"^    {verb} ", done.stdout, re.M) for verb in verbs)
 
 

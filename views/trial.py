@@ -17,6 +17,7 @@ from ..store.query import query
 from ..store.rows import TrialRow
 from ..store.study_folder import StudyFolder
 from .board import value_source
+from .ways import way_text
 from .words import aligned, between, duration, number, param, sparkline, steps
 
 __all__ = ["trial_data", "trial_text"]
@@ -61,6 +62,7 @@ def _row_data(row: TrialRow) -> dict[str, Any]:
     names = (
         "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values",
         "audited", "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits",
+        "schedule",
     )  # fmt: skip
     return {name: finite_json(getattr(row, name)) for name in names}
 
@@ -121,6 +123,8 @@ def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
         blocks: the terminal knows the characters of a sparkline.
     """
     parts = [_head(data), _params(data["params"])]
+    if data["schedule"]:
+        parts.append(way_text(data["schedule"]))
     if data["decisions"]:
         parts.append(_decisions(data["decisions"]))
     if data["evaluations"]:
@@ -186,7 +190,7 @@ def _params(params: Mapping[str, Any]) -> str:
 def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
-            str(row["rung"]), steps(row["env_steps"]), _number(row["value"]), row["action"],
+            str(row["rung"]), steps(row["env_steps"]), _number(row["value"]), _action(row),
             f"{row['rank']} of {row['judged']}", _number(row["cutoff"]), row["rule"],
         ]
         for row in decisions
@@ -194,6 +198,11 @@ def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
     header = ("rung", "env steps", "value", "action", "rank", "cut-off", "rule")
     right = (True, True, True, False, True, True, False)
     return f"judged at rungs\n{aligned(header, rows, right)}"
+
+
+def _action(decision: Mapping[str, Any]) -> str:
+    copied = decision.get("source")
+    return decision["action"] if copied is None else f"{decision['action']} of {copied}"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:

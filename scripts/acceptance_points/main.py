@@ -56,7 +56,11 @@ POINTS: dict[str, dict[int, Point]] = {
         8: Point("200 hostile study files are refused", "hostile_files", "refusals"),
         9: Point("benchmarks/gpu.py on base dependencies", "fresh", "gpu_small"),
         10: Point("answers at once; first metrics soon", "timing", "first_words"),
-    }
+    },
+    "search": {
+        3: Point("pbt: exact copies, replay, at most 5 % of time", "search", "population_based"),
+        5: Point("4 devices give the bits of 2; no collective", "search", "devices"),
+    },
 }
 
 

@@ -196,3 +196,50 @@ def test_faults_name_the_key_and_say_what_is_allowed(fields, key, words):
     assert words in faults[0].text
     with pytest.raises(ConfigError):
         make_distribution(fields)
+
+
+@every
+@given(factor=st.sampled_from([0.1, 0.8, 1.25, 3.0]), share=st.floats(0.0, 1.0))
+@settings(max_examples=30)
+def test_nudged_values_belong_and_move_the_way_they_should(fields, factor, share):
+    distribution = make_distribution(fields)
+    value = distribution.outward(distribution.axis.at(share))
+    moved = distribution.nudged(value, factor)
+    assert distribution.why_not(moved) is None
+    assert distribution.nudged(value, 1.0) == value
+    before, after = distribution.inward(value), distribution.inward(moved)
+    if distribution.axis.kind == "choice":
+        assert moved == value
+    elif factor > 1.0:
+        assert after >= before
+    else:
+        assert after <= before
+
+
+def test_nudges_by_hand():
+    log = make_distribution({"min": 1e-5, "max": 1.0, "distribution": "log_uniform"})
+    assert log.nudged(1e-3, 1.25) == pytest.approx(1.25e-3) and log.nudged(0.9, 1.25) == 1.0
+    near_one = make_distribution({"min": 0.9, "max": 0.999, "distribution": "one_minus_log"})
+    assert near_one.nudged(0.99, 1.25) == pytest.approx(0.9875)
+    flat = make_distribution({"min": -2.0, "max": 2.0, "distribution": "uniform"})
+    assert flat.nudged(0.0, 1.25) == pytest.approx(4.0 * math.log(1.25))
+    whole = make_distribution({"min": 1, "max": 4})
+    assert [whole.nudged(value, 1.25) for value in (1, 2, 4)] == [2, 3, 4]
+    assert [whole.nudged(value, 0.8) for value in (1, 2, 4)] == [1, 1, 3]
+    powers = make_distribution({"min": 16, "max": 128, "distribution": "pow2"})
+    assert powers.nudged(32, 0.8) == 16 and powers.nudged(32, 1.25) == 64
+    often_off = make_distribution({"min": 1e-4, "max": 0.1, "zero": 0.2,
+                                   "distribution": "log_uniform"})  # fmt: skip
+    assert often_off.nudged(0, 1.25) == 0 and often_off.nudged(1e-4, 0.8) == 1e-4
+
+
+@every
+def test_shares_lie_between_0_and_1_and_say_where(fields):
+    distribution, values = draws(fields, 200)
+    for value in values:
+        share = distribution.share(value)
+        assert 0.0 <= share <= 1.0
+        if distribution.axis.kind == "real" and fields.get("zero") is None:
+            back = distribution.outward(distribution.axis.at(share))
+            if distribution.kind not in ("log_int_uniform",) and not fields.get("q"):
+                assert back == pytest.approx(value, rel=1e-6)

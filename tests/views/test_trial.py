@@ -97,7 +97,7 @@ def test_a_curve_is_drawn_with_blocks_or_without():
         "value": None, "report_values": [], "choose_values": [], "seed_values": [], "params": {},
         "proposed_by": "random", "batch": 0, "bucket": "b", "env_steps": 10, "eval_env_steps": 0,
         "warmup_env_steps": 0, "started_at": None, "ended_at": None, "decisions": [],
-        "evaluations": [],
+        "evaluations": [], "schedule": [],
         "curve": [{"env_steps": at, "episode_return": value}
                   for at, value in ((10, None), (20, 1.0), (30, 9.0))],
     }  # fmt: skip

@@ -1,0 +1,149 @@
+"""How many lanes this machine likes best for a study: measured, never used by itself.
+
+A study's own rule (`search.lanes`) is a function of machine and file, so that results do not
+depend on a timing; what is measured here is for somebody to write into the file.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..knobs import complete
+from ..store.rows import Stream
+from ..studies.spec import Study
+from .compile_cache import enable_compilation_cache
+from .lanes import startable_replicates
+from .population import Refill
+from .streams import generator
+from .user_code import import_user_code
+
+__all__ = ["Measured", "best_lanes", "candidates", "measure_lanes"]
+
+_GOOD_ENOUGH = 0.95
+_FEWEST_CHUNKS = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number of lanes.
+
+    Attributes:
+        lanes: of the program.
+        tile: lanes that one device works on at a time.
+        env_steps_per_second: training, all lanes busy; the median chunk counts.
+        refill_seconds: that starting all lanes anew adds to a chunk.
+        compile_seconds: of the training program, with whatever the cache holds.
+        memory_bytes: the estimate that `hpo check` shows.
+    """
+
+    lanes: int
+    tile: int
+    env_steps_per_second: float
+    refill_seconds: float
+    compile_seconds: float
+    memory_bytes: int
+
+
+def measure_lanes(
+    study: Study,
+    lanes: Sequence[int] | None = None,
+    seconds: float = 3.0,
+    told: Callable[[int], None] = lambda lanes: None,
+) -> Iterator[Measured]:
+    """Time the default configuration's program with several numbers of lanes.
+
+    Lanes train configurations drawn from the space (of its traced knobs), as a study's would.
+
+    Args:
+        study: what would be run.
+        lanes: to be tried; None takes `candidates`.
+        seconds: that each is timed for, at least three chunks.
+        told: called before each with its lanes.
+
+    Raises:
+        ConfigError: lanes do not divide into the devices, or the study cannot run here.
+    """
+    import_user_code(study.imports, study.source)
+    enable_compilation_cache()
+    from .local import LocalFactory
+
+    factory = LocalFactory(study)
+    default = complete({**study.fixed, **study.space.default()})
+    whole = factory.program_of(default)
+    block = whole.tile * len(whole.devices)
+    tried = candidates(block, whole.lanes, startable_replicates(study)) if lanes is None else lanes
+    for count in tried:
+        told(count)
+        yield _measure(factory, default, count, seconds)
+
+
+def candidates(block: int, ruled: int, replicates: int) -> list[int]:
+    """Give numbers of lanes: doubling from one block to four times the rule's, and the rule's.
+
+    >>> candidates(8, 64, 1000), candidates(8, 64, 20)
+    ([8, 16, 32, 64, 128, 256], [8, 16, 24, 64])
+    """
+    most = max(block, -(-min(4 * ruled, replicates) // block) * block)
+    found, count = {ruled, most}, block
+    while count < most:
+        found.add(count)
+        count *= 2
+    return sorted(found)
+
+
+def best_lanes(measured: Sequence[Measured]) -> Measured:
+    """Give the fewest lanes that are nearly as fast as the fastest: they judge sooner."""
+    fastest = max(entry.env_steps_per_second for entry in measured)
+    good = [e for e in measured if e.env_steps_per_second >= _GOOD_ENOUGH * fastest]
+    return min(good, key=lambda entry: entry.lanes)
+
+
+def _measure(factory: Any, default: dict[str, Any], lanes: int, seconds: float) -> Measured:
+    population = factory.make(default, lanes)
+    program = population.program
+    started = time.perf_counter()
+    program.compile()
+    compiled = time.perf_counter()
+    configs = [_config(factory, default, lane) for lane in range(lanes)]
+    everyone = list(range(lanes))
+
+    def chunk(replicate: int | None = None) -> float:
+        refills: list[Refill] = []
+        if replicate is not None:
+            refills = [Refill(lane, configs[lane], Stream.SEARCH, replicate) for lane in everyone]
+        return population.advance(refills, everyone).seconds
+
+    chunk(0)
+    chunks: list[float] = []
+    while len(chunks) < _FEWEST_CHUNKS or sum(chunks) < seconds:
+        chunks.append(chunk())
+    usual = statistics.median(chunks)
+    return Measured(
+        lanes=lanes,
+        tile=program.tile,
+        env_steps_per_second=lanes * population.steps_per_chunk / usual,
+        refill_seconds=max(0.0, chunk(1) - usual),
+        compile_seconds=compiled - started,
+        memory_bytes=program.memory_bytes(),
+    )
+
+
+def _config(factory: Any, default: dict[str, Any], lane: int) -> dict[str, Any]:
+    """Give a configuration of the default's program: drawn again until it is one."""
+    study, bucket = factory.study, factory.bucket_of(default)
+    for attempt in range(20):
+        rng: np.random.Generator = generator(study.seed, "tune", lane, attempt)
+        try:
+            config = complete({**study.fixed, **study.space.draw(rng)})
+        except ConfigError:  # knobs that contradict each other: drawn again
+            continue
+        if factory.bucket_of(config) == bucket:
+            return config
+    return default

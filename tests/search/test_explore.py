@@ -1,0 +1,172 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from hpo.search.explore import Gain, Perturb, Situation
+from hpo.search.pb2 import Bandit, Process, fit_process
+from hpo.spaces import Parameter, Space, make_distribution
+from hpo.spaces.space import Condition
+
+
+def parameter(name, when=(), **fields):
+    distribution = make_distribution(fields)
+    return Parameter(name, distribution, distribution.middle(), when)
+
+
+SPACE = Space(
+    (
+        parameter("learning_rate", min=1e-5, max=1e-1, distribution="log_uniform"),
+        parameter("gamma", min=0.9, max=0.999, distribution="one_minus_log"),
+        parameter("gae_lambda", min=0.8, max=1.0, distribution="uniform"),
+        parameter("update_epochs", min=1, max=8, distribution="int_uniform"),
+        parameter("lr_schedule", values=["constant", "linear", "cosine"]),
+        parameter(
+            "lr_end_fraction", (Condition("lr_schedule", ("linear",)),), min=0.0, max=1.0,
+            distribution="uniform",
+        ),
+    )
+)  # fmt: skip
+HERE = {
+    "learning_rate": 1e-3,
+    "gamma": 0.99,
+    "gae_lambda": 0.9,
+    "update_epochs": 4,
+    "lr_schedule": "constant",
+}
+NOW = Situation(rung=2, loss=1.0)
+
+
+def test_perturbed_knobs_move_along_their_axes_by_the_factors():
+    perturb, rng = Perturb(SPACE, 0.0, (0.8, 1.25)), np.random.default_rng(0)
+    seen = [perturb.explore(HERE, NOW, rng) for _ in range(60)]
+    assert {row["learning_rate"] for row in seen} == {8e-4, 1.25e-3}
+    assert {row["gamma"] for row in seen} == {0.992, 0.9875}
+    shift = 0.2 * math.log(1.25)
+    assert sorted({row["gae_lambda"] for row in seen}) == pytest.approx([0.9 - shift, 0.9 + shift])
+    # ln(1.25) of 7 positions is 1.56: two whole ones.
+    assert {row["update_epochs"] for row in seen} == {2, 6}
+    assert all(row["lr_schedule"] == "constant" for row in seen)
+    assert len({tuple(row.values()) for row in seen}) == 16
+
+
+def test_resampled_knobs_are_drawn_from_the_space_conditions_included():
+    perturb, rng = Perturb(SPACE, 1.0, (0.8, 1.25)), np.random.default_rng(1)
+    seen = [perturb.explore(HERE, NOW, rng) for _ in range(200)]
+    assert all(SPACE.contains(row) for row in seen)
+    assert {row["lr_schedule"] for row in seen} == {"constant", "linear", "cosine"}
+    assert min(row["learning_rate"] for row in seen) < 1e-4
+    assert max(row["learning_rate"] for row in seen) > 1e-2
+
+
+def test_a_quarter_is_resampled_when_asked():
+    perturb, rng = Perturb(SPACE, 0.25, (0.8, 1.25)), np.random.default_rng(2)
+    moved = [perturb.explore(HERE, NOW, rng)["learning_rate"] in (8e-4, 1.25e-3) for _ in range(800)]  # fmt: skip  # noqa: E501
+    assert 0.70 < np.mean(moved) < 0.80
+
+
+# ---------------------------------------------------------------------- the model
+
+
+def slow_kernel(theta, x, t):
+    scale, signal, _, logit = theta
+    forgets = 1 / (1 + math.exp(-logit))
+    return [
+        [
+            math.exp(signal)
+            * math.exp(-sum((a - b) ** 2 for a, b in zip(p, q, strict=True))
+                       / (2 * math.exp(scale) ** 2))
+            * (1 - forgets) ** (abs(v - w) / 2)
+            for q, w in zip(x, t, strict=True)
+        ]
+        for p, v in zip(x, t, strict=True)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(3)
+    x, t = rng.random((12, 2)), rng.integers(1, 5, 12).astype(float)
+    return x, t, np.sin(4 * x[:, 0]) + 0.1 * rng.standard_normal(12)
+
+
+THETA = (-1.0, 0.2, -2.0, -1.5)
+
+
+def test_the_process_agrees_with_formulas_by_hand(data):
+    x, t, y = data
+    process = Process(x, t, y, THETA)
+    covariance = np.array(slow_kernel(THETA, x, t)) + math.exp(THETA[2]) * np.eye(12)
+    new, when = np.array([[0.3, 0.7]]), np.array([5.0])
+    across = np.array(slow_kernel(THETA, np.vstack([x, new]), [*t, 5.0]))[-1, :-1]
+    np.testing.assert_allclose(
+        process.mean(new, when), across @ np.linalg.solve(covariance, y), rtol=1e-9
+    )
+    left = math.exp(THETA[1]) - across @ np.linalg.solve(covariance, across)
+    none = np.zeros((0, 2))
+    found = process.deviation(new, when, none, np.zeros(0))
+    np.testing.assert_allclose(found, math.sqrt(left), rtol=1e-9)
+    value = 0.5 * y @ np.linalg.solve(covariance, y) + 6 * math.log(2 * math.pi)
+    value += 0.5 * np.linalg.slogdet(covariance)[1]
+    assert process.evidence()[0] == pytest.approx(value / 12, rel=1e-9)
+
+
+def test_the_gradient_of_the_evidence_is_that_of_differences(data):
+    x, t, y = data
+    slow = approx_fprime(
+        np.array(THETA), lambda theta: Process(x, t, y, tuple(theta)).evidence()[0]
+    )
+    np.testing.assert_allclose(Process(x, t, y, THETA).evidence()[1], slow, rtol=1e-3, atol=1e-5)
+    fitted = fit_process(x, t, y)
+    assert fitted.evidence()[0] < Process(x, t, y, THETA).evidence()[0]
+
+
+def test_a_point_whose_interval_runs_leaves_less_to_find_out(data):
+    x, t, y = data
+    process = Process(x, t, y, THETA)
+    new, when = np.array([[0.9, 0.1]]), np.array([5.0])
+    alone = process.deviation(new, when, np.zeros((0, 2)), np.zeros(0))
+    assert process.deviation(new, when, new, when) < 0.6 * alone
+
+
+def gains(count, best, rung=3):
+    """Gains that fall off around one learning rate (as a share of its axis)."""
+    rng, found = np.random.default_rng(5), []
+    axis = SPACE.parameters[0].distribution
+    for _ in range(count):
+        params = SPACE.draw(rng)
+        away = axis.share(params["learning_rate"]) - best
+        found.append(Gain(rung, params, 1.0, 1.0 - math.exp(-(away**2) / 0.02)))
+    return found
+
+
+@pytest.mark.parametrize("best", [0.25, 0.7])
+def test_the_bandit_goes_where_knobs_gained(best):
+    bandit = Bandit(SPACE, Perturb(SPACE, 0.25, (0.8, 1.25)))
+    axis, seen, others = SPACE.parameters[0].distribution, [], []
+    for copy in range(6):
+        situation = Situation(3, 1.0, gains(48, best), tuple(others))
+        params = bandit.explore(HERE, situation, np.random.default_rng(copy))
+        assert SPACE.contains(params)
+        others.append((params, 1.0))
+        seen.append(axis.share(params["learning_rate"]))
+    assert abs(np.median(seen) - best) < 0.12
+    assert len({tuple(sorted(map(str, params.items()))) for params, _ in others}) == 6
+
+
+def test_what_happened_long_ago_fades():
+    bandit = Bandit(SPACE, Perturb(SPACE, 0.25, (0.8, 1.25)))
+    axis = SPACE.parameters[0].distribution
+    seen = gains(40, 0.2, rung=1) + gains(40, 0.2, rung=2) + gains(40, 0.8, rung=9)
+    params = [
+        bandit.explore(HERE, Situation(9, 1.0, seen), np.random.default_rng(n)) for n in range(5)
+    ]
+    assert np.median([axis.share(row["learning_rate"]) for row in params]) > 0.6
+
+
+def test_with_little_seen_chance_decides():
+    perturb = Perturb(SPACE, 0.25, (0.8, 1.25))
+    few = Situation(1, 1.0, gains(3, 0.5))
+    given = Bandit(SPACE, perturb).explore(HERE, few, np.random.default_rng(0))
+    assert given == perturb.explore(HERE, few, np.random.default_rng(0))

@@ -1,0 +1,46 @@
+"""`hpo tune-lanes`: numbers of lanes tried, timed, and the one to write down."""
+
+import json
+
+import pytest
+
+from hpo.cli import main
+from hpo.search.tune import Measured, best_lanes, candidates
+
+STUDY = """\
+env: CartPole-v1
+env_steps: 4k
+fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+budget: {trials: 12}
+"""
+
+
+def measured(lanes, speed):
+    return Measured(lanes, 4, speed, 0.1, 1.0, 2**20)
+
+
+def test_the_fewest_lanes_that_are_nearly_the_fastest_win():
+    entries = [measured(8, 50.0), measured(16, 94.9), measured(32, 95.1), measured(64, 100.0)]
+    assert best_lanes(entries).lanes == 32
+    assert best_lanes(entries[:2]).lanes == 16
+
+
+@pytest.mark.parametrize(("block", "ruled", "replicates"), [(8, 64, 1000), (4, 4, 3), (2, 64, 70)])
+def test_candidates_fit_the_devices_and_hold_the_rules_own(block, ruled, replicates):
+    found = candidates(block, ruled, replicates)
+    assert found == sorted(set(found)) and ruled in found
+    assert all(lanes % block == 0 for lanes in found)
+
+
+def test_it_prints_a_line_for_the_file(tmp_path, capsys):
+    path = tmp_path / "tiny.yaml"
+    assert main(["tune-lanes", str(path), "--lanes", "8", "--seconds", "1", "--json"]) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert data["lanes"] == 8 and "timing 8 lanes" in err
+    (entry,) = data["measured"]
+    assert entry["env_steps_per_second"] > 100 and entry["refill_seconds"] >= 0.0
+    assert main(["tune-lanes", str(path), "--lanes", "7", "--seconds", "1"]) == 2
+    assert "7 lanes do not divide" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""`early_terminate: {type: pbt | pb2}` in a study file: what it means and what is refused."""
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.studies.check import check
+from hpo.studies.load import loads
+from hpo.studies.quanta import quanta_of, rung_steps
+from hpo.studies.resolved import resolved, resolved_yaml
+
+BASE = """\
+env: CartPole-v1
+env_steps: 160k
+space:
+  learning_rate: {min: 1e-5, max: 1e-2}
+budget: {trials: 8}
+"""
+
+
+def test_keys_have_defaults_that_are_written_back():
+    study = loads(BASE + "early_terminate: {type: pbt}\n")
+    early = study.early_terminate
+    assert early.evolves and early.every == 10_000
+    assert (early.quantile, early.resample, early.perturb) == (0.25, 0.25, (0.8, 1.25))
+    written = resolved(study)["early_terminate"]
+    assert written == {
+        "type": "pbt", "every": 10_000, "quantile": 0.25, "resample": 0.25, "perturb": [0.8, 1.25],
+    }  # fmt: skip
+    assert loads(resolved_yaml(study)) == study
+    asha = loads(BASE + "early_terminate: {type: asha, min: 10k}\n")
+    assert set(resolved(asha)["early_terminate"]) == {"type", "min", "eta", "audit"}
+    assert not asha.early_terminate.evolves
+
+
+def test_rungs_are_the_multiples_of_every():
+    study = loads(BASE + "early_terminate: {type: pb2, every: 50k, perturb: [0.5, 2, 4]}\n")
+    assert rung_steps(study) == (50_000, 100_000, 150_000)
+    assert study.early_terminate.perturb == (0.5, 2.0, 4.0)
+    quanta = quanta_of(study, 1_024)
+    assert len(quanta.rung_chunks) == 3
+    assert "pb2 every 50,000 env steps" in check(study).text()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("early_terminate: {type: pbt, eta: 3}", 6, "early_terminate.eta is no key of pbt"),
+        ("early_terminate: {type: asha, every: 3k}", 6, "every is no key of asha"),
+        ("early_terminate: {type: pbt, every: 160k}", 6, "allowed: below that"),
+        ("early_terminate: {type: pbt, every: 3}", 6, "at most 1000 times in a run"),
+        ("early_terminate: {type: pbt, quantile: 0.6}", 6, "above 0 and at most 0.5"),
+        ("early_terminate: {type: pbt, quantile: 0}", 6, "above 0"),
+        ("early_terminate: {type: pbt, perturb: []}", 6, "a list of numbers"),
+        ("early_terminate: {type: pbt, perturb: [0.8, up]}", 6, "a list of numbers"),
+        ("early_terminate: {type: pbt, perturb: 0.8}", 6, "a list of numbers"),
+        ("early_terminate: {type: pbt, perturb: [-1]}", 6, "a list of numbers"),
+        (
+            "early_terminate: {type: pbt}\npopulation: {lanes: 12}\nseeds: {per_config: 2}",
+            7,
+            "type lanes: 16, or auto",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_where_it_stands(text, line, words):
+    with pytest.raises(StudyError) as caught:
+        loads(BASE + text + "\n")
+    assert any(m.line == line and words in m.text for m in caught.value.mistakes), caught.value
+
+
+def test_static_knobs_are_refused_with_the_reason():
+    text = BASE.replace("space:\n", "space:\n  hidden_sizes: {values: [[8], [16]]}\n")
+    with pytest.raises(StudyError) as caught:
+        loads(text + "early_terminate: {type: pbt}\n")
+    (mistake,) = caught.value.mistakes
+    assert mistake.line == 4 and "part of the compiled program" in mistake.text
+
+
+def test_static_keys_of_an_environment_are_refused_too():
+    text = "env: {id: rmsa, topology: ring4}\nenv_steps: 100k\nbudget: {trials: 8}\n"
+    text += "early_terminate: {type: pbt}\nspace:\n  env.k: {values: [2, 3]}\n"
+    with pytest.raises(StudyError, match=r"env\.k is part of the compiled program"):
+        loads(text)
+
+
+def test_a_population_needs_a_size():
+    text = BASE.replace("trials: 8", "trials: null, env_steps: 10M")
+    with pytest.raises(StudyError, match=r"budget\.trials of at least 2"):
+        loads(text + "early_terminate: {type: pbt}\n")
