@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from .errors import UnknownNameError
+from .via_gymnasium import facts_of, is_gymnasium
 
-__all__ = ["ENVIRONMENTS", "EnvEntry", "EnvKey", "entry", "files_of", "rooted"]
+__all__ = ["ENVIRONMENTS", "EnvEntry", "EnvKey", "entry", "files_of", "find", "rooted"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class EnvEntry:
     Attributes:
         id: as written in a study.
         source: the library or module it comes from.
-        actions: kind of action space.
+        actions: kind of action space; `any` where it depends on the keys.
         params: float parameter -> default.
         keys: fixed key -> its description.
         meaning: one line.
@@ -81,7 +83,7 @@ class EnvEntry:
 
     id: str
     source: str
-    actions: Literal["discrete", "continuous"]
+    actions: Literal["discrete", "continuous", "any"]
     params: Mapping[str, float] = field(default_factory=dict)
     keys: Mapping[str, EnvKey] = field(default_factory=dict)
     meaning: str = ""
@@ -262,9 +264,33 @@ def entry(id_: str) -> EnvEntry:
     >>> entry("Pendulum-v1").actions
     'continuous'
     """
+    if is_gymnasium(id_):
+        return _gymnasium(id_)
     if id_ in ENVIRONMENTS:
         return ENVIRONMENTS[id_]
     raise UnknownNameError("environment", id_, ENVIRONMENTS)
+
+
+def find(id_: str) -> EnvEntry | None:
+    """Give the entry of an id, or None where only imported code knows it.
+
+    Raises:
+        HpoError: what Gymnasium needs for one of its ids is not installed.
+    """
+    try:
+        return entry(id_)
+    except UnknownNameError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _gymnasium(id_: str) -> EnvEntry:
+    """Give the entry of one of Gymnasium's ids; that library is imported here."""
+    facts = facts_of(id_)
+    keys = {name: EnvKey(type_, default) for name, (type_, default) in facts.keys.items()}
+    limit = keys["max_episode_steps"]
+    keys["max_episode_steps"] = replace(limit, meaning="env steps until truncation", low=1)
+    return EnvEntry(id_, "gymnasium", "any", facts.params, keys, facts.meaning)
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:

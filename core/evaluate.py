@@ -18,12 +18,13 @@ from .envs import registry as environments
 from .envs.contract import Environment
 from .normalise import RunningStatistics
 from .pytree import Pytree, pytree
-from .state import Hypers, Plan, use_key
+from .state import Hypers, Leaf, Plan, use_key
 
-__all__ = ["Episodes", "Policies", "evaluate"]
+__all__ = ["STEP_LIMIT", "Episodes", "Policies", "act", "evaluate"]
 
 EVALUATION = 5  # use of a lane's key
-_STEP_LIMIT = 100_000  # env steps after which an episode that never ends is cut
+STEP_LIMIT = 100_000
+"""Env steps after which an episode that never ends is cut."""
 
 
 @pytree
@@ -46,9 +47,9 @@ class Episodes(Pytree):
         metrics: the environment's own, of each episode.
     """
 
-    returns: Float[Array, "L episodes"]
-    lengths: Int[Array, "L episodes"]
-    metrics: dict[str, Float[Array, "L episodes"]]
+    returns: Float[Leaf, "L episodes"]
+    lengths: Int[Leaf, "L episodes"]
+    metrics: dict[str, Float[Leaf, "L episodes"]]
 
 
 @pytree
@@ -80,7 +81,7 @@ def evaluate(
     """
     env = environments.make(plan.eval_env)
     first = env.warmup_steps if steps is not None else 0
-    last = first + steps if steps is not None else _STEP_LIMIT
+    last = first + steps if steps is not None else STEP_LIMIT
 
     def reset(lane: Policies) -> tuple[Any, Any]:
         keys = jax.random.split(use_key(lane.key, EVALUATION), episodes)
@@ -110,7 +111,7 @@ def evaluate(
     return Episodes(carry.returns, carry.lengths, metrics)
 
 
-def _act(
+def act(
     plan: Plan,
     env: Environment,
     lane: Policies,
@@ -147,7 +148,7 @@ def _step(
     steps: int | None,
 ) -> _Carry:
     actions, words = jax.vmap(
-        lambda lane, state, seen: _act(plan, env, lane, carry.step, state, seen, greedy)
+        lambda lane, state, seen: act(plan, env, lane, carry.step, state, seen, greedy)
     )(lanes, carry.env_state, carry.observation)
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     over = jax.vmap(env.step, in_axes=(0, 0, 0, None))

@@ -33,6 +33,7 @@ __all__ = [
     "init_lane",
     "lane_mesh",
     "lane_shapes",
+    "refill_lanes",
 ]
 
 Device = Any
@@ -120,7 +121,7 @@ def lane_mesh(devices: Sequence[Device]) -> Mesh:
     return Mesh(np.asarray(devices), ("lanes",))
 
 
-def _refill(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lanes:
+def refill_lanes(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lanes:
     """Start new replicates where the mask says so; one lane after the other (see init_params).
 
     Only those lanes are looked at, so that a refill costs what it starts, however many lanes run.
@@ -170,7 +171,7 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         return jax.lax.cond(jnp.any(busy), run, rest)
 
     def local(seed: Leaf, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        lanes = _refill(plan, seed, lanes, refills)
+        lanes = refill_lanes(plan, seed, lanes, refills)
         count = refills.mask.shape[0] // tile
 
         def split(x: Array) -> Array:

@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from ..errors import ConfigError
+from .checkpoint import restore_tree, save_tree
 from .evaluate import Episodes, Policies, evaluate
 from .metrics import Metrics
 from .population import (
@@ -37,6 +39,7 @@ from .state import Hypers, Plan
 __all__ = [
     "EvaluationPlan",
     "Program",
+    "compiler_options",
     "estimate_memory",
     "parameter_count",
     "prepare_devices",
@@ -49,7 +52,8 @@ _CPU_OPTIONS = {"xla_cpu_copy_insertion_use_region_analysis": True}
 _DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 
-def _compiler_options(devices: Sequence[Device]) -> dict[str, bool]:
+def compiler_options(devices: Sequence[Device]) -> dict[str, bool]:
+    """Give XLA's options for training programs on these devices."""
     return _CPU_OPTIONS if devices[0].platform == "cpu" else {}
 
 
@@ -193,7 +197,7 @@ class Program:
     def _advance(self) -> Any:
         function = advance_function(self.plan, self.mesh, self.tile, self.updates)
         args = (np.int32(0), self.empty(), self._put(self.no_refills()))
-        return function.lower(*args).compile(compiler_options=_compiler_options(self.devices))
+        return function.lower(*args).compile(compiler_options=compiler_options(self.devices))
 
     def compile(self) -> None:
         """Compile the training program now (else at the first `advance`)."""
@@ -260,6 +264,11 @@ class Program:
 
         return jax.jit(pick, out_shardings=self._spread)
 
+    def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
+        """Evaluate the first `count` of the lanes of `padded`, `evaluation_width` long."""
+        result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
+        return jax.tree.map(lambda x: x[:count], result)
+
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
         """Evaluate some lanes' policies; gives host arrays [len(which), episodes].
 
@@ -270,10 +279,16 @@ class Program:
         for start in range(0, len(which), width):
             part = list(which[start : start + width])
             padded = np.asarray(part + part[-1:] * (width - len(part)), np.int32)
-            result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
-            count = len(part)
-            found.append(jax.tree.map(lambda x, n=count: x[:n], result))
+            found.append(self._evaluate_padded(lanes, padded, len(part)))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+    def save(self, lanes: Lanes, directory: Path) -> None:
+        """Write the exact state of all lanes into a new directory."""
+        save_tree(directory, lanes)
+
+    def restore(self, lanes: Lanes, directory: Path) -> Lanes:
+        """Read what `save` wrote, in the shapes of `lanes`; the next chunk gives the same bits."""
+        return self.place(restore_tree(directory, lanes))
 
     def memory_bytes(self) -> int:
         """Estimate bytes of lanes and temporaries from shapes alone, without compiling."""

@@ -23,6 +23,7 @@ from . import policy
 from .checkpoint import restore_tree, save_tree
 from .distributions import draw_noise
 from .envs import registry as environments
+from .envs.contract import HostedEnvironment
 from .evaluate import Episodes, Policies, evaluate
 from .normalise import RunningStatistics
 from .population import lane_shapes
@@ -75,8 +76,10 @@ class SavedPolicy:
         carry: Any = None,
         key: PRNGKeyArray | None = None,
         deterministic: bool = True,
-    ) -> tuple[Array, Any]:
+    ) -> tuple[Any, Any]:
         """Give an action for one observation (or a batch), and the carry.
+
+        An action is an array; for Gymnasium's environments it is what `env.step` takes.
 
         Args:
             observation: as the environment gives it; leading batch axes are allowed.
@@ -86,19 +89,23 @@ class SavedPolicy:
             deterministic: the mode of the distribution instead of a sample.
         """
         hypers = jax.tree.map(jnp.asarray, self.hypers())
+        env = environments.make(self.plan.env)
+        if isinstance(env, HostedEnvironment):
+            observation = env.observed(observation)
         observation = jnp.asarray(observation)
         seen = policy.normalised(self.plan, hypers, self.statistics, observation)
         outputs = policy.apply(self.plan, self.params, seen)
         distribution = policy.distribution_of(self.plan, hypers, self.params, outputs, mask)
         if deterministic:
-            return distribution.mode(), carry
-        if key is None:
+            action = distribution.mode()
+        elif key is None:
             raise ValueError("predict(deterministic=False) needs a key")
-        env = environments.make(self.plan.env)
-        kind = policy.distribution_kind(self.plan, env)
-        batch = outputs.value.shape
-        noise = draw_noise(kind, key, batch, policy.action_shape(env))
-        return distribution.sample(noise), carry
+        else:
+            kind = policy.distribution_kind(self.plan, env)
+            batch = outputs.value.shape
+            noise = draw_noise(kind, key, batch, policy.action_shape(env))
+            action = distribution.sample(noise)
+        return env.taken(action) if isinstance(env, HostedEnvironment) else action, carry
 
     def evaluate(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
@@ -116,6 +123,10 @@ class SavedPolicy:
             lambda x: jnp.asarray(x)[None],
             Policies(self.hypers(), self.params, self.statistics, key),
         )
+        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
+            from .host.evaluate import evaluate_here
+
+            return evaluate_here(self.plan, one, episodes, greedy, steps)
         run = jax.jit(lambda lanes: evaluate(self.plan, lanes, episodes, greedy, steps))
         return jax.device_get(run(one))
 

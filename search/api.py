@@ -51,7 +51,7 @@ def run(
         accept_new_bits: go on although this machine gives other bits than the one before.
         study_text: the file as it was given, if `study` is loaded.
         compiling: entered around each compile, with words for what is compiled.
-        warn: takes a line about a logger that failed.
+        warn: takes a line about a logger that failed, or about environments.
 
     Raises:
         StudyError: the file is wrong.
@@ -69,7 +69,7 @@ def run(
     enable_compilation_cache()
     from .local import LocalFactory
 
-    factory = LocalFactory(study, compiling)
+    factory = LocalFactory(study, compiling, warn)
     # What only imported code knows has not been checked yet; nothing is on disk so far.
     config = complete({**study.fixed, **study.space.default()})
     factory.hypers(config)

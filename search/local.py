@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from ..core import checkpoint, program, saved_policy
 from ..core.envs import registry as environments
+from ..core.host.workers import Workers
 from ..core.metrics import chunk_rows
 from ..core.population import Device
 from ..core.state import (
@@ -31,12 +33,14 @@ from ..core.state import (
     make_plan,
     plan_hash,
 )
-from ..environments import ENVIRONMENTS, files_of
+from ..environments import files_of, find
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..store.rows import Stream
 from ..studies.quanta import Quanta, quanta_of
 from ..studies.spec import Study
+from ..via_gymnasium import is_gymnasium
+from .hosting import workers_of
 from .lanes import (
     Machine,
     auto_lanes,
@@ -57,16 +61,18 @@ class LocalFactory:
     Args:
         study: what is asked.
         compiling: entered around each compile of a training program, with words for it.
+        warn: takes a line about what went wrong with some environments.
     """
 
     def __init__(
         self,
         study: Study,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        warn: Callable[[str], None] = lambda text: None,
     ):
         """Choose the devices; jax's backend starts here."""
         self.study = study
-        self.compiling = compiling
+        self.compiling, self.warn = compiling, warn
         self.devices = program.prepare_devices(
             study.population.device, study.population.deterministic
         )
@@ -173,15 +179,25 @@ class LocalFactory:
             while lanes % (count * tile) and tile > 1:
                 tile -= 1
         how = self.study.evaluation
-        return program.Program(
-            plan=plan,
-            lanes=lanes,
-            updates=self.quanta(plan).updates_per_chunk,
-            tile=tile,
-            evaluation=program.EvaluationPlan(how.episodes, how.greedy, how.steps),
-            devices=self.devices,
-            example=example,
-        )
+        parts = {
+            "plan": plan,
+            "lanes": lanes,
+            "updates": self.quanta(plan).updates_per_chunk,
+            "tile": tile,
+            "evaluation": program.EvaluationPlan(how.episodes, how.greedy, how.steps),
+            "devices": self.devices,
+            "example": example,
+        }
+        if not is_gymnasium(plan.env.id):
+            return program.Program(**parts)
+        from ..core.host.program import HostProgram
+
+        return HostProgram(**parts, workers=self._workers, warn=self.warn)
+
+    @cached_property
+    def _workers(self) -> Workers | None:
+        """The processes that step host environments, shared by all populations."""
+        return workers_of(self.study, os.cpu_count() or 1)
 
 
 class LocalPopulation:
@@ -266,11 +282,11 @@ class LocalPopulation:
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
-        checkpoint.save_tree(directory, self._lanes)
+        self._program.save(self._lanes, directory)
 
     def restore(self, directory: Path) -> None:
         """Read what `save` wrote; the next chunk gives the same bits."""
-        self._lanes = self._program.place(checkpoint.restore_tree(directory, self._lanes))
+        self._lanes = self._program.restore(self._lanes, directory)
 
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
         """Write some fields of the state of all lanes into a new directory, a folder each."""
@@ -339,8 +355,9 @@ def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _float_params(id_: str) -> set[str]:
-    if id_ in ENVIRONMENTS:
-        return set(ENVIRONMENTS[id_].params)
+    known = find(id_)
+    if known is not None:
+        return set(known.params)
     plain = environments.make(EnvPlan(id_))
     return set(type(plain.default_params).__dataclass_fields__)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..environments import ENVIRONMENTS
+from ..environments import find
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.distributions import freeze
@@ -88,7 +88,7 @@ def buckets_of(
 def _is_static(study: Study, name: str) -> bool:
     if not name.startswith("env."):
         return not KNOBS[name].traced
-    known = ENVIRONMENTS.get(study.env.id)
+    known = find(study.env.id)
     return known is not None and name.removeprefix("env.") in known.keys
 
 

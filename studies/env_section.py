@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..environments import EnvEntry, entry
-from ..errors import ConfigError, UnknownNameError
+from ..errors import ConfigError, MissingExtraError, UnknownNameError
 from .notes import Notes
 from .paths import is_inside
 from .reader import Node, plain
@@ -64,6 +64,9 @@ def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, E
         if not imports:
             notes.add(f"{error}; own environments are registered by `imports`", given)
             return None, None
+    except (ConfigError, MissingExtraError) as error:
+        notes.add(str(error), given)
+        return None, None
     return EnvSpec(given.value, _values(notes, known, node)), known
 
 

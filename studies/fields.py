@@ -192,6 +192,8 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _count("lanes", None, "lanes of a program, or auto", 1, high=1_000_000, words=("auto",)),
         _word("device", "auto", ("auto", "cpu", "gpu"), "where lanes run"),
         _flag("deterministic", False, "the same bits on every run of a GPU, at some cost"),
+        _count("workers", None, "processes that step gym: environments, or auto; 0: none", 0,
+               high=1024, words=("auto",)),
     ),
     "budget": (
         _count("trials", 64, "configurations proposed", 1, high=1e9, off=True),

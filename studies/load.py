@@ -18,6 +18,7 @@ from ..spaces.space import Space
 from .enqueue import read_enqueue
 from .env_section import read_env, read_eval_env, read_imports
 from .fields import LOGGERS, METHODS, SECTIONS, TOP
+from .gymnasium_section import check_gymnasium
 from .metrics import metric_fault
 from .notes import Notes
 from .overrides import apply_overrides
@@ -146,6 +147,8 @@ class _Reader:
             from .optical_section import check_optical  # numpy and file readers, 0.1 s
 
             check_optical(notes, root, study)
+        if not notes:
+            check_gymnasium(notes, root, study)
         if notes:
             raise notes.error()
         return study
@@ -163,8 +166,9 @@ class _Reader:
         off = {key: _is_off(self.root.value.get(key)) for key in ("early_terminate", "confirm")}
         early = None if off["early_terminate"] else sections["early_terminate"]
         population = sections["population"]
-        if population["lanes"] == "auto":
-            population["lanes"] = None
+        for key in ("lanes", "workers"):
+            if population[key] == "auto":
+                population[key] = None
         return {
             "name": self._name(top["name"]),
             "metric": metric,

@@ -19,6 +19,7 @@ from .writer import to_yaml
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint")
+_CHANGES_NO_RESULT = ("population.workers",)
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 _ABSENT = "absent"
 
@@ -51,7 +52,8 @@ def resolved(study: Study) -> dict[str, Any]:
     evaluation = asdict(study.evaluation)
     eval_env = evaluation.pop("env")
     population = asdict(study.population)
-    population["lanes"] = "auto" if study.population.lanes is None else study.population.lanes
+    for key in ("lanes", "workers"):
+        population[key] = "auto" if population[key] is None else population[key]
     budget = asdict(study.budget)
     early, confirm = study.early_terminate, study.confirm
     data = {
@@ -116,7 +118,7 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
 
 def _why_not(key: str, old: Any, new: Any) -> str:
     section = key.partition(".")[0]
-    if section in _MAY_CHANGE:
+    if section in _MAY_CHANGE or key in _CHANGES_NO_RESULT:
         return ""
     if section != "budget":
         return "fixed once a study has begun; type --new to start another"

@@ -128,11 +128,15 @@ class Confirm:
 
 @dataclass(frozen=True)
 class PopulationSpec:
-    """Lanes of one program; `lanes` None means the rule of `search.lanes` decides."""
+    """Lanes of one program; `lanes` None means the rule of `search.lanes` decides.
+
+    `workers` are the processes that step host environments; None leaves it to `search.hosting`.
+    """
 
     lanes: int | None = None
     device: Literal["auto", "cpu", "gpu"] = "auto"
     deterministic: bool = False
+    workers: int | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ def do_envs(args: Namespace) -> int:
         print_json(envs_data())
     else:
         print_listing(console(sys.stdout), envs_listing())
+        print("and all of Gymnasium's registry, as gym:<id> (see docs/environments.md)")
     return 0
 
 

@@ -14,7 +14,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..pytree import Pytree, pytree
 
-__all__ = ["ActionSpace", "Box", "Discrete", "Environment", "MultiDiscrete", "Step"]
+__all__ = [
+    "ActionSpace",
+    "Box",
+    "Discrete",
+    "Environment",
+    "HostedEnvironment",
+    "MultiDiscrete",
+    "Step",
+]
 
 
 @dataclass(frozen=True)
@@ -101,4 +109,21 @@ class Environment(Protocol):
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
         """Turn sums of `Step.info` over `steps` steps into metrics, named without prefix."""
+        ...
+
+
+@runtime_checkable
+class HostedEnvironment(Protocol):
+    """An environment outside of compiled programs, which `core.host` steps."""
+
+    def values(self, params: Any) -> dict[str, Any]:
+        """Give the arguments of its constructor for one lane's parameters."""
+        ...
+
+    def observed(self, raw: Any) -> Any:
+        """Give observations as the policy sees them; leading axes are allowed."""
+        ...
+
+    def taken(self, action: Any) -> Any:
+        """Give actions of the policy as it takes them; leading axes are allowed."""
         ...

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from ...environments import ENVIRONMENTS, entry, rooted
 from ...errors import ConfigError, UnknownNameError
+from ...via_gymnasium import is_gymnasium
 from ..state import EnvPlan
 from .contract import Environment
 from .from_gymnax import GymnaxEnvironment
@@ -48,6 +49,10 @@ def make(plan: EnvPlan) -> Environment:
     keys = dict(plan.keys)
     if plan.id in _REGISTERED:
         return _REGISTERED[plan.id](**keys)
+    if is_gymnasium(plan.id):
+        from .from_gymnasium import GymnasiumEnvironment
+
+        return GymnasiumEnvironment(plan.id, keys)
     if plan.id not in ENVIRONMENTS:
         raise UnknownNameError("environment", plan.id, known())
     if entry(plan.id).source == "optical":

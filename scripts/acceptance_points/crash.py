@@ -30,19 +30,29 @@ SMALL_STUDY = STUDY.replace("trials: 200", "trials: 24")
 
 
 def kills(small: bool, work: Path) -> Outcome:
+    """Kill a compiled study."""
+    return kill_and_compare(SMALL_STUDY if small else STUDY, 2 if small else KILLS, work)
+
+
+def kill_and_compare(text: str, kills: int, work: Path) -> Outcome:
     """Kill and continue until the kills are used up and the study that was hit last has ended.
 
     A study that ends before it was hit again is compared, and another one is begun.
+
+    Args:
+        text: of the study, whose name is `small`.
+        kills: how many.
+        work: a folder to work in.
     """
     from hpo.store import tables_equal
 
     file = work / "small.yaml"
-    file.write_text(SMALL_STUDY if small else STUDY)
+    file.write_text(text)
     _finish(file, work / "warm-up")  # fills the compilation cache
     started = time.monotonic()
     _finish(file, work / "unbroken")
     whole = time.monotonic() - started
-    left, rng, compared, differences = (2 if small else KILLS), random.Random(5), 0, []
+    left, rng, compared, differences = kills, random.Random(5), 0, []
     wanted = left
     while left:
         out = work / f"broken-{compared}"

@@ -32,7 +32,7 @@ def given(tmp_path, monkeypatch):
     """A study file whose lanes follow formulas; what the factory was made of."""
     made = []
 
-    def factory(study, compiling):
+    def factory(study, compiling, warn):
         made.append((study, compiling))
         return Factory()
 

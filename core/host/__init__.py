@@ -1,0 +1,1 @@
+"""Environments that the host steps: Gymnasium's, in this process or in worker processes."""

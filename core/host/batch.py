@@ -1,0 +1,102 @@
+"""A batch of environments stepped as one, in this process or by workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from .board import Board
+from .slots import Opening, Slots
+from .spaces import SpaceCode
+from .workers import Workers
+
+__all__ = ["Batch", "LocalBatch", "TimedBatch", "make_batch"]
+
+
+@runtime_checkable
+class Batch(Protocol):
+    """N slots with an environment each.
+
+    Attributes:
+        board: their actions and observations.
+    """
+
+    board: Board
+
+    def open(self, openings: Sequence[Opening]) -> None:
+        """Begin episodes in some slots; their first observations are then on the board.
+
+        Raises:
+            ConfigError: an environment cannot be made as asked.
+        """
+        ...
+
+    def step(self, restart: bool) -> None:
+        """Take the actions on the board in all active slots.
+
+        Args:
+            restart: begin a new episode where one ended.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all environments."""
+        ...
+
+
+class LocalBatch:
+    """A batch in this process; see `Batch`."""
+
+    def __init__(self, id_: str, code: SpaceCode, count: int):
+        self.board = Board.over(code, count, bytearray(Board.size_of(code, count)))
+        self._slots = Slots(id_, code, self.board)
+
+    def open(self, openings: Sequence[Opening]) -> None:
+        """Begin episodes."""
+        self._slots.open(openings)
+
+    def step(self, restart: bool) -> None:
+        """Step the active slots, one after the other."""
+        self._slots.step(restart)
+
+    def close(self) -> None:
+        """Close its environments."""
+        self._slots.close()
+
+
+class TimedBatch:
+    """A batch that counts what it costs.
+
+    Attributes:
+        seconds: inside of `open` and `step` so far.
+        steps: environments stepped so far.
+    """
+
+    def __init__(self, inner: Batch):
+        self._inner, self.board = inner, inner.board
+        self.seconds, self.steps = 0.0, 0
+
+    def open(self, openings: Sequence[Opening]) -> None:
+        """Begin episodes."""
+        started = time.perf_counter()
+        self._inner.open(openings)
+        self.seconds += time.perf_counter() - started
+
+    def step(self, restart: bool) -> None:
+        """Step the active slots."""
+        started = time.perf_counter()
+        self._inner.step(restart)
+        self.seconds += time.perf_counter() - started
+        self.steps += int(self.board.active.sum())
+
+    def close(self) -> None:
+        """Close its environments."""
+        self._inner.close()
+
+
+def make_batch(id_: str, code: SpaceCode, count: int, workers: Workers | None) -> TimedBatch:
+    """Make a batch of `count` slots, with workers or, without any, in this process."""
+    if workers is None:
+        return TimedBatch(LocalBatch(id_, code, count))
+    return TimedBatch(workers.batch(id_, code, count))

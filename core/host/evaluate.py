@@ -1,0 +1,118 @@
+"""Evaluation of policies in environments that the host steps; see `core.evaluate`.
+
+Episode e of every lane with the same key has the same seed, whatever the policy. All episodes run
+side by side; one that has ended rests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from .. import evaluate as compiled
+from ..envs import registry as environments
+from ..envs.from_gymnasium import GymnasiumEnvironment
+from ..evaluate import Episodes, Policies
+from ..state import Plan
+from .batch import TimedBatch, make_batch
+from .slots import Opening
+from .stage import stream_words
+
+__all__ = ["ActFunction", "act_function", "evaluate_here", "evaluate_on_host"]
+
+ActFunction = Callable[[Policies, Any, Any], Any]
+"""`act(policies [W, ...], step, observation [W, episodes, ...]) -> action [W, episodes, ...]`."""
+
+
+def act_function(plan: Plan, greedy: bool) -> ActFunction:
+    """Give the function, to be compiled, by which policies act in evaluation."""
+    env = environments.make(plan.eval_env)
+
+    def act(policies: Policies, step: Any, observation: Any) -> Any:
+        def one(lane: Policies, seen: Any) -> Any:
+            return compiled.act(plan, env, lane, step, (), seen, greedy)[0]
+
+        return jax.vmap(one)(policies, observation)
+
+    return act
+
+
+def evaluate_on_host(
+    plan: Plan,
+    act: ActFunction,
+    policies: Policies,
+    batch: TimedBatch,
+    count: int,
+    episodes: int,
+    steps: int | None,
+) -> Episodes:
+    """Give one row an episode of the first `count` policies, host arrays [count, episodes].
+
+    Args:
+        plan: the static part; its `eval_env` is the environment.
+        act: compiled, see `act_function`.
+        policies: on the devices, [W, ...].
+        batch: of W x episodes slots.
+        count: policies that are wanted, at most W.
+        episodes: of each.
+        steps: env steps of each, whatever ends; None runs each episode to its end.
+    """
+    _open(_hosted(plan), policies, batch, count, episodes)
+    board = batch.board
+    width = len(board.active) // episodes
+    running = np.repeat(np.arange(width) < count, episodes)
+    returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
+    step, last = 0, compiled.STEP_LIMIT if steps is None else steps
+    while step < last and running.any():
+        observation = board.observation.reshape((width, episodes, *board.observation.shape[1:]))
+        action = act(policies, np.int32(step), observation.copy())
+        board.action[:] = np.asarray(action).reshape(board.action.shape)
+        board.active[:] = running
+        batch.step(restart=steps is not None)
+        returns += np.where(running, board.reward, np.float32(0.0))
+        lengths += running
+        if steps is None:
+            running = running & ~(board.terminated | board.truncated)
+        step += 1
+
+    def rows(values: np.ndarray) -> np.ndarray:
+        return values.reshape((width, episodes))[:count]
+
+    return Episodes(rows(returns), rows(lengths), {})
+
+
+def evaluate_here(
+    plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None
+) -> Episodes:
+    """Evaluate policies [W, ...] in this process, without a program."""
+    env = _hosted(plan)
+    count = len(policies.key)
+    batch = make_batch(env.id, env.code, count * episodes, None)
+    act = jax.jit(act_function(plan, greedy))
+    try:
+        return evaluate_on_host(plan, act, policies, batch, count, episodes, steps)
+    finally:
+        batch.close()
+
+
+def _hosted(plan: Plan) -> GymnasiumEnvironment:
+    env = environments.make(plan.eval_env)
+    if not isinstance(env, GymnasiumEnvironment):
+        raise TypeError(f"{env.id} is not stepped by the host")
+    return env
+
+
+def _open(
+    env: GymnasiumEnvironment, policies: Policies, batch: TimedBatch, count: int, episodes: int
+) -> None:
+    keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
+    openings = []
+    for lane in range(count):
+        values = env.values(jax.tree.map(lambda x, at=lane: x[at], params))
+        for episode in range(episodes):
+            words = stream_words(keys[lane], "evaluation", episode)
+            openings.append(Opening(lane * episodes + episode, values, words))
+    batch.open(openings)

@@ -1,0 +1,83 @@
+"""The actions of the episodes that run, by which environments are brought back to where they were.
+
+An environment that repeats itself is a function of its episode's seed and the actions since: a
+checkpoint keeps these, and going on takes the actions again. Environments themselves are never
+written down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .batch import Batch
+from .board import Board
+
+__all__ = ["History"]
+
+LONGEST = 20_000
+"""Steps kept; an episode longer than that begins anew where a study goes on."""
+
+
+@dataclass(eq=False)
+class History:
+    """Of a batch of N slots.
+
+    Attributes:
+        actions: [steps, N, ...] the last steps of all slots, as the policy gave them.
+        begun: int64 [N], how many of them belong to the episode that runs in each slot; -1 where
+            they are more than were kept.
+        episodes: int64 [N], number of the episode that runs.
+    """
+
+    actions: list[np.ndarray]
+    begun: np.ndarray
+    episodes: np.ndarray
+
+    @classmethod
+    def empty(cls, count: int) -> History:
+        """Give that of a batch in which nothing has been done."""
+        return cls([], np.zeros(count, np.int64), np.zeros(count, np.int64))
+
+    def opened(self, slots: np.ndarray, episodes: np.ndarray | int = 0) -> None:
+        """Note that episodes begin in some slots."""
+        self.begun[slots], self.episodes[slots] = 0, episodes
+
+    def stepped(self, board: Board) -> None:
+        """Note what the board shows after a step with restarts."""
+        ended = board.active & (board.terminated | board.truncated)
+        self.episodes[ended] += 1
+        going = board.active & (self.begun >= 0)
+        self.begun[going] += 1
+        self.begun[ended] = 0
+        self.actions.append(board.action.copy())
+        self.begun[self.begun > LONGEST] = -1
+        kept = int(self.begun.max(initial=0))
+        if len(self.actions) > 2 * kept + 64:  # seldom, so that it costs nothing
+            self.actions = self.actions[len(self.actions) - kept :]
+
+    def rested(self, slots: np.ndarray) -> None:
+        """Note that nothing runs in some slots any more."""
+        self.begun[slots] = 0
+
+    def kept(self, board: Board) -> np.ndarray:
+        """Give the actions [steps, N, ...] of the longest episode that runs."""
+        steps = int(self.begun.max(initial=0))
+        if not steps:
+            return np.zeros((0, *board.action.shape), board.action.dtype)
+        return np.stack(self.actions[-steps:])
+
+    def replay(self, batch: Batch) -> None:
+        """Take the kept actions again, in slots just opened with the episodes that ran.
+
+        A slot whose episode ends on the way rests from then on: it does not repeat itself.
+        """
+        board, steps = batch.board, len(self.actions)
+        first = steps - np.maximum(self.begun, 0)
+        going = np.ones(len(first), bool)
+        for number, actions in enumerate(self.actions):
+            board.action[:] = actions
+            board.active[:] = going & (number >= first)
+            batch.step(restart=False)
+            going &= ~(board.active & (board.terminated | board.truncated))

@@ -1,0 +1,201 @@
+"""A program whose environments live outside of it: the policy is compiled, the host steps.
+
+To whoever holds it, it is a `core.program.Program`; but since environments cannot be copied, it
+holds them itself and serves one set of lanes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from ...errors import ConfigError
+from ..checkpoint import restore_tree, save_tree
+from ..envs import registry as environments
+from ..envs.from_gymnasium import GymnasiumEnvironment
+from ..evaluate import Episodes
+from ..metrics import Metrics
+from ..population import Changes, Lanes, Refills
+from ..program import Program, compiler_options
+from .batch import TimedBatch, make_batch
+from .compiled import Functions, HostSteps
+from .evaluate import act_function, evaluate_on_host
+from .stage import Stage
+from .workers import Workers
+
+__all__ = ["HostProgram"]
+
+_ENVIRONMENTS = "environments.npz"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HostProgram(Program):
+    """One Plan compiled for L lanes, with the environments of these lanes.
+
+    Attributes:
+        workers: processes that step the environments; None steps them in this one.
+        warn: takes a line about what went wrong with some environments.
+    """
+
+    workers: Workers | None = None
+    warn: Callable[[str], None] = lambda text: None
+
+    @cached_property
+    def env(self) -> GymnasiumEnvironment:
+        """The environment that trains."""
+        return _hosted(environments.make(self.plan.env))
+
+    @cached_property
+    def stage(self) -> Stage:
+        """The environments of all lanes."""
+        envs = self.plan.num_envs
+        batch = make_batch(self.env.id, self.env.code, self.lanes * envs, self.workers)
+        return Stage(batch, self.lanes, envs, self.warn)
+
+    @cached_property
+    def _stage_of_evaluation(self) -> TimedBatch:
+        env = _hosted(environments.make(self.plan.eval_env))
+        count = self.evaluation_width * self.evaluation.episodes
+        return make_batch(env.id, env.code, count, self.workers)
+
+    @cached_property
+    def _functions(self) -> Functions:
+        return Functions(self.plan, self.mesh, self.tile)
+
+    @cached_property
+    def _advance(self) -> dict[str, Any]:
+        """All functions of training, compiled."""
+        functions, lanes = self._functions, self.empty()
+        compiled: dict[str, Any] = {}
+        rollout = jax.eval_shape(functions.begin, lanes)
+        cut = np.zeros((self.lanes, self.plan.num_envs), bool)
+        busy, step, struct = np.zeros(self.lanes, bool), np.int32(0), self.env.observation_struct
+        seen = np.zeros((*cut.shape, *struct.shape), struct.dtype)
+        arguments = {
+            "start": (step, lanes, self.no_refills()),
+            "begin": (lanes,),
+            "act": (lanes, rollout, step, seen),
+            "cut": (lanes, rollout, step, seen, cut),
+            "learn": (lanes, busy, busy, rollout, self._no_answers(), seen),
+        }
+        for name, given in arguments.items():
+            lowered = getattr(functions, name).lower(*given)
+            compiled[name] = lowered.compile(compiler_options=compiler_options(self.devices))
+        return compiled
+
+    def _no_answers(self) -> HostSteps:
+        """Give what the environments answer in a rollout, to be filled in."""
+        steps = (self.plan.rollout_length, self.lanes, self.plan.num_envs)
+        return HostSteps(np.zeros(steps, np.float32), np.zeros(steps, bool), np.zeros(steps, bool))
+
+    def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
+        """Refill, then run one chunk; `lanes` is donated and must not be used again.
+
+        A lane whose environment refuses its parameters counts as diverged.
+        """
+        self.stage.rest(refills.busy & ~refills.mask)
+        lanes = self._advance["start"](np.int32(seed), lanes, self._put(refills))
+        begun = np.flatnonzero(refills.mask).tolist()
+        if begun:
+            keys = np.asarray(jax.device_get(lanes.state.key))
+            params = refills.hypers.env_params
+            self.stage.begin({lane: self.env.values(_row(params, lane)) for lane in begun}, keys)
+        found: list[Metrics] = []
+        for _ in range(self.updates):
+            lanes, metrics = self._update(lanes, refills.busy)
+            found.append(jax.device_get(metrics))
+        return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
+
+    def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
+        """Do one rollout and learn from it."""
+        stage, board, compiled = self.stage, self.stage.batch.board, self._advance
+        rollout, answers = compiled["begin"](lanes), self._no_answers()
+        for step in range(self.plan.rollout_length):
+            at = np.int32(step)
+            rollout, action = compiled["act"](lanes, rollout, at, stage.observation)
+            stage.step(np.asarray(action), busy)
+            answers.reward[step] = stage.lanes_view(board.reward)
+            answers.terminated[step] = stage.lanes_view(board.terminated & board.active)
+            answers.truncated[step] = stage.lanes_view(board.truncated & board.active)
+            cut = answers.truncated[step] & ~answers.terminated[step]
+            if cut.any():
+                rollout = compiled["cut"](lanes, rollout, at, stage.final, cut)
+        after = stage.observation
+        return compiled["learn"](lanes, busy, stage.refused, rollout, answers, after)
+
+    def change(self, lanes: Lanes, changes: Changes) -> Lanes:
+        """Refuse: environments of Gymnasium cannot be copied between lanes.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"{self.env.id} is stepped by the host and cannot move between lanes")
+
+    @cached_property
+    def _evaluate(self) -> Any:
+        function = act_function(self.plan, self.evaluation.greedy)
+        spread = PartitionSpec("lanes")
+        return jax.jit(
+            jax.shard_map(
+                function, mesh=self.mesh, in_specs=(spread, PartitionSpec(), spread),
+                out_specs=spread, check_vma=False,
+            )
+        )  # fmt: skip
+
+    def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
+        how = self.evaluation
+        return evaluate_on_host(
+            self.plan, self._evaluate, self._gather(lanes, padded), self._stage_of_evaluation,
+            count, how.episodes, how.steps,
+        )  # fmt: skip
+
+    def save(self, lanes: Lanes, directory: Path) -> None:
+        """Write all lanes, and what brings their environments back, into a new directory."""
+        save_tree(directory, lanes)
+        self.stage.save(directory / _ENVIRONMENTS)
+
+    def restore(self, lanes: Lanes, directory: Path) -> Lanes:
+        """Read what `save` wrote; the next chunk gives the same bits.
+
+        Environments that do not repeat themselves begin new episodes, which is told to `warn`.
+        """
+        tree: Lanes = restore_tree(directory, lanes)
+        state, params = tree.state, tree.hypers.env_params
+        lost = self.stage.restore(
+            directory / _ENVIRONMENTS,
+            lambda lane: self.env.values(_row(params, lane)),
+            np.asarray(state.key),
+            np.asarray(state.observation),
+        )
+        placed = self.place(tree)
+        return self.place(self._begun_anew(placed, lost)) if lost.any() else placed
+
+    def _begun_anew(self, lanes: Lanes, lost: np.ndarray) -> Lanes:
+        """Forget the episodes that did not come back, [L, E]."""
+        state = lanes.state
+        return lanes.replace(
+            state=state.replace(
+                observation=jnp.asarray(self.stage.observation),
+                discounted_return=jnp.where(lost, 0.0, state.discounted_return),
+                episode_return=jnp.where(lost, 0.0, state.episode_return),
+                episode_length=jnp.where(lost, 0, state.episode_length),
+            )
+        )
+
+
+def _hosted(env: Any) -> GymnasiumEnvironment:
+    if not isinstance(env, GymnasiumEnvironment):
+        raise TypeError(f"{env.id} is not stepped by the host; use core.program.Program")
+    return env
+
+
+def _row(tree: Any, at: int) -> Any:
+    return jax.tree.map(lambda x: x[at], tree)

@@ -1,0 +1,209 @@
+"""The environments of all lanes of a program: E slots a lane, opened, stepped, brought back.
+
+Slot l E + e is environment e of lane l. Its seeds follow from the lane's key, so that what it does
+depends on nothing but (seed, stream, replicate), its parameters and the actions it is given.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError, StoreError
+from .batch import TimedBatch
+from .history import History
+from .slots import Opening
+
+__all__ = ["Stage", "stream_words"]
+
+
+def stream_words(key: np.ndarray, use: str, index: int) -> str:
+    """Name the random numbers of one environment by its lane's raw key."""
+    return f"{int(key[0]):08x}{int(key[1]):08x}/{use}/{index}"
+
+
+class Stage:
+    """The environments of L lanes with E each.
+
+    Args:
+        batch: of L E slots.
+        lanes: L.
+        envs: E.
+        warn: takes a line about what went wrong with some environments.
+    """
+
+    def __init__(
+        self,
+        batch: TimedBatch,
+        lanes: int,
+        envs: int,
+        warn: Callable[[str], None] = lambda text: None,
+    ):
+        self.batch, self._shape, self._warn = batch, (lanes, envs), warn
+        self._history = History.empty(lanes * envs)
+        self._open = np.zeros(lanes, bool)
+        self.refused = np.zeros(lanes, bool)
+
+    def lanes_view(self, rows: np.ndarray) -> np.ndarray:
+        """Give rows of slots as [L, E, ...]."""
+        return rows.reshape((*self._shape, *rows.shape[1:]))
+
+    @property
+    def observation(self) -> np.ndarray:
+        """What to act on next, [L, E, ...]; a copy."""
+        return self.lanes_view(self.batch.board.observation).copy()
+
+    @property
+    def final(self) -> np.ndarray:
+        """The last observation of each episode that ended in this step, [L, E, ...]; a copy."""
+        return self.lanes_view(self.batch.board.final).copy()
+
+    def begin(self, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray) -> None:
+        """Begin anew in some lanes; a lane whose environment refuses its values is `refused`.
+
+        Args:
+            values: lane -> arguments of its environments' constructor.
+            keys: raw keys of all lanes, uint32 [L, 2].
+        """
+        if not values:
+            return
+        lanes = np.fromiter(values, int)
+        self._history.opened(self._slots(lanes))
+        self._open[lanes], self.refused[lanes] = True, False
+        openings = {
+            lane: [self._opening(lane, env, given, keys[lane], fresh=True) for env in self._envs]
+            for lane, given in values.items()
+        }
+        try:
+            self.batch.open([opening for part in openings.values() for opening in part])
+        except ConfigError:  # whose it was is seen one by one
+            for lane, part in openings.items():
+                self._try(lane, part)
+
+    def _try(self, lane: int, openings: Sequence[Opening]) -> None:
+        try:
+            self.batch.open(openings)
+        except ConfigError as error:
+            self.refused[lane] = True
+            self._warn(f"a trial is given up: {error}")
+
+    @property
+    def _envs(self) -> range:
+        return range(self._shape[1])
+
+    def _slots(self, lanes: np.ndarray) -> np.ndarray:
+        envs = self._shape[1]
+        return (lanes[:, None] * envs + np.arange(envs)).reshape(-1)
+
+    def _opening(
+        self, lane: int, env: int, values: Mapping[str, Any], key: np.ndarray,
+        episode: int = 0, fresh: bool = False,
+    ) -> Opening:  # fmt: skip
+        slot = lane * self._shape[1] + env
+        return Opening(slot, values, stream_words(key, "train", env), episode, fresh)
+
+    def step(self, actions: np.ndarray, busy: np.ndarray) -> None:
+        """Take one action [L, E, ...] in every environment of the busy lanes [L]."""
+        board = self.batch.board
+        board.action[:] = actions.reshape(board.action.shape)
+        board.active[:] = np.repeat(busy & self._open & ~self.refused, self._shape[1])
+        self.batch.step(restart=True)
+        self._history.stepped(board)
+
+    def rest(self, busy: np.ndarray) -> None:
+        """Forget what runs in lanes that are not busy [L]."""
+        gone = np.flatnonzero(self._open & ~busy)
+        self._open[gone] = False
+        self._history.rested(self._slots(gone))
+
+    # ------------------------------------------------------------------ on disk
+
+    def save(self, path: Path) -> None:
+        """Write what brings the environments back to where they are."""
+        history, whole = self._history, io.BytesIO()
+        np.savez_compressed(
+            whole,
+            actions=history.kept(self.batch.board),
+            begun=history.begun,
+            episodes=history.episodes,
+            open=self._open,
+            refused=self.refused,
+        )
+        path.write_bytes(whole.getvalue())
+
+    def restore(
+        self,
+        path: Path,
+        values: Callable[[int], Mapping[str, Any]],
+        keys: np.ndarray,
+        observation: np.ndarray,
+    ) -> np.ndarray:
+        """Bring the environments back; where one does not repeat itself an episode begins.
+
+        Args:
+            path: written by `save`.
+            values: gives the arguments of a lane's environments.
+            keys: raw keys of all lanes, uint32 [L, 2].
+            observation: [L, E, ...] as it was; what comes back must show the same.
+
+        Returns:
+            bool [L, E], environments that began a new episode instead.
+
+        Raises:
+            StoreError: the file is missing or damaged.
+        """
+        self._read(path)
+        lanes = np.flatnonzero(self._open & ~self.refused)
+        slots = self._slots(lanes)
+        history, board = self._history, self.batch.board
+        self._reopen(lanes, slots, values, keys)
+        history.replay(self.batch)
+        was = observation.reshape(board.observation.shape)[slots]
+        now = board.observation[slots]
+        same = (now == was) | ((now != now) & (was != was))
+        back = same.reshape((len(slots), -1)).all(axis=1) & (history.begun[slots] >= 0)
+        lost = slots[~back]
+        if lost.size:
+            history.opened(lost, history.episodes[lost] + 1)
+            self._reopen(lanes, lost, values, keys)
+            self._warn(
+                f"{lost.size} of {slots.size} environments do not repeat themselves and could "
+                "not be brought back to where they were; they begin new episodes"
+            )
+        mask = np.zeros(len(history.begun), bool)
+        mask[lost] = True
+        return self.lanes_view(mask)
+
+    def _reopen(
+        self,
+        lanes: np.ndarray,
+        slots: np.ndarray,
+        values: Callable[[int], Mapping[str, Any]],
+        keys: np.ndarray,
+    ) -> None:
+        given = {lane: values(lane) for lane in lanes.tolist()}
+        pairs = (divmod(slot, self._shape[1]) for slot in slots.tolist())
+        episodes = self._history.episodes[slots].tolist()
+        self.batch.open(
+            [
+                self._opening(lane, env, given[lane], keys[lane], episode, fresh=True)
+                for (lane, env), episode in zip(pairs, episodes, strict=True)
+            ]
+        )
+
+    def _read(self, path: Path) -> None:
+        try:
+            whole = io.BytesIO(path.read_bytes())
+            with np.load(whole, allow_pickle=False) as found:
+                actions = list(found["actions"])
+                self._history = History(actions, found["begun"], found["episodes"])
+                self._open, self.refused = found["open"], found["refused"]
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise StoreError(f"the environments of {path} cannot be read: {error}") from error
+        if self._open.shape != self._shape[:1]:
+            raise StoreError(f"the environments of {path} are of another number of lanes")

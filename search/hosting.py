@@ -1,0 +1,44 @@
+"""Who steps a study's host environments: this process, or workers that know its own code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.host.worker import serve
+from ..core.host.workers import Workers
+from ..studies.spec import Study
+from ..via_gymnasium import facts_of
+from .user_code import import_user_code
+
+__all__ = ["serve_study", "worker_count", "workers_of"]
+
+_LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.tabular.")
+"""Where environments are defined of which a step costs less than telling another process."""
+
+
+def workers_of(study: Study, cores: int) -> Workers | None:
+    """Give the workers that step a study's environments; None where this process does."""
+    count = worker_count(study, cores)
+    if count == 0:
+        return None
+    source = str(Path(study.source).resolve())
+    return Workers(count, f"{__name__}:{serve_study.__name__}", [list(study.imports), source])
+
+
+def worker_count(study: Study, cores: int) -> int:
+    """Give how many workers a study has: as asked, else by what defines its environment.
+
+    No result depends on it.
+    """
+    asked = study.population.workers
+    if asked is not None:
+        return asked
+    light = f"{facts_of(study.env.id).module}.".startswith(_LIGHT)
+    return 0 if light or cores < 2 else cores
+
+
+def serve_study(descriptor: int, parent: int, imports: Sequence[str], source: str) -> None:
+    """Be a worker: run the study's own code, which registers environments, then serve."""
+    import_user_code(imports, source)
+    serve(descriptor, parent)

@@ -1,0 +1,228 @@
+"""A batch gives what its environments give by themselves, in this process or in workers."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from hpo.core.host.batch import make_batch
+from hpo.core.host.slots import Opening, episode_seed
+from hpo.core.host.spaces import code_of
+from hpo.core.host.workers import Workers
+from hpo.errors import ConfigError
+from hpo.via_gymnasium import make
+
+CARTPOLE = "gym:CartPole-v1"
+STEPS = 60
+
+
+def batch_of(id_, count, workers=None):
+    return make_batch(id_, code_of(id_, make(id_, {})), count, workers)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    made = Workers(2)
+    yield made
+    made.close()
+
+
+def drive(batch, slots, values=None, steps=STEPS, seed=0):
+    """Open slots, take random actions that depend on the slot alone; give all that was seen."""
+    board, values = batch.board, values or {}
+    batch.open([Opening(slot, values, f"words/{slot}") for slot in slots])
+    draws = [np.random.default_rng([seed, slot]) for slot in range(len(board.active))]
+    board.active[:] = False
+    board.active[list(slots)] = True
+    seen = [board.observation.copy()]
+    for _ in range(steps):
+        board.action[:] = [draw.integers(2) for draw in draws]
+        batch.step(restart=True)
+        ended = board.terminated | board.truncated
+        final = np.where(ended[:, None], board.final, 0.0)
+        seen.append(np.concatenate(
+            [board.observation, final, board.reward[:, None], board.terminated[:, None],
+             board.truncated[:, None]], axis=1,
+        ))  # fmt: skip
+    return seen
+
+
+def rows(seen, slot):
+    return [moment[slot] for moment in seen]
+
+
+def test_a_slot_is_its_environment_alone(workers):
+    seen = rows(drive(batch_of(CARTPOLE, 3), [0, 1, 2], {"max_episode_steps": 15}), 1)
+    env = gymnasium.make("CartPole-v1", max_episode_steps=15)
+    draw, episode = np.random.default_rng([0, 1]), 0
+    observation, _ = env.reset(seed=episode_seed("words/1", 0))
+    np.testing.assert_array_equal(seen[0], observation)
+    cuts = ends = 0
+    for moment in seen[1:]:
+        observation, reward, terminated, truncated, _ = env.step(int(draw.integers(2)))
+        final = np.zeros(4)
+        if terminated or truncated:
+            cuts, ends, episode = cuts + truncated, ends + terminated, episode + 1
+            final = observation
+            observation, _ = env.reset(seed=episode_seed("words/1", episode))
+        np.testing.assert_array_equal(
+            moment, np.array([*observation, *final, reward, terminated, truncated], np.float32)
+        )
+    assert cuts and ends
+
+
+def test_workers_give_what_this_process_gives(workers):
+    here = drive(batch_of(CARTPOLE, 5), range(5))
+    there = drive(batch_of(CARTPOLE, 5, workers), range(5))
+    np.testing.assert_array_equal(np.stack(here[1:]), np.stack(there[1:]))
+    assert len(workers.process_ids) == 2
+
+
+def test_neighbours_that_rest_or_run_change_nothing(workers):
+    alone = drive(batch_of(CARTPOLE, 4, workers), [2])
+    beside = drive(batch_of(CARTPOLE, 4, workers), [0, 2, 3])
+    for one, other in zip(rows(alone, 2), rows(beside, 2), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.all(alone[-1][[0, 1, 3]] == 0.0), "slots that rest are left alone"
+
+
+def test_a_slot_opened_again_begins_where_it_began(workers):
+    batch = batch_of(CARTPOLE, 2, workers)
+    first = drive(batch, [0, 1])
+    for fresh in (False, True):
+        batch.open([Opening(0, {}, "words/0", fresh=fresh)])
+        np.testing.assert_array_equal(batch.board.observation[0], first[0][0])
+    batch.open([Opening(0, {}, "words/0", episode=1)])
+    assert not np.array_equal(batch.board.observation[0], first[0][0])
+
+
+def test_seeds_are_far_apart():
+    seeds = {episode_seed(f"a/{i}", j) for i in range(40) for j in range(40)}
+    assert len(seeds) == 1600 and max(seeds) < 2**31 and min(seeds) >= 0
+    assert np.mean(list(seeds)) == pytest.approx(2**30, rel=0.1)
+
+
+def test_what_is_steps_and_seconds_is_counted():
+    batch = batch_of(CARTPOLE, 3)
+    drive(batch, [0, 2], steps=7)
+    assert batch.steps == 14 and 0.0 < batch.seconds < 5.0
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_values_that_are_refused_are_said_so_and_harm_nothing_else(count, workers):
+    batch = batch_of(CARTPOLE, 4, workers if count else None)
+    with pytest.raises(ConfigError, match=r"gym:CartPole-v1 cannot be made with nonsense=1"):
+        batch.open([Opening(1, {"nonsense": 1}, "a")])
+    assert len(drive(batch, range(4))) == STEPS + 1
+
+
+FAILING = """\
+import gymnasium
+
+class Fails(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return [0.0], {}
+
+    def step(self, action):
+        raise ValueError("a broken joint")
+
+gymnasium.register("hpo-test/Fails-v0", entry_point=Fails)
+"""
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_an_environment_that_fails_is_an_error(count, tmp_path, monkeypatch):
+    (tmp_path / "hpo_test_failing.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Workers(count) if count else None
+    batch = batch_of("gym:hpo_test_failing:hpo-test/Fails-v0", 2, own)
+    batch.open([Opening(0, {}, "a")])
+    batch.board.active[:] = [True, False]
+    with pytest.raises((ValueError, RuntimeError), match="a broken joint"):
+        batch.step(restart=True)
+    batch.close()
+    if own is not None:
+        own.close()
+
+
+def test_a_worker_that_ends_is_an_error_and_others_are_started(workers):
+    own = Workers(2)
+    batch = batch_of(CARTPOLE, 4, own)
+    drive(batch, range(4), steps=2)
+    before = own.process_ids
+    os.kill(before[1], signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=r"a worker process .* has ended"):
+        drive(batch, range(4), steps=2)
+    with pytest.raises(RuntimeError, match="have ended"):
+        batch.step(restart=True)
+    again = batch_of(CARTPOLE, 4, own)
+    assert len(drive(again, range(4), steps=2)) == 3
+    assert not set(own.process_ids) & set(before)
+    own.close()
+    assert gone(before)
+
+
+PARENT = """\
+import sys, time
+from hpo.core.host.batch import make_batch
+from hpo.core.host.slots import Opening
+from hpo.core.host.spaces import code_of
+from hpo.core.host.workers import Workers
+from hpo.via_gymnasium import make
+workers = Workers(2)
+code = code_of("gym:CartPole-v1", make("gym:CartPole-v1", {}))
+batch = make_batch("gym:CartPole-v1", code, 4, workers)
+batch.open([Opening(slot, {}, str(slot)) for slot in range(4)])
+batch.board.active[:] = True
+print(*workers.process_ids, flush=True)
+assert "jax" not in sys.modules
+while sys.argv[1] == "busy":
+    batch.step(restart=True)
+if sys.argv[1] == "idle":
+    time.sleep(60)
+"""
+
+
+def gone(process_ids, seconds=5.0):
+    """Wait until none of some processes is there any more (a zombie is not there)."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not any(_lives(process_id) for process_id in process_ids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _lives(process_id):
+    try:
+        with open(f"/proc/{process_id}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("doing", "how"),
+    [("busy", signal.SIGKILL), ("idle", signal.SIGKILL), ("busy", signal.SIGINT), ("", None)],
+)
+def test_workers_end_with_their_parent(doing, how):
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, doing], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert parent.stdout is not None
+    ids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(ids) == 2
+    if how is not None:
+        assert not gone(ids, 0.3)
+        parent.send_signal(how)
+    parent.wait(20)
+    parent.stdout.close()
+    assert gone(ids)

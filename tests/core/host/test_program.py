@@ -1,0 +1,220 @@
+"""A program whose environments the host steps does what a compiled one does."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.host.program import HostProgram
+from hpo.core.host.workers import Workers
+from hpo.core.program import EvaluationPlan, Program
+from hpo.core.state import EnvPlan, make_hypers, make_plan
+
+KNOBS = {"num_envs": 3, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],
+         "normalise_observations": True, "learning_rate": 1e-3}  # fmt: skip
+OTHERS = {"learning_rate": 3e-3, "update_epochs": 6, "gamma": 0.9}
+SEED, UPDATES, TWIN = 7, 2, "gym:hpo-test/Hosted-v0"
+
+
+class Made:
+    """Programs of one environment, compiled once for all tests."""
+
+    def __init__(self, id_):
+        self.id, self.where = id_, EnvPlan(id_)
+        self.plan = make_plan(KNOBS, self.where)
+        self.known = {}
+
+    def hypers(self, **given):
+        env = registry.make(self.where)
+        values = {name[4:]: given.pop(name) for name in list(given) if name.startswith("env_")}
+        params = registry.params_of(env, values)
+        return make_hypers({**KNOBS, **given}, params, params)
+
+    def program(self, lanes=4, **more):
+        """Give a program without environments yet, its compiled functions shared."""
+        kind = HostProgram if self.id.startswith("gym:") else Program
+        made = kind(self.plan, lanes, UPDATES, 2, EvaluationPlan(episodes=4),
+                    tuple(jax.devices()), self.hypers(), **more)  # fmt: skip
+        if lanes not in self.known:
+            self.known[lanes] = made._advance, made._evaluate, made._gather
+        for name, value in zip(("_advance", "_evaluate", "_gather"), self.known[lanes],
+                               strict=True):  # fmt: skip
+            made.__dict__[name] = value
+        return made
+
+    def refills(self, program, lanes, busy=None):
+        """Give refills for {lane: (knobs, replicate)}; all others rest unless `busy`."""
+        rows = program.no_refills()
+        rows.busy[:] = False
+        rows.busy[list(lanes if busy is None else busy)] = True
+        for lane, (knobs, replicate) in lanes.items():
+            rows.mask[lane], rows.replicate[lane], rows.total_updates[lane] = True, replicate, 50
+            jax.tree.map(lambda all_, one, at=lane: all_.__setitem__(at, one), rows.hypers,
+                         self.hypers(**knobs))  # fmt: skip
+        return rows
+
+    def curve(self, program, lanes, begin, chunks, lane):
+        """Advance and give (lanes, every metric of one lane)."""
+        seen, busy = [], np.flatnonzero(begin.busy)
+        for i in range(chunks):
+            rows = begin if i == 0 else self.refills(program, {}, busy)
+            lanes, metrics = program.advance(SEED, lanes, rows)
+            seen.append(jax.tree.map(lambda x: np.asarray(x)[:, lane].copy(), metrics))
+        return lanes, jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
+
+
+def same(one, other):
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return Made("gym:CartPole-v1")
+
+
+@pytest.fixture(scope="module")
+def hosted(twins):
+    return Made(TWIN)
+
+
+@pytest.fixture(scope="module")
+def alone(cartpole):
+    """The curve of replicate 3 in lane 0 of an otherwise empty population."""
+    program = cartpole.program()
+    begin = cartpole.refills(program, {0: ({}, 3)})
+    return cartpole.curve(program, program.empty(), begin, 3, lane=0)[1]
+
+
+def test_the_host_gives_what_the_compiled_twin_gives(twins, hosted):
+    """Trajectories, episodes, bootstraps at cuts, learning: the twin is stepped by XLA."""
+    compiled, found = Made(twins.ID), []
+    for made in (hosted, compiled):
+        program = made.program()
+        begin = made.refills(program, {0: ({}, 0), 3: ({**OTHERS, "env_bonus": 0.25}, 1)})
+        state, curve = made.curve(program, program.empty(), begin, 3, lane=3)
+        evaluated = program.evaluate(state, [3, 0])
+        found.append((curve, jax.device_get(state.state.replace(env_state=())), evaluated))
+    (ours, state, seen), (theirs, state_too, seen_too) = found
+    np.testing.assert_array_equal(ours.episodes, theirs.episodes)
+    np.testing.assert_array_equal(ours.episode_length, theirs.episode_length)
+    assert ours.episodes.sum() > 20
+    for name in type(ours).__dataclass_fields__:
+        if name != "env":
+            one, other = getattr(ours, name), getattr(theirs, name)
+            np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-6, err_msg=name)
+    for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(state_too), strict=True):
+        np.testing.assert_allclose(one[[0, 3]], other[[0, 3]], rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(seen.returns, seen_too.returns, rtol=1e-6)
+    np.testing.assert_array_equal(seen.lengths, seen_too.lengths)
+    assert seen.returns.shape == (2, 4)
+
+
+def test_the_ratio_is_one_before_the_first_gradient_step(alone):
+    assert np.all(alone.ratio_start_error <= 1e-6) and np.any(alone.ratio_std > 0.0)
+    assert not alone.diverged.any() and np.all(np.isfinite(alone.loss))
+    assert alone.episodes.sum() > 0
+
+
+@pytest.mark.parametrize("lane", [0, 3])
+def test_neighbours_and_the_lane_change_no_bit(cartpole, alone, lane):
+    program = cartpole.program()
+    begin = cartpole.refills(program, {i: (OTHERS, i) for i in range(4)} | {lane: ({}, 3)})
+    same(cartpole.curve(program, program.empty(), begin, 3, lane)[1], alone)
+
+
+def test_the_time_of_refill_and_who_ran_there_before_change_no_bit(cartpole, alone):
+    program = cartpole.program()
+    busy = cartpole.refills(program, {i: (OTHERS, i) for i in range(4)})
+    lanes, _ = cartpole.curve(program, program.empty(), busy, 2, lane=0)
+    begin = cartpole.refills(program, {2: ({}, 3)}, busy=[0, 2])
+    same(cartpole.curve(program, lanes, begin, 3, lane=2)[1], alone)
+
+
+def test_the_size_of_the_population_changes_no_bit(cartpole, alone):
+    program = cartpole.program(lanes=8)
+    begin = cartpole.refills(program, {i: (OTHERS, i) for i in range(8)} | {5: ({}, 3)})
+    same(cartpole.curve(program, program.empty(), begin, 3, lane=5)[1], alone)
+
+
+def test_workers_change_no_bit(cartpole, alone):
+    workers = Workers(2)
+    program = cartpole.program(workers=workers)
+    begin = cartpole.refills(program, {1: ({}, 3), 2: (OTHERS, 0)})
+    lanes, curve = cartpole.curve(program, program.empty(), begin, 3, lane=1)
+    same(curve, alone)
+    ours = cartpole.program()
+    same(program.evaluate(lanes, [1, 2]), ours.evaluate(lanes, [1, 2]))
+    workers.close()
+
+
+def test_a_diverging_neighbour_is_marked_and_changes_no_bit(cartpole, alone):
+    program = cartpole.program()
+    wild = {"learning_rate": 1e9, "max_grad_norm": None}
+    begin = cartpole.refills(program, {i: (wild, i) for i in range(4)} | {1: ({}, 3)})
+    lanes, curve = cartpole.curve(program, program.empty(), begin, 3, lane=1)
+    same(curve, alone)
+    _, metrics = program.advance(SEED, lanes, cartpole.refills(program, {}, range(4)))
+    assert np.asarray(metrics.diverged).any(axis=0).tolist() == [True, False, True, True]
+
+
+def test_replicates_differ_and_equal_ones_agree(cartpole):
+    program = cartpole.program()
+    begin = cartpole.refills(program, {0: ({}, 1), 1: ({}, 1), 2: ({}, 2)})
+    lanes, _ = cartpole.curve(program, program.empty(), begin, 2, lane=0)
+    observation = np.asarray(lanes.state.observation)
+    np.testing.assert_array_equal(observation[0], observation[1])
+    assert not np.array_equal(observation[0], observation[2])
+    assert len(np.unique(observation[0, :, 0])) == KNOBS["num_envs"], "environments differ too"
+
+
+def test_a_lane_whose_environment_refuses_its_parameters_counts_as_diverged(hosted):
+    warnings = []
+    program = hosted.program(warn=warnings.append)
+    begin = hosted.refills(program, {0: ({}, 0), 1: ({"env_bonus": 1e3}, 0)})
+    _, metrics = program.advance(SEED, program.empty(), begin)
+    assert np.asarray(metrics.diverged)[:, :2].tolist() == [[False, True]] * UPDATES
+    assert len(warnings) == 1 and "bonus=1000.0" in warnings[0]
+
+
+def test_what_is_saved_goes_on_with_the_same_bits(cartpole, alone, tmp_path):
+    program = cartpole.program()
+    begin = cartpole.refills(program, {1: ({}, 3), 2: (OTHERS, 0)})
+    lanes, before = cartpole.curve(program, program.empty(), begin, 2, lane=1)
+    program.save(lanes, tmp_path / "saved")
+    warnings = []
+    other = cartpole.program(warn=warnings.append)
+    back = other.restore(other.empty(), tmp_path / "saved")
+    begin = cartpole.refills(other, {}, busy=[1, 2])
+    _, after = cartpole.curve(other, back, begin, 1, lane=1)
+    same(jax.tree.map(lambda *parts: np.concatenate(parts), before, after), alone)
+    assert not warnings
+
+
+def test_environments_that_do_not_come_back_begin_anew_and_the_learner_knows(twins, tmp_path):
+    made, warnings = Made("gym:hpo-test/Wayward-v0"), []
+    program = made.program()
+    lanes, _ = made.curve(program, program.empty(), made.refills(program, {0: ({}, 0)}), 1, 0)
+    program.save(lanes, tmp_path / "saved")
+    other = made.program(warn=warnings.append)
+    back = other.restore(other.empty(), tmp_path / "saved")
+    assert len(warnings) == 1 and "begin new episodes" in warnings[0]
+    for name in ("episode_length", "episode_return", "discounted_return"):
+        assert not np.asarray(getattr(back.state, name))[0].any()
+    np.testing.assert_array_equal(back.state.observation[0], [[6, 0, 1]] * 3)
+    same(back.state.params, lanes.state.params)
+
+
+def test_evaluation_is_greedy_on_seeds_of_its_own_and_repeats_itself(cartpole):
+    program = cartpole.program()
+    begin = cartpole.refills(program, {0: ({}, 1), 1: (OTHERS, 1), 2: ({}, 2)})
+    lanes, _ = program.advance(SEED, program.empty(), begin)
+    first = program.evaluate(lanes, [0, 2])
+    same(program.evaluate(lanes, [0, 2]), first)
+    np.testing.assert_array_equal(program.evaluate(lanes, [2]).returns[0], first.returns[1])
+    np.testing.assert_array_equal(first.returns, first.lengths)  # of CartPole
+    assert len(np.unique(first.returns)) > 1
+    counted = dataclasses.replace(program, evaluation=EvaluationPlan(episodes=3, steps=17))
+    assert counted.evaluate(lanes, [1]).lengths.tolist() == [[17, 17, 17]]

@@ -1,0 +1,57 @@
+"""Policies of hosted environments by themselves: written down, read back, acting, evaluated."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.normalise import RunningStatistics
+from hpo.core.policy import init_params
+from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
+from hpo.core.state import EnvPlan, make_hypers, make_plan
+from hpo.knobs import complete
+
+
+def made(id_, eval_params=None, **keys):
+    """Give a policy with random weights that matter."""
+    config = complete({"hidden_sizes": [6], "policy_gain": 3.0})
+    where, other = EnvPlan(id_), EnvPlan(id_, tuple(sorted(keys.items())))
+    plan = make_plan(config, where, other, ())
+    env = registry.make(where)
+    hypers = jax.tree.map(jnp.asarray, make_hypers(config, env.default_params, env.default_params))
+    params = init_params(plan, hypers, jax.random.key(4, impl="threefry2x32"))
+    return SavedPolicy(plan, config, {}, eval_params or {}, params, RunningStatistics.empty(()))
+
+
+@pytest.mark.parametrize(
+    "id_", ["gym:CartPole-v1", "gym:Pendulum-v1", "gym:FrozenLake-v1", "gym:hpo-test/Hosted-v0"]
+)
+def test_five_lines_play_an_episode(twins, tmp_path, id_):
+    save_policy(tmp_path / "policy", made(id_))
+    policy = load_policy(tmp_path / "policy")
+    env = gymnasium.make(id_.removeprefix("gym:"), max_episode_steps=20)
+    observation, _ = env.reset(seed=3)
+    over = False
+    while not over:
+        action, _ = policy.predict(observation)
+        assert env.action_space.contains(action), action
+        observation, _, terminated, truncated, _ = env.step(action)
+        over = terminated or truncated
+
+
+def test_evaluation_gives_what_playing_by_hand_gives():
+    policy = made("gym:CartPole-v1", max_episode_steps=50)
+    found = policy.evaluate(3, seed=5)
+    assert found.returns.shape == found.lengths.shape == (1, 3)
+    np.testing.assert_array_equal(policy.evaluate(3, seed=5).returns, found.returns)
+    assert policy.evaluate(3, seed=6).returns.tolist() != found.returns.tolist()
+    sampled = policy.evaluate(3, seed=5, greedy=False)
+    assert sampled.returns.tolist() != found.returns.tolist()
+    assert policy.evaluate(2, steps=11).lengths.tolist() == [[11, 11]]
+
+
+def test_parameters_of_the_evaluation_environment_reach_it(twins):
+    plain, changed = made("gym:hpo-test/Hosted-v0"), made("gym:hpo-test/Hosted-v0", {"bonus": 9.0})
+    assert changed.evaluate(2).returns.sum() > plain.evaluate(2).returns.sum() + 1.0

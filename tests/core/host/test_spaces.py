@@ -1,0 +1,72 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from hpo.core.host.spaces import SpaceCode, code_of
+from hpo.errors import ConfigError
+from hpo.via_gymnasium import make
+
+ID = "gym:hpo-test/Spaces-v0"
+
+
+def code(twins, **values):
+    return code_of(ID, make(ID, values))
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "seen"),
+    [
+        ("box", np.full((2, 3), 0.1), np.full((2, 3), 0.1, np.float32)),
+        ("image", np.full((4, 4, 3), 7, np.uint8), np.full((4, 4, 3), 7, np.uint8)),
+        ("discrete", np.int64(1), np.array([0, 0, 1, 0], np.float32)),
+        ("bits", np.array([1, 0, 1], np.int8), np.array([1, 0, 1], np.float32)),
+    ],
+)
+def test_observations_become_arrays(twins, kind, raw, seen):
+    made = code(twins, observation=kind)
+    got = made.observed(raw)
+    np.testing.assert_array_equal(got, seen)
+    assert got.dtype == seen.dtype == np.dtype(made.observation_dtype)
+    assert got.shape == made.observation_shape
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "taken"),
+    [
+        ("discrete", np.array([0, 3, 9, -2], np.int32), [-1, 2, 2, -1]),
+        ("several", np.array([[1, 4], [7, 7]], np.int32), [[1, 4], [1, 4]]),
+        ("bits", np.array([[0, 1, 5]], np.int32), [[0, 1, 1]]),
+        (
+            "box",
+            np.array([[[0.5, -0.25, 2.0], [np.nan, np.inf, -np.inf]]], np.float32),
+            [[[0.5, -0.25, 1.0], [0.0, 1.0, -1.0]]],
+        ),
+    ],
+)
+def test_actions_lie_in_their_space_whatever_the_policy_says(twins, kind, given, taken):
+    env = make(ID, {"action": kind})
+    got = code_of(ID, env).actions(given)
+    np.testing.assert_array_equal(got, taken)
+    assert all(env.action_space.contains(action) for action in got)
+
+
+@pytest.mark.parametrize("kind", ["tree", "pair", "several"])
+def test_observations_that_are_no_array_are_refused(twins, kind):
+    with pytest.raises(ConfigError, match=r"allowed: Box, Discrete.*FlattenObservation"):
+        code(twins, observation=kind)
+
+
+@pytest.mark.parametrize("kind", ["tree", "pair", "grid", "image"])
+def test_actions_that_no_policy_gives_are_refused(twins, kind):
+    with pytest.raises(ConfigError, match=r"takes actions of the kind .*allowed: Discrete"):
+        code(twins, action=kind)
+
+
+def test_a_code_travels_as_json(twins):
+    for kind in ("discrete", "several", "box"):
+        made = code(twins, action=kind)
+        data = json.loads(json.dumps(dataclasses.asdict(made)))
+        lists = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        assert SpaceCode(**lists) == made

@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+
+from hpo.core.host import history as history_module
+from hpo.core.host.batch import make_batch
+from hpo.core.host.spaces import code_of
+from hpo.core.host.stage import Stage
+from hpo.errors import StoreError
+from hpo.via_gymnasium import make
+
+LANES, ENVS = 3, 2
+KEYS = np.arange(LANES * 2, dtype=np.uint32).reshape(LANES, 2)
+BUSY = np.array([True, False, True])
+
+
+def stage_of(id_, warnings=None):
+    batch = make_batch(id_, code_of(id_, make(id_, {})), LANES * ENVS, None)
+    return Stage(batch, LANES, ENVS, (warnings if warnings is not None else []).append)
+
+
+def begun(id_, warnings=None, lanes=(0, 2)):
+    stage = stage_of(id_, warnings)
+    stage.begin({lane: {} for lane in lanes}, KEYS)
+    return stage
+
+
+def play(stage, steps, seed, busy=BUSY):
+    """Take random actions; give what was seen."""
+    rng, seen = np.random.default_rng(seed), []
+    for _ in range(steps):
+        stage.step(rng.integers(2, size=(LANES, ENVS)), busy)
+        board = stage.batch.board
+        seen.append((stage.observation, stage.lanes_view(board.reward).copy()))
+    return seen
+
+
+def restored(stage, path, id_, warnings):
+    stage.save(path)
+    other = stage_of(id_, warnings)
+    lost = other.restore(path, lambda lane: {}, KEYS, stage.observation)
+    return other, lost
+
+
+def same(one, other, lanes=(0, 2)):
+    for (seen, reward), (seen_too, reward_too) in zip(one, other, strict=True):
+        np.testing.assert_array_equal(seen[list(lanes)], seen_too[list(lanes)])
+        np.testing.assert_array_equal(reward[list(lanes)], reward_too[list(lanes)])
+
+
+@pytest.mark.parametrize("steps", [0, 1, 37, 200])
+def test_what_is_restored_goes_on_as_what_was_saved(tmp_path, steps):
+    stage, warnings = begun("gym:CartPole-v1"), []
+    play(stage, steps, seed=1)
+    other, lost = restored(stage, tmp_path / "e.npz", "gym:CartPole-v1", warnings)
+    assert not lost.any() and not warnings
+    same(play(stage, 150, seed=2), play(other, 150, seed=2))
+
+
+def test_a_lane_begun_again_or_at_rest_is_restored_as_it_is(tmp_path):
+    stage, warnings = begun("gym:CartPole-v1", lanes=(0, 1, 2)), []
+    play(stage, 90, seed=1, busy=np.ones(LANES, bool))
+    stage.rest(BUSY)
+    stage.begin({2: {"max_episode_steps": 9}}, KEYS[::-1])
+    keys = np.stack([KEYS[0], KEYS[1], KEYS[::-1][2]])
+    play(stage, 20, seed=3)
+    stage.save(tmp_path / "e.npz")
+    other = stage_of("gym:CartPole-v1", warnings)
+    values = {0: {}, 2: {"max_episode_steps": 9}}
+    lost = other.restore(tmp_path / "e.npz", values.__getitem__, keys, stage.observation)
+    assert not lost.any() and not warnings, "lane 1 rests: nobody asks for its values"
+    same(play(stage, 60, seed=2), play(other, 60, seed=2))
+
+
+def test_saving_twice_in_one_episode_goes_back_to_its_begin(tmp_path):
+    warnings = []
+    stage = begun("gym:Pendulum-v1")  # episodes of 200 steps
+
+    def push(stage, steps, seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(steps):
+            stage.step(rng.normal(size=(LANES, ENVS, 1)).astype(np.float32), BUSY)
+
+    push(stage, 70, 1)
+    stage, lost = restored(stage, tmp_path / "a.npz", "gym:Pendulum-v1", warnings)
+    push(stage, 70, 2)
+    other, lost_too = restored(stage, tmp_path / "b.npz", "gym:Pendulum-v1", warnings)
+    assert not lost.any() and not lost_too.any() and not warnings
+    for one in (stage, other):
+        push(one, 80, 3)
+    np.testing.assert_array_equal(stage.observation, other.observation)
+
+
+def test_environments_that_do_not_repeat_themselves_begin_anew_and_that_is_said(tmp_path, twins):
+    warnings, id_ = [], "gym:hpo-test/Wayward-v0"
+    stage = begun(id_)
+    play(stage, 6, seed=1)
+    other, lost = restored(stage, tmp_path / "e.npz", id_, warnings)
+    assert lost.tolist() == [[True, True], [False, False], [True, True]]
+    assert len(warnings) == 1 and warnings[0].startswith("4 of 4 environments")
+    np.testing.assert_array_equal(other.observation[0], [[6, 0, 1], [6, 0, 1]])
+
+
+def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(history_module, "LONGEST", 50)
+    warnings, stage = [], begun("gym:Pendulum-v1")
+    for _ in range(60):
+        stage.step(np.zeros((LANES, ENVS, 1), np.float32), BUSY)
+    _, lost = restored(stage, tmp_path / "e.npz", "gym:Pendulum-v1", warnings)
+    assert lost[BUSY].all() and warnings
+
+
+def test_what_is_kept_does_not_grow(monkeypatch):
+    stage = begun("gym:CartPole-v1")
+    play(stage, 3000, seed=1)
+    assert len(stage._history.actions) < 400
+
+
+def test_a_lane_whose_values_are_refused_is_marked_and_said_so(twins):
+    warnings = []
+    stage = stage_of("gym:hpo-test/Hosted-v0", warnings)
+    stage.begin({0: {"bonus": 1.0}, 1: {"bonus": 1e3}, 2: {}}, KEYS)
+    assert stage.refused.tolist() == [False, True, False]
+    assert warnings == [
+        "a trial is given up: gym:hpo-test/Hosted-v0 cannot be made with bonus=1000.0: "
+        "ValueError: bonus is too large"
+    ]
+    play(stage, 3, seed=0, busy=np.ones(LANES, bool))
+    stage.begin({1: {}}, KEYS)
+    assert not stage.refused.any()
+
+
+def test_a_damaged_file_is_said_so(tmp_path):
+    stage, path = begun("gym:CartPole-v1"), tmp_path / "e.npz"
+    play(stage, 5, seed=0)
+    stage.save(path)
+    data = bytearray(path.read_bytes())
+    for text in (data[: len(data) // 2], data[:40] + b"\x00" * 30 + data[70:]):
+        path.write_bytes(bytes(text))
+        with pytest.raises(StoreError, match="cannot be read"):
+            stage_of("gym:CartPole-v1").restore(path, lambda lane: {}, KEYS, stage.observation)
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot be read"):
+        stage_of("gym:CartPole-v1").restore(path, lambda lane: {}, KEYS, stage.observation)

@@ -1,0 +1,137 @@
+"""A study of Gymnasium's CartPole, broken off, ends with the tables of an unbroken one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import gymnasium
+import pytest
+
+from hpo.core.saved_policy import load_policy
+from hpo.search.hosting import worker_count
+from hpo.search.local import LocalFactory
+from hpo.search.progress import Silent
+from hpo.search.run import Settings, run
+from hpo.store import tables_equal
+from hpo.studies.load import load
+
+TEXT = """\
+name: hosted
+env: {id: gym:CartPole-v1, max_episode_steps: 60}
+env_steps: 1k
+fixed: {num_envs: 2, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-1, distribution: log_uniform}
+  gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
+search: {method: random}
+evaluation: {episodes: 2}
+early_terminate: {type: asha, min: 256, eta: 2}
+seeds: {per_config: 2}
+confirm: {top_k: 1, choose: 2, report: 2}
+population: {lanes: 4}
+budget: {trials: 5}
+eval_env: {max_episode_steps: 30}
+"""
+
+
+class CutAt(Silent):
+    """Asks for a clean end after some chunks, by a real signal."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    path = tmp_path_factory.mktemp("study") / "hosted.yaml"
+    path.write_text(TEXT)
+    return load(path)
+
+
+@pytest.fixture(scope="module")
+def unbroken(study, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken") / "hosted"
+    results = run(study, folder, LocalFactory(study), (), Settings())
+    assert results.state == "finished" and results.best is not None and results.best.confirmed
+    assert {entry.state for entry in results.leaderboard} > {"finished"}
+    return folder
+
+
+def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path):
+    warnings, rounds = [], 0
+    for chunks in (3, 11, 10**9):
+        factory = LocalFactory(study, warn=warnings.append)
+        results = run(study, tmp_path / "hosted", factory, [CutAt(chunks)], Settings())
+        rounds += results.state == "interrupted"
+    assert results.state == "finished" and rounds == 2
+    assert tables_equal(unbroken, tmp_path / "hosted") == [] and not warnings
+
+
+def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroken, tmp_path):
+    (tmp_path / "hosted.yaml").write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
+    code = (
+        "import sys; from hpo.search.run import Settings, run; from pathlib import Path\n"
+        "from hpo.search.local import LocalFactory; from hpo.studies.load import load\n"
+        "study = load('hosted.yaml'); factory = LocalFactory(study)\n"
+        "print(factory._workers.batch is not None, flush=True)\n"
+        "run(study, Path('hosted'), factory, (), Settings(commit_seconds=0.0))\n"
+    )
+    words = [sys.executable, "-c", code]
+    child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    journal, end = tmp_path / "hosted" / "checkpoints", time.monotonic() + 60
+    while not (journal.is_dir() and len(list(journal.iterdir())) > 0) and child.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert child.poll() is None, "killed while it runs"
+    workers = _children(child.pid)
+    child.kill()
+    child.wait()
+    assert len(workers) == 1
+    subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    assert tables_equal(unbroken, tmp_path / "hosted") == []
+    assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+
+
+def _children(parent):
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+                with open(f"/proc/{name}/cmdline") as file:
+                    words = file.read()
+            except OSError:
+                continue
+            if int(fields[1]) == parent and "serve_study" in words:
+                found.append(int(name))
+    return found
+
+
+def test_the_best_policy_is_kept_and_plays(unbroken):
+    kept = sorted((unbroken / "policies").iterdir())
+    saved = load_policy(kept[0])
+    assert saved.plan.env.id == "gym:CartPole-v1"
+    found = saved.evaluate(3, seed=1)
+    assert found.returns.shape == (1, 3) and found.lengths.max() <= 30, "eval_env counts"
+
+
+class Heavy(gymnasium.Env):
+    """Of a package that nobody knows to be light."""
+
+
+def test_workers_are_as_asked_or_one_a_core_where_a_step_may_be_dear(study):
+    gymnasium.register("HpoTestHeavy-v0", entry_point=Heavy)
+    heavy = replace(study, env=replace(study.env, id="gym:HpoTestHeavy-v0"))
+    asked = replace(heavy, population=replace(study.population, workers=3))
+    none = replace(heavy, population=replace(study.population, workers=0))
+    counts = [worker_count(each, 8) for each in (study, heavy, asked, none)]
+    assert counts == [0, 8, 3, 0] and worker_count(heavy, 1) == 0

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.studies.check import check
+from hpo.studies.init_file import init_text
+from hpo.studies.load import loads
+from hpo.studies.resolved import diff, resolved
+
+STUDY = """\
+env: {id: gym:CartPole-v1, max_episode_steps: 200}
+env_steps: 20k
+space:
+  learning_rate: {min: 1e-4, max: 1e-2}
+  env.sutton_barto_reward: {values: [false, true]}
+eval_env: {max_episode_steps: 500}
+population: {workers: 2}
+"""
+
+
+def mistakes(text):
+    with pytest.raises(StudyError) as caught:
+        loads(text)
+    return [(mistake.line, mistake.text) for mistake in caught.value.mistakes]
+
+
+def test_a_study_of_a_gymnasium_environment_loads_and_is_checked():
+    study = loads(STUDY)
+    assert study.env.values == {"max_episode_steps": 200}
+    assert study.evaluation.env == {"max_episode_steps": 500}
+    assert study.population.workers == 2
+    report = check(study)
+    assert report.bucket_count == 2 and not report.mistakes, "another constructor, another bucket"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("CartPole-v1", "CartPole-v7", 1, "unknown environment 'gym:CartPole-v7'; did you mean"),
+        ("max_episode_steps: 200", "steps: 3", 1, "gym:CartPole-v1 has no key 'steps'"),
+        ("CartPole-v1, max_episode_steps: 200", "Blackjack-v1", 1, "observations of the kind"),
+        ("env.sutton_barto_reward", "env.gravity", 5, "no parameter 'env.gravity'"),
+        ("workers: 2", "workers: -1", 7, "population.workers is -1; allowed: a whole number"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(old, new, line, said):
+    text = STUDY.replace(old, new)
+    if "Blackjack" in new:
+        text = "\n".join(row for row in text.splitlines() if "env." not in row)
+    found = mistakes(text)
+    assert any(at == line and said in told for at, told in found), found
+
+
+def test_an_eval_env_that_looks_different_is_refused():
+    text = STUDY.replace("gym:CartPole-v1, max_episode_steps: 200", "gym:FrozenLake-v1")
+    text = text.replace("max_episode_steps: 500", "map_name: 8x8").replace(
+        "env.sutton_barto_reward", "env.is_slippery"
+    )
+    assert any("other observations or actions" in told for _, told in mistakes(text))
+
+
+def test_workers_are_refused_where_they_have_nothing_to_do():
+    text = "env: CartPole-v1\nenv_steps: 20k\npopulation: {workers: 2}\n"
+    assert mistakes(text) == [
+        (3, "population.workers is 2, but CartPole-v1 is compiled; workers step gym: environments "
+            "only, so leave it out")
+    ]  # fmt: skip
+
+
+def test_the_number_of_workers_may_change_when_a_study_goes_on():
+    one, other = loads(STUDY), loads(STUDY.replace("workers: 2", "workers: auto"))
+    for before, after in ((one, other), (other, one)):
+        changes = diff(resolved(before), resolved(after))
+        assert [(c.key, c.allowed) for c in changes] == [("population.workers", True)]
+
+
+def test_ids_that_imports_may_register_are_left_to_the_run(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    text = "imports: [mine.py]\nenv: {id: gym:Mine-v0, size: 3}\nenv_steps: 20k\n"
+    assert loads(text, source=Path(tmp_path)).env.id == "gym:Mine-v0"
+
+
+def test_a_study_to_start_from_loads():
+    assert loads(init_text("gym:Pendulum-v1")).env.id == "gym:Pendulum-v1"

@@ -1,0 +1,102 @@
+import subprocess
+import sys
+
+import pytest
+
+from hpo import environments, via_gymnasium
+from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
+from hpo.studies.vocabulary import check_env_value
+
+
+def test_numbers_of_a_constructor_are_parameters_and_all_else_is_a_key():
+    entry = environments.entry("gym:FrozenLake-v1")
+    assert entry.source == "gymnasium" and entry.actions == "any"
+    assert entry.keys["map_name"].type == "str" and entry.keys["map_name"].default == "4x4"
+    assert entry.keys["is_slippery"].default is True
+    assert entry.params["success_rate"] == pytest.approx(1 / 3)
+    assert entry.keys["max_episode_steps"].default == 100
+    assert "render_mode" not in entry.keys
+    assert environments.entry("gym:FrozenLake8x8-v1").keys["map_name"].default == "8x8"
+
+
+def test_values_are_checked_like_those_of_every_environment():
+    entry = environments.entry("gym:CartPole-v1")
+    assert check_env_value(entry, "sutton_barto_reward", True) is True
+    assert check_env_value(entry, "max_episode_steps", "1k") == 1000
+    with pytest.raises(ConfigError, match="allowed: true or false"):
+        check_env_value(entry, "sutton_barto_reward", 3)
+    with pytest.raises(ConfigError, match="whole number of at least 1"):
+        check_env_value(entry, "max_episode_steps", 0)
+    with pytest.raises(ConfigError, match="did you mean 'max_episode_steps'"):
+        check_env_value(entry, "max_steps", 10)
+
+
+def test_an_id_that_the_registry_lacks_is_refused_with_what_it_has():
+    with pytest.raises(UnknownNameError, match=r"did you mean 'gym:CartPole-v1'.*gym:Pendulum-v1"):
+        environments.entry("gym:Cartpole-v1")
+    with pytest.raises(UnknownNameError, match="gym:CartPole-v1"):
+        environments.entry("gym:CartPole")
+    assert environments.find("gym:Cartpole-v1") is None
+    assert environments.find("Cartpole") is None
+    assert environments.find("gym:CartPole-v1") is environments.entry("gym:CartPole-v1")
+
+
+def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch):
+    def missing(name, *rest):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(via_gymnasium.importlib, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"gym:X-v0 needs .*'gymnasium'.*hpo-lanes\[gym\]"):
+        via_gymnasium.facts_of("gym:X-v0")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("No module named 'mujoco'", MissingExtraError, r"'mujoco'.*hpo-lanes\[gym\]"),
+        ("Box2D is not installed", MissingExtraError, r"'Box2D'.*hpo-lanes\[gym\]"),
+        ("No module named 'ale_py'", ConfigError, "cannot be imported: No module named 'ale_py'"),
+    ],
+)
+def test_a_missing_engine_is_named_too(monkeypatch, text, kind, said):
+    real = via_gymnasium.importlib.import_module
+
+    def partly(name, *rest):
+        if name != "gymnasium":
+            raise ImportError(text)
+        return real(name)
+
+    monkeypatch.setattr(via_gymnasium.importlib, "import_module", partly)
+    with pytest.raises(kind, match=f"gym:CartPole-v1 .*{said}"):
+        via_gymnasium.facts_of("gym:CartPole-v1")
+
+
+def test_a_module_that_is_named_is_imported_first(tmp_path, monkeypatch):
+    (tmp_path / "hpo_test_maker.py").write_text(
+        "import gymnasium\n"
+        "def build(size: float = 2):\n"
+        '    """A pole of some size."""\n'
+        "    return gymnasium.make('CartPole-v1').unwrapped\n"
+        "gymnasium.register('HpoTestMade-v0', entry_point=build, max_episode_steps=7)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = environments.entry("gym:hpo_test_maker:HpoTestMade-v0")
+    assert entry.params == {"size": 2.0} and entry.meaning == "A pole of some size"
+    env = via_gymnasium.make("gym:hpo_test_maker:HpoTestMade-v0", {})
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(7)][-1]
+    with pytest.raises(ConfigError, match="cannot be imported: No module named 'hpo_test_none'"):
+        environments.entry("gym:hpo_test_none:X-v0")
+
+
+def test_values_that_the_constructor_refuses_are_said_on_one_line():
+    with pytest.raises(ConfigError, match=r"cannot be made with wrong=1: TypeError: [^\n]*$"):
+        via_gymnasium.make("gym:CartPole-v1", {"wrong": 1})
+
+
+def test_a_study_of_compiled_environments_never_imports_it():
+    code = (
+        "import sys, hpo.environments as e; e.entry('CartPole-v1'); e.find('nothing')\n"
+        "assert not {'gymnasium', 'numpy', 'jax'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,186 @@
+"""Gymnasium's environments: what its registry knows of them, and environments made from it.
+
+The one door to that library. No jax here: studies are checked with it, and worker processes that
+step environments import nothing heavier.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .errors import ConfigError, MissingExtraError, UnknownNameError
+
+__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "space_kinds"]
+
+PREFIX = "gym:"
+"""How the ids of Gymnasium's environments begin in a study."""
+
+_EXTRA = "gym"
+_OF_THE_EXTRA = {"box2d": "Box2D", "mujoco": "mujoco"}
+_NOT_OURS = ("render_mode", "default_camera_config", "max_episode_steps")
+KeyType = Literal["int", "bool", "float", "str", "any"]
+
+
+def is_gymnasium(id_: str) -> bool:
+    """Say whether an id names an environment of Gymnasium.
+
+    >>> is_gymnasium("gym:CartPole-v1"), is_gymnasium("CartPole-v1")
+    (True, False)
+    """
+    return id_.startswith(PREFIX)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an environment without making it.
+
+    Attributes:
+        params: arguments of its constructor that are real numbers -> default.
+        keys: its other arguments, and `max_episode_steps` -> (type, default).
+        meaning: the first line of its documentation.
+        module: that defines it.
+    """
+
+    params: Mapping[str, float]
+    keys: Mapping[str, tuple[KeyType, Any]]
+    meaning: str
+    module: str
+
+
+def facts_of(id_: str) -> Facts:
+    """Give what Gymnasium knows of an id; the module that defines it is imported.
+
+    Args:
+        id_: such as `gym:CartPole-v1`, or `gym:module:Env-v0` to import a module first.
+
+    Raises:
+        MissingExtraError: Gymnasium, or what this environment needs, is not installed.
+        UnknownNameError: its registry has no such id; says what it has.
+        ConfigError: the module that defines it cannot be imported.
+    """
+    from inspect import getdoc
+
+    spec = _spec(id_)
+    creator = _creator(id_, spec)
+    params: dict[str, float] = {}
+    keys: dict[str, tuple[KeyType, Any]] = {"max_episode_steps": ("int", spec.max_episode_steps)}
+    for name, given in _arguments(creator, spec.kwargs).items():
+        type_, default = given
+        if type_ == "float":
+            params[name] = float(default)
+        else:
+            keys[name] = (type_, default)
+    meaning = getdoc(creator) or ""
+    lines = [line.strip("# ").strip() for line in meaning.splitlines()]
+    text = next((line for line in lines if line and line != "Description"), "")
+    return Facts(params, keys, text.rstrip("."), creator.__module__)
+
+
+def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyType, Any]]:
+    """Give the constructor's arguments that a study may set: name -> (type, default)."""
+    import inspect
+
+    found: dict[str, tuple[KeyType, Any]] = {}
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for name, parameter in inspect.signature(creator).parameters.items():
+        default = None if parameter.default is inspect.Parameter.empty else parameter.default
+        default = given.get(name, default)
+        if parameter.kind not in kinds and name not in _NOT_OURS and not isinstance(default, dict):
+            real = parameter.annotation in (float, "float")
+            found[name] = (_type_of(default, real), default)
+    for name, default in given.items():
+        if name not in found and name not in _NOT_OURS and not isinstance(default, dict):
+            found[name] = (_type_of(default, False), default)
+    return found
+
+
+def _type_of(default: Any, real: bool) -> KeyType:
+    if isinstance(default, bool):
+        return "bool"
+    if isinstance(default, float) or (real and isinstance(default, int)):
+        return "float"
+    if isinstance(default, int):
+        return "int"
+    return "str" if isinstance(default, str) else "any"
+
+
+def make(id_: str, values: Mapping[str, Any]) -> Any:
+    """Make one `gymnasium.Env`.
+
+    Args:
+        id_: as for `facts_of`.
+        values: arguments of the constructor, and `max_episode_steps`.
+
+    Raises:
+        MissingExtraError, UnknownNameError, ConfigError: as `facts_of`; also where the
+            environment refuses the values.
+    """
+    gymnasium = _gymnasium(id_)
+    spec = _spec(id_)
+    _creator(id_, spec)
+    try:
+        return gymnasium.make(spec, disable_env_checker=True, **values)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise _missing(id_, error) from error
+    except Exception as error:  # whatever a constructor may raise is the given values' fault
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
+        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        raise ConfigError(
+            f"{id_} cannot be made with {shown}: {type(error).__name__}: {text}"
+        ) from error
+
+
+def space_kinds(id_: str) -> Any:
+    """Give the module with the classes of spaces."""
+    return _gymnasium(id_).spaces
+
+
+def _gymnasium(id_: str) -> Any:
+    try:
+        return importlib.import_module("gymnasium")
+    except ModuleNotFoundError as error:
+        if error.name != "gymnasium":
+            raise
+        raise MissingExtraError("gymnasium", _EXTRA, f"env {id_}") from error
+
+
+def _spec(id_: str) -> Any:
+    """Give the registry's entry of an id."""
+    gymnasium = _gymnasium(id_)
+    module, _, name = id_.removeprefix(PREFIX).rpartition(":")
+    if module:
+        _import(id_, module)
+    if name not in gymnasium.registry:
+        lead = f"{PREFIX}{module}:" if module else PREFIX
+        raise UnknownNameError("environment", id_, (lead + known for known in gymnasium.registry))
+    return gymnasium.registry[name]
+
+
+def _creator(id_: str, spec: Any) -> Any:
+    """Give the class or function that makes an environment."""
+    if spec.entry_point is None:
+        raise ConfigError(f"{id_} is registered without an entry point, so it cannot be made")
+    if callable(spec.entry_point):
+        return spec.entry_point
+    module, _, name = spec.entry_point.partition(":")
+    return getattr(_import(id_, module), name)
+
+
+def _import(id_: str, module: str) -> Any:
+    gymnasium = _gymnasium(id_)
+    try:
+        return importlib.import_module(module)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise _missing(id_, error) from error
+
+
+def _missing(id_: str, error: Exception) -> Exception:
+    """Say what an environment lacks, and what to type."""
+    text = str(error).strip().splitlines()[0]
+    for word, package in _OF_THE_EXTRA.items():
+        if word in text.lower():
+            return MissingExtraError(package, _EXTRA, f"env {id_}")
+    return ConfigError(f"{id_} cannot be imported: {text}")
