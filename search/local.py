@@ -299,12 +299,14 @@ class LocalPopulation:
     def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
         """Read some of the fields that `save_fields` wrote; the others stay as they are."""
         state = self._lanes.state
-        found = {
-            name: checkpoint.restore_tree(directory / name, getattr(state, name))
-            for name in names
-            if jax.tree.leaves(getattr(state, name))
+        old = {
+            name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))
         }
-        self._lanes = self._program.place(self._lanes.replace(state=state.replace(**found)))
+        found = {
+            name: checkpoint.restore_tree(directory / name, value) for name, value in old.items()
+        }
+        placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
+        self._lanes = self._lanes.replace(state=state.replace(**placed))
 
     def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""

@@ -30,12 +30,12 @@ space:
   gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
   lr_schedule: {values: [constant, linear]}
 search: {method: random}
-early_terminate: {type: pbt, every: 512, quantile: 0.3}
+early_terminate: {type: pbt, every: 512, quantile: 0.5}
 evaluation: {episodes: 4}
 seeds: {per_config: 2}
 confirm: {top_k: 1, choose: 2, report: 1}
-budget: {trials: 6}
-population: {lanes: 16}
+budget: {trials: 4}
+population: {lanes: 8}
 """
 
 

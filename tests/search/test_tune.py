@@ -9,8 +9,9 @@ from hpo.search.tune import Measured, best_lanes, candidates
 
 STUDY = """\
 env: CartPole-v1
-env_steps: 4k
-fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+env_steps: 2048
+fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8],
+        normalise_observations: true}
 space:
   learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
 budget: {trials: 12}
@@ -36,6 +37,7 @@ def test_candidates_fit_the_devices_and_hold_the_rules_own(block, ruled, replica
 
 def test_it_prints_a_line_for_the_file(tmp_path, capsys):
     path = tmp_path / "tiny.yaml"
+    path.write_text(STUDY)
     assert main(["tune-lanes", str(path), "--lanes", "8", "--seconds", "1", "--json"]) == 0
     out, err = capsys.readouterr()
     data = json.loads(out)

@@ -39,8 +39,8 @@ stop_rule string, audited bool, env_steps int64, eval_env_steps int64, warmup_en
 seed_values list<element: double>, choose_values list<element: double>,
 report_values list<element: double>, proposed_by string, batch int64, bucket string, bits int64,
 error string, started_at double, ended_at double, params string, schedule string,
-param.activation string, param.env.load double, param.hidden_sizes string, param.learning_rate double,
-param.normalise_advantages bool, param.num_minibatches int64"""
+param.activation string, param.env.load double, param.hidden_sizes string,
+param.learning_rate double, param.normalise_advantages bool, param.num_minibatches int64"""
 
 
 def episodes(trial: int, **metrics: float) -> list[EvaluationRow]:
