@@ -7,6 +7,8 @@ step environments import nothing heavier.
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,7 +21,10 @@ PREFIX = "gym:"
 """How the ids of Gymnasium's environments begin in a study."""
 
 _EXTRA = "gym"
-_OF_THE_EXTRA = {"box2d": "Box2D", "mujoco": "mujoco"}
+_OF_THE_EXTRA = ("Box2D", "imageio", "mujoco", "pygame", "swig")
+_LACKING = re.compile(r"No module named '([\w.]+)'|^(\w+) is not installed")
+_LONGEST_MEANING = 100
+_SAID: set[str] = set()
 _NOT_OURS = ("render_mode", "default_camera_config", "max_episode_steps")
 KeyType = Literal["int", "bool", "float", "str", "any"]
 
@@ -73,10 +78,16 @@ def facts_of(id_: str) -> Facts:
             params[name] = float(default)
         else:
             keys[name] = (type_, default)
-    meaning = getdoc(creator) or ""
-    lines = [line.strip("# ").strip() for line in meaning.splitlines()]
-    text = next((line for line in lines if line and line != "Description"), "")
-    return Facts(params, keys, text.rstrip("."), creator.__module__)
+    return Facts(params, keys, _first_sentence(getdoc(creator) or ""), creator.__module__)
+
+
+def _first_sentence(text: str) -> str:
+    """Give the first sentence of a documentation without its headings, on one line."""
+    from textwrap import shorten
+
+    kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    first = " ".join(kept.strip().partition("\n\n")[0].split())
+    return shorten(first.partition(". ")[0].rstrip("."), _LONGEST_MEANING, placeholder=" ...")
 
 
 def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyType, Any]]:
@@ -121,6 +132,7 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
     gymnasium = _gymnasium(id_)
     spec = _spec(id_)
     _creator(id_, spec)
+    _hear_mujoco()
     try:
         return gymnasium.make(spec, disable_env_checker=True, **values)
     except gymnasium.error.DependencyNotInstalled as error:
@@ -131,6 +143,26 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
         raise ConfigError(
             f"{id_} cannot be made with {shown}: {type(error).__name__}: {text}"
         ) from error
+
+
+def _hear_mujoco() -> None:
+    """Say each of MuJoCo's warnings once.
+
+    By itself it writes all of them, for every environment, to stderr and to a file in the working
+    folder.
+    """
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is not None and mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(_say_once)
+
+
+def _say_once(text: str) -> None:
+    from warnings import warn
+
+    kind = text[:30]  # what follows may be a time or a number
+    if kind not in _SAID:
+        _SAID.add(kind)
+        warn(f"MuJoCo: {text}", stacklevel=2)
 
 
 def space_kinds(id_: str) -> Any:
@@ -180,7 +212,8 @@ def _import(id_: str, module: str) -> Any:
 def _missing(id_: str, error: Exception) -> Exception:
     """Say what an environment lacks, and what to type."""
     text = str(error).strip().splitlines()[0]
-    for word, package in _OF_THE_EXTRA.items():
-        if word in text.lower():
-            return MissingExtraError(package, _EXTRA, f"env {id_}")
+    lacking = _LACKING.search(text)
+    package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""
+    if package in _OF_THE_EXTRA:
+        return MissingExtraError(package, _EXTRA, f"env {id_}")
     return ConfigError(f"{id_} cannot be imported: {text}")

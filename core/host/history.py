@@ -68,16 +68,23 @@ class History:
             return np.zeros((0, *board.action.shape), board.action.dtype)
         return np.stack(self.actions[-steps:])
 
-    def replay(self, batch: Batch) -> None:
+    def take_over(self, slots: np.ndarray, sources: np.ndarray) -> None:
+        """Let slots have been what other slots were, before any of them took over."""
+        self.begun[slots], self.episodes[slots] = self.begun[sources], self.episodes[sources]
+        for actions in self.actions:
+            actions[slots] = actions[sources]
+
+    def replay(self, batch: Batch, slots: np.ndarray) -> None:
         """Take the kept actions again, in slots just opened with the episodes that ran.
 
         A slot whose episode ends on the way rests from then on: it does not repeat itself.
         """
         board, steps = batch.board, len(self.actions)
-        first = steps - np.maximum(self.begun, 0)
+        first = np.full(len(self.begun), steps)
+        first[slots] -= np.maximum(self.begun[slots], 0)
         going = np.ones(len(first), bool)
-        for number, actions in enumerate(self.actions):
-            board.action[:] = actions
+        for number in range(int(first.min(initial=steps)), steps):
+            board.action[:] = self.actions[number]
             board.active[:] = going & (number >= first)
             batch.step(restart=False)
             going &= ~(board.active & (board.terminated | board.truncated))

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from ...errors import ConfigError
 from ..checkpoint import restore_tree, save_tree
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
@@ -132,12 +131,20 @@ class HostProgram(Program):
         return compiled["learn"](lanes, busy, stage.refused, rollout, answers, after)
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
-        """Refuse: environments of Gymnasium cannot be copied between lanes.
+        """Copy training states between lanes and change hyperparameters, between two chunks.
 
-        Raises:
-            ConfigError: always.
+        Environments follow: see `Stage.change`.
         """
-        raise ConfigError(f"{self.env.id} is stepped by the host and cannot move between lanes")
+        lanes = super().change(lanes, changes)
+        params, state = changes.hypers.env_params, lanes.state
+        values = {
+            lane: self.env.values(_row(params, lane))
+            for lane in np.flatnonzero(changes.mask).tolist()
+        }
+        lost = self.stage.change(
+            changes.source, values, np.asarray(state.key), np.asarray(state.observation)
+        )
+        return self.place(self._begun_anew(lanes, lost)) if lost.any() else lanes
 
     @cached_property
     def _evaluate(self) -> Any:

@@ -48,6 +48,7 @@ class Stage:
         self._history = History.empty(lanes * envs)
         self._open = np.zeros(lanes, bool)
         self.refused = np.zeros(lanes, bool)
+        self._values: dict[int, Mapping[str, Any]] = {}
 
     def lanes_view(self, rows: np.ndarray) -> np.ndarray:
         """Give rows of slots as [L, E, ...]."""
@@ -75,6 +76,7 @@ class Stage:
         lanes = np.fromiter(values, int)
         self._history.opened(self._slots(lanes))
         self._open[lanes], self.refused[lanes] = True, False
+        self._values |= values
         openings = {
             lane: [self._opening(lane, env, given, keys[lane], fresh=True) for env in self._envs]
             for lane, given in values.items()
@@ -159,39 +161,82 @@ class Stage:
         """
         self._read(path)
         lanes = np.flatnonzero(self._open & ~self.refused)
-        slots = self._slots(lanes)
-        history, board = self._history, self.batch.board
-        self._reopen(lanes, slots, values, keys)
-        history.replay(self.batch)
+        self._values = {lane: values(lane) for lane in lanes.tolist()}
+        lost = self._bring_back(lanes, keys, observation)
+        self._say_lost(lost, lanes)
+        return lost
+
+    def change(
+        self,
+        source: np.ndarray,
+        values: Mapping[int, Mapping[str, Any]],
+        keys: np.ndarray,
+        observation: np.ndarray,
+    ) -> np.ndarray:
+        """Let lanes go on with the environments of other lanes, or with other values.
+
+        Environments cannot be copied: they are brought to where those of the source are by its
+        actions. Where other values lead elsewhere, a new episode begins.
+
+        Args:
+            source: int [L], the lane each lane takes over; its own number where it keeps its own.
+            values: lane -> arguments of its environments from here on, where these may differ.
+            keys: raw keys of all lanes after the change, uint32 [L, 2].
+            observation: [L, E, ...] of all lanes after the change.
+
+        Returns:
+            bool [L, E], environments that began a new episode.
+        """
+        moved = source != np.arange(len(source))
+        known = {
+            **self._values,
+            **{lane: self._values.get(source[lane], {}) for lane in _where(moved)},
+        }
+        other = [lane for lane, given in values.items() if given != known.get(lane)]
+        copied = np.flatnonzero(moved)
+        self._history.take_over(self._slots(copied), self._slots(source[copied]))
+        self._open, self.refused = self._open[source], self.refused[source]
+        self._values = {**known, **values}
+        moved[other] = True
+        lanes = np.flatnonzero(moved & self._open & ~self.refused)
+        lost = self._bring_back(lanes, keys, observation)
+        self._say_lost(lost, np.setdiff1d(lanes, other))
+        return lost
+
+    def _say_lost(self, lost: np.ndarray, lanes: np.ndarray) -> None:
+        """Say how many environments of lanes that should have come back did not."""
+        count = int(lost[lanes].sum())
+        if count:
+            self._warn(
+                f"{count} of {len(lanes) * self._shape[1]} environments do not repeat themselves "
+                "and could not be brought back to where they were; they begin new episodes"
+            )
+
+    def _bring_back(
+        self, lanes: np.ndarray, keys: np.ndarray, observation: np.ndarray
+    ) -> np.ndarray:
+        """Open lanes anew and take their actions again; give which begin new episodes, [L, E]."""
+        slots, history, board = self._slots(lanes), self._history, self.batch.board
+        self._reopen(slots, keys)
+        history.replay(self.batch, slots)
         was = observation.reshape(board.observation.shape)[slots]
         now = board.observation[slots]
         same = (now == was) | ((now != now) & (was != was))
-        back = same.reshape((len(slots), -1)).all(axis=1) & (history.begun[slots] >= 0)
+        back = same.all(axis=tuple(range(1, same.ndim))) & (history.begun[slots] >= 0)
         lost = slots[~back]
-        if lost.size:
-            history.opened(lost, history.episodes[lost] + 1)
-            self._reopen(lanes, lost, values, keys)
-            self._warn(
-                f"{lost.size} of {slots.size} environments do not repeat themselves and could "
-                "not be brought back to where they were; they begin new episodes"
-            )
+        history.opened(lost, history.episodes[lost] + 1)
+        self._reopen(lost, keys)
         mask = np.zeros(len(history.begun), bool)
         mask[lost] = True
         return self.lanes_view(mask)
 
-    def _reopen(
-        self,
-        lanes: np.ndarray,
-        slots: np.ndarray,
-        values: Callable[[int], Mapping[str, Any]],
-        keys: np.ndarray,
-    ) -> None:
-        given = {lane: values(lane) for lane in lanes.tolist()}
-        pairs = (divmod(slot, self._shape[1]) for slot in slots.tolist())
+    def _reopen(self, slots: np.ndarray, keys: np.ndarray) -> None:
+        """Make environments anew in some slots, with the episodes that their lanes are in."""
+        pairs = [divmod(slot, self._shape[1]) for slot in slots.tolist()]
         episodes = self._history.episodes[slots].tolist()
         self.batch.open(
             [
-                self._opening(lane, env, given[lane], keys[lane], episode, fresh=True)
+                self._opening(lane, env, self._values[lane], keys[lane], episode, fresh=True)
                 for (lane, env), episode in zip(pairs, episodes, strict=True)
             ]
         )
@@ -207,3 +252,7 @@ class Stage:
             raise StoreError(f"the environments of {path} cannot be read: {error}") from error
         if self._open.shape != self._shape[:1]:
             raise StoreError(f"the environments of {path} are of another number of lanes")
+
+
+def _where(mask: np.ndarray) -> list[int]:
+    return np.flatnonzero(mask).tolist()

@@ -193,6 +193,45 @@ def test_what_is_saved_goes_on_with_the_same_bits(cartpole, alone, tmp_path):
     assert not warnings
 
 
+def changes(made, program, wanted):
+    """Give changes from {lane: (source or None, knobs)}."""
+    rows = program.no_changes()
+    for lane, (source, knobs) in wanted.items():
+        rows.mask[lane], rows.source[lane] = True, lane if source is None else source
+        jax.tree.map(lambda all_, one, at=lane: all_.__setitem__(at, one), rows.hypers,
+                     made.hypers(**knobs))  # fmt: skip
+    return rows
+
+
+def test_a_copied_lane_goes_on_as_the_one_it_was_copied_from(cartpole):
+    """Its environments, too: a lineage over two lanes is one lane whose knobs change."""
+    curves = []
+    for lane, others, source in ((1, {1: (OTHERS, 5), 3: (OTHERS, 6)}, 0), (2, {}, None)):
+        warnings = []
+        program = cartpole.program(warn=warnings.append)
+        begin = cartpole.refills(program, {0 if others else lane: ({}, 3)} | others)
+        lanes, _ = cartpole.curve(program, program.empty(), begin, 2, lane=lane)
+        lanes = program.change(lanes, changes(cartpole, program, {lane: (source, OTHERS)}))
+        go_on = cartpole.refills(program, {}, np.flatnonzero(begin.busy))
+        curves.append(cartpole.curve(program, lanes, go_on, 2, lane=lane)[1])
+        assert not warnings
+    same(*curves)
+
+
+def test_an_environment_with_other_values_is_made_anew(hosted):
+    """The twin shows rewards by nothing: with another bonus it stands where it stood."""
+    warnings = []
+    program = hosted.program(warn=warnings.append)
+    begin = hosted.refills(program, {0: ({}, 0), 1: ({}, 1)})
+    lanes, _ = program.advance(SEED, program.empty(), begin)
+    before = jax.device_get(lanes.state)
+    wanted = {0: (None, {"env_bonus": 0.25}), 1: (None, {"learning_rate": 1e-2})}
+    after = jax.device_get(program.change(lanes, changes(hosted, program, wanted)).state)
+    assert program.stage._values == {0: {"bonus": 0.25}, 1: {}} and not warnings
+    np.testing.assert_array_equal(after.observation[:2], before.observation[:2])
+    np.testing.assert_array_equal(after.episode_length[:2], before.episode_length[:2])
+
+
 def test_environments_that_do_not_come_back_begin_anew_and_the_learner_knows(twins, tmp_path):
     made, warnings = Made("gym:hpo-test/Wayward-v0"), []
     program = made.program()
