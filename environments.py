@@ -16,7 +16,23 @@ from typing import Any, Literal
 from .errors import UnknownNameError
 from .via_gymnasium import facts_of, is_gymnasium
 
-__all__ = ["ENVIRONMENTS", "EnvEntry", "EnvKey", "entry", "files_of", "find", "rooted"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "ENVIRONMENTS",
+    "EnvEntry",
+    "EnvKey",
+    "entry",
+    "files_of",
+    "find",
+    "rooted",
+]
+
+DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
+    "discrete": ("categorical",),
+    "multi_discrete": ("multi_discrete",),
+    "continuous": ("gaussian", "tanh_gaussian", "beta"),
+}
+"""Kind of action space -> values of the knob `distribution` that fit; unset means the first."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +268,66 @@ _NETWORKS = (
     _optical("rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0),
 )  # fmt: skip
 
-ENVIRONMENTS: Mapping[str, EnvEntry] = {item.id: item for item in (*_ENTRIES, *_NETWORKS)}
+_OWN = (
+    EnvEntry(
+        "navigators",
+        "navigators",
+        "continuous",
+        {"thrust": 2.0, "drag": 0.5, "dt": 0.1, "radius": 0.08, "goal_radius": 0.1,
+         "collision_cost": 0.1},
+        {
+            "agents": _count(4, "bodies, moved by one policy", 2),
+            "neighbours": _count(3, "nearest other bodies that each sees", 0),
+            "max_steps_in_episode": _count(100, "env steps until truncation"),
+        },
+        "several bodies steer to goals and avoid each other",
+        ("dt",),
+        {
+            "collision_share": "share of bodies in touch with another, over all env steps",
+            "arrived_share": "share of bodies at their goals, over all env steps",
+        },
+    ),
+)  # fmt: skip
+
+_BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
+
+
+def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
+    """Give a brax environment; keys are those of its constructor."""
+    fixed = {
+        "max_steps_in_episode": _count(1000, "env steps until truncation"),
+        "backend": _text("generalized", "physics engine", "generalized", "spring", "positional",
+                         "mjx"),
+    }  # fmt: skip
+    for key, default in keys.items():
+        fixed[key] = EnvKey("bool" if isinstance(default, bool) else "float", default)
+    return EnvEntry(f"brax:{name}", "brax", "continuous", _BRAX_PARAMS, fixed, meaning)
+
+
+_BRAX = (
+    _brax("ant", "run on four legs", ctrl_cost_weight=0.5, contact_cost_weight=5e-4,
+          healthy_reward=1.0, terminate_when_unhealthy=True, reset_noise_scale=0.1),
+    _brax("halfcheetah", "run on two legs in a plane", forward_reward_weight=1.0,
+          ctrl_cost_weight=0.1, reset_noise_scale=0.1),
+    _brax("hopper", "hop on one leg", forward_reward_weight=1.0, ctrl_cost_weight=1e-3,
+          healthy_reward=1.0, terminate_when_unhealthy=True, reset_noise_scale=5e-3),
+    _brax("humanoid", "run upright", forward_reward_weight=1.25, ctrl_cost_weight=0.1,
+          healthy_reward=5.0, terminate_when_unhealthy=True, reset_noise_scale=1e-2),
+    _brax("humanoidstandup", "stand up"),
+    _brax("inverted_pendulum", "balance a pole on a cart"),
+    _brax("inverted_double_pendulum", "balance two poles on a cart"),
+    _brax("pusher", "push an object to a goal"),
+    _brax("reacher", "reach a point with a two-link arm"),
+    _brax("swimmer", "swim with three links", forward_reward_weight=1.0, ctrl_cost_weight=1e-4,
+          reset_noise_scale=0.1),
+    _brax("walker2d", "walk on two legs in a plane", forward_reward_weight=1.0,
+          ctrl_cost_weight=1e-3, healthy_reward=1.0, terminate_when_unhealthy=True,
+          reset_noise_scale=5e-3),
+)  # fmt: skip
+
+ENVIRONMENTS: Mapping[str, EnvEntry] = {
+    item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX)
+}
 
 
 def entry(id_: str) -> EnvEntry:

@@ -257,7 +257,12 @@ _STATIC = (
     _static("optimiser", "choice", "adam", "optimiser", choices=("adam", "adamw"),
             aliases=("optimizer", "opt")),
     _static("distribution", "choice", None, "action distribution; unset: from the action space",
-            choices=("categorical", "gaussian"), off=True),
+            choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
+            off=True, search={"values": ["gaussian", "tanh_gaussian", "beta"]}),
+    _static("action_low", "float", None, "smallest action, of every component; unset: the space's",
+            off=True),
+    _static("action_high", "float", None, "largest action, likewise; tanh_gaussian and beta fill "
+            "the range, gaussian is clipped to it", off=True),
     _static("dtype", "choice", "float32", "of the networks' arithmetic", choices=("float32",)),
     _static("matmul_precision", "choice", "float32", "of matrix products on accelerators",
             choices=("float32", "tf32", "bfloat16")),
@@ -420,6 +425,9 @@ def _check_together(config: dict[str, Any]) -> None:
         raise ConfigError("weight_decay above 0 needs `optimiser: adamw`; adam does not decay")
     if (config["gae_lambda_initial"] is None) != (config["gae_lambda_final"] is None):
         raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")
+    low, high = config["action_low"], config["action_high"]
+    if low is not None and high is not None and low >= high:
+        raise ConfigError(f"action_low ({low:g}) must lie below action_high ({high:g})")
     if config["log_std_min"] > config["log_std_max"]:
         raise ConfigError("log_std_min is above log_std_max")
 

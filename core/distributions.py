@@ -15,7 +15,20 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .pytree import Pytree, pytree
 
-__all__ = ["Categorical", "Distribution", "Gaussian", "draw_noise"]
+__all__ = [
+    "Categorical",
+    "Distribution",
+    "Gaussian",
+    "MultiCategorical",
+    "draw_entropy_noise",
+    "draw_noise",
+]
+
+BETA_PROPOSALS = 6
+"""Proposals of a Gamma draw, of which the first accepted one is taken."""
+
+ENTROPY_DRAWS = 2
+"""Draws that a sampled entropy is the mean of."""
 
 _MASKED = -1e9  # finite: -inf gives NaN gradients of the entropy
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -23,7 +36,11 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @runtime_checkable
 class Distribution(Protocol):
-    """Distribution of one action; leading axes are batch axes."""
+    """Distribution of one action; leading axes are batch axes.
+
+    An action is what `log_prob` takes: what the environment takes may be a function of it (see
+    `actions.environment_action`).
+    """
 
     def sample(self, noise: Array) -> Array:
         """Give an action from noise made by `draw_noise`."""
@@ -33,8 +50,8 @@ class Distribution(Protocol):
         """Give the log probability (density) of an action."""
         ...
 
-    def entropy(self) -> Array:
-        """Give the entropy in nats."""
+    def entropy(self, noise: Any = None) -> Array:
+        """Give the entropy in nats; where it is sampled, from noise of `draw_entropy_noise`."""
         ...
 
     def mode(self) -> Array:
@@ -79,13 +96,67 @@ class Categorical(Pytree):
         """Give log pi(action)."""
         return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
 
-    def entropy(self) -> Float[Array, "..."]:
+    def entropy(self, noise: Any = None) -> Float[Array, "..."]:
         """Give -sum p log p."""
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
     def mode(self) -> Int[Array, "..."]:
         """Give the most probable action (the first of equals)."""
         return jnp.argmax(self.log_probs, axis=-1).astype(jnp.int32)
+
+
+@pytree
+class MultiCategorical(Pytree):
+    """C independent categoricals, one a component of the action, padded to the widest.
+
+    `parts.log_probs` is [..., C, widest]; the padding has probability 0.
+    """
+
+    parts: Categorical
+
+    @classmethod
+    def make(
+        cls,
+        logits: Float[Array, "... P"],
+        sizes: tuple[int, ...],
+        mask: Bool[Array, "... P"] | None = None,
+    ) -> MultiCategorical:
+        """Normalise each component's logits; masks work in each as in `Categorical.make`.
+
+        Args:
+            logits: of all components, one after the other; P is the sum of sizes.
+            sizes: actions of each component.
+            mask: valid actions of each component, in the same order.
+        """
+        valid = None if mask is None else _by_component(mask, sizes, False)
+        return cls(Categorical.make(_by_component(logits, sizes, _MASKED), valid))
+
+    def sample(self, noise: Float[Array, "... C"]) -> Int[Array, "... C"]:
+        """Draw each component by its own number in [0, 1)."""
+        return self.parts.sample(noise)
+
+    def log_prob(self, action: Int[Array, "... C"]) -> Float[Array, "..."]:
+        """Give the sum of the components' log probabilities."""
+        return jnp.sum(self.parts.log_prob(action), axis=-1)
+
+    def entropy(self, noise: Any = None) -> Float[Array, "..."]:
+        """Give the sum of the components' entropies."""
+        return jnp.sum(self.parts.entropy(), axis=-1)
+
+    def mode(self) -> Int[Array, "... C"]:
+        """Give the most probable action of each component."""
+        return self.parts.mode()
+
+
+def _by_component(flat: Array, sizes: tuple[int, ...], fill: float | bool) -> Array:
+    """Give [..., C, widest] from components one after the other, padded with `fill`."""
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    lead = [(0, 0)] * (flat.ndim - 1)
+    parts = [
+        jnp.pad(flat[..., end - size : end], [*lead, (0, max(sizes) - size)], constant_values=fill)
+        for end, size in zip(ends, sizes, strict=True)
+    ]
+    return jnp.stack(parts, axis=-2)
 
 
 @pytree
@@ -107,7 +178,7 @@ class Gaussian(Pytree):
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * z * z - self.log_std - _HALF_LOG_2PI, axis=-1)
 
-    def entropy(self) -> Float[Array, "..."]:
+    def entropy(self, noise: Any = None) -> Float[Array, "..."]:
         """Give sum(log_std + 0.5 log(2 pi e))."""
         return jnp.sum(self.log_std + (0.5 + _HALF_LOG_2PI), axis=-1)
 
@@ -119,7 +190,25 @@ class Gaussian(Pytree):
 def draw_noise(
     kind: str, key: PRNGKeyArray, batch: tuple[int, ...], action_shape: tuple[int, ...]
 ) -> Array:
-    """Draw what `sample` needs for a batch: uniform [batch] or standard normal [batch, D]."""
-    if kind == "categorical":
-        return jax.random.uniform(key, batch, jnp.float32)
+    """Draw what `sample` needs for a batch.
+
+    Uniform [batch, *action_shape] for integers, standard normal for Gaussians; for a Beta
+    [batch, D, 2, J, 2], a normal and a uniform number for each of J proposals of two Gamma draws.
+    """
+    if kind in ("categorical", "multi_discrete"):
+        return jax.random.uniform(key, (*batch, *action_shape), jnp.float32)
+    if kind == "beta":
+        shape = (*batch, *action_shape, 2, BETA_PROPOSALS)
+        normal = jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
+        uniform = jax.random.uniform(jax.random.fold_in(key, 1), shape, jnp.float32)
+        return jnp.stack([normal, uniform], axis=-1)
     return jax.random.normal(key, (*batch, *action_shape), jnp.float32)
+
+
+def draw_entropy_noise(
+    kind: str, key: PRNGKeyArray, batch: tuple[int, ...], action_shape: tuple[int, ...]
+) -> Array | None:
+    """Draw what `entropy` needs for a batch, standard normal [batch, K, D], or None if nothing."""
+    if kind != "tanh_gaussian":
+        return None
+    return jax.random.normal(key, (*batch, ENTROPY_DRAWS, *action_shape), jnp.float32)

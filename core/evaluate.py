@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from . import policy
 from .distributions import draw_noise
 from .envs import registry as environments
+from .envs.bodies import agents_of, mask_all, mean_over_bodies, per_body, reset_all, step_all
 from .envs.contract import Environment
 from .normalise import RunningStatistics
 from .pytree import Pytree, pytree
@@ -42,7 +43,7 @@ class Episodes(Pytree):
     """Results, [L, episodes].
 
     Attributes:
-        returns: undiscounted, unscaled.
+        returns: undiscounted, unscaled; the mean over the bodies where there are several.
         lengths: env steps.
         metrics: the environment's own, of each episode.
     """
@@ -85,7 +86,7 @@ def evaluate(
 
     def reset(lane: Policies) -> tuple[Any, Any]:
         keys = jax.random.split(use_key(lane.key, EVALUATION), episodes)
-        return jax.vmap(env.reset, in_axes=(0, None))(keys, lane.hypers.eval_params)
+        return reset_all(env, keys, lane.hypers.eval_params)
 
     env_state, observation = jax.vmap(reset)(lanes)
     shape = (lanes.key.shape[0], episodes)
@@ -120,22 +121,21 @@ def act(
     observation: Any,
     greedy: bool,
 ) -> tuple[Array, Array]:
-    """Give one lane's actions [episodes, ...] and raw step keys [episodes, 2]."""
-    episodes = jax.tree.leaves(observation)[0].shape[0]
+    """Give one lane's actions (of every body) and raw step keys [episodes, 2]."""
+    segments = jax.tree.leaves(observation)[0].shape[0]
+    episodes = segments // agents_of(env)
     key = use_key(lane.key, EVALUATION, step + 1)
     seen = policy.normalised(plan, lane.hypers, lane.observation_statistics, observation)
-    mask = None
-    if env.has_mask:
-        mask = jax.vmap(lambda s: env.action_mask(s, lane.hypers.eval_params))(env_state)
+    mask = mask_all(env, env_state, lane.hypers.eval_params)
     outputs = policy.apply(plan, lane.params, seen)
     distribution = policy.distribution_of(plan, lane.hypers, lane.params, outputs, mask)
     words = jax.random.bits(key, (episodes, 2))
     if greedy:
-        return distribution.mode(), words
+        return policy.environment_action(plan, env, distribution.mode()), words
     kind = policy.distribution_kind(plan, env)
     noise_key = jax.random.fold_in(key, 1)
-    noise = draw_noise(kind, noise_key, (episodes,), policy.action_shape(env))
-    return distribution.sample(noise), words
+    noise = draw_noise(kind, noise_key, (segments,), policy.action_shape(env))
+    return policy.environment_action(plan, env, distribution.sample(noise)), words
 
 
 def _step(
@@ -151,8 +151,8 @@ def _step(
         lambda lane, state, seen: act(plan, env, lane, carry.step, state, seen, greedy)
     )(lanes, carry.env_state, carry.observation)
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
-    over = jax.vmap(env.step, in_axes=(0, 0, 0, None))
-    after = jax.vmap(over)(keys, carry.env_state, actions, lanes.hypers.eval_params)
+    over_lanes = jax.vmap(lambda *lane: step_all(env, *lane))
+    after = over_lanes(keys, carry.env_state, actions, lanes.hypers.eval_params)
     counted = carry.running & (carry.step >= first)
     ended = after.terminated | after.truncated
     state, observation = after.state, after.observation
@@ -171,7 +171,7 @@ def _step(
         env_state=state,
         observation=observation,
         running=running,
-        returns=add(carry.returns, after.reward),
+        returns=add(carry.returns, mean_over_bodies(env, after.reward)),
         lengths=carry.lengths + counted.astype(jnp.int32),
         info={name: add(known[name], after.info[name]) for name in after.info},
     )
@@ -181,9 +181,12 @@ def _restart(
     env: Environment, lanes: Policies, words: Array, ended: Array, state: Any, observation: Any
 ) -> tuple[Any, Any]:
     keys = jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
-    fresh = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, lanes.hypers.eval_params)
+    fresh = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, lanes.hypers.eval_params)
 
-    def pick(new: Array, old: Array) -> Array:
-        return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 2)), new, old)
+    def pick(which: Array, new: Any, old: Any) -> Any:
+        def one(a: Array, b: Array) -> Array:
+            return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 2)), a, b)
 
-    return jax.tree.map(pick, fresh, (state, observation))
+        return jax.tree.map(one, new, old)
+
+    return pick(ended, fresh[0], state), pick(per_body(env, ended), fresh[1], observation)

@@ -28,6 +28,7 @@ class Samples(Pytree):
         value: V_old.
         advantage: A.
         target: R = A + V_old.
+        noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
     """
 
     observation: Any
@@ -37,6 +38,7 @@ class Samples(Pytree):
     value: Float[Array, "B *T"]
     advantage: Float[Array, "B *T"]
     target: Float[Array, "B *T"]
+    noise: Array | None = None
 
 
 @pytree
@@ -102,7 +104,7 @@ def ppo_loss(
     clipped = jnp.clip(ratio, 1.0 - eps, 1.0 + eps)
     policy_loss = -mean(jnp.minimum(ratio * advantage, clipped * advantage))
     value_loss = mean(_value_errors(outputs.value, rows, hypers, eps))
-    entropy = mean(distribution.entropy())
+    entropy = mean(distribution.entropy(rows.noise))
     loss = policy_loss + hypers.vf_coef * value_loss - coefficients.ent_coef * entropy
     ratio_mean = mean(ratio)
     present = ratio if weight is None else jnp.where(weight > 0.0, ratio, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -11,9 +10,17 @@ from flax import linen as nn
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from ..errors import ConfigError
-from .distributions import Categorical, Distribution, Gaussian
+from .actions import (
+    action_shape,
+    distribution_kind,
+    environment_action,
+    has_log_std,
+    head_outputs,
+    make_distribution,
+)
+from .distributions import Distribution
 from .envs import registry as environments
-from .envs.contract import Box, Discrete, Environment
+from .envs.contract import Environment
 from .networks import registry as networks
 from .networks.outputs import Outputs
 from .normalise import RunningStatistics
@@ -24,6 +31,7 @@ __all__ = [
     "apply",
     "distribution_kind",
     "distribution_of",
+    "environment_action",
     "init_params",
     "is_critic",
     "normalised",
@@ -33,34 +41,8 @@ __all__ = [
 _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
 
 
-def distribution_kind(plan: Plan, env: Environment) -> str:
-    """Give the distribution of a plan: its own word, or the one that fits the action space.
-
-    Raises:
-        ConfigError: the chosen distribution does not fit the action space.
-    """
-    fitting = {Discrete: "categorical", Box: "gaussian"}.get(type(env.action_space))
-    if fitting is None:
-        kind = type(env.action_space).__name__
-        raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
-    if plan.distribution not in (None, fitting):
-        raise ConfigError(
-            f"distribution is {plan.distribution!r}, but {env.id} needs {fitting!r}; leave it out"
-        )
-    return fitting
-
-
-def action_shape(env: Environment) -> tuple[int, ...]:
-    """Give the shape of one action as the policy makes it: [] or [D]."""
-    if isinstance(env.action_space, Discrete):
-        return ()
-    return env.action_space.shape if isinstance(env.action_space, Box) else ()
-
-
 def _network(plan: Plan, env: Environment) -> nn.Module:
-    space = env.action_space
-    outputs = space.n if isinstance(space, Discrete) else math.prod(action_shape(env))
-    return networks.make(plan, outputs, env.observation_struct)
+    return networks.make(plan, head_outputs(plan, env), env.observation_struct)
 
 
 def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]:
@@ -72,7 +54,7 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
     env = environments.make(plan.env)
     probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
     params = dict(_network(plan, env).init(key, probe)["params"])
-    if distribution_kind(plan, env) == "gaussian":
+    if has_log_std(plan, env):
         params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
     return params
 
@@ -101,14 +83,12 @@ def distribution_of(
 ) -> Distribution:
     """Give the action distribution of one lane's outputs."""
     env = environments.make(plan.env)
-    if distribution_kind(plan, env) == "categorical":
-        if mask is not None:
-            mask = mask | (hypers.action_masking == 0.0)
-        return Categorical.make(outputs.policy, mask)
-    log_std = jnp.clip(params["log_std"], hypers.log_std_min, hypers.log_std_max)
-    lead = (1,) * (outputs.policy.ndim - log_std.ndim)
-    mean = jnp.reshape(outputs.policy, (*outputs.policy.shape[:-1], *action_shape(env)))
-    return Gaussian(mean, jnp.broadcast_to(log_std.reshape(lead + log_std.shape), mean.shape))
+    if mask is not None:
+        mask = mask | (hypers.action_masking == 0.0)
+    log_std = None
+    if has_log_std(plan, env):
+        log_std = jnp.clip(params["log_std"], hypers.log_std_min, hypers.log_std_max)
+    return make_distribution(plan, env, outputs.policy, mask, log_std)
 
 
 def statistics_shape(plan: Plan) -> tuple[int, ...]:

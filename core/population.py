@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Int
 
 from . import optimisers, policy
 from .envs import registry as environments
+from .envs.bodies import agents_of, reset_all
 from .metrics import Metrics
 from .normalise import RunningStatistics
 from .pytree import Pytree, pytree
@@ -99,7 +100,8 @@ def init_lane(
     raw = lane_key(seed, stream, replicate)
     params = policy.init_params(plan, hypers, use_key(raw, INIT))
     keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
-    env_state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, hypers.env_params)
+    env_state, observation = reset_all(env, keys, hypers.env_params)
+    segments = plan.num_envs * agents_of(env)
     return LaneState(
         key=raw,
         updates=updates,
@@ -110,9 +112,9 @@ def init_lane(
         observation=observation,
         observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
         return_statistics=RunningStatistics.empty(()),
-        discounted_return=jnp.zeros(plan.num_envs, jnp.float32),
-        episode_return=jnp.zeros(plan.num_envs, jnp.float32),
-        episode_length=jnp.zeros(plan.num_envs, jnp.int32),
+        discounted_return=jnp.zeros(segments, jnp.float32),
+        episode_return=jnp.zeros(segments, jnp.float32),
+        episode_length=jnp.zeros(segments, jnp.int32),
     )
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 from . import policy
 from .distributions import draw_noise
 from .envs import registry as environments
+from .envs.bodies import agents_of, mask_all, per_body, reset_all, step_all
 from .envs.contract import Environment, Step
 from .pytree import Pytree, pytree
 from .state import Hypers, LaneState, Plan, use_key
@@ -29,7 +30,7 @@ _RESET_WORD = np.uint32(0x9E3779B9)
 
 @pytree
 class Trajectory(Pytree):
-    """One rollout, [T, L, E, ...].
+    """One rollout, [T, L, E, ...]; with several bodies an environment E counts segments.
 
     Attributes:
         observation: raw, as the environment gave it.
@@ -79,9 +80,22 @@ def rollout(
 
     start = (state, EpisodeSums(zero, zero, zero, {}))
     (state, sums), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
+    sums = _per_episode(env, sums)
     sums = sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info))
     last = jax.vmap(lambda h, s: _value(plan, h, s, s.observation))(hypers, state)
     return state, trajectory, sums, last
+
+
+def _per_episode(env: Environment, sums: EpisodeSums) -> EpisodeSums:
+    """Count an episode once, however many bodies saw it end; its return is their mean."""
+    agents = agents_of(env)
+    if agents == 1:
+        return sums
+    return sums.replace(
+        episodes=sums.episodes / agents,
+        returns=sums.returns / agents,
+        lengths=sums.lengths / agents,
+    )
 
 
 def _draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
@@ -90,7 +104,7 @@ def _draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]
     noise = draw_noise(
         policy.distribution_kind(plan, env),
         use_key(state.key, ROLLOUT_NOISE, state.updates),
-        batch,
+        (plan.rollout_length, plan.num_envs * agents_of(env)),
         policy.action_shape(env),
     )
     words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
@@ -113,9 +127,7 @@ def _step(
 ) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array]]:
     def act(hypers: Hypers, state: LaneState, noise: Array) -> tuple[Any, ...]:
         seen = policy.normalised(plan, hypers, state.observation_statistics, state.observation)
-        mask = None
-        if env.has_mask:
-            mask = jax.vmap(lambda s: env.action_mask(s, hypers.env_params))(state.env_state)
+        mask = mask_all(env, state.env_state, hypers.env_params)
         outputs = policy.apply(plan, state.params, seen)
         distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
         action = distribution.sample(noise)
@@ -123,9 +135,11 @@ def _step(
 
     action, mask, log_prob, value = jax.vmap(act)(hypers, state, noise)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
-    over_envs = jax.vmap(env.step, in_axes=(0, 0, 0, None))
-    after = jax.vmap(over_envs)(step_keys, state.env_state, action, hypers.env_params)
-    ended = after.terminated | after.truncated
+    taken = policy.environment_action(plan, env, action)
+    over_lanes = jax.vmap(lambda *lane: step_all(env, *lane))
+    after = over_lanes(step_keys, state.env_state, taken, hypers.env_params)
+    terminated, truncated = per_body(env, after.terminated), per_body(env, after.truncated)
+    ended = terminated | truncated
     bootstrap = _bootstrap(plan, env, hypers, state, after)
     episode_return = state.episode_return + after.reward
     episode_length = state.episode_length + 1
@@ -135,7 +149,7 @@ def _step(
         returns=sums.returns + jnp.sum(gone * episode_return, axis=-1),
         lengths=sums.lengths + jnp.sum(gone * episode_length.astype(jnp.float32), axis=-1),
     )
-    env_state, observation = _reset(env, hypers, words, ended, after)
+    env_state, observation = _reset(env, hypers, words, after)
     new = state.replace(
         env_state=env_state,
         observation=observation,
@@ -149,8 +163,8 @@ def _step(
         log_prob=log_prob,
         value=value,
         reward=after.reward,
-        terminated=after.terminated,
-        truncated=after.truncated,
+        terminated=terminated,
+        truncated=truncated,
         bootstrap=bootstrap,
     )
     return new, sums, trajectory, after.info
@@ -160,10 +174,10 @@ def _bootstrap(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, after: Step
 ) -> Float[Array, "L E"]:
     """Give V of the final observation where an episode was cut (and did not end), else 0."""
-    nothing = jnp.zeros(after.truncated.shape, jnp.float32)
+    nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
-    cut = after.truncated & ~after.terminated
+    cut = per_body(env, after.truncated & ~after.terminated)
 
     def values() -> Float[Array, "L E"]:
         final = jax.vmap(lambda h, s, o: _value(plan, h, s, o))(hypers, state, after.observation)
@@ -172,10 +186,9 @@ def _bootstrap(
     return jax.lax.cond(jnp.any(cut), values, lambda: nothing)
 
 
-def _reset(
-    env: Environment, hypers: Hypers, words: Array, ended: Bool[Array, "L E"], after: Step
-) -> tuple[Any, Any]:
+def _reset(env: Environment, hypers: Hypers, words: Array, after: Step) -> tuple[Any, Any]:
     """Replace ended episodes by fresh ones; keys are the step's with one word changed."""
+    ended = after.terminated | after.truncated
     going = (after.state, after.observation)
     if env.never_ends:
         return going
@@ -183,10 +196,15 @@ def _reset(
     def fresh() -> tuple[Any, Any]:
         reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
         keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
-        made = jax.vmap(jax.vmap(env.reset, in_axes=(0, None)))(keys, hypers.env_params)
-        return jax.tree.map(pick, made, going)
-
-    def pick(new: Array, old: Array) -> Array:
-        return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 2)), new, old)
+        made = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, hypers.env_params)
+        state = _pick(ended, made[0], going[0])
+        return state, _pick(per_body(env, ended), made[1], going[1])
 
     return jax.lax.cond(jnp.any(ended), fresh, lambda: going)
+
+
+def _pick(ended: Bool[Array, "L E"], new: Any, old: Any) -> Any:
+    def one(a: Array, b: Array) -> Array:
+        return jnp.where(ended.reshape(ended.shape + (1,) * (a.ndim - 2)), a, b)
+
+    return jax.tree.map(one, new, old)

@@ -105,6 +105,7 @@ class SavedPolicy:
             batch = outputs.value.shape
             noise = draw_noise(kind, key, batch, policy.action_shape(env))
             action = distribution.sample(noise)
+        action = policy.environment_action(self.plan, env, action)
         return env.taken(action) if isinstance(env, HostedEnvironment) else action, carry
 
     def evaluate(

@@ -5,7 +5,8 @@ field is in both.
 
 Letters of array shapes, used everywhere: L lanes, E environments, T steps of a rollout, N rows to
 learn from (T E single steps, or E whole segments), B minibatch rows, A actions or action
-components, K updates of a chunk.
+components, K updates of a chunk. Where one environment has several bodies (see `envs.bodies`),
+what is [E] of a learner counts segments, E times the bodies.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class Plan:
     value_gain: float
     optimiser: str
     distribution: str | None
+    action_low: float | None
+    action_high: float | None
     dtype: str
     matmul_precision: str
     features: tuple[str, ...] = ()

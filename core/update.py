@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from . import optimisers, policy
 from .advantages import gae
+from .distributions import draw_entropy_noise
 from .envs import registry as environments
 from .losses import Coefficients, Losses, Samples, ppo_loss
 from .metrics import Metrics
@@ -26,7 +27,7 @@ from .state import Hypers, LaneState, Plan, use_key
 
 __all__ = ["learn", "minibatch_shape", "permutation", "update"]
 
-SHUFFLE = 3  # use of a lane's key; see rollout.py, population.py
+SHUFFLE, ENTROPY_NOISE = 3, 6  # uses of a lane's key; see also rollout.py, population.py
 _KL_FACTOR = 1.5
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
 _KL_LIMIT = 1e3
@@ -185,7 +186,16 @@ def _prepare(
         )
     parts = (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages)
     rows = jax.tree.map(lambda x: _rows(plan, x), parts)
-    return state, Samples(*rows, target=rows[5] + rows[4])
+    noise = _entropy_noise(plan, state, rows[5].shape)
+    return state, Samples(*rows, target=rows[5] + rows[4], noise=noise)
+
+
+def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array | None:
+    """Draw one lane's noise for sampled entropies, the same in all epochs of this update."""
+    env = environments.make(plan.env)
+    key = use_key(state.key, ENTROPY_NOISE, state.updates)
+    kind = policy.distribution_kind(plan, env)
+    return draw_entropy_noise(kind, key, rows, policy.action_shape(env))
 
 
 def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..environments import ENVIRONMENTS
+from ..environments import DISTRIBUTIONS, ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.space import Parameter
@@ -32,6 +32,7 @@ def check_together(notes: Notes, root: Node, study: Study) -> None:
     checks.evolution()
     checks.budget()
     checks.default()
+    checks.distributions()
     if not notes:
         checks.knobs()
 
@@ -158,6 +159,20 @@ class _Checks:
             )
             self._note(text, "forbid" if "forbid" in self.root.value else "space")
 
+    def distributions(self) -> None:
+        """Every action distribution fits the environment, as far as the table knows it."""
+        known = ENVIRONMENTS.get(self.study.env.id)
+        if known is None or known.actions not in DISTRIBUTIONS:
+            return
+        fitting = DISTRIBUTIONS[known.actions]
+        for section, value in _values_of(self.study, "distribution"):
+            if value is not None and value not in fitting:
+                text = (
+                    f"distribution {value!r} does not fit {known.id}, whose actions are "
+                    f"{known.actions}; allowed: {', '.join(fitting)}"
+                )
+                self._note(text, section, "distribution")
+
     def knobs(self) -> None:
         """No two values that can come together contradict each other."""
         told: set[str] = set()
@@ -187,6 +202,16 @@ def _is_traced(study: Study, name: str) -> bool:
         return KNOBS[name].traced
     known = ENVIRONMENTS.get(study.env.id)
     return known is None or name.removeprefix("env.") not in known.keys
+
+
+def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:
+    """Give every value that a categorical knob can take, with the section that says so."""
+    if name in study.fixed:
+        yield "fixed", study.fixed[name]
+    for parameter in study.space.parameters:
+        if parameter.name == name:
+            yield from (("space", value) for value in parameter.distribution.ends())
+    yield from (("enqueue", given[name]) for given in study.enqueue if name in given)
 
 
 def _registered(config: dict[str, Any]) -> dict[str, Any]:

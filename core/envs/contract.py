@@ -58,7 +58,7 @@ class Step(Pytree):
     Attributes:
         state: the environment's state after the step (any pytree).
         observation: of that state; the final observation where the episode ended.
-        reward: float32 [].
+        reward: float32 []; [agents] where `Environment.agents` is above 1.
         terminated: the episode ended by its own rules; nothing is bootstrapped.
         truncated: the episode was cut (time limit); its final observation is bootstrapped.
         info: float32 [] by name; the core sums them over steps for `Environment.summarise`.
@@ -66,9 +66,9 @@ class Step(Pytree):
 
     state: Any
     observation: Any
-    reward: Float[Array, ""]
-    terminated: Bool[Array, ""]
-    truncated: Bool[Array, ""]
+    reward: Float[Array, "..."]
+    terminated: Bool[Array, "..."]  # [] of one environment; mapped over many, [E]
+    truncated: Bool[Array, "..."]
     info: dict[str, Array]
 
 
@@ -85,6 +85,11 @@ class Environment(Protocol):
         warmup_steps: steps per environment before learning and metrics begin.
         default_params: a pytree of float32 leaves, each of which may differ per lane; its field
             names are what a study sweeps as `env.<name>`.
+
+    An environment may also say `agents`, a number of bodies that one policy moves, each by its
+    own observation. If it is above 1, `observation_struct`, `action_space` and the mask's A are
+    one body's; `reset` and `step` give observations and rewards, and take actions, with a leading
+    [agents]; `action_mask` gives [agents, A]; an episode ends for all bodies at once.
     """
 
     id: str
@@ -104,7 +109,10 @@ class Environment(Protocol):
         ...
 
     def action_mask(self, state: Any, params: Any) -> Bool[Array, " A"]:
-        """Give the valid actions of this state; called only if `has_mask`."""
+        """Give the valid actions of this state; called only if `has_mask`.
+
+        A is n of `Discrete`; for `MultiDiscrete` sum(nvec), component after component.
+        """
         ...
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:

@@ -1,15 +1,13 @@
 """gymnax environments behind the core's contract.
 
-gymnax code fails under strict promotion, so that it runs inside contexts that relax it, here and
-nowhere else; what leaves this module is float32, int32 or bool. gymnax makes arrays when it is
-imported, which starts jax's backend, so that it is imported only when an environment is made.
+gymnax code fails under strict promotion, so that it runs inside `relaxed`; what leaves this module
+is float32, int32 or bool. gymnax makes arrays when it is imported, which starts jax's backend, so
+that it is imported only when an environment is made.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -20,27 +18,9 @@ from jaxtyping import Array, PRNGKeyArray
 from ...environments import EnvEntry
 from ...errors import ConfigError
 from .contract import ActionSpace, Box, Discrete, Step
+from .foreign import canonical, made_params, relaxed
 
 __all__ = ["GymnaxEnvironment"]
-
-
-@contextmanager
-def _relaxed() -> Iterator[None]:
-    with ExitStack() as stack:
-        stack.enter_context(jax.numpy_dtype_promotion("standard"))
-        stack.enter_context(jax.numpy_rank_promotion("allow"))
-        yield
-
-
-def _canonical(leaf: Any) -> Array:
-    leaf = jnp.asarray(leaf)
-    if jnp.issubdtype(leaf.dtype, jnp.floating):
-        return jax.lax.convert_element_type(leaf, np.float32)
-    if jnp.issubdtype(leaf.dtype, jnp.bool_) or leaf.dtype == jnp.uint8:
-        return leaf
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return leaf
-    return jax.lax.convert_element_type(leaf, np.int32)
 
 
 def _action_space(space: Any) -> ActionSpace:
@@ -73,18 +53,13 @@ class GymnaxEnvironment:
         import gymnax
 
         self.id = entry.id
-        with _relaxed():
+        with relaxed():
             self._env, params = gymnax.make(entry.id)
             self._params = params.replace(**keys)
             self.action_space = _action_space(self._env.action_space(self._params))
         self._floats = tuple(entry.params)
         self._keys = tuple(sorted(keys.items()))
-        made = dataclasses.make_dataclass(
-            "Params", [(name, float) for name in self._floats], frozen=True
-        )
-        jax.tree_util.register_dataclass(made, data_fields=list(self._floats), meta_fields=[])
-        self._type = made
-        self.default_params = made(**entry.params)
+        self.default_params = made_params(entry.params)
         probe = jax.eval_shape(self.reset, jax.random.key(0), self.default_params)
         self.observation_struct = probe[1]
 
@@ -94,13 +69,13 @@ class GymnaxEnvironment:
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
         """Give a fresh (state, observation)."""
-        with _relaxed():
+        with relaxed():
             observation, state = self._env.reset_env(key, self._full(params))
-            return jax.tree.map(_canonical, (state, observation))
+            return jax.tree.map(canonical, (state, observation))
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
         """Advance one step; real-valued actions are clipped to the action box first."""
-        with _relaxed():
+        with relaxed():
             full = self._full(params)
             if isinstance(self.action_space, Box):
                 box = self._env.action_space(full)  # of these parameters: max_torque may vary
@@ -109,7 +84,7 @@ class GymnaxEnvironment:
                 key, state, action, full
             )
             truncated = self._env.is_truncated(after, full)
-            after, observation = jax.tree.map(_canonical, (after, observation))
+            after, observation = jax.tree.map(canonical, (after, observation))
             # Some gymnax rewards are of shape [1] or integers; a reward is one float32.
             reward = jnp.asarray(reward).astype(jnp.float32).reshape(())
         return Step(

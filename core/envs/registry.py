@@ -16,6 +16,7 @@ from ...via_gymnasium import is_gymnasium
 from ..state import EnvPlan
 from .contract import Environment
 from .from_gymnax import GymnaxEnvironment
+from .navigators import Navigators
 
 __all__ = ["known", "make", "params_of", "register"]
 
@@ -55,11 +56,18 @@ def make(plan: EnvPlan) -> Environment:
         return GymnasiumEnvironment(plan.id, keys)
     if plan.id not in ENVIRONMENTS:
         raise UnknownNameError("environment", plan.id, known())
-    if entry(plan.id).source == "optical":
+    known_as = entry(plan.id)
+    if known_as.source == "optical":
         from .optical.environment import make_from_keys
 
         return make_from_keys(id=plan.id, **rooted(plan.id, keys, plan.folder))
-    return GymnaxEnvironment(entry(plan.id), keys)
+    if known_as.source == "navigators":
+        return Navigators(**keys)
+    if known_as.source == "brax":
+        from .from_brax import BraxEnvironment
+
+        return BraxEnvironment(known_as, keys)
+    return GymnaxEnvironment(known_as, keys)
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:

@@ -22,17 +22,35 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from .contract import ActionSpace, Box, Discrete, Environment, MultiDiscrete
+from .bodies import agents_of
+from .contract import Box, Discrete, Environment, MultiDiscrete
 
 __all__ = ["EnvironmentContract", "play"]
 
 
-def _action_struct(space: ActionSpace) -> jax.ShapeDtypeStruct:
+def _action_struct(env: Environment) -> jax.ShapeDtypeStruct:
+    space, lead = env.action_space, _lead(env)
     if isinstance(space, Discrete):
-        return jax.ShapeDtypeStruct((), np.int32)
+        return jax.ShapeDtypeStruct(lead, np.int32)
     if isinstance(space, MultiDiscrete):
-        return jax.ShapeDtypeStruct((len(space.nvec),), np.int32)
-    return jax.ShapeDtypeStruct(space.shape, np.float32)
+        return jax.ShapeDtypeStruct((*lead, len(space.nvec)), np.int32)
+    return jax.ShapeDtypeStruct((*lead, *space.shape), np.float32)
+
+
+def _lead(env: Environment) -> tuple[int, ...]:
+    """Give the leading axes of what each body has: [agents] if there are several."""
+    return () if agents_of(env) == 1 else (agents_of(env),)
+
+
+def _observation_struct(env: Environment) -> Any:
+    def leaf(one: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((*_lead(env), *one.shape), one.dtype)
+
+    return jax.tree.map(leaf, env.observation_struct)
+
+
+def _mask_shape(space: Discrete | MultiDiscrete) -> tuple[int, ...]:
+    return (sum(space.nvec),) if isinstance(space, MultiDiscrete) else (space.n,)
 
 
 def _key_struct() -> Any:
@@ -48,14 +66,31 @@ def _canonical_params(env: Environment) -> Any:
 
 
 def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> Array:
-    space = env.action_space
+    space, lead = env.action_space, _lead(env)
     if isinstance(space, Discrete):
-        noise = jax.random.uniform(key, (space.n,), jnp.float32)
-        return jnp.argmax(noise if mask is None else jnp.where(mask, noise, -1.0)).astype(np.int32)
+        return _random_choice(key, (*lead, space.n), mask)
     if isinstance(space, MultiDiscrete):
-        return jax.random.randint(key, (len(space.nvec),), 0, jnp.asarray(space.nvec, jnp.int32))
-    low, high = (np.asarray(x, np.float32).reshape(space.shape) for x in (space.low, space.high))
-    return jax.random.uniform(key, space.shape, jnp.float32, low, high)
+        ends = np.cumsum(space.nvec)
+        parts = [
+            _random_choice(
+                jax.random.fold_in(key, end), (*lead, n),
+                None if mask is None else mask[..., end - n : end],
+            )
+            for n, end in zip(space.nvec, ends, strict=True)
+        ]  # fmt: skip
+        return jnp.stack(parts, axis=-1)
+    struct = _action_struct(env)
+    low, high = (
+        jnp.broadcast_to(np.float32(np.clip(x, -10.0, 10.0)).reshape(space.shape), struct.shape)
+        for x in (space.low, space.high)  # an unbounded action is drawn from some range
+    )
+    return jax.random.uniform(key, struct.shape, jnp.float32, low, high)
+
+
+def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None) -> Array:
+    noise = jax.random.uniform(key, shape, jnp.float32)
+    valid = noise if mask is None else jnp.where(mask, noise, -1.0)
+    return jnp.argmax(valid, axis=-1).astype(np.int32)
 
 
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
@@ -111,6 +146,7 @@ class EnvironmentContract:
         assert isinstance(environment, Environment)
         assert isinstance(environment.action_space, (Discrete, MultiDiscrete, Box))
         assert environment.warmup_steps >= 0
+        assert agents_of(environment) >= 1
 
     def test_parameters_are_fields_of_float_numbers(self, environment: Environment) -> None:
         params = environment.default_params
@@ -124,20 +160,24 @@ class EnvironmentContract:
     ) -> None:
         made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
         _state, observation = made
-        _same_shapes(observation, environment.observation_struct)
+        _same_shapes(observation, _observation_struct(environment))
         _no_weak_types(made)
 
     def test_a_step_keeps_the_state_s_shapes_and_types(self, environment: Environment) -> None:
         params = _params_struct(environment)
         state, _ = jax.eval_shape(environment.reset, _key_struct(), params)
-        action = _action_struct(environment.action_space)
+        action = _action_struct(environment)
         after = jax.eval_shape(environment.step, _key_struct(), state, action, params)
         _same_shapes(after.state, state)
-        _same_shapes(after.observation, environment.observation_struct)
-        expected = {"reward": np.float32, "terminated": np.bool_, "truncated": np.bool_}
-        for name, dtype in expected.items():
+        _same_shapes(after.observation, _observation_struct(environment))
+        expected = {
+            "reward": (_lead(environment), np.float32),
+            "terminated": ((), np.bool_),
+            "truncated": ((), np.bool_),
+        }
+        for name, (shape, dtype) in expected.items():
             leaf = getattr(after, name)
-            assert (leaf.shape, leaf.dtype) == ((), np.dtype(dtype)), name
+            assert (leaf.shape, leaf.dtype) == (shape, np.dtype(dtype)), name
         for name, leaf in after.info.items():
             assert (leaf.shape, leaf.dtype) == ((), np.dtype(np.float32)), name
         _no_weak_types(after)
@@ -149,11 +189,12 @@ class EnvironmentContract:
         def run(params: Any) -> Any:
             key = jax.random.key(0, impl="threefry2x32")
             state, _ = environment.reset(key, params)
-            struct = _action_struct(environment.action_space)
+            struct = _action_struct(environment)
             return environment.step(key, state, jnp.zeros(struct.shape, struct.dtype), params)
 
         if jax.tree.leaves(lanes):
-            assert jax.eval_shape(jax.vmap(run), lanes).reward.shape == (3,)
+            reward = jax.eval_shape(jax.vmap(run), lanes).reward
+            assert reward.shape == (3, *_lead(environment))
 
     def test_random_play_keeps_its_promises(self, environment: Environment) -> None:
         run = play(environment, self.steps, self.episodes)
@@ -165,8 +206,9 @@ class EnvironmentContract:
         for left, right in zip(jax.tree.leaves(seen), jax.tree.leaves(again), strict=True):
             np.testing.assert_array_equal(left, right)
         if environment.has_mask:
-            assert isinstance(environment.action_space, Discrete)
-            shape = (self.steps, self.episodes, environment.action_space.n)
+            assert isinstance(environment.action_space, (Discrete, MultiDiscrete))
+            one = (*_lead(environment), *_mask_shape(environment.action_space))
+            shape = (self.steps, self.episodes, *one)
             assert seen["mask"].shape == shape and seen["mask"].dtype == bool
         sums = {name: jnp.float32(leaf.sum()) for name, leaf in seen["info"].items()}
         summary = environment.summarise(sums, jnp.float32(ended.size))

@@ -247,7 +247,8 @@ def _act(plan: Plan, actor: _Actor) -> tuple[Array, Array, Array, Array]:
     outputs = policy.apply(plan, state.params, seen)
     distribution = policy.distribution_of(plan, hypers, state.params, outputs, None)
     action = distribution.sample(actor.noise)
-    return action, distribution.log_prob(action), outputs.value, action
+    taken = policy.environment_action(plan, environments.make(plan.env), action)
+    return action, distribution.log_prob(action), outputs.value, taken
 
 
 def _value(plan: Plan, actor: _Actor) -> Float[Array, " E"]:

@@ -32,15 +32,27 @@ def base(small: bool, work: Path) -> Outcome:
     return Outcome(passed, "; ".join(words))
 
 
-def train(name: str, work: Path, small: bool) -> dict[str, Any]:
-    """Run a base study by the command line; give its final values and all evaluations."""
-    file = ROOT / "studies" / f"{name}.yaml"
-    words = [*hpo_command(), "run", file, "--out", work, "--json"]
+def train(
+    name: str, work: Path, small: bool, overrides: tuple[str, ...] = (), called: str | None = None
+) -> dict[str, Any]:
+    """Run a base study by the command line; give its final values and all evaluations.
+
+    Args:
+        name: of the file in studies/.
+        work: a folder for results.
+        small: a few updates only.
+        overrides: `key=value` set over the file.
+        called: its results' name, the file's if None.
+    """
+    file, folder = ROOT / "studies" / f"{name}.yaml", (called or name).replace("_", "-")
+    words = [*hpo_command(), "run", file, "--out", work, "--name", folder, "--json"]
+    for override in overrides:
+        words += ["--set", override]
     if small:
         words += ["--set", "env_steps=20480", "--set", "evaluation.every=10240"]
         words += ["--set", "evaluation.episodes=5"]
     call(words, work)
-    study = work / name.replace("_", "-")
+    study = work / folder
     import pyarrow.parquet as pq
 
     trial = pq.read_table(study / "trials.parquet").to_pylist()[0]
@@ -73,7 +85,7 @@ def draw(
     axes.axhline(threshold, color="black", linestyle="--", linewidth=1, label=f"{threshold:g}")
     axes.set(
         xlabel="env steps", ylabel="mean return of greedy episodes",
-        title=f"studies/{name}.yaml, {len(evaluations)} seeds",
+        title=f"{name}, {len(evaluations)} seeds",
     )  # fmt: skip
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, ncols=2)

@@ -57,6 +57,9 @@ POINTS: dict[str, dict[int, Point]] = {
         9: Point("benchmarks/gpu.py on base dependencies", "fresh", "gpu_small"),
         10: Point("answers at once; first metrics soon", "timing", "first_words"),
     },
+    "ppo": {
+        2: Point("every kind of policy and environment learns", "ppo_learning", "learns"),
+    },
     "search": {
         3: Point("pbt: exact copies, replay, at most 5 % of time", "search", "population_based"),
         5: Point("4 devices give the bits of 2; no collective", "search", "devices"),

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hpo.core.distributions import Categorical, Distribution, Gaussian, draw_noise
+from hpo.core.distributions import (
+    Categorical,
+    Distribution,
+    Gaussian,
+    MultiCategorical,
+    draw_noise,
+)
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 LAST = np.float32(1.0 - 2.0**-23)  # the largest number that `draw_noise` gives
@@ -173,3 +179,73 @@ def test_gaussian_samples_have_its_mean_and_deviation():
     # the standard error of a normal sample's variance is var sqrt(2 / n)
     assert np.all(np.abs(samples.var(0) / std**2 - 1.0) <= 4.0 * np.sqrt(2.0 / 40_000))
     assert scipy.stats.kstest((samples[:, 0] - mean[0]) / std[0], "norm").pvalue > 1e-4
+
+
+SIZES = (3, 1, 5)
+
+
+def components(rows, seed=0):
+    """Give logits [rows, 9] of three components, and a mask of them."""
+    logits = logits_of(rows, sum(SIZES), seed=seed)
+    mask = np.random.default_rng(seed + 1).random(logits.shape) < 0.6
+    return logits, mask
+
+
+def split(rows):
+    return np.split(rows, np.cumsum(SIZES)[:-1], axis=-1)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_multi_categorical_is_its_components(masked):
+    logits, mask = components(40)
+    mask[3, :3] = False  # nothing of one component is allowed: as if it had no mask
+    given_mask = jnp.asarray(mask) if masked else None
+    dist = MultiCategorical.make(jnp.asarray(logits), SIZES, given_mask)
+    rng = np.random.default_rng(8)
+    actions = np.stack([rng.integers(0, n, 40) for n in SIZES], axis=1).astype(np.int32)
+    log_probs = [
+        slow.log_softmax(part, allowed if masked else None)
+        for part, allowed in zip(split(logits), split(mask), strict=True)
+    ]
+    actions = np.where(masked, np.stack([x.argmax(-1) for x in log_probs], 1), actions)
+    expected = sum(x[np.arange(40), actions[:, i]] for i, x in enumerate(log_probs))
+    made = dist.log_prob(jnp.asarray(actions, jnp.int32))
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+    entropy = sum(scipy.stats.entropy(np.exp(x), axis=-1) for x in log_probs)
+    np.testing.assert_allclose(dist.entropy(), entropy, atol=1e-5)
+    np.testing.assert_array_equal(dist.mode(), np.stack([x.argmax(-1) for x in log_probs], 1))
+    assert dist.mode().dtype == jnp.int32 and isinstance(dist, Distribution)
+
+
+def test_multi_categorical_samples_components_by_their_own_numbers():
+    count = 60_000
+    logits, mask = components(1, seed=5)
+    mask[0, [0, 3, 4]] = [True, True, True]
+    noise = draw_noise("multi_discrete", jax.random.key(7), (count,), (3,))
+    assert noise.shape == (count, 3) and noise.min() >= 0.0 and noise.max() < 1.0
+    rows = (jnp.broadcast_to(x[0], (count, 9)) for x in (logits, mask))
+    flat, allowed = rows
+    actions = np.asarray(MultiCategorical.make(flat, SIZES, allowed).sample(noise))
+    assert actions.dtype == np.int32
+    for i, (part, ok) in enumerate(zip(split(logits), split(mask), strict=True)):
+        counts = np.bincount(actions[:, i], minlength=SIZES[i])
+        assert len(counts) == SIZES[i]  # never the padding
+        within_four_errors(counts, np.exp(slow.log_softmax(part, ok)[0]))
+    first, last = actions[:, 0] == actions[0, 0], actions[:, 2] == actions[0, 2]
+    together = np.mean(first & last) - np.mean(first) * np.mean(last)
+    assert abs(together) < 4.0 * 0.25 / np.sqrt(count)
+
+
+def test_padding_and_masks_of_components_have_no_gradient():
+    logits, mask = components(8, seed=3)
+    actions = jnp.zeros((8, 3), jnp.int32)
+    mask[:, [0, 3, 4]] = True
+
+    def total(logits):
+        dist = MultiCategorical.make(logits, SIZES, jnp.asarray(mask))
+        return jnp.sum(dist.log_prob(actions)) + jnp.sum(dist.entropy())
+
+    gradient = np.asarray(jax.grad(total)(jnp.asarray(logits)))
+    assert np.all(np.isfinite(gradient)) and np.all(gradient[~mask] == 0.0)
+    assert np.all(gradient[:, 3] == 0.0)  # a component with one action has nothing to choose
+    assert np.any(gradient[:, 4:] != 0.0)

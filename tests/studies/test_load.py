@@ -332,3 +332,21 @@ def test_the_loader_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("env", "where", "line"),
+    [
+        ("CartPole-v1", "fixed: {distribution: beta}", 3),
+        ("Pendulum-v1", "space:\n  distribution: {values: [gaussian, categorical]}", 4),
+    ],
+)
+def test_a_distribution_that_does_not_fit_the_actions_is_refused(env, where, line):
+    text = f"env: {env}\nenv_steps: 10k\n{where}\n"
+    with pytest.raises(StudyError, match=r"distribution '\w+' does not fit .*; allowed: ") as told:
+        loads(text)
+    assert [mistake.line for mistake in told.value.mistakes] == [line]
+    fitting = where.replace("beta", "categorical").replace(
+        "gaussian, categorical", "gaussian, beta"
+    )
+    assert loads(text.replace(where, fitting)).env.id == env

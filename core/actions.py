@@ -1,0 +1,180 @@
+"""Between an action space and a policy: which distribution, and what the environment takes.
+
+A policy's action is what its distribution has a density of; `environment_action` maps it to one
+of the environment.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..environments import DISTRIBUTIONS
+from ..errors import ConfigError
+from .bounded_distributions import Beta, TanhGaussian
+from .distributions import Categorical, Distribution, Gaussian, MultiCategorical
+from .envs.contract import Box, Discrete, Environment, MultiDiscrete
+from .state import Plan
+
+__all__ = [
+    "action_range",
+    "action_shape",
+    "distribution_kind",
+    "environment_action",
+    "has_log_std",
+    "head_outputs",
+    "make_distribution",
+]
+
+_KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuous"}
+
+
+def distribution_kind(plan: Plan, env: Environment) -> str:
+    """Give the distribution of a plan: its own word, or the first that fits the action space.
+
+    Raises:
+        ConfigError: the chosen distribution does not fit the action space.
+    """
+    fitting = DISTRIBUTIONS.get(_KINDS.get(type(env.action_space), ""), ())
+    if not fitting:
+        kind = type(env.action_space).__name__
+        raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
+    if plan.distribution is None:
+        return fitting[0]
+    if plan.distribution not in fitting:
+        known = ", ".join(fitting)
+        raise ConfigError(
+            f"distribution is {plan.distribution!r}, which does not fit the actions of {env.id}; "
+            f"leave it out, or take one of: {known}"
+        )
+    return plan.distribution
+
+
+def action_shape(env: Environment) -> tuple[int, ...]:
+    """Give the shape of one action as the policy makes it: [], or flat [D]."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return ()
+    if isinstance(space, MultiDiscrete):
+        return (len(space.nvec),)
+    return (math.prod(space.shape),)
+
+
+def head_outputs(plan: Plan, env: Environment) -> int:
+    """Give how many numbers the policy head gives: logits, means, or two numbers a component."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return space.n
+    if isinstance(space, MultiDiscrete):
+        return sum(space.nvec)
+    return math.prod(space.shape) * (2 if distribution_kind(plan, env) == "beta" else 1)
+
+
+def has_log_std(plan: Plan, env: Environment) -> bool:
+    """Say whether the policy has log standard deviations as parameters of their own."""
+    return distribution_kind(plan, env) in ("gaussian", "tanh_gaussian")
+
+
+def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
+    """Give the smallest and largest actions [D] that a policy of this plan may take.
+
+    They are the space's, unless `action_low` or `action_high` replace them (for all components).
+
+    Raises:
+        ConfigError: low is not below high.
+    """
+    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+    if plan.action_low is not None:
+        low = np.full_like(low, plan.action_low)
+    if plan.action_high is not None:
+        high = np.full_like(high, plan.action_high)
+    if not np.all(low < high):
+        at = int(np.argmin(low < high))
+        raise ConfigError(
+            f"actions would lie between {low[at]:g} and {high[at]:g}; action_low must lie below "
+            "action_high (or the environment's own bound, where one is unset)"
+        )
+    return low, high
+
+
+def make_distribution(
+    plan: Plan,
+    env: Environment,
+    outputs: Float[Array, "... P"],
+    mask: Bool[Array, "... P"] | None,
+    log_std: Float[Array, " D"] | None,
+) -> Distribution:
+    """Give the distribution over actions for a head's outputs.
+
+    Args:
+        plan: static part.
+        env: the environment.
+        outputs: of the head, `head_outputs` of them.
+        mask: valid actions, or None.
+        log_std: where `has_log_std`, clipped.
+
+    Raises:
+        ConfigError: a distribution within a box for actions without bounds.
+    """
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return Categorical.make(outputs, mask)
+    if isinstance(space, MultiDiscrete):
+        return MultiCategorical.make(outputs, space.nvec, mask)
+    kind = distribution_kind(plan, env)
+    if kind == "beta":
+        low, high = _bounded_range(plan, env.id, space)
+        return Beta.make(outputs, _log_volume(high - low))
+    assert log_std is not None  # `has_log_std` says so
+    lead = (1,) * (outputs.ndim - 1)
+    gaussian = Gaussian(outputs, jnp.broadcast_to(log_std.reshape((*lead, -1)), outputs.shape))
+    if kind == "gaussian":
+        return gaussian
+    low, high = _bounded_range(plan, env.id, space)
+    return TanhGaussian(gaussian, _log_volume(0.5 * (high - low)))
+
+
+def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
+    """Give what the environment takes for actions of the policy, leading axes allowed.
+
+    Integers as they are. Real actions are mapped into the range of `action_range`: a Gaussian's
+    are clipped to it where `action_low` or `action_high` is set (else the environment clips them
+    to its box), a tanh-Gaussian's are mid + half tanh(u), a Beta's low + width / (1 + exp(-y)).
+    """
+    space = env.action_space
+    if not isinstance(space, Box):
+        return action
+    kind = distribution_kind(plan, env)
+    if kind == "gaussian":
+        if plan.action_low is not None or plan.action_high is not None:
+            low, high = _wide(action_range(plan, space), action)
+            action = jnp.clip(action, low, high)
+    else:
+        low, high = _wide(_bounded_range(plan, env.id, space), action)
+        squashed = kind == "tanh_gaussian"
+        share = 0.5 * (jnp.tanh(action) + 1.0) if squashed else jax.nn.sigmoid(action)
+        action = jnp.clip(low + (high - low) * share, low, high)  # rounding may leave the box
+    return action.reshape((*action.shape[:-1], *space.shape))
+
+
+def _wide(bounds: tuple[np.ndarray, np.ndarray], like: Array) -> tuple[Array, Array]:
+    low, high = (jnp.asarray(x).reshape((1,) * (like.ndim - 1) + x.shape) for x in bounds)
+    return low, high
+
+
+def _bounded_range(plan: Plan, env_id: str, space: Box) -> tuple[np.ndarray, np.ndarray]:
+    low, high = action_range(plan, space)
+    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+        raise ConfigError(
+            f"distribution {plan.distribution} needs bounded actions, but those of {env_id} are "
+            "not; set action_low and action_high, or take gaussian"
+        )
+    return low, high
+
+
+def _log_volume(widths: np.ndarray) -> Float[Array, ""]:
+    return jnp.float32(np.sum(np.log(widths.astype(np.float64))))

@@ -1,0 +1,90 @@
+"""PPO, point 2: every network, distribution and kind of environment learns, five seeds each.
+
+The point is made of cases, which may be run a few at a time: the environment variable HPO_CASES
+names them, separated by commas. What was last seen of each is kept beside the curves, and the row
+of the point holds all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from .common import Outcome
+from .learning import FIGURES, draw, train
+
+SEEDS, SEEDS_NEEDED = 5, 4
+SEEN = FIGURES / "learning.json"
+Case = Callable[[str, bool, Path], Outcome]
+
+
+def learns(small: bool, work: Path) -> Outcome:
+    """Run the cases asked for, all by default; pass if all cases have been seen to hold."""
+    wanted = os.environ.get("HPO_CASES", "")
+    names = wanted.split(",") if wanted else list(CASES)
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise ValueError(f"no case {unknown[0]!r}; known: {', '.join(CASES)}")
+    seen = json.loads(SEEN.read_text()) if SEEN.is_file() else {}
+    for name in names:
+        started = time.monotonic()
+        outcome = CASES[name](name, small, work)
+        seconds = round(time.monotonic() - started)
+        print(f"  {name}: {outcome.numbers} [{seconds} s]", flush=True)
+        seen[name] = {"passed": outcome.passed, "numbers": outcome.numbers, "seconds": seconds}
+        if not small:
+            SEEN.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n")
+    left = [name for name in CASES if name not in seen]
+    words = [f"{name}: {seen[name]['numbers']}" for name in CASES if name in seen]
+    words += [f"not run: {', '.join(left)}"] if left else []
+    held = not left and all(seen[name]["passed"] for name in CASES)
+    return Outcome(held or small, "; ".join(words))
+
+
+def reaches(
+    name: str,
+    small: bool,
+    work: Path,
+    *,
+    study: str,
+    value: float,
+    overrides: tuple[str, ...] = (),
+) -> Outcome:
+    """See whether four of five seeds of a study end at a value or above it; draw the curves.
+
+    Args:
+        name: of the case, for files.
+        small: a few updates only; holds if it runs.
+        work: a folder to work in.
+        study: a file of studies/, without its ending.
+        value: the mean of the last evaluation's episodes that a seed must reach.
+        overrides: `key=value` set over the study.
+    """
+    more = (f"seeds.per_config={SEEDS}", f"population.lanes={SEEDS + 1}", *overrides)
+    found = train(study, work, small, more, name)
+    draw(name, found["evaluations"], value, work if small else FIGURES)
+    values = found["values"]
+    good = sum(one >= value for one in values)
+    return Outcome(
+        small or (len(values) == SEEDS and good >= SEEDS_NEEDED),
+        f"{good} of {len(values)} seeds reach {value:g} at {found['env_steps']:,} env steps "
+        f"(mean {sum(values) / len(values):.1f}, worst {min(values):.1f})",
+    )
+
+
+def _pendulum(distribution: str, *overrides: str) -> Case:
+    choice = f"fixed.distribution={distribution}"
+    return partial(reaches, study="base_pendulum", value=-200.0, overrides=(choice, *overrides))
+
+
+CASES: dict[str, Case] = {
+    "pendulum_gaussian": _pendulum("gaussian"),
+    "pendulum_tanh_gaussian": _pendulum("tanh_gaussian", "fixed.log_std_init=0.0"),
+    "pendulum_beta": _pendulum("beta"),
+    "brax_inverted_pendulum": partial(reaches, study="base_inverted_pendulum", value=900.0),
+    "navigators": partial(reaches, study="base_navigators", value=0.8),
+}

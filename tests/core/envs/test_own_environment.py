@@ -1,0 +1,55 @@
+"""The environment that docs/environments.md shows, as it stands there."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.envs.testing import EnvironmentContract
+from hpo.core.state import EnvPlan
+from hpo.search.user_code import import_user_code
+from hpo.studies.load import load
+
+PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The two files of the page, written down; the study's `imports` have been run."""
+    shown = PAGE.read_text().split("<!-- own environment -->")[1].split("<!-- end -->")[0]
+    code, study = re.findall(r"```(?:python|yaml)\n(.*?)```", shown, re.S)
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "corridor.py").write_text(code)
+    (folder / "corridor.yaml").write_text(study)
+    import_user_code(load(folder / "corridor.yaml").imports, folder)
+    return folder
+
+
+class TestCorridor(EnvironmentContract):
+    @pytest.fixture
+    def environment(self, folder):
+        return registry.make(EnvPlan("corridor"))
+
+
+def test_the_study_finds_it_with_its_key_and_parameter(folder):
+    study = load(folder / "corridor.yaml")
+    assert (study.env.id, dict(study.env.values)) == ("corridor", {"length": 12})
+    assert study.space.names == ("learning_rate", "env.slip")
+    env = registry.make(EnvPlan("corridor", (("length", 12),)))
+    assert env.length == 12 and env.default_params.slip == 0.1
+
+
+def test_it_pays_at_the_end_of_the_corridor(folder):
+    env = registry.make(EnvPlan("corridor", (("length", 2),)))
+    params = registry.params_of(env, {"slip": 0.0})
+    key = jax.random.key(0, impl="threefry2x32")
+    state, _ = env.reset(key, params)
+    rewards = []
+    for _ in range(2):
+        after = env.step(key, state, jnp.int32(1), params)
+        state = after.state
+        rewards.append(round(float(after.reward), 6))
+    assert rewards == [-0.1, 1.0] and bool(after.terminated) and not after.truncated
