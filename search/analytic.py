@@ -1,7 +1,8 @@
 """Lanes that follow a formula instead of training: to test and time a search in milliseconds.
 
 Everything the loop can tell from a population is there: buckets, quanta, warm-up, divergence,
-errors, exact save and restore. The best configuration is learning_rate 1e-3 with gamma 0.99.
+errors, exact save and restore. The best configuration is learning_rate 1e-3 with gamma 0.99; as a
+second objective `thrift` wants small learning rates.
 """
 
 from __future__ import annotations
@@ -145,7 +146,11 @@ class AnalyticPopulation:
         rng = generator(self._factory.seed, "evaluate", number, lane.replicate)
         returns = 100.0 * lane.skill + _NOISE * rng.standard_normal(self._factory.episodes)
         lengths = np.full(self._factory.episodes, 10 + lane.chunks, dtype=np.int64)
-        return EvaluationResult(returns, lengths, {"skill": np.full(len(returns), lane.skill)})
+        metrics = {"skill": lane.skill, "thrift": _thrift(lane.config)}
+        count = len(returns)
+        return EvaluationResult(
+            returns, lengths, {name: np.full(count, value) for name, value in metrics.items()}
+        )
 
     def save(self, directory: Path) -> None:
         """See `Population`."""
@@ -168,6 +173,11 @@ class AnalyticPopulation:
             raise ValueError(f"lane {lane} is empty")
         directory.mkdir()
         (directory / "policy.json").write_text(json.dumps({**asdict(state), "config": config}))
+
+
+def _thrift(config: Mapping[str, Any]) -> float:
+    """Give a second thing to want, at odds with the first: small learning rates."""
+    return -math.log10(config["learning_rate"])
 
 
 def _best_skill(config: Mapping[str, Any]) -> float:

@@ -23,6 +23,7 @@ from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
 from .user_code import import_user_code
+from .warm_start import warm_start
 
 __all__ = ["run"]
 
@@ -51,7 +52,7 @@ def run(
         accept_new_bits: go on although this machine gives other bits than the one before.
         study_text: the file as it was given, if `study` is loaded.
         compiling: entered around each compile, with words for what is compiled.
-        warn: takes a line about a logger that failed, or about environments.
+        warn: takes a line about a logger that failed, about environments, or a warm start.
 
     Raises:
         StudyError: the file is wrong.
@@ -75,6 +76,9 @@ def run(
     factory.hypers(config)
     if population_replicates(study) > 1:  # all of them must have a lane
         factory.program_of(config)
+    earlier = warm_start(study, out / name)
+    if earlier.words:
+        warn(f"warm start: {earlier.words}")
     settings = Settings(
         accept_new_bits=accept_new_bits,
         study_text=study_text,

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from .verdict import Verdict
+from .verdict import Standing, Verdict
 
-__all__ = ["Asha"]
+__all__ = ["Asha", "halve"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,6 @@ class Asha:
 
     n counts the trials that arrive together, which are compared with each other too. A tie with
     the cut-off goes on; while n < eta everyone goes on.
-
-    >>> [v.stop for v in Asha(eta=2).judge([1.0, 4.0], [3.0, 2.0])]
-    [True, False]
     """
 
     eta: float
@@ -34,11 +31,25 @@ class Asha:
         if not (math.isfinite(self.eta) and self.eta > 1):
             raise ConfigError(f"asha: eta is {self.eta}, but must be above 1; type eta: 4")
 
-    def judge(self, earlier: Sequence[float], arriving: Sequence[float]) -> list[Verdict]:
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
         """See `Pruner.judge`."""
         rule = f"asha eta={self.eta:g}"
-        losses = sorted([*earlier, *arriving])
-        if len(losses) < self.eta:
-            return [Verdict(stop=False, rule=rule, cutoff=None) for _ in arriving]
-        cutoff = losses[math.ceil(len(losses) / self.eta) - 1]
-        return [Verdict(stop=loss > cutoff, rule=rule, cutoff=cutoff) for loss in arriving]
+        new = [standing.loss for standing in arriving]
+        return halve(self.eta, rule, [standing.loss for standing in earlier], new)
+
+
+def halve(
+    eta: float, rule: str, earlier: Sequence[float], arriving: Sequence[float]
+) -> list[Verdict]:
+    """Let the best ceil(n / eta) of all losses go on; give the verdicts of those arriving.
+
+    >>> [verdict.stop for verdict in halve(2, "asha", [1.0, 4.0], [3.0, 2.0])]
+    [True, False]
+    """
+    losses = sorted([*earlier, *arriving])
+    if len(losses) < eta:
+        return [Verdict(stop=False, rule=rule, cutoff=None) for _ in arriving]
+    cutoff = losses[math.ceil(len(losses) / eta) - 1]
+    return [Verdict(stop=loss > cutoff, rule=rule, cutoff=cutoff) for loss in arriving]

@@ -41,7 +41,8 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     if confirm is None or phase in (Phase.REPORT, Phase.DONE):
         return 0
     choose = confirm.top_k * confirm.choose if phase is Phase.SEARCH else 0
-    return (choose + confirm.report) * env_steps
+    report = 0 if len(study.objectives) > 1 else confirm.report
+    return (choose + report) * env_steps
 
 
 def affordable_lanes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
@@ -77,6 +78,8 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         backend=backend,
         devices=devices,
         created_at=time.time(),
+        objectives=[asdict(metric) for metric in study.objectives],
+        constraints=[asdict(constraint) for constraint in study.constraints],
     )
 
 

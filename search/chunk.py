@@ -39,12 +39,15 @@ class CurveSink(Protocol):
 def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: CurveSink) -> None:
     """Count one chunk for every replicate in a lane, and mark those that diverged."""
     shown: list[tuple[int, Run]] = []
+    seconds = result.seconds / max(1, len(bucket.busy()))
     for lane, run in enumerate(bucket.slots):
         if run is None:
             continue
         trains = bucket.trains_next(run)
         run.chunks += 1
         _count_steps(ledger, run, bucket.schedule.quantum, trains)
+        if run.stream is Stream.SEARCH:
+            ledger.trials[run.trial].train_seconds += seconds
         if result.diverged[lane]:
             run.state = RunState.DIVERGED
         elif trains:
@@ -123,13 +126,15 @@ def take_evaluations(
         ledger.state.usage.eval_env_steps += steps
         trial.eval_env_steps += steps if run.stream is Stream.SEARCH else 0
         ledger.touch(trial)
-        value = ledger.objective.measure(result)
-        if not math.isfinite(value):
+        value, extras = ledger.objective.measure(result), ledger.objectives.measure(result)
+        if not all(map(math.isfinite, (value, *extras))):
             run.state = RunState.DIVERGED
             continue
         ledger.unwritten.evaluations += _rows(run, trained * bucket.schedule.quantum, result)
-        run.value = value
-        run.rung_values += [value for _ in bucket.schedule.rungs_at(trained)]
+        run.value, run.extras = value, extras
+        for _ in bucket.schedule.rungs_at(trained):
+            run.rung_values.append(value)
+            run.rung_extras.append(extras)
         if trained == bucket.schedule.length:
             run.state = RunState.ENDED
         if run.stream is Stream.SEARCH:

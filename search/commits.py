@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..errors import StoreError
 from ..store.commit import Phase as StorePhase
+from ..store.rows import DecisionRow
 from ..store.study_store import StudyStore
 from ..studies.spec import Study
 from .buckets import Bucket
@@ -90,15 +91,15 @@ def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) 
     """Rebuild what the loop knew at the last commit; a new study gives an empty ledger."""
     head = store.head
     state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
-    reports: dict[int, list[float]] = {}
+    decisions: dict[int, list[DecisionRow]] = {}
     for decision in store.journal.decisions():
-        reports.setdefault(decision.trial, []).append(decision.value)
+        decisions.setdefault(decision.trial, []).append(decision)
     attributes: dict[int, dict[str, object]] = {}
     for row in store.journal.attributes():
         if row.trial is not None:
             attributes.setdefault(row.trial, {})[row.name] = row.value
     ended = [
-        Trial.from_row(row, reports.get(row.trial, []), attributes.get(row.trial, {}))
+        Trial.from_row(row, decisions.get(row.trial, []), attributes.get(row.trial, {}))
         for row in store.journal.trials()
         if row.state not in LIVE
     ]

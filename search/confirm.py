@@ -1,7 +1,8 @@
 """The confirm stage: the best trials on fresh seeds, the winner on seeds that chose nothing.
 
 Choosing the best of several on the seeds that found them flatters it; so the `choose` seeds only
-choose, and the number to believe comes from the `report` seeds.
+choose, and the number to believe comes from the `report` seeds. Several objectives have a front
+and no winner: the best places run on the `choose` seeds and form the front anew.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
         for trial in ledger.trials.values()
         if trial.state is TrialState.FINISHED and trial.value is not None
     ]
-    finished.sort(key=lambda trial: (ledger.objective.loss(trial.value or 0.0), trial.number))
+    finished = ledger.order(finished)
     if confirm is None or not finished or min(confirm.top_k, confirm.choose) < 1:
         state.phase = Phase.DONE
         return
@@ -70,19 +71,39 @@ def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
         if runs:
             missing = _missing(runs, "choose")
             trial.error = trial.error or missing
-            trial.choose_values = () if missing else trial.values_of(Stream.CHOOSE)
+            trial.choose_values = ()
+            if not missing:
+                _take_choose_values(ledger, trial)
             ledger.touch(trial)
     whole = [trial for trial in candidates if trial.choose_values]
     if confirm is None or not whole or any(_was_cut(trial) for trial in candidates):
         state.phase = Phase.DONE
         return
-    winner = min(
-        whole, key=lambda trial: (ledger.objective.loss(mean(trial.choose_values)), trial.number)
-    )
+    if ledger.objectives.others:  # a front has no winner
+        state.phase = Phase.DONE
+        return
+    winner = min(whole, key=lambda trial: _choice(ledger, trial))
     state.winner, state.phase = winner.number, Phase.DONE
     if len(winner.report_values) < confirm.report:
         state.phase = Phase.REPORT
         _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket])
+
+
+def _take_choose_values(ledger: Ledger, trial: Trial) -> None:
+    """Take what the seeds that choose gave; costs are those of the search, on as many seeds."""
+    trial.choose_values = trial.values_of(Stream.CHOOSE)
+    if ledger.objectives.is_plain:
+        return
+    extras = ledger.objectives.aggregate(trial.extras_of(Stream.CHOOSE), trial.costs())
+    if ledger.objectives.others:
+        trial.choose_objectives = (mean(trial.choose_values), *ledger.objectives.values(extras))
+    trial.choose_constraints = ledger.objectives.limited(extras)
+
+
+def _choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
+    """Sort candidates of one objective: those that keep the constraints first."""
+    excess = ledger.violation(trial.choose_constraints)
+    return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
 
 
 def _end_report(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:

@@ -18,7 +18,7 @@ import random
 from ..spaces.make import make_distribution
 from ..spaces.space import Condition, Parameter, Space
 from ..store.rows import TrialState
-from .pruner import Pruner
+from .pruner import Pruner, Standing, Verdict
 from .sampler import Past, Sampler
 
 __all__ = ["PrunerContract", "SamplerContract", "contract_space"]
@@ -127,6 +127,25 @@ class SamplerContract:
         found = self.propose(sampler, 0, 30, [])
         assert len({space.canonical(past.params) for past in found}) == len(found)
 
+    def test_trials_of_an_earlier_study_are_understood(self):
+        space = contract_space()
+        rng = random.Random(0)
+        earlier = [
+            Past(
+                number - 12,
+                space.sample(rng),
+                state=TrialState.DIVERGED if number % 4 == 0 else TrialState.FINISHED,
+                loss=None if number % 4 == 0 else rng.random(),
+                proposed_by="warm_start",
+            )
+            for number in range(12)
+        ]
+        opened = self.make(space, 5).begin(0, earlier)
+        for trial in range(4):
+            draw = opened.draw(trial, 0)
+            assert draw is not None and space.contains(draw.params)
+            opened.keep(trial, draw.params)
+
     def test_a_refused_draw_leaves_no_trace_but_the_next_one(self):
         sampler = self.make(contract_space(), 4)
         seen = self.history(sampler)
@@ -140,9 +159,23 @@ class SamplerContract:
 class PrunerContract:
     """What the judge relies on; see `pruner.Pruner`."""
 
+    rung = 0
+
     def make(self) -> Pruner:
         """Give the rule to test."""
         raise NotImplementedError
+
+    def numbers(self, count: int) -> list[int]:
+        """Give numbers of trials that the rule compares with each other."""
+        return list(range(count))
+
+    def judged(self, earlier: list[float], arriving: list[float]) -> list[Verdict]:
+        """Judge trials with these losses."""
+        losses = [*earlier, *arriving]
+        numbers = self.numbers(len(losses))
+        curves = [(loss,) * (self.rung + 1) for loss in losses]
+        all_ = [Standing(*entry) for entry in zip(numbers, losses, curves, strict=True)]
+        return self.make().judge(self.rung, all_[: len(earlier)], all_[len(earlier) :])
 
     def test_the_best_trial_always_goes_on(self):
         rng = random.Random(0)
@@ -150,7 +183,7 @@ class PrunerContract:
             losses = [rng.random() for _ in range(size)]
             cut = rng.randrange(size)
             earlier, arriving = losses[:cut], losses[cut:]
-            for loss, verdict in zip(arriving, self.make().judge(earlier, arriving), strict=True):
+            for loss, verdict in zip(arriving, self.judged(earlier, arriving), strict=True):
                 assert not (verdict.stop and loss == min(losses))
 
     def test_the_order_of_arrival_at_one_boundary_does_not_matter(self):
@@ -159,21 +192,21 @@ class PrunerContract:
             earlier = [rng.randrange(10) / 1.0 for _ in range(rng.randrange(12))]
             arriving = [rng.randrange(10) / 1.0 for _ in range(1 + rng.randrange(8))]
             order = rng.sample(range(len(arriving)), len(arriving))
-            plain = self.make().judge(earlier, arriving)
-            mixed = self.make().judge(earlier[::-1], [arriving[index] for index in order])
+            plain = self.judged(earlier, arriving)
+            mixed = self.judged(earlier[::-1], [arriving[index] for index in order])
             assert mixed == [plain[index] for index in order]
 
     def test_equal_losses_get_equal_verdicts(self):
-        verdicts = self.make().judge([1.0, 2.0, 3.0, 4.0, 5.0], [2.5, 2.5, 9.0, 9.0])
+        verdicts = self.judged([1.0, 2.0, 3.0, 4.0, 5.0], [2.5, 2.5, 9.0, 9.0])
         assert verdicts[0] == verdicts[1] and verdicts[2] == verdicts[3]
 
     def test_a_worse_trial_never_outlives_a_better_one(self):
         rng = random.Random(2)
         losses = [rng.random() for _ in range(20)]
-        verdicts = self.make().judge(losses[:10], losses[10:])
+        verdicts = self.judged(losses[:10], losses[10:])
         alive = [loss for loss, v in zip(losses[10:], verdicts, strict=True) if not v.stop]
         dead = [loss for loss, v in zip(losses[10:], verdicts, strict=True) if v.stop]
         assert not alive or not dead or max(alive) < min(dead)
 
     def test_verdicts_say_their_rule(self):
-        assert all(verdict.rule for verdict in self.make().judge([], [1.0]))
+        assert all(verdict.rule for verdict in self.judged([], [1.0]))

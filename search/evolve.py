@@ -192,9 +192,6 @@ class _Rung:
 
     def _note_losses(self) -> None:
         state = self.ledger.state
-        while len(state.rung_losses) <= self.rung:
-            state.rung_losses.append([])
-        state.rung_losses[self.rung] += self.loss.values()
         if not self.evolver.learns or self.rung == 0:
             return
         for trial in self.ready:
@@ -216,6 +213,7 @@ class _Rung:
         for run, other in pairs:
             run.state, run.chunks, run.value = other.state, other.chunks, other.value
             run.rung_values = list(other.rung_values)
+            run.extras, run.rung_extras = list(other.extras), list(other.rung_extras)
             if other.state is RunState.RUNNING and other.lane is not None:
                 changes.append(Change(self.bucket.claim(run), config, other.lane))
         trial.seed_values = trial.values_of(Stream.SEARCH)

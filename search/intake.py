@@ -116,7 +116,7 @@ class Intake:
             self._ledger.state.usage.failures += 1
             self._ledger.end(trial, TrialState.FAILED, str(error))
             return
-        replicates = range(self._ledger.study.seeds.per_config)
+        replicates = range(self._ledger.study.seeds.first)
         trial.runs = [Run(trial.number, Stream.SEARCH, replicate) for replicate in replicates]
         bucket.enqueue(trial.runs)
 

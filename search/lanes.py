@@ -101,7 +101,7 @@ def startable_replicates(study: Study) -> int:
     """
     bounds = []
     if study.budget.trials is not None:
-        bounds.append(study.budget.trials * study.seeds.per_config)
+        bounds.append(study.budget.trials * study.seeds.first)
     if study.budget.env_steps is not None:
         bounds.append(study.budget.env_steps // max(1, min([*rung_steps(study), study.env_steps])))
     search = min(bounds, default=max(_ENOUGH.values()))

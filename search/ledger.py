@@ -5,11 +5,13 @@ Parts read trials and state here and write rows here; nothing else passes betwee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..knobs import complete
+from ..store.pareto import places
 from ..store.rows import (
     AskRow,
     AttributeRow,
@@ -20,7 +22,7 @@ from ..store.rows import (
 )
 from ..studies.spec import Study
 from .lineage import lineage_of, params_at
-from .objective import Objective
+from .objective import Objective, Objectives
 from .sampler import Past
 from .state import LoopState
 from .trials import Run, RunState, Trial
@@ -44,11 +46,13 @@ class Ledger:
 
     Attributes:
         study: what was asked.
-        objective: its metric.
+        objective: its metric, the first objective.
+        objectives: what else it measures.
         state: what the store keeps as text.
         trials: every trial by number, ended ones included.
         unwritten: rows since the last commit.
         ended: trials that ended at this boundary, for observers.
+        earlier: trials of an earlier study, which samplers see too.
     """
 
     def __init__(
@@ -60,13 +64,19 @@ class Ledger:
     ):
         self.study = study
         self.objective = Objective(study.metric)
+        self.objectives = Objectives.of(study)
         self.state = state
         self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
         self.trials.update(state.live)
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
+        self.earlier: tuple[Past, ...] = ()
         self._clock = clock
         self._pasts: dict[int, Past] = {}
+        self._judged: list[list[int]] = []
+        for number, trial in self.trials.items():
+            for rung in range(len(trial.reports)):
+                self.judged(rung).append(number)
 
     def add(self, trial: Trial) -> None:
         """Take in a new trial."""
@@ -104,6 +114,47 @@ class Ledger:
         self.ended.append(trial)
         self.touch(trial)
 
+    def judged(self, rung: int) -> list[int]:
+        """Give the trials judged at a rung so far; the caller adds those it judges."""
+        while len(self._judged) <= rung:
+            self._judged.append([])
+        return self._judged[rung]
+
+    def order(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Give trials that have values, the best first.
+
+        Feasible ones come first; of several objectives those on better fronts, then those with
+        more room around them.
+        """
+        listed = sorted(trials, key=lambda trial: trial.number)
+        keys = self._keys([self.losses(trial) for trial in listed],
+                          [self.violation(trial.constraints) for trial in listed])  # fmt: skip
+        return [trial for _, trial in sorted(zip(keys, listed, strict=True), key=lambda e: e[0])]
+
+    def best(self, trials: Iterable[Trial]) -> Trial:
+        """Give the first of `order`."""
+        if self.objectives.is_plain:
+            return min(trials, key=lambda trial: (*self.losses(trial), trial.number))
+        return self.order(trials)[0]
+
+    def _keys(
+        self, losses: Sequence[Sequence[float]], violations: Sequence[float]
+    ) -> Sequence[Any]:
+        if self.objectives.is_plain:
+            return [own[0] for own in losses]
+        return [place.key for place in places(losses, violations)]
+
+    def losses(self, trial: Trial) -> tuple[float, ...]:
+        """Give one loss an objective of a trial that has a value."""
+        first = self.objective.loss(trial.value if trial.value is not None else math.nan)
+        return (first, *self.objectives.losses(trial.objectives[1:]))
+
+    def violation(self, limited: Sequence[float]) -> float:
+        """Give by how much constraints are violated in all; 0 where none is measured."""
+        if len(limited) != len(self.objectives.constraints):
+            return 0.0
+        return sum(max(0.0, amount) for amount in self.objectives.violations(limited))
+
     def config_of(self, number: int) -> dict[str, Any]:
         """Give the whole configuration of a trial: every knob, and `env.<name>` where searched.
 
@@ -122,16 +173,16 @@ class Ledger:
         return self._clock() if self._clock else None
 
     def history(self) -> tuple[Past, ...]:
-        """Give every trial as samplers see it, by number; nothing in it changes later.
+        """Give every trial as samplers see it, by number, those of a warm start first.
 
-        It changes only when a trial is added or ends, so a batch begun again after a crash sees
-        what it saw the first time.
+        Nothing in it changes later; it changes only when a trial is added or ends, so a batch
+        begun again after a crash sees what it saw the first time.
         """
         for number, trial in self.trials.items():
             past = self._pasts.get(number)
             if past is None or (past.state is TrialState.RUNNING and not trial.is_live):
                 self._pasts[number] = self._past(trial)
-        return tuple(self._pasts[number] for number in sorted(self._pasts))
+        return (*self.earlier, *(self._pasts[number] for number in sorted(self._pasts)))
 
     def _report_losses(self, trial: Trial) -> tuple[float, ...]:
         return tuple(self.objective.loss(value) for value in trial.reports)
@@ -145,7 +196,18 @@ class Ledger:
             loss=None if trial.value is None else self.objective.loss(trial.value),
             reports=() if trial.is_live else self._report_losses(trial),
             proposed_by=trial.proposed_by,
+            **({} if trial.is_live or self.objectives.is_plain else self._more(trial)),
         )
+
+    def _more(self, trial: Trial) -> dict[str, Any]:
+        limited = trial.constraints if self.objectives.constraints else ()
+        return {
+            "more": self.objectives.losses(trial.objectives[1:]) if trial.objectives else (),
+            "more_reports": tuple(map(self.objectives.losses, trial.extra_reports))
+            if self.objectives.others
+            else (),
+            "violations": self.objectives.violations(limited) if limited else (),
+        }
 
 
 def cut(runs: Iterable[Run]) -> None:

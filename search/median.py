@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .verdict import Verdict
+from .verdict import Standing, Verdict
 
 __all__ = ["Median"]
 
@@ -21,17 +21,19 @@ class Median:
 
     Attributes:
         at_least: with fewer judged trials than this everyone goes on.
-
-    >>> [v.stop for v in Median().judge([1.0, 2.0, 3.0], [2.5, 1.5])]
-    [True, False]
     """
 
     at_least: int = 5
 
-    def judge(self, earlier: Sequence[float], arriving: Sequence[float]) -> list[Verdict]:
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
         """See `Pruner.judge`."""
-        losses = [*earlier, *arriving]
+        losses = [standing.loss for standing in (*earlier, *arriving)]
         if len(losses) < self.at_least:
             return [Verdict(stop=False, rule="median", cutoff=None) for _ in arriving]
         cutoff = statistics.median(losses)
-        return [Verdict(stop=loss > cutoff, rule="median", cutoff=cutoff) for loss in arriving]
+        return [
+            Verdict(stop=standing.loss > cutoff, rule="median", cutoff=cutoff)
+            for standing in arriving
+        ]

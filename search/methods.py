@@ -12,11 +12,11 @@ from .sampler import Sampler, SamplerSpec
 __all__ = ["METHODS", "make_sampler", "register_sampler"]
 
 
-def _in(module: str) -> Callable[[SamplerSpec], Sampler]:
-    """Give the `build` of a module of this package."""
+def _in(module: str, function: str = "build") -> Callable[[SamplerSpec], Sampler]:
+    """Give the function of a module of this package that builds a method."""
 
     def build(spec: SamplerSpec) -> Sampler:
-        return import_module(f".{module}", __package__).build(spec)
+        return getattr(import_module(f".{module}", __package__), function)(spec)
 
     return build
 
@@ -26,6 +26,10 @@ METHODS: dict[str, Callable[[SamplerSpec], Sampler]] = {
     "grid": _in("grid_search"),
     "sobol": _in("sobol_search"),
     "tpe": _in("via_optuna"),
+    "gp": _in("via_optuna", "build_gp"),
+    "cmaes": _in("via_cmaes"),
+    "nsga2": _in("via_optuna", "build_nsga2"),
+    "smac": _in("via_smac"),
 }
 
 
@@ -50,4 +54,12 @@ def make_sampler(study: Study) -> Sampler:
     method = study.search.method
     if method not in METHODS:
         raise UnknownNameError("search method", method, METHODS)
-    return METHODS[method](SamplerSpec(study.space, study.seed, study.search.options))
+    return METHODS[method](
+        SamplerSpec(
+            study.space,
+            study.seed,
+            study.search.options,
+            objectives=max(1, len(study.objectives)),
+            constraints=len(study.constraints),
+        )
+    )

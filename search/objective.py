@@ -1,4 +1,4 @@
-"""What is optimised: from one lane's evaluation to a number, from replicates to a trial's value.
+"""What is optimised: from one lane's evaluation to numbers, from replicates to a trial's values.
 
 Samplers, pruners and rankings inside the loop see losses (lower is better); rows keep values.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ..errors import UnknownNameError
 from ..store.statistics import aggregate
-from ..studies.spec import Metric
+from ..studies.metrics import COSTS
+from ..studies.spec import Constraint, Metric, Study
 from .population import EvaluationResult
 
-__all__ = ["Objective", "measure"]
+__all__ = ["Objective", "Objectives", "measure"]
 
 _PREFIX = "eval/"
 _STATISTICS: Mapping[str, Callable[[np.ndarray], float]] = {
@@ -54,7 +56,7 @@ def measure(name: str, result: EvaluationResult) -> float:
 
 @dataclass(frozen=True)
 class Objective:
-    """The metric of a study.
+    """One metric and which way is better.
 
     >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
     1.0
@@ -75,3 +77,82 @@ class Objective:
         if not math.isfinite(value):
             return math.inf
         return -value if self.metric.goal == "maximize" else value
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a study measures beside its first objective: further objectives, then constraints.
+
+    Such values travel together as `extras`: of a replicate those that its evaluations measure, of
+    a trial all of them, aggregated over replicates, costs included.
+
+    Attributes:
+        others: objectives after the first.
+        constraints: bounds on metrics.
+    """
+
+    others: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+
+    @classmethod
+    def of(cls, study: Study) -> Objectives:
+        """Give those of a study."""
+        return cls(tuple(map(Objective, study.objectives[1:])), study.constraints)
+
+    @property
+    def count(self) -> int:
+        """How many objectives there are, the first included."""
+        return 1 + len(self.others)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing beside the first objective."""
+        return not self.others and not self.constraints
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[str, str], ...]:
+        """(metric, aggregate) of each extra of a trial."""
+        asked = [(objective.metric.name, objective.metric.aggregate) for objective in self.others]
+        return (*asked, *((limit.metric, limit.aggregate) for limit in self.constraints))
+
+    @cached_property
+    def _measured(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._columns if name not in COSTS)
+
+    def measure(self, result: EvaluationResult) -> list[float]:
+        """Give the extras of one evaluation of one replicate."""
+        return [measure(name, result) for name in self._measured]
+
+    def aggregate(
+        self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
+    ) -> list[float]:
+        """Give the extras of a trial.
+
+        Args:
+            replicates: extras of each.
+            costs: of the trial by then, by name.
+        """
+        columns = iter(zip(*replicates, strict=True))
+        return [
+            costs[name] if name in COSTS else aggregate(list(next(columns)), how)
+            for name, how in self._columns
+        ]
+
+    def losses(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Give the losses of the further objectives."""
+        own = extras[: len(self.others)]
+        return tuple(objective.loss(v) for objective, v in zip(self.others, own, strict=True))
+
+    def values(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Give the values of the further objectives."""
+        return tuple(extras[: len(self.others)])
+
+    def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Give the values that constraints bound."""
+        return tuple(extras[len(self.others) :])
+
+    def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
+        """Give how far each constraint is violated, at most 0 where it holds."""
+        return tuple(
+            limit.violation(value) for limit, value in zip(self.constraints, limited, strict=True)
+        )

@@ -7,7 +7,7 @@ proposals' time a batch at a thousand trials; here a batch shares the frozen tri
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -24,18 +24,24 @@ class HistoryStorage(BaseStorage):
     """One study; trials may be appended, and the last one dropped again.
 
     Args:
-        direction: of the only objective.
+        directions: one an objective.
         trials: by number, each with its number as identifier; never changed in here.
+        system: system attributes of the study.
     """
 
     NAME = "history"
 
-    def __init__(self, direction: StudyDirection, trials: Sequence[FrozenTrial]):
-        self._direction = direction
+    def __init__(
+        self,
+        directions: Sequence[StudyDirection],
+        trials: Sequence[FrozenTrial],
+        system: Mapping[str, Any] | None = None,
+    ):
+        self._directions = list(directions)
         self._trials = list(trials)
         self._by_id = {trial.number: trial for trial in trials}
         self._user: dict[str, Any] = {}
-        self._system: dict[str, Any] = {}
+        self._system: dict[str, Any] = dict(system or {})
 
     def append(self, trial: FrozenTrial) -> None:
         """Add a trial whose number is above all others."""
@@ -68,7 +74,7 @@ class HistoryStorage(BaseStorage):
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         """See `BaseStorage`."""
-        return [self._direction]
+        return list(self._directions)
 
     def get_all_studies(self) -> list[Any]:
         """Refuse: nobody lists studies here."""

@@ -6,12 +6,14 @@ jax starts, but nothing is compiled and no user code runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from ..errors import ConfigError
 from ..studies.check import CheckReport, check
 from ..studies.spec import Study
+from .warm_start import warm_start
 
 __all__ = ["preview"]
 
@@ -22,14 +24,17 @@ def preview(study: Study) -> tuple[CheckReport, str]:
     Returns:
         The report, and why it says nothing about lanes and memory, or "".
     """
+    earlier = warm_start(study).words
     if study.imports:
-        return check(study), "lanes and memory depend on the study's imports, which run with it"
+        return _told(
+            check(study), earlier
+        ), "lanes and memory depend on the study's imports, which run with it"
     from .local import LocalFactory
 
     try:
         factory = LocalFactory(study)
     except ConfigError as error:  # the study is for another machine
-        return check(study), f"lanes and memory are not known here: {error}"
+        return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
 
     @lru_cache(maxsize=1)
     def made(key: str) -> tuple[int, int]:
@@ -49,4 +54,9 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         memory_of=lambda config: cost(config)[1],
         bucket_key=factory.bucket_of,
     )
-    return report, ""
+    return _told(report, earlier), ""
+
+
+def _told(report: CheckReport, earlier: str) -> CheckReport:
+    """Add what a warm start takes over."""
+    return replace(report, warm_start=earlier) if earlier else report

@@ -161,7 +161,7 @@ def _total_env_steps(ledger: Ledger, buckets: list[Bucket]) -> int:
     study, usage = ledger.study, ledger.state.usage
     longest = max((bucket.schedule.env_steps for bucket in buckets), default=study.env_steps)
     ended = [trial for trial in ledger.trials.values() if not trial.is_live]
-    full = longest * study.seeds.per_config
+    full = longest * study.seeds.first
     each = sum(trial.env_steps for trial in ended) / len(ended) if ended else full
     confirm = usage.confirm_env_steps + reserve(study, ledger.state.phase, longest)
     budget = study.budget.env_steps
@@ -178,8 +178,6 @@ def _best(ledger: Ledger) -> Best | None:
     finished = [trial for trial in ledger.trials.values() if trial.value is not None]
     if not finished:
         return None
-    best = min(
-        finished, key=lambda trial: (ledger.objective.loss(trial.value or 0.0), trial.number)
-    )
+    best = ledger.best(finished)
     around = interval(best.seed_values, ledger.study.metric.aggregate)
     return Best(best.number, best.value or 0.0, around.low, around.high, best.seed_values)

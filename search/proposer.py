@@ -67,7 +67,7 @@ class Proposer:
             history: every trial proposed so far, by number.
         """
         open_batch = self._sampler.begin(batch, history)
-        seen = {self._known_key(past) for past in history}
+        seen = {self._known_key(past) for past in history if past.trial >= 0}
         result = Proposals()
         for trial in trials:
             proposal = self._one(trial, open_batch, seen, result)

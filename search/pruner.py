@@ -1,6 +1,6 @@
 """Who is stopped early: the contract of a rule that judges trials at a rung, and the registry.
 
-A rule is a pure function of the values seen at one rung; the loop decides when a trial stands
+A rule is a pure function of what was seen at one rung; the loop decides when a trial stands
 there, ends its replicates and writes down the verdict.
 """
 
@@ -11,15 +11,19 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..errors import ConfigError, UnknownNameError
-from ..studies.spec import EarlyTerminate
+from ..studies.quanta import rung_steps
+from ..studies.spec import EarlyTerminate, Study
 from .asha import Asha
+from .hyperband import Hyperband
 from .median import Median
+from .plateau import Plateau
 from .streams import uniform
-from .verdict import Verdict
+from .verdict import Standing, Verdict
 
 __all__ = [
     "PRUNERS",
     "Pruner",
+    "Standing",
     "Verdict",
     "is_audited",
     "make_pruner",
@@ -35,12 +39,15 @@ class Pruner(Protocol):
     better in here.
     """
 
-    def judge(self, earlier: Sequence[float], arriving: Sequence[float]) -> list[Verdict]:
+    def judge(
+        self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
+    ) -> list[Verdict]:
         """Give one verdict for each arriving trial.
 
         Args:
-            earlier: losses judged at this rung at former boundaries, in any order.
-            arriving: losses of the trials judged now, all compared with each other as well.
+            rung: its index.
+            earlier: trials judged at this rung at former boundaries, in any order.
+            arriving: those judged now, all compared with each other as well.
 
         Returns:
             One verdict per entry of `arriving`, in its order; the same whatever the order.
@@ -48,13 +55,19 @@ class Pruner(Protocol):
         ...
 
 
-PRUNERS: dict[str, Callable[[EarlyTerminate], Pruner]] = {
-    "asha": lambda spec: Asha(eta=spec.eta),
-    "median": lambda spec: Median(),
+def _hyperband(spec: EarlyTerminate, study: Study) -> Pruner:
+    return Hyperband(spec.eta, len(rung_steps(study)), study.seed)
+
+
+PRUNERS: dict[str, Callable[[EarlyTerminate, Study], Pruner]] = {
+    "asha": lambda spec, study: Asha(spec.eta),
+    "hyperband": _hyperband,
+    "median": lambda spec, study: Median(),
+    "plateau": lambda spec, study: Plateau(spec.patience, spec.tolerance),
 }
 
 
-def register_pruner(name: str, build: Callable[[EarlyTerminate], Pruner]) -> None:
+def register_pruner(name: str, build: Callable[[EarlyTerminate, Study], Pruner]) -> None:
     """Make a rule known under `early_terminate: {type: name}`.
 
     Raises:
@@ -65,15 +78,18 @@ def register_pruner(name: str, build: Callable[[EarlyTerminate], Pruner]) -> Non
     PRUNERS[name] = build
 
 
-def make_pruner(spec: EarlyTerminate) -> Pruner:
-    """Build the rule that a study names.
+def make_pruner(study: Study) -> Pruner | None:
+    """Build the rule that a study names, None where nobody is stopped or a population evolves.
 
     Raises:
         UnknownNameError: no rule has this name.
     """
+    spec = study.early_terminate
+    if spec is None or spec.evolves:
+        return None
     if spec.type not in PRUNERS:
         raise UnknownNameError("early_terminate type", spec.type, PRUNERS)
-    return PRUNERS[spec.type](spec)
+    return PRUNERS[spec.type](spec, study)
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:

@@ -126,4 +126,4 @@ class Refiller:
 
     @property
     def _replicates(self) -> int:
-        return self._ledger.study.seeds.per_config
+        return self._ledger.study.seeds.first

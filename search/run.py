@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import StoreError
-from ..store.leaderboard import Entry, leaderboard
+from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
@@ -32,9 +32,10 @@ from .methods import make_sampler
 from .population import PopulationFactory
 from .progress import Observer
 from .proposer import Proposer
-from .pruner import Pruner, make_pruner
+from .pruner import make_pruner
 from .settle import Policies
 from .state import Phase, Usage
+from .warm_start import warm_start, write_warm_start
 
 __all__ = ["Results", "Settings", "run"]
 
@@ -47,6 +48,7 @@ class Results:
         state: `finished`, or `interrupted` and to be continued by the same call.
         folder: where its tables lie.
         leaderboard: all trials, the best first.
+        hypervolume: of the front, where there are several objectives, see `volume_of`.
         usage: env steps, occupancy, failures, seconds.
     """
 
@@ -54,6 +56,7 @@ class Results:
     folder: Path
     leaderboard: list[Entry]
     usage: Usage
+    hypervolume: float | None = None
 
     @property
     def best(self) -> Entry | None:
@@ -112,6 +115,7 @@ def run(
     settings = settings or Settings()
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
+    earlier = warm_start(study, Path(directory))
     meta = study_meta(study, factory.backend, factory.device_count)
     store = StudyStore(
         StudyFolder(Path(directory)),
@@ -128,7 +132,10 @@ def run(
             new_bits = gives_new_bits(store.meta, meta, settings.accept_new_bits)
             store.journal.replace_meta(replace(meta, created_at=store.meta.created_at))
         store.folder.write_study(settings.study_text or meta.study_text, meta.study_text)
+        if store.created and earlier.history:
+            write_warm_start(earlier, store.folder.path)
         ledger = restore_ledger(study, store, time.time)
+        ledger.earlier = earlier.history
         ledger.state.bits += new_bits
         return _run(ledger, store, factory, proposer, observers, settings)
 
@@ -158,7 +165,7 @@ def _run(
             ledger=ledger,
             factory=factory,
             intake=Intake(ledger, factory, ahead, buckets),
-            pruner=_pruner(study),
+            pruner=make_pruner(study),
             curves=store.curves,
             committer=Committer(store, ledger, buckets, settings.commit_seconds),
             policies=Policies(store.folder.policies, study.checkpoint.keep_best),
@@ -172,11 +179,6 @@ def _run(
     for observer in observers:
         observer.on_end(loop.progress(), outcome)
     return _results(outcome, ledger, store)
-
-
-def _pruner(study: Study) -> Pruner | None:
-    early = study.early_terminate
-    return None if early is None or early.evolves else make_pruner(early)
 
 
 def _reopen(ledger: Ledger) -> bool:
@@ -194,10 +196,11 @@ def _reopen(ledger: Ledger) -> bool:
 def _results(
     outcome: Literal["finished", "interrupted"], ledger: Ledger, store: StudyStore
 ) -> Results:
-    metric = ledger.study.metric
+    entries = leaderboard_of(store.meta, store.journal.trials())
     return Results(
         state=outcome,
         folder=store.folder.path,
-        leaderboard=leaderboard(store.journal.trials(), metric.goal, metric.aggregate),
+        leaderboard=entries,
         usage=ledger.state.usage,
+        hypervolume=volume_of(entries, Ranking.of(store.meta)),
     )

@@ -27,8 +27,13 @@ class Past:
         attributes: what the sampler that drew it attached.
         state: `running` for all that have not ended, which have no loss and no reports yet.
         loss: of a finished trial; lower is better whatever the goal.
-        reports: loss at each rung judged, for trials that were stopped or cut.
-        proposed_by: the method, `default` or `enqueue`.
+        reports: loss at each rung judged, of trials that have ended.
+        proposed_by: the method, `default`, `enqueue`, or `warm_start` for a trial of an earlier
+            study, whose number is negative.
+        more: losses of further objectives, beside `loss`.
+        more_reports: likewise at each rung, beside `reports`.
+        violations: one a constraint, above 0 by how much it is violated; of finished trials at
+            their end, of stopped ones at their last rung.
     """
 
     trial: int
@@ -38,6 +43,23 @@ class Past:
     loss: float | None = None
     reports: tuple[float, ...] = ()
     proposed_by: str = ""
+    more: tuple[float, ...] = ()
+    more_reports: tuple[tuple[float, ...], ...] = ()
+    violations: tuple[float, ...] = ()
+
+    @property
+    def losses(self) -> tuple[float, ...] | None:
+        """One loss an objective, of a finished trial."""
+        return None if self.loss is None else (self.loss, *self.more)
+
+    def losses_at(self, rung: int) -> tuple[float, ...]:
+        """One loss an objective at a rung that it was judged at."""
+        return (self.reports[rung], *(self.more_reports[rung] if self.more_reports else ()))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state in (TrialState.WAITING, TrialState.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -91,11 +113,15 @@ class SamplerSpec:
         space: what may be proposed.
         seed: of the study.
         options: of the method, from `search: {options: ...}`.
+        objectives: how many losses a trial has.
+        constraints: how many violations.
     """
 
     space: Space
     seed: int
     options: Mapping[str, Any]
+    objectives: int = 1
+    constraints: int = 0
 
 
 def checked_options(
@@ -109,7 +135,7 @@ def checked_options(
     for name, value in given.items():
         if name not in allowed:
             raise UnknownNameError(f"option of search method {method!r}", name, allowed)
-        if type(value) is not type(allowed[name]):
+        if allowed[name] is not None and type(value) is not type(allowed[name]):
             kind = type(allowed[name]).__name__
             raise ConfigError(
                 f"search method {method!r}: option {name} is {value!r}, but must be {kind}, "

@@ -37,6 +37,10 @@ class Schedule:
         """Training env steps of a full run."""
         return self.quantum * self.length
 
+    def env_steps_at(self, rung: int) -> int:
+        """Training env steps of one replicate at a rung."""
+        return self.rungs[rung] * self.quantum
+
     def rungs_at(self, chunks: int) -> list[int]:
         """Give the indices of the rungs that stand at this many training chunks."""
         return [index for index, rung in enumerate(self.rungs) if rung == chunks]

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..store.rows import Stream, TrialState
 from .buckets import Bucket
 from .ledger import Ledger, cut
+from .racing import more_seeds, value_of
 from .state import KeptPolicy
 from .trials import Run, RunState, Trial
 
@@ -31,11 +32,12 @@ class Policies:
         """
         if trial.value is None:
             return
-        kept = ledger.state.kept
-        kept.append(KeptPolicy(trial.number, ledger.objective.loss(trial.value)))
-        kept.sort(key=lambda policy: (policy.loss, policy.trial))
-        dropped = [policy.trial for policy in kept[self._keep :]]
-        del kept[self._keep :]
+        numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
+        ordered = ledger.order(ledger.trials[number] for number in numbers)
+        dropped = [entry.number for entry in ordered[self._keep :]]
+        ledger.state.kept = [
+            KeptPolicy(entry.number, ledger.losses(entry)[0]) for entry in ordered[: self._keep]
+        ]
         for number in dropped:
             shutil.rmtree(self._path(number), ignore_errors=True)
         if trial.number not in dropped:
@@ -60,20 +62,55 @@ def in_lanes(runs: list[Run]) -> list[Run]:
 
 
 def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
-    """End the trials of the search that have no replicate left to run."""
+    """End the trials of the search that have no replicate left to run.
+
+    Where seeds race, a trial that may still win runs on more of them instead.
+    """
     for trial in ledger.live():
         if trial.lost or not trial.runs or any(run.is_live for run in trial.runs):
             continue
         if any(run.state is RunState.CUT for run in trial.runs):
-            ledger.end(trial, TrialState.UNFINISHED)
+            _end_cut(ledger, trial)
             continue
-        trial.value = ledger.objective.aggregate(trial.values_of(Stream.SEARCH))
+        further = more_seeds(ledger, trial)
+        if further:
+            trial.runs += further
+            buckets[trial.bucket].enqueue(further)
+            continue
+        _take_values(ledger, trial)
         ledger.end(trial, TrialState.FINISHED)
         policies.offer(ledger, trial, buckets[trial.bucket])
+
+
+def _take_values(ledger: Ledger, trial: Trial) -> None:
+    """Give a trial that has run to its end its values."""
+    trial.value = value_of(ledger, trial)
+    if ledger.objectives.is_plain:
+        return
+    extras = ledger.objectives.aggregate(trial.extras_of(Stream.SEARCH), trial.costs())
+    if ledger.objectives.others:
+        trial.objectives = (trial.value, *ledger.objectives.values(extras))
+    trial.constraints = ledger.objectives.limited(extras)
 
 
 def close_search(ledger: Ledger) -> None:
     """End what the budget left over: trials that still wait or run are unfinished."""
     for trial in ledger.live():
         cut(trial.runs)
+        _end_cut(ledger, trial)
+
+
+def _end_cut(ledger: Ledger, trial: Trial) -> None:
+    """End a trial that the budget has cut: it is unfinished, or had diverged before.
+
+    Unless seeds race and it has a value on those that it began with: then further ones were
+    under way, and it is finished without them.
+    """
+    whole = [run for run in trial.runs if run.state is not RunState.CUT]
+    if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
         ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)
+        return
+    trial.runs = whole
+    trial.stop_rule = "racing: the budget ended before further seeds"
+    _take_values(ledger, trial)
+    ledger.end(trial, TrialState.FINISHED)

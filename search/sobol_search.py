@@ -1,7 +1,8 @@
 """Sobol search: scrambled low-discrepancy points, one coordinate for every parameter.
 
 Categorical and conditional parameters have coordinates of their own as well, so that every
-projection of the space is covered evenly (Sobol' 1967; scrambling after Owen 1998).
+projection of the space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points are
+those of `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from scipy.stats import qmc
 from ..errors import ConfigError
 from ..spaces.space import Parameter, Space
 from .sampler import Batch, Draw, Past, SamplerSpec, checked_options
-from .streams import integer
 
 __all__ = ["SobolSearch", "build"]
 
@@ -37,7 +37,7 @@ class SobolSearch:
                 f"sobol: the space has {dimensions} parameters, at most {qmc.Sobol.MAXDIM} are "
                 "possible; search fewer, or type method: random"
             )
-        self._engine = qmc.Sobol(max(1, dimensions), rng=integer(seed, "sobol"))
+        self._engine = qmc.Sobol(max(1, dimensions), rng=seed)
         self._next = 0
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:

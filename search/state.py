@@ -17,7 +17,7 @@ from .trials import Trial
 
 __all__ = ["BucketState", "KeptPolicy", "LoopState", "PendingAsk", "Phase", "Usage"]
 
-VERSION = 2
+VERSION = 3
 
 
 class Phase(StrEnum):
@@ -101,7 +101,7 @@ class PendingAsk:
 
 @dataclass
 class KeptPolicy:
-    """A policy in the folder `policies`: whose it is, and how good (lower is better)."""
+    """A policy in the folder `policies`: whose it is, and its loss in the first objective."""
 
     trial: int
     loss: float
@@ -122,7 +122,6 @@ class LoopState:
         live: trials that wait, run, or are being confirmed, by number.
         buckets: those that have lanes, in the order they got them.
         running: the bucket that has the device, "" before the first.
-        rung_losses: for each rung the losses judged there so far.
         gains: what knobs did between rungs, where copies learn from that (pb2); oldest first.
         candidates: trials in the confirm stage, best first.
         winner: the trial whose report seeds run, None before.
@@ -142,7 +141,6 @@ class LoopState:
     live: dict[int, Trial] = field(default_factory=dict)
     buckets: list[BucketState] = field(default_factory=list)
     running: str = ""
-    rung_losses: list[list[float]] = field(default_factory=list)
     gains: list[Gain] = field(default_factory=list)
     candidates: list[int] = field(default_factory=list)
     winner: int | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from ..store.rows import Stream, TrialRow, TrialState
+from ..store.rows import DecisionRow, Stream, TrialRow, TrialState
 
 __all__ = ["LIVE", "Run", "RunState", "Trial"]
 
@@ -38,6 +38,8 @@ class Run:
         chunks: run so far, those of warm-up included.
         rung_values: the metric at each rung passed so far.
         value: the metric at its last evaluation, None before the first.
+        extras: what else that evaluation measured, see `Objectives`.
+        rung_extras: likewise at each rung passed.
     """
 
     trial: int
@@ -48,6 +50,8 @@ class Run:
     chunks: int = 0
     rung_values: list[float] = field(default_factory=list)
     value: float | None = None
+    extras: list[float] = field(default_factory=list)
+    rung_extras: list[list[float]] = field(default_factory=list)
 
     @property
     def is_live(self) -> bool:
@@ -71,6 +75,7 @@ class Trial:
             or being confirmed.
         rung: last rung it was judged at, -1 before the first.
         reports: its value at each rung judged so far.
+        extra_reports: its extras there, see `Objectives`.
         value: the metric of the full run, aggregated over replicates.
         seed_values: last value of every replicate that has one and did not diverge.
         stop_rule: the words of the rule that stopped it (or would have, if `audited`).
@@ -82,6 +87,8 @@ class Trial:
         bits: how often the study had gone on with other bits when it ended.
         schedule: the way of its lineage, see `lineage.Segment`; empty if it copied no other.
         lost: it diverged, has no lane, and waits for the state of another trial.
+        objectives, constraints, choose_objectives, choose_constraints: as in its row.
+        train_seconds: its share of the running time of chunks.
     """
 
     number: int
@@ -94,6 +101,7 @@ class Trial:
     runs: list[Run] = field(default_factory=list)
     rung: int = -1
     reports: list[float] = field(default_factory=list)
+    extra_reports: list[list[float]] = field(default_factory=list)
     value: float | None = None
     seed_values: tuple[float, ...] = ()
     stop_rule: str = ""
@@ -109,6 +117,11 @@ class Trial:
     bits: int = 0
     schedule: tuple[dict[str, Any], ...] = ()
     lost: bool = False
+    objectives: tuple[float, ...] = ()
+    constraints: tuple[float, ...] = ()
+    choose_objectives: tuple[float, ...] = ()
+    choose_constraints: tuple[float, ...] = ()
+    train_seconds: float = 0.0
 
     @property
     def is_live(self) -> bool:
@@ -121,11 +134,22 @@ class Trial:
 
     def values_of(self, stream: Stream) -> tuple[float, ...]:
         """Give the last value of each replicate of a stream that has one and did not diverge."""
-        return tuple(
-            run.value
+        return tuple(run.value for run in self._measured(stream) if run.value is not None)
+
+    def extras_of(self, stream: Stream) -> list[list[float]]:
+        """Give the extras of the same replicates."""
+        return [run.extras for run in self._measured(stream)]
+
+    def _measured(self, stream: Stream) -> list[Run]:
+        return [
+            run
             for run in self.runs_of(stream)
             if run.value is not None and run.state is not RunState.DIVERGED
-        )
+        ]
+
+    def costs(self) -> dict[str, float]:
+        """Give what it has cost so far, under the names of `studies.metrics.COSTS`."""
+        return {"env_steps": float(self.env_steps), "seconds": self.train_seconds}
 
     def row(self) -> TrialRow:
         """Give what the store keeps."""
@@ -135,12 +159,18 @@ class Trial:
 
     @classmethod
     def from_row(
-        cls, row: TrialRow, reports: Sequence[float], attributes: Mapping[str, Any]
+        cls, row: TrialRow, decisions: Sequence[DecisionRow], attributes: Mapping[str, Any]
     ) -> Trial:
         """Rebuild a trial that has ended; its replicates are not needed any more."""
         shared = {name: getattr(row, name) for name in _SHARED}
         shared["params"] = dict(row.params)
-        return cls(number=row.trial, reports=list(reports), attributes=dict(attributes), **shared)
+        return cls(
+            number=row.trial,
+            reports=[decision.value for decision in decisions],
+            extra_reports=[list(decision.extras) for decision in decisions],
+            attributes=dict(attributes),
+            **shared,
+        )
 
 
 # What a trial and its row have in common under the same name.

@@ -29,7 +29,7 @@ from .distributions import same
 from .forbid import ValueRule
 from .space import Condition, Parameter, Space
 
-__all__ = ["from_configuration", "to_configspace"]
+__all__ = ["from_configuration", "to_configspace", "to_values"]
 
 
 def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
@@ -65,6 +65,21 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
         )
 
     return space.resolve(choose)
+
+
+def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a configuration is called over there; `from_configuration` undoes it."""
+    values: dict[str, Any] = {}
+
+    def choose(key: str, parameter: Parameter) -> Any:
+        axis, value = parameter.distribution.axis, params[parameter.name]
+        position = parameter.distribution.inward(value)
+        narrow = axis.kind != "real" or axis.low == axis.high
+        values[key] = position if narrow else axis.share(position)
+        return value
+
+    space.resolve(choose)
+    return values
 
 
 def _hyperparameter(key: str, parameter: Parameter) -> Any:

@@ -121,8 +121,11 @@ def _finite(value: Any) -> Any:
     return value
 
 
-_FLOATS = frozenset({"value", "rung_value", "started_at", "ended_at", "cutoff"})
-_FLOAT_LISTS = frozenset({"seed_values", "choose_values", "report_values"})
+_FLOATS = frozenset({"value", "rung_value", "started_at", "ended_at", "cutoff", "train_seconds"})
+_FLOAT_LISTS = frozenset(
+    {"seed_values", "choose_values", "report_values", "extras"}
+    | {"objectives", "constraints", "choose_objectives", "choose_constraints"}
+)
 _INTEGERS = frozenset(
     {"trial", "batch", "rung", "env_steps", "eval_env_steps", "warmup_env_steps", "bits"}
     | {"rank", "judged"}
@@ -178,9 +181,7 @@ def trial_from_text(text: str) -> TrialRow:
     """The trial that `trial_to_text` wrote; list values of params come back as lists."""
     values = json.loads(text)
     values["state"] = TrialState(values["state"])
-    for name in (*_FLOAT_LISTS, "schedule"):
-        values[name] = tuple(values.get(name, ()))
-    return TrialRow(**values)
+    return TrialRow(**_with_tuples(values))
 
 
 def decision_to_text(row: DecisionRow) -> str:
@@ -190,7 +191,14 @@ def decision_to_text(row: DecisionRow) -> str:
 
 def decision_from_text(text: str) -> DecisionRow:
     """The decision that `decision_to_text` wrote."""
-    return DecisionRow(**json.loads(text))
+    return DecisionRow(**_with_tuples(json.loads(text)))
+
+
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(value) if name in _FLOAT_LISTS or name == "schedule" else value
+        for name, value in values.items()
+    }
 
 
 @dataclass(frozen=True)

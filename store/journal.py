@@ -250,7 +250,10 @@ class Journal:
     def _read_meta(self) -> StudyMeta:
         values = {key: json.loads(text) for key, text in self._rows("SELECT * FROM meta")}
         known = {entry.name for entry in fields(StudyMeta)}
-        return StudyMeta(**{key: value for key, value in values.items() if key in known})
+        kept = {key: value for key, value in values.items() if key in known}
+        return StudyMeta(
+            **{key: tuple(v) if isinstance(v, list) else v for key, v in kept.items()}
+        )
 
     def head(self) -> Head:
         """Give the last commit: its number, loop state and checkpoint."""

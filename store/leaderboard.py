@@ -2,21 +2,24 @@
 
 Confirmed trials are ordered by the mean of their `choose` seeds; the number shown for the winner
 is the mean of its `report` seeds, which chose nothing and so are not flattered by the choice.
+With several objectives or constraints, confirmed and finished trials are ordered by constrained
+domination among themselves: feasible ones by front, then by how much room they have on it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import ConfigError
 from .codec import finite_json
-from .rows import TrialRow, TrialState
+from .pareto import hypervolume, places
+from .rows import StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, interval, mean
 
-__all__ = ["Entry", "leaderboard"]
+__all__ = ["Entry", "Ranking", "leaderboard", "leaderboard_of", "volume_of"]
 
 _CONFIRMED, _FINISHED, _STOPPED, _OTHER = range(4)
 _OTHER_ORDER = (
@@ -53,6 +56,11 @@ class Entry:
         stop_rule: the words of the rule that stopped it.
         env_steps: training env steps of all its replicates in the search.
         params: the searched knobs that are active.
+        objectives: where there are several, one value each, from the seeds behind `value`.
+        constraints: one value a constraint, likewise; of a stopped trial those at its last rung.
+        feasible: it keeps all constraints; None where there are none or they were not measured.
+        front: with several objectives 1 for a trial that no other of its state (confirmed or
+            finished) dominates, and so on; None for all others.
     """
 
     rank: int
@@ -74,6 +82,10 @@ class Entry:
     stop_rule: str
     env_steps: int
     params: Mapping[str, Any]
+    objectives: tuple[float, ...] = ()
+    constraints: tuple[float, ...] = ()
+    feasible: bool | None = None
+    front: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for a JSON document; numbers that are not finite become null.
@@ -82,13 +94,94 @@ class Entry:
         """
         fields = {name: _or_none(value) for name, value in vars(self).items()}
         fields["state"] = str(self.state)
-        fields["values"] = [_or_none(value) for value in self.values]
+        for name in ("values", "objectives", "constraints"):
+            fields[name] = [_or_none(value) for value in getattr(self, name)]
         fields["params"] = finite_json(dict(self.params))
         return fields
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """What decides beside the first metric.
+
+    Attributes:
+        goals: of all objectives, where there are several; else empty.
+        limits: (min, max) of each constraint.
+    """
+
+    goals: tuple[str, ...] = ()
+    limits: tuple[tuple[float | None, float | None], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the first metric alone decides."""
+        return len(self.goals) < 2 and not self.limits
+
+    def losses(self, objectives: Sequence[float]) -> tuple[float, ...]:
+        """Give one loss an objective."""
+        signs = (-1.0 if goal == "maximize" else 1.0 for goal in self.goals)
+        return tuple(_key(value, sign) for value, sign in zip(objectives, signs, strict=True))
+
+    def violation(self, constraints: Sequence[float]) -> float:
+        """Give by how much constraints are violated in all, infinite where one is not a number."""
+        total = 0.0
+        for value, (low, high) in zip(constraints, self.limits, strict=True):
+            if not math.isfinite(value):
+                return math.inf
+            total += max(0.0, value - high if high is not None else 0.0)
+            total += max(0.0, low - value if low is not None else 0.0)
+        return total
+
+    @classmethod
+    def of(cls, meta: StudyMeta) -> Ranking:
+        """Give that of a study from what its journal says about it."""
+        return cls(
+            tuple(str(objective["goal"]) for objective in meta.objectives),
+            tuple((limit["min"], limit["max"]) for limit in meta.constraints),
+        )
+
+
+_PLAIN = Ranking()
+
+
+def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
+    """Give the hypervolume of the front, as a share of the box that all trials span.
+
+    The box goes from the best to the worst value of each objective among the trials of the
+    front's state (confirmed, or finished if none is) that keep the constraints. None without
+    several objectives, or where the box has no volume.
+    """
+    placed = [entry for entry in entries if entry.front is not None]
+    fresh = [entry for entry in placed if entry.confirmed]
+    group = [ranking.losses(entry.objectives) for entry in fresh or placed]
+    if not group:
+        return None
+    low, high = (
+        [min(c) for c in zip(*group, strict=True)],
+        [max(c) for c in zip(*group, strict=True)],
+    )
+    if not all(0.0 < above - below < math.inf for below, above in zip(low, high, strict=True)):
+        return None
+    shares = [
+        [
+            (loss - below) / (above - below)
+            for loss, below, above in zip(row, low, high, strict=True)
+        ]
+        for row in group
+    ]
+    return hypervolume(shares, [1.0] * len(low))
+
+
+def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
+    """Give the leaderboard of a study from what its journal says about it."""
+    return leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
+
+
 def leaderboard(
-    rows: Iterable[TrialRow], goal: str = "maximize", aggregate: str = "mean"
+    rows: Iterable[TrialRow],
+    goal: str = "maximize",
+    aggregate: str = "mean",
+    ranking: Ranking = _PLAIN,
 ) -> list[Entry]:
     """Entries from the best to the last.
 
@@ -99,6 +192,7 @@ def leaderboard(
         rows: trials in any order.
         goal: `maximize` or `minimize`.
         aggregate: how the search's values were made of its replicates; decides their interval.
+        ranking: further objectives and constraints.
 
     Raises:
         ConfigError: an unknown goal.
@@ -106,12 +200,54 @@ def leaderboard(
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
     sign = -1.0 if goal == "maximize" else 1.0
-    entries = [_entry(row, aggregate) for row in rows]
-    entries.sort(key=lambda entry: _order(entry, sign))
-    return [replace(entry, rank=index) for index, entry in enumerate(entries, start=1)]
+    entries = [_entry(row, aggregate, ranking) for row in rows]
+    keys = [_order(entry, sign) for entry in entries]
+    if not ranking.is_plain:
+        _place_groups(entries, keys, ranking)
+    ordered = sorted(range(len(entries)), key=keys.__getitem__)
+    return [replace(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
 
 
-def _entry(row: TrialRow, aggregate: str) -> Entry:
+def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:
+    """Order the confirmed among themselves, and the finished, by their places; note the fronts."""
+    several = len(ranking.goals) > 1
+    for group in (_CONFIRMED, _FINISHED):
+        members = [index for index, key in enumerate(keys) if key[0] == group]
+        losses = [_losses(entries[index], ranking, keys[index][1]) for index in members]
+        excess = [_excess(entries[index], ranking) for index in members]
+        for index, place in zip(members, places(losses, excess), strict=True):
+            keys[index] = (group, *place.key, *keys[index][1:])
+            if several and place.violation == 0.0:
+                entries[index] = replace(entries[index], front=place.front)
+    _stopped_below_feasible(entries, keys, ranking)
+
+
+def _stopped_below_feasible(
+    entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking
+) -> None:
+    """Among those stopped at one rung, put the ones that violate a constraint last."""
+    for index, key in enumerate(keys):
+        if key[0] == _STOPPED:
+            keys[index] = (key[0], key[1], _excess(entries[index], ranking), *key[2:])
+
+
+def _losses(entry: Entry, ranking: Ranking, first: float) -> tuple[float, ...]:
+    if len(ranking.goals) < 2:
+        return (first,)
+    if len(entry.objectives) != len(ranking.goals):
+        return (math.inf,) * len(ranking.goals)
+    return ranking.losses(entry.objectives)
+
+
+def _excess(entry: Entry, ranking: Ranking) -> float:
+    known = len(entry.constraints) == len(ranking.limits)
+    return ranking.violation(entry.constraints) if known else math.inf
+
+
+def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
+    fresh = bool(row.choose_values)
+    constraints = row.choose_constraints if fresh else row.constraints
+    measured = bool(ranking.limits) and len(constraints) == len(ranking.limits)
     choose = mean(row.choose_values) if row.choose_values else None
     report = mean(row.report_values) if row.report_values else None
     value, source, values, around = _shown(row, choose, report, aggregate)
@@ -135,6 +271,9 @@ def _entry(row: TrialRow, aggregate: str) -> Entry:
         stop_rule=row.stop_rule,
         env_steps=row.env_steps,
         params=row.params,
+        objectives=row.choose_objectives if fresh else row.objectives,
+        constraints=constraints,
+        feasible=ranking.violation(constraints) == 0.0 if measured else None,
     )
 
 
@@ -150,7 +289,9 @@ def _shown(row: TrialRow, choose: float | None, report: float | None, aggregate:
     if choose is not None:
         return choose, "choose", row.choose_values, interval(row.choose_values)
     if row.state is TrialState.FINISHED and row.value is not None:
-        return row.value, "search", row.seed_values, interval(row.seed_values, aggregate)
+        raced = row.stop_rule.startswith("racing")  # its value is not that of its seeds alone
+        around = NO_INTERVAL if raced else interval(row.seed_values, aggregate)
+        return row.value, "search", row.seed_values, around
     return None, "", row.seed_values, NO_INTERVAL
 
 

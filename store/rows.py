@@ -6,7 +6,7 @@ column is equal after any interruption.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -75,6 +75,10 @@ class TrialRow:
         schedule: of a trial that took over another's state, the way of its lineage: from
             `env_steps` on, `params` were trained in trial `trial`; else empty. `params` above are
             then the last ones.
+        objectives: where there are several, one value each at the end of the full run.
+        constraints: one value a constraint; of a stopped trial those at its last rung.
+        choose_objectives, choose_constraints: likewise on the confirm seeds that choose.
+        train_seconds: its share of the running time of the chunks it was in.
     """
 
     trial: int
@@ -99,6 +103,11 @@ class TrialRow:
     ended_at: float | None = None
     bits: int = 0
     schedule: tuple[Mapping[str, Any], ...] = ()
+    objectives: tuple[float, ...] = ()
+    constraints: tuple[float, ...] = ()
+    choose_objectives: tuple[float, ...] = ()
+    choose_constraints: tuple[float, ...] = ()
+    train_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -144,8 +153,8 @@ class DecisionRow:
         rung: its index.
         env_steps: of the rung.
         value: the trial's value there.
-        action: `continue`, `stop`, `audit` (would have stopped, runs on), or `copy` (goes on
-            from the state of trial `source`).
+        action: `continue`, `stop`, `finish` (ended with its value there), `audit` (would have
+            stopped, runs on), or `copy` (goes on from the state of trial `source`).
         rule: the words of the rule, for example `asha eta=4`.
         cutoff: the value needed to go on, None if everyone goes on.
         rank: 1 is the best among `judged` trials at that rung.
@@ -153,6 +162,7 @@ class DecisionRow:
         source: the trial that was copied, else None.
         old_params: what was searched until here, where that changes.
         params: what takes its place from here on.
+        extras: values of further objectives and of constraints there, in the study's order.
     """
 
     trial: int
@@ -167,6 +177,7 @@ class DecisionRow:
     source: int | None = None
     old_params: Mapping[str, Any] | None = None
     params: Mapping[str, Any] | None = None
+    extras: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,6 +230,8 @@ class StudyMeta:
         devices: how many.
         created_at: seconds since the epoch.
         bits: how often the study went on with other versions, backend or devices.
+        objectives: where there are several, `name`, `goal` and `aggregate` of each.
+        constraints: `metric`, `min`, `max` and `aggregate` of each.
     """
 
     name: str
@@ -233,3 +246,5 @@ class StudyMeta:
     devices: int = 1
     created_at: float = 0.0
     bits: int = 0
+    objectives: Sequence[Mapping[str, Any]] = ()
+    constraints: Sequence[Mapping[str, Any]] = ()

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import StoreError, suggestion
 from .journal import JOURNAL_NAME, Journal
-from .leaderboard import Entry, leaderboard
+from .leaderboard import Entry, leaderboard_of
 from .lock import lock_holder
 
 __all__ = [
@@ -153,7 +153,7 @@ def _summary(path: Path) -> StudySummary:
     try:
         with Journal(path) as journal:
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
-            entries = leaderboard(journal.trials(), meta.goal, meta.aggregate)
+            entries = leaderboard_of(meta, journal.trials())
     except StoreError as error:
         return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
     waiting = sum(counts.get(state, 0) for state in ("waiting", "running"))
@@ -202,4 +202,4 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
 def read_leaderboard(folder: StudyFolder) -> list[Entry]:
     """The leaderboard of the last commit, from the journal."""
     with Journal(folder.path) as journal:
-        return leaderboard(journal.trials(), journal.meta.goal, journal.meta.aggregate)
+        return leaderboard_of(journal.meta, journal.trials())

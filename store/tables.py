@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StoreError
 from .codec import PackedEvaluation, strict_json
 from .journal import Journal
-from .leaderboard import Entry, leaderboard
+from .leaderboard import Entry, leaderboard_of
 from .parquet import replacing, write_grouped
 from .parts import METRIC_PREFIX, PARTS_NAME, part_batches, unified_schema
 from .rows import StudyMeta, TrialRow
@@ -111,7 +111,7 @@ def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
 def write_trials(directory: Path, journal: Journal) -> None:
     """Publish `trials.parquet`: one row a trial, the best first."""
     meta, rows = journal.meta, journal.trials()
-    entries = leaderboard(rows, meta.goal, meta.aggregate)
+    entries = leaderboard_of(meta, rows)
     table = trials_table(rows, entries, meta)
     with replacing(directory / "trials.parquet", table.schema) as writer:
         writer.write_table(table)
@@ -137,7 +137,33 @@ def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: Study
         if kind == "json":
             values = [None if value is None else strict_json(value) for value in values]
         columns[PARAM_PREFIX + name] = pa.array(values, _param_type(kind))
-    return pa.table(columns)
+    return pa.table({**columns, **_measured_columns(entries, meta, taken=list(columns))})
+
+
+def _measured_columns(
+    entries: Sequence[Entry], meta: StudyMeta, taken: Sequence[str]
+) -> dict[str, Any]:
+    """One column for each objective and constraint that is no cost, and how trials stand."""
+    import pyarrow as pa
+
+    found: dict[str, list[float | None]] = {}
+    for index, objective in enumerate(meta.objectives):
+        found[str(objective["name"])] = [_at(entry.objectives, index) for entry in entries]
+    for index, limit in enumerate(meta.constraints):
+        values = [_at(entry.constraints, index) for entry in entries]
+        found.setdefault(str(limit["metric"]), values)
+    measured = {name: cells for name, cells in found.items() if "/" in name}  # no costs
+    names = sql_names(measured, taken)
+    columns = {names[name]: pa.array(cells, pa.float64()) for name, cells in measured.items()}
+    if meta.objectives:
+        columns["front"] = pa.array([entry.front for entry in entries], pa.int64())
+    if meta.constraints:
+        columns["feasible"] = pa.array([entry.feasible for entry in entries], pa.bool_())
+    return columns
+
+
+def _at(values: Sequence[float], index: int) -> float | None:
+    return values[index] if index < len(values) else None
 
 
 def _cell(value: Any) -> Any:
@@ -191,6 +217,7 @@ def _trial_columns() -> list[tuple[str, pa.DataType, bool]]:
         ("error", text, True),
         ("started_at", number, True),
         ("ended_at", number, True),
+        ("train_seconds", number, True),
     ]
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..knobs import complete
+from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .expected import Expected, expected_steps
 from .quanta import Quanta, rung_steps
-from .spec import Study
+from .spec import Constraint, Study
 
 __all__ = ["CheckReport", "check"]
 
@@ -55,6 +56,7 @@ class CheckReport:
         rejected_share: share of draws that `forbid` refuses.
         warnings: what is legal but probably not meant.
         mistakes: combinations in the space that cannot run.
+        warm_start: what an earlier study brings, in words.
     """
 
     study: Study
@@ -66,6 +68,7 @@ class CheckReport:
     rejected_share: float
     warnings: tuple[str, ...]
     mistakes: tuple[str, ...]
+    warm_start: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """Give the report as JSON data."""
@@ -81,6 +84,7 @@ class CheckReport:
             "rejected_share": self.rejected_share,
             "warnings": list(self.warnings),
             "mistakes": list(self.mistakes),
+            "warm_start": self.warm_start or None,
         }
 
     def text(self) -> str:
@@ -176,9 +180,35 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             f"a run is only {first.chunks} updates of {first.steps_per_update} env steps; rungs "
             "and ends are coarse"
         )
+    unmodelled = _unmodelled(study)
+    if unmodelled:
+        warnings.append(
+            f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; tpe "
+            "and smac model them"
+        )
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings
+
+
+def _unmodelled(study: Study) -> list[str]:
+    """Give the parameters that the method draws at random."""
+    method = study.search.method
+    if method not in ("cmaes", "gp", "nsga2"):
+        return []
+    return [
+        name
+        for name in study.space.names
+        if any(
+            parameter.name == name
+            and (parameter.when or (method == "cmaes" and _is_choice(parameter)))
+            for parameter in study.space.parameters
+        )
+    ]
+
+
+def _is_choice(parameter: Parameter) -> bool:
+    return parameter.distribution.axis.kind == "choice"
 
 
 def _program_data(bucket: BucketReport) -> dict[str, Any]:
@@ -206,12 +236,28 @@ def _head(report: CheckReport) -> list[str]:
         rule = f"{study.early_terminate.type} with eta {study.early_terminate.eta:g}"
         if study.early_terminate.evolves:
             rule = f"{study.early_terminate.type} every {study.early_terminate.every:,} env steps"
-    return [
+        elif study.early_terminate.type == "plateau":
+            rule = f"plateau with patience {study.early_terminate.patience}"
+    seeds = f"{study.seeds.per_config} a trial"
+    if study.seeds.racing is not None:
+        seeds = f"{study.seeds.first} a trial, up to {study.seeds.per_config} if it may win"
+    wanted = [
+        f"{metric.aggregate} of {metric.name} ({metric.goal})"
+        for metric in study.objectives or (study.metric,)
+    ]
+    lines = [
         f"study      {study.name}: {study.env.id}, {len(study.space.names)} knobs searched by "
         f"{study.search.method}, {rule}",
-        f"seeds      {study.seeds.per_config} a trial, {study.metric.aggregate} of "
-        f"{study.metric.name} ({study.metric.goal})",
+        f"seeds      {seeds}, {', '.join(wanted)}",
     ]
+    limits = [_limit(constraint) for constraint in study.constraints]
+    return [*lines, f"limits     {', '.join(limits)}"] if limits else lines
+
+
+def _limit(constraint: Constraint) -> str:
+    low = "" if constraint.min is None else f"{constraint.min:g} <= "
+    high = "" if constraint.max is None else f" <= {constraint.max:g}"
+    return f"{low}{constraint.metric}{high}"
 
 
 def _programs(report: CheckReport) -> list[str]:
@@ -252,7 +298,7 @@ def _steps(report: CheckReport) -> list[str]:
 
 
 def _judgement(report: CheckReport) -> list[str]:
-    lines: list[str] = []
+    lines = [f"warm start {report.warm_start}"] if report.warm_start else []
     if report.study.space.forbid:
         lines.append(f"forbid     refuses {report.rejected_share:.1%} of draws")
     lines.extend(f"warning    {text}" for text in report.warnings)

@@ -62,7 +62,7 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
     return Expected(
         trials,
         trials * run * seeds,
-        steps * seeds,
+        steps * study.seeds.first,
         tuple(counts[1:]),
         runs * run,
         study.budget.env_steps,
@@ -79,6 +79,8 @@ def passing(kind: str, eta: float, judged: int) -> int:
     >>> passing("asha", 4, 64), passing("median", 4, 64)
     (19, 34)
     """
+    if kind == "plateau":
+        return judged  # depends on the curves alone
     if kind == "median":
         return min(judged, round(_MEDIAN_FROM + 0.5 * max(0, judged - _MEDIAN_FROM)))
     exact = min(judged, 10_000)
@@ -88,11 +90,26 @@ def passing(kind: str, eta: float, judged: int) -> int:
 
 def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
     early = study.early_terminate
+    if early is None:
+        return []
+    if early.type == "hyperband":
+        return _passing_brackets(early.eta, trials, rungs)
     counts: list[int] = []
-    for _ in range(rungs if early is not None else 0):
-        if early is not None and not early.evolves:
+    for _ in range(rungs):
+        if not early.evolves:
             trials = passing(early.type, early.eta, trials)
         counts.append(trials)
+    return counts
+
+
+def _passing_brackets(eta: float, trials: int, rungs: int) -> list[int]:
+    """Each bracket halves among its own; bracket b is not judged before rung b."""
+    weights = [eta**s / (s + 1) for s in range(rungs, -1, -1)]
+    left = [round(trials * weight / sum(weights)) for weight in weights]
+    counts: list[int] = []
+    for rung in range(rungs):
+        left = [passing("asha", eta, n) if b <= rung else n for b, n in enumerate(left)]
+        counts.append(min(trials, sum(left)))
     return counts
 
 

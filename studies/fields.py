@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 __all__ = [
+    "CONSTRAINT",
     "EARLY_TERMINATE_TYPES",
     "EVOLVING_KEYS",
     "LOGGERS",
     "METHODS",
+    "RACING",
     "REQUIRED",
     "SECTIONS",
     "STOPPING_KEYS",
     "TOP",
+    "WARM_START",
     "Field",
 ]
 
@@ -131,26 +134,85 @@ METHODS: Mapping[str, tuple[Field, ...]] = {
         _flag("group", True, "one joint model for each set of active parameters"),
         _flag("constant_liar", True, "running trials count as bad, so proposals spread out"),
     ),
+    "gp": (
+        _count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000),
+        _flag("deterministic_objective", False, "values have no noise"),
+    ),
+    "cmaes": (
+        _count(
+            "popsize",
+            0,
+            "points of a generation; 0: 4 + 3 ln(knobs), more with many lanes",
+            high=10_000,
+        ),
+        Field(
+            "sigma",
+            "number",
+            1 / 6,
+            "first deviation, as a share of the ranges",
+            low=0,
+            low_open=True,
+            high=1,
+        ),
+        _flag("lr_adapt", False, "adapt the learning rate, for noisy or multimodal objectives"),
+    ),
+    "nsga2": (
+        _count("population_size", 50, "trials of a generation", 2, high=10_000),
+        Field("crossover_prob", "number", 0.9, "chance that two parents are mixed", low=0, high=1),
+        Field(
+            "swapping_prob",
+            "number",
+            0.5,
+            "chance that a knob comes from the second parent",
+            low=0,
+            high=1,
+        ),
+    ),
+    "smac": (
+        _count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000),
+        _count("n_trees", 10, "trees of the random forest", 1, high=1_000),
+    ),
 }
 """Search method -> its `search.options`."""
 
-EARLY_TERMINATE_TYPES = ("asha", "median", "pbt", "pb2")
+EARLY_TERMINATE_TYPES = ("asha", "hyperband", "median", "plateau", "pbt", "pb2")
 
 EVOLVING_KEYS = ("every", "quantile", "resample", "perturb")
 """Keys of `early_terminate` that only `pbt` and `pb2` have."""
 
-STOPPING_KEYS = ("min", "eta", "audit")
+STOPPING_KEYS = ("min", "eta", "audit", "patience", "tolerance")
 """Keys of `early_terminate` that the rules that stop trials have instead."""
 
 LOGGERS: Mapping[str, tuple[Field, ...]] = {"console": (), "csv": ()}
 """Logger type -> its options."""
 
+_AGGREGATES = ("mean", "median", "min", "max", "iqm")
+
+CONSTRAINT: tuple[Field, ...] = (
+    Field("metric", "text", REQUIRED, "one of the metrics in docs/study.md, or a cost"),
+    Field("min", "number", None, "the least that is allowed", off=True),
+    Field("max", "number", None, "the most that is allowed", off=True),
+    _word("aggregate", "mean", _AGGREGATES, "over the replicates of a trial"),
+)
+"""An entry of `constraints`; one of `objectives` is like the section `metric`."""
+
+RACING: tuple[Field, ...] = (
+    _count("start", 3, "seeds before the first look", 2, high=1000),
+    Field("confidence", "number", 0.95, "that a trial dropped is worse, all looks together",
+          low=0.5, high=0.9999),
+)  # fmt: skip
+"""The mapping `seeds.racing`."""
+
+WARM_START: tuple[Field, ...] = (
+    Field("study", "text", REQUIRED, "its folder, or its trials.parquet; relative to this file"),
+)
+"""The mapping `search.warm_start`."""
+
 SECTIONS: Mapping[str, tuple[Field, ...]] = {
     "metric": (
         Field("name", "text", "eval/return_mean", "one of the metrics in docs/study.md"),
         _word("goal", "maximize", ("maximize", "minimize"), "which way is better"),
-        _word("aggregate", "mean", ("mean", "median", "min", "max", "iqm"),
-              "over the replicates of a trial"),
+        _word("aggregate", "mean", _AGGREGATES, "over the replicates of a trial"),
     ),
     "evaluation": (
         _count("every", "rungs", "env steps between evaluations, or at rungs and the end", 1,
@@ -164,13 +226,18 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _word("method", "tpe", tuple(METHODS), "who proposes"),
         Field("random_share", "number", 0.2, "share of proposals drawn at random", low=0, high=1),
         Field("options", "map", {}, "of the method"),
+        Field("warm_start", "map", None, "an earlier study informs the search; null: none",
+              off=True),
     ),
     "early_terminate": (
         _word("type", REQUIRED, EARLY_TERMINATE_TYPES, "the rule"),
         _count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
-        Field("eta", "number", 4.0, "rungs are min x eta^i; asha goes on with one in eta",
+        Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta goes on",
               low=1.5, high=100.0),
         Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
+        _count("patience", 4, "plateau: rungs without an improvement that counts", 1, high=1000),
+        Field("tolerance", "number", 0.02, "plateau: share of a trial's gain that counts as one",
+              low=0, high=0.99),
         _count("every", None, "pbt, pb2: env steps between copies; left out: env_steps / 16", 1),
         Field("quantile", "number", 0.25, "pbt, pb2: share of the trials that copies, and share "
               "that is copied", low=0, low_open=True, high=0.5),
@@ -182,6 +249,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
     "seeds": (
         _count("per_config", 1, "replicates of a trial", 1, high=1000),
         _count("tolerate", 0, "replicates that may diverge before the trial counts as diverged"),
+        Field("racing", "map", None, "stop spending seeds on clear losers; null: no", off=True),
     ),
     "confirm": (
         _count("top_k", 5, "trials run again", 1, high=1000),
@@ -222,6 +290,8 @@ TOP: tuple[Field, ...] = (
     Field("forbid", "list", (), "combinations that are never run"),
     Field("enqueue", "list", (), "configurations tried first"),
     Field("metric", "map", {}, "what is optimised"),
+    Field("objectives", "list", (), "several metrics instead, each {name, goal, aggregate}"),
+    Field("constraints", "list", (), "bounds on metrics, each {metric, min, max, aggregate}"),
     Field("evaluation", "map", {}, "when and how policies are evaluated"),
     Field("eval_env", "map", {}, "keys of env that differ in evaluation"),
     Field("search", "map", {}, "who proposes"),

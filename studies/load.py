@@ -17,9 +17,9 @@ from ..errors import ConfigError, suggestion
 from ..spaces.space import Space
 from .enqueue import read_enqueue
 from .env_section import read_env, read_eval_env, read_imports
-from .fields import LOGGERS, METHODS, SECTIONS, TOP
+from .fields import CONSTRAINT, LOGGERS, METHODS, RACING, SECTIONS, TOP, WARM_START
 from .gymnasium_section import check_gymnasium
-from .metrics import metric_fault
+from .metrics import COSTS, metric_fault
 from .notes import Notes
 from .overrides import apply_overrides
 from .reader import Node, plain, read_file, read_text
@@ -30,6 +30,7 @@ from .spec import (
     Budget,
     Checkpoint,
     Confirm,
+    Constraint,
     EarlyTerminate,
     EnvSpec,
     Evaluation,
@@ -37,9 +38,11 @@ from .spec import (
     Logger,
     Metric,
     PopulationSpec,
+    Racing,
     SearchSpec,
     Seeds,
     Study,
+    WarmStart,
 )
 from .together import check_together
 from .vocabulary import Vocabulary
@@ -156,8 +159,9 @@ class _Reader:
     def _parts(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
         """Give the dataclass of every section; None where mistakes were noted."""
         sections = {key: self._section(key) for key in SECTIONS}
-        metric = Metric(**sections["metric"])
-        fault = metric_fault(metric.name, env)
+        objectives = self._objectives(env)
+        metric = objectives[0] if objectives else Metric(**sections["metric"])
+        fault = None if objectives else metric_fault(metric.name, env)
         if fault is not None:
             self.notes.add(f"metric: {fault}", *self._place("metric", "name"))
         evaluation = Evaluation(
@@ -172,10 +176,12 @@ class _Reader:
         return {
             "name": self._name(top["name"]),
             "metric": metric,
+            "objectives": objectives if len(objectives) > 1 else (),
+            "constraints": self._constraints(env),
             "evaluation": evaluation,
             "search": self._search(sections["search"]),
             "early_terminate": _early_terminate(early, top.get("env_steps")),
-            "seeds": Seeds(**sections["seeds"]),
+            "seeds": self._seeds(sections["seeds"]),
             "confirm": None if off["confirm"] else Confirm(**sections["confirm"]),
             "population": PopulationSpec(**population),
             "budget": Budget(**sections["budget"]),
@@ -183,6 +189,43 @@ class _Reader:
             "checkpoint": Checkpoint(**sections["checkpoint"]),
             "loggers": self._loggers(),
         }
+
+    def _objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
+        """Give the entries of `objectives`; the first one must be measured."""
+        items = _items(self.root, "objectives")
+        if items and "metric" in self.root.value:
+            text = "the study has a `metric` and `objectives`; put the metric first in objectives"
+            self.notes.add(text, self.root, "objectives")
+        found: list[Metric] = []
+        for item in items:
+            metric = Metric(**read_section(self.notes, "objectives", item, SECTIONS["metric"]))
+            fault = None if found and metric.name in COSTS else metric_fault(metric.name, env)
+            if metric.name in COSTS and not found:
+                fault = f"{metric.name} is a cost, which cannot come first; put a metric before it"
+            elif any(metric.name == other.name for other in found):
+                fault = f"{metric.name} is given twice; keep one"
+            if fault is not None:
+                self.notes.add(f"objectives: {fault}", item)
+            found.append(metric)
+        return tuple(found)
+
+    def _constraints(self, env: EnvEntry | None) -> tuple[Constraint, ...]:
+        found: list[Constraint] = []
+        for item in _items(self.root, "constraints"):
+            values = read_section(self.notes, "constraints", item, CONSTRAINT)
+            if "metric" not in values:
+                continue
+            limit = Constraint(**values)
+            fault = None if limit.metric in COSTS else metric_fault(limit.metric, env)
+            low, high = limit.min, limit.max
+            if low is None and high is None:
+                fault = fault or f"{limit.metric} has no bound; give min or max"
+            elif low is not None and high is not None and low > high:
+                fault = fault or f"min {low:g} is above max {high:g}"
+            if fault is not None:
+                self.notes.add(f"constraints: {fault}", item)
+            found.append(limit)
+        return tuple(found)
 
     def _section(self, key: str) -> dict[str, Any]:
         """Read a section; what is no mapping has been noted with the other keys of the top."""
@@ -240,11 +283,21 @@ class _Reader:
         options = node.value.get("options") if node is not None and node.is_map else None
         method = values["method"]
         usable = options if options is not None and options.is_map else None
+        earlier = values["warm_start"]
+        if earlier is not None:
+            earlier = read_section(self.notes, "search.warm_start", earlier, WARM_START)
         return SearchSpec(
             method,
             values["random_share"],
             read_section(self.notes, "search.options", usable, METHODS[method]),
+            WarmStart(**earlier) if earlier else None,
         )
+
+    def _seeds(self, values: Mapping[str, Any]) -> Seeds:
+        racing = values["racing"]
+        if racing is not None:
+            racing = Racing(**read_section(self.notes, "seeds.racing", racing, RACING))
+        return Seeds(**{**values, "racing": racing})
 
     def _loggers(self) -> tuple[Logger, ...]:
         loggers: list[Logger] = []
@@ -305,6 +358,8 @@ def _assemble(
         fixed=parts["fixed"],
         enqueue=enqueue,
         metric=parts["metric"],
+        objectives=parts["objectives"],
+        constraints=parts["constraints"],
         evaluation=parts["evaluation"],
         search=parts["search"],
         early_terminate=parts["early_terminate"],

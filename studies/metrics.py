@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ..environments import EnvEntry
 from ..errors import suggestion
 
-__all__ = ["METRICS", "metric_fault"]
+__all__ = ["COSTS", "METRICS", "metric_fault"]
 
 _OWN = re.compile(r"eval/[A-Za-z0-9_]{1,100}")
 _SHARE = re.compile(r"eval/(path|hops)_[0-9]{1,3}_share")  # where `histograms` is on
@@ -30,6 +30,12 @@ METRICS: Mapping[str, str] = {
     for statistic, word in _STATISTICS.items()
 }
 """Metrics that every environment has: name -> meaning."""
+
+COSTS: Mapping[str, str] = {
+    "env_steps": "training env steps of a trial, all replicates; an objective after the first",
+    "seconds": "its share of the running time of chunks; not reproducible; likewise",
+}
+"""What a trial cost, as objectives or constraints: name -> meaning."""
 
 
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:

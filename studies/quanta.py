@@ -71,13 +71,16 @@ class Quanta:
 def rung_steps(study: Study) -> tuple[int, ...]:
     """Give the env steps of the rungs as the study asks for them, below the length of a run.
 
-    They are min x eta^i, or where a population evolves the multiples of `every`.
+    They are min x eta^i; of `plateau` the multiples of min, which are even distances; where a
+    population evolves the multiples of `every`.
     """
     early = study.early_terminate
     if early is None:
         return ()
     if early.evolves:
         return tuple(range(early.every, study.env_steps, early.every))
+    if early.type == "plateau":
+        return tuple(range(early.min, study.env_steps, early.min))
     steps: list[int] = []
     while (rung := round(early.min * early.eta ** len(steps))) < study.env_steps:
         steps.append(rung)

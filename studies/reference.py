@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..spaces.distributions import KINDS
-from .fields import METHODS, SECTIONS, TOP, Field
-from .metrics import METRICS
+from .fields import CONSTRAINT, METHODS, RACING, SECTIONS, TOP, WARM_START, Field
+from .metrics import COSTS, METRICS
 
 __all__ = ["reference"]
 
@@ -20,6 +20,9 @@ def reference() -> str:
     parts = ["### The top of the file", _fields(TOP)]
     for name, fields in SECTIONS.items():
         parts += [f"### `{name}`", _fields(fields)]
+    parts += ["### An entry of `constraints`", _fields(CONSTRAINT)]
+    parts += ["### `seeds.racing`", _fields(RACING)]
+    parts += ["### `search.warm_start`", _fields(WARM_START)]
     for method, fields in METHODS.items():
         if fields:
             parts += [f"### `search.options` of {method}", _fields(fields)]
@@ -65,6 +68,7 @@ def _keys(keys: Iterable[str]) -> str:
 def _metrics() -> str:
     rows = ["| metric | meaning |", "|---|---|"]
     rows += [f"| `{name}` | {meaning} |" for name, meaning in METRICS.items()]
+    rows += [f"| `{name}` | {meaning} |" for name, meaning in COSTS.items()]
     rows.append("| `eval/<name>` | mean of a metric that the environment itself reports |")
     return "\n".join(rows)
 

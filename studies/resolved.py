@@ -66,7 +66,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "space": _space(study.space),
         "forbid": [rule.as_data() for rule in study.space.forbid],
         "enqueue": [dict(entry) for entry in study.enqueue],
-        "metric": asdict(study.metric),
+        **_what_is_optimised(study),
         "evaluation": evaluation,
         "eval_env": _by_key(eval_env),
         "search": asdict(study.search),
@@ -80,6 +80,16 @@ def resolved(study: Study) -> dict[str, Any]:
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     return _plain(data)
+
+
+def _what_is_optimised(study: Study) -> dict[str, Any]:
+    if study.objectives:
+        written = {"objectives": [asdict(metric) for metric in study.objectives]}
+    else:
+        written = {"metric": asdict(study.metric)}
+    if study.constraints:
+        written["constraints"] = [asdict(constraint) for constraint in study.constraints]
+    return written
 
 
 def resolved_yaml(study: Study) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, Knob, canonical_name
 from ..spaces.distributions import KINDS
-from .fields import LOGGERS, METHODS, SECTIONS, TOP, Field
+from .fields import CONSTRAINT, LOGGERS, METHODS, RACING, SECTIONS, TOP, WARM_START, Field
 from .metrics import METRICS
 
 __all__ = ["schema"]
@@ -62,7 +62,10 @@ def _top(field: Field) -> dict[str, Any]:
         "imports": lambda: {"type": "array", "items": {"type": "string"}},
         "eval_env": lambda: {"type": "object"},
         "loggers": _loggers,
+        "objectives": lambda: {"type": "array", "items": _section(SECTIONS["metric"])},
+        "constraints": lambda: {"type": "array", "items": _section(CONSTRAINT)},
         "search": _search,
+        "seeds": _seeds,
     }
     if field.key in special:
         body = special[field.key]()
@@ -261,7 +264,7 @@ def _enqueue() -> dict[str, Any]:
 
 
 def _search() -> dict[str, Any]:
-    fields = [field for field in SECTIONS["search"] if field.key != "options"]
+    fields = [field for field in SECTIONS["search"] if field.type != "map"]
     every: dict[str, Any] = {}
     for options in METHODS.values():
         for field in options:
@@ -274,9 +277,15 @@ def _search() -> dict[str, Any]:
                 "type": "object",
                 "additionalProperties": False,
                 "properties": every,
-            }
+            },
+            "warm_start": {"anyOf": [_section(WARM_START), _OFF]},
         },
     )
+
+
+def _seeds() -> dict[str, Any]:
+    fields = [field for field in SECTIONS["seeds"] if field.type != "map"]
+    return _section(fields, {"racing": {"anyOf": [_section(RACING), _OFF]}})
 
 
 def _loggers() -> dict[str, Any]:

@@ -17,8 +17,8 @@ __all__ = ["defaults", "read_section", "read_value"]
 _BAD = object()
 _OFF = (None, "off")
 _LATER = {
-    "method": ("gp", "cmaes", "nsga2", "smac", "bohb", "bayes"),
-    "type": ("ray", "hyperband", "plateau"),
+    "method": ("bohb", "bayes"),
+    "type": ("ray",),
 }
 
 

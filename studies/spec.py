@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any, Literal
 
 from ..spaces.space import Space
@@ -16,6 +17,7 @@ __all__ = [
     "Budget",
     "Checkpoint",
     "Confirm",
+    "Constraint",
     "EarlyTerminate",
     "EnvSpec",
     "Evaluation",
@@ -23,9 +25,11 @@ __all__ = [
     "Logger",
     "Metric",
     "PopulationSpec",
+    "Racing",
     "SearchSpec",
     "Seeds",
     "Study",
+    "WarmStart",
 ]
 
 
@@ -52,6 +56,34 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Constraint:
+    """A bound on a metric; a trial that violates one ranks below all that violate none.
+
+    Attributes:
+        metric: measured at the last evaluation.
+        min, max: the bounds; at least one is given.
+        aggregate: over the replicates.
+    """
+
+    metric: str
+    min: float | None = None
+    max: float | None = None
+    aggregate: Literal["mean", "median", "min", "max", "iqm"] = "mean"
+
+    def violation(self, value: float) -> float:
+        """Give how far a value lies outside of the bounds, at most 0 inside.
+
+        >>> Constraint("eval/length_mean", max=10.0).violation(12.0)
+        2.0
+        """
+        if not isfinite(value):
+            return inf
+        above = value - self.max if self.max is not None else -inf
+        below = self.min - value if self.min is not None else -inf
+        return max(above, below)
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """When and how a policy is evaluated, on seeds that training never uses.
 
@@ -71,12 +103,20 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class WarmStart:
+    """An earlier study whose trials inform the search: its folder or its `trials.parquet`."""
+
+    study: str
+
+
+@dataclass(frozen=True)
 class SearchSpec:
     """Who proposes: a method, the share of proposals drawn at random, the method's options."""
 
     method: str = "tpe"
     random_share: float = 0.2
     options: Mapping[str, Any] = field(default_factory=dict)
+    warm_start: WarmStart | None = None
 
 
 @dataclass(frozen=True)
@@ -84,10 +124,13 @@ class EarlyTerminate:
     """Who is stopped early, or (`pbt`, `pb2`) who goes on from another's state with other knobs.
 
     Attributes:
-        type: `asha`, `median`, `pbt` or `pb2`.
+        type: `asha`, `hyperband`, `median`, `plateau`, `pbt` or `pb2`.
         min: env steps of the first rung.
-        eta: one in `eta` goes on; rungs are min * eta^i below the length of a run.
+        eta: one in `eta` goes on; rungs are min * eta^i below the length of a run, of `plateau`
+            every multiple of min.
         audit: share of stopped trials that run on, to measure false stops.
+        patience: of `plateau`, rungs without an improvement that counts.
+        tolerance: of `plateau`, the share of a trial's gain so far that counts as one.
         every: env steps between the rungs of a population that evolves.
         quantile: share of that population that takes over a state, and share that gives it.
         resample: chance that a knob of a copy is drawn anew.
@@ -98,6 +141,8 @@ class EarlyTerminate:
     min: int = 0
     eta: float = 4.0
     audit: float = 0.0
+    patience: int = 4
+    tolerance: float = 0.02
     every: int = 0
     quantile: float = 0.25
     resample: float = 0.25
@@ -110,11 +155,32 @@ class EarlyTerminate:
 
 
 @dataclass(frozen=True)
+class Racing:
+    """Seeds race: a trial begins with `start` and gets more unless it is clearly worse.
+
+    Attributes:
+        start: seeds before the first look.
+        confidence: that a trial dropped is worse than the best one, all looks together.
+    """
+
+    start: int = 3
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
 class Seeds:
-    """Replicates: `per_config` a trial, of which `tolerate` may diverge."""
+    """Replicates: `per_config` a trial at most, of which `tolerate` may diverge."""
 
     per_config: int = 1
     tolerate: int = 0
+    racing: Racing | None = None
+
+    @property
+    def first(self) -> int:
+        """Replicates that a trial begins with."""
+        if self.racing is None:
+            return self.per_config
+        return min(self.racing.start, self.per_config)
 
 
 @dataclass(frozen=True)
@@ -193,6 +259,9 @@ class Study:
         space: what is searched.
         enqueue: configurations (partial: the default fills the rest) tried first, after the
             default configuration, which is always trial 0.
+        metric: what is optimised; the first of `objectives` where there are several.
+        objectives: all of them where there are several, else empty.
+        constraints: bounds that a good trial keeps.
         source: the folder the file came from (for relative paths); not compared, not hashed.
     """
 
@@ -205,6 +274,8 @@ class Study:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     enqueue: tuple[Mapping[str, Any], ...] = ()
     metric: Metric = Metric()
+    objectives: tuple[Metric, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     evaluation: Evaluation = Evaluation()
     search: SearchSpec = SearchSpec()
     early_terminate: EarlyTerminate | None = None

@@ -28,6 +28,7 @@ def check_together(notes: Notes, root: Node, study: Study) -> None:
     """Note whatever contradicts something else in the study."""
     checks = _Checks(notes, root, study)
     checks.metric_and_seeds()
+    checks.method()
     checks.lengths()
     checks.evolution()
     checks.budget()
@@ -55,7 +56,9 @@ class _Checks:
     def metric_and_seeds(self) -> None:
         """Enough seeds for the aggregate, and fewer tolerated than there are."""
         seeds = self.study.seeds
-        if self.study.metric.aggregate == "iqm" and seeds.per_config < _LEAST_FOR_IQM:
+        asked = [self.study.metric, *self.study.objectives, *self.study.constraints]
+        iqm = any(entry.aggregate == "iqm" for entry in asked)
+        if iqm and seeds.per_config < _LEAST_FOR_IQM:
             text = (
                 f"aggregate iqm needs seeds.per_config of at least {_LEAST_FOR_IQM}, here it is "
                 f"{seeds.per_config}; take mean or median"
@@ -64,6 +67,37 @@ class _Checks:
         if seeds.tolerate >= seeds.per_config:
             text = f"seeds.tolerate is {seeds.tolerate}; allowed: below per_config"
             self._note(f"{text} ({seeds.per_config})", "seeds", "tolerate")
+        if seeds.racing is not None:
+            self._racing()
+
+    def _racing(self) -> None:
+        """Racing compares means of one objective at the end of runs."""
+        study, seeds = self.study, self.study.seeds
+        early = study.early_terminate
+        if seeds.first >= seeds.per_config:
+            text = f"seeds.racing starts with {seeds.first} seeds; allowed: below per_config"
+            self._note(f"{text} ({seeds.per_config})", "seeds", "racing")
+        elif seeds.tolerate >= seeds.first:
+            text = f"seeds.tolerate is {seeds.tolerate}; allowed: below racing.start"
+            self._note(f"{text} ({seeds.first})", "seeds", "tolerate")
+        if len(study.objectives) > 1:
+            text = "seeds.racing compares one objective; leave racing out, or give one metric"
+            self._note(text, "seeds", "racing")
+        elif study.metric.aggregate != "mean":
+            text = f"seeds.racing compares means, but aggregate is {study.metric.aggregate}"
+            self._note(f"{text}; take mean, or leave racing out", "seeds", "racing")
+        if early is not None and early.type == "plateau":
+            text = (
+                "seeds.racing adds seeds to whole runs, which plateau cuts; leave one of them out"
+            )
+            self._note(text, "seeds", "racing")
+
+    def method(self) -> None:
+        """The search method can do what is asked of it."""
+        study = self.study
+        if study.search.method == "cmaes" and len(study.objectives) > 1:
+            text = "search.method cmaes takes one objective; take nsga2, tpe or gp"
+            self._note(text, "search", "method")
 
     def lengths(self) -> None:
         """Rungs and evaluation points within a run."""
@@ -73,6 +107,10 @@ class _Checks:
                 f"early_terminate.min is {early.min}, but a run has {study.env_steps} env steps; "
                 "the first rung must lie below"
             )
+            self._note(text, "early_terminate", "min")
+        early = study.early_terminate
+        if early is not None and early.type == "plateau" and early.min * 1000 < study.env_steps:
+            text = f"early_terminate.min is {early.min}: more than 1000 rungs in a run; raise it"
             self._note(text, "early_terminate", "min")
         every = study.evaluation.every
         if isinstance(every, int) and every > study.env_steps:

@@ -14,24 +14,30 @@ from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from .words import between, number, param, steps
 
-__all__ = ["board", "print_board", "value_source", "winner_line"]
+__all__ = ["board", "front_line", "print_board", "value_source", "winner_line"]
 
 _GAP = 2  # blanks between two columns: one of padding, one of the box
 
 
-def print_board(console: Console, entries: Sequence[Entry], most: int | None = None) -> None:
+def print_board(
+    console: Console,
+    entries: Sequence[Entry],
+    most: int | None = None,
+    objectives: Sequence[str] = (),
+) -> None:
     """Print the best entries, and what is needed to read them.
 
     Args:
         console: where to; its width decides how many knobs are shown.
         entries: the whole leaderboard, the best first.
         most: print so many at most; None prints all.
+        objectives: their names, where there are several.
     """
     shown = list(entries if most is None else entries[:most])
     if not shown:
         console.print("no trial yet", highlight=False)
         return
-    console.print(board(shown, console.width))
+    console.print(board(shown, console.width, objectives))
     notes: list[str] = []
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
         notes.append("(value) is the value at the last rung of a trial that did not end its run.")
@@ -41,19 +47,19 @@ def print_board(console: Console, entries: Sequence[Entry], most: int | None = N
         console.print(Text(note, style="dim"))
 
 
-def board(entries: Sequence[Entry], width: int) -> Table:
+def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) -> Table:
     """Give the table; knobs that are equal in all entries come last, and what does not fit not."""
     columns: list[tuple[str, list[str]]] = [
         ("#", [str(entry.rank) for entry in entries]),
         ("trial", [str(entry.trial) for entry in entries]),
         ("state", [_state(entry) for entry in entries]),
-        ("value", [_value(entry) for entry in entries]),
-        ("95 % interval", [_around(entry) for entry in entries]),
+        *(_several(entries, objectives) if objectives else _one(entries)),
         ("seeds", [str(entry.seeds) for entry in entries]),
         ("steps", [steps(entry.env_steps) for entry in entries]),
     ]
-    if not any(columns[4][1]):
-        del columns[4]
+    if any(entry.feasible is not None for entry in entries):
+        words = {True: "yes", False: "no", None: ""}
+        columns.insert(3, ("feasible", [words[entry.feasible] for entry in entries]))
     left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
     for name in _knobs(entries):
         cells = [param(e.params[name]) if name in e.params else "" for e in entries]
@@ -71,6 +77,38 @@ def board(entries: Sequence[Entry], width: int) -> Table:
     ):
         table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
     return table
+
+
+def _one(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
+    intervals = [_around(entry) for entry in entries]
+    shown = [("value", [_value(entry) for entry in entries])]
+    return [*shown, ("95 % interval", intervals)] if any(intervals) else shown
+
+
+def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[str, list[str]]]:
+    fronts = ["" if entry.front is None else str(entry.front) for entry in entries]
+    columns = [("front", fronts)]
+    for index, name in enumerate(objectives):
+        cells = [number(e.objectives[index]) if e.objectives else "" for e in entries]
+        if index == 0:  # at least what a trial that was stopped showed
+            cells = [cell or _value(e) for cell, e in zip(cells, entries, strict=True)]
+        columns.append((_folded(name.removeprefix("eval/"), max(map(len, cells))), cells))
+    return columns
+
+
+def front_line(entries: Sequence[Entry], volume: float | None) -> str:
+    """Say how many trials nothing dominates, and what share of the objectives' box they do."""
+    placed = [entry for entry in entries if entry.front is not None]
+    if not placed:
+        return "No trial has run to its end, so there is no front yet."
+    group = [entry for entry in placed if entry.confirmed] or placed
+    kind = "confirmed" if group[0].confirmed else "finished"
+    best = [entry.trial for entry in group if entry.front == 1]
+    shown = ", ".join(map(str, best[:12])) + (", ..." if len(best) > 12 else "")
+    text = f"Pareto front: {len(best)} of {len(group)} {kind} trials ({shown})"
+    if volume is None:
+        return f"{text}."
+    return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
 
 
 def winner_line(entries: Sequence[Entry], metric: str) -> str:

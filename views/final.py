@@ -13,7 +13,7 @@ from rich.console import Console
 from ..search.run import Results
 from ..store.leaderboard import Entry
 from ..store.study_folder import RESULTS, StudyFolder, list_studies
-from .board import print_board, winner_line
+from .board import front_line, print_board, winner_line
 from .words import duration, steps
 
 __all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
@@ -21,15 +21,24 @@ __all__ = ["next_commands", "print_results", "results_data", "summary", "target"
 _SHOWN = 10
 
 
-def print_results(console: Console, results: Results, metric: str, quiet: bool = False) -> None:
-    """Print the leaderboard, and unless quiet the winner and the next commands."""
+def print_results(
+    console: Console,
+    results: Results,
+    metric: str,
+    quiet: bool = False,
+    objectives: Sequence[str] = (),
+) -> None:
+    """Print the leaderboard, and unless quiet the winner (or front) and the next commands."""
     if not quiet:
-        print_board(console, results.leaderboard, _SHOWN)
+        print_board(console, results.leaderboard, _SHOWN, objectives)
         console.print()
         console.print(summary(results))
     elif results.leaderboard:
-        print_board(console, results.leaderboard[:_SHOWN])
-    console.print(winner_line(results.leaderboard, metric), style="bold")
+        print_board(console, results.leaderboard[:_SHOWN], None, objectives)
+    last = winner_line(results.leaderboard, metric)
+    if objectives:
+        last = front_line(results.leaderboard, results.hypervolume)
+    console.print(last, style="bold")
     commands = [] if quiet else next_commands(results.folder, results.leaderboard)
     if commands:
         console.print("\nNext:")
@@ -85,6 +94,7 @@ def results_data(results: Results) -> dict[str, Any]:
         "state": results.state,
         "folder": str(results.folder),
         "best": None if best is None else best.as_json(),
+        "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "usage": {
             **usage,

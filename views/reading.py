@@ -10,11 +10,12 @@ from pathlib import Path
 
 from ..errors import ConfigError, StoreError
 from ..store.journal import Journal
-from ..store.leaderboard import Entry, leaderboard
+from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import lock_holder
 from ..store.query import query, rows_as_json
+from ..store.rows import StudyMeta
 from ..store.study_folder import StudyFolder, find_study, list_studies
-from .board import print_board, winner_line
+from .board import front_line, print_board, winner_line
 from .documents import print_json
 from .lists import rows_csv, rows_text, studies_listing
 from .terminal import console, knows_blocks, print_listing
@@ -29,25 +30,29 @@ def _folder(args: Namespace) -> StudyFolder:
     return find_study(args.study, Path(args.out))
 
 
-def _read(folder: StudyFolder) -> tuple[list[Entry], str, str]:
-    """Give a study's leaderboard, its metric, and what it does now."""
+def _read(folder: StudyFolder) -> tuple[list[Entry], StudyMeta, str]:
+    """Give a study's leaderboard, what its journal says of it, and what it does now."""
     with Journal(folder.path) as journal:
         meta, head = journal.meta, journal.head()
-        entries = leaderboard(journal.trials(), meta.goal, meta.aggregate)
+        entries = leaderboard_of(meta, journal.trials())
     at_rest = "finished" if head.phase == "finished" else "interrupted"
-    return entries, meta.metric, "running" if lock_holder(folder.path) else at_rest
+    return entries, meta, "running" if lock_holder(folder.path) else at_rest
 
 
 def do_top(args: Namespace) -> int:
     """Print the leaderboard."""
     folder = _folder(args)
-    entries, metric, state = _read(folder)
+    entries, meta, state = _read(folder)
     if args.json:
         print_json([entry.as_json() for entry in entries[: args.n]])
         return 0
     out = console(sys.stdout)
-    out.print(f"{folder.name}: {state}, {len(entries)} trials, value is {metric}", soft_wrap=True)
-    print_board(out, entries, args.n or _ROWS)
+    names = [str(objective["name"]) for objective in meta.objectives]
+    what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
+    out.print(f"{folder.name}: {state}, {len(entries)} trials, {what}", soft_wrap=True)
+    print_board(out, entries, args.n or _ROWS, names)
+    if names:
+        out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
     return 0
 
 
@@ -107,16 +112,20 @@ def do_best(args: Namespace) -> int:
             exists.
     """
     folder = _folder(args)
-    entries, metric, _ = _read(folder)
+    entries, meta, _ = _read(folder)
     first = entries[0] if entries else None
     if first is None or first.value is None:
         raise StoreError(f"no trial of {folder.name!r} has run to its end yet; see: hpo top")
     exported = None if args.export is None else _export(folder, first.trial, Path(args.export))
     if args.json:
         policy = None if exported is None else str(exported)
-        print_json({**first.as_json(), "metric": metric, "exported_to": policy})
+        print_json({**first.as_json(), "metric": meta.metric, "exported_to": policy})
         return 0
-    print(winner_line(entries, metric))
+    if meta.objectives:
+        print(front_line(entries, volume_of(entries, Ranking.of(meta))))
+        print(f"Trial {first.trial} comes first: the one with most room around it on the front.")
+    else:
+        print(winner_line(entries, meta.metric))
     for name, value in first.params.items():
         print(f"  {name}: {value}")
     if exported is not None:

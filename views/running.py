@@ -51,7 +51,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
             compiling=view.compiling,
             warn=view.warn,
         )
-    _print(results, study.metric.name, args)
+    _print(results, study, args)
     if results.state == "interrupted":
         view.write(f"Interrupted; everything up to here is kept. Go on with: {command}")
         return _INTERRUPTED
@@ -76,8 +76,9 @@ def _view(args: Namespace, command: str) -> RunView:
     return LiveView(command)
 
 
-def _print(results: Results, metric: str, args: Namespace) -> None:
+def _print(results: Results, study: Study, args: Namespace) -> None:
     if args.json:
         print_json(results_data(results))
     else:
-        print_results(console(sys.stdout), results, metric, args.quiet)
+        names = [metric.name for metric in study.objectives]
+        print_results(console(sys.stdout), results, study.metric.name, args.quiet, names)

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import StoreError
 from ..store.codec import finite_json, unpack_evaluation
 from ..store.journal import Journal
-from ..store.leaderboard import leaderboard
+from ..store.leaderboard import leaderboard_of
 from ..store.query import query
 from ..store.rows import TrialRow
 from ..store.study_folder import StudyFolder
@@ -33,7 +33,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
     """
     with Journal(folder.path) as journal:
         meta = journal.meta
-        entries = leaderboard(journal.trials(), meta.goal, meta.aggregate)
+        entries = leaderboard_of(meta, journal.trials())
         entry = next((entry for entry in entries if entry.trial == number_), None)
         row = journal.trial(number_)
         if entry is None or row is None:

@@ -61,8 +61,17 @@ POINTS: dict[str, dict[int, Point]] = {
         2: Point("every kind of policy and environment learns", "ppo_learning", "learns"),
     },
     "search": {
+        1: Point(
+            "every method with every rule; contracts; Sobol is SciPy's",
+            "search_methods",
+            "everything",
+        ),
+        2: Point("regret no worse than by the sampler's own library", "regret", "regret"),
         3: Point("pbt: exact copies, replay, at most 5 % of time", "search", "population_based"),
         5: Point("4 devices give the bits of 2; no collective", "search", "devices"),
+        8: Point(
+            "5,000 trials: memory of the driver, leaderboard query", "search_methods", "scale"
+        ),
     },
 }
 

@@ -93,7 +93,9 @@ def test_verdicts_are_never_revised():
     assert [row.action for row in ledger.unwritten.decisions] == ["stop", "continue"]
     judged(*[trial(number, [0.5]) for number in range(2, 6)], ledger=ledger)
     assert ledger.trials[1].state is TrialState.RUNNING
-    assert ledger.state.rung_losses == [[-1.0, -2.0, -0.5, -0.5, -0.5, -0.5]]
+    assert [ledger.trials[number].reports for number in ledger.judged(0)] == [
+        [1.0], [2.0], [0.5], [0.5], [0.5], [0.5],
+    ]  # fmt: skip
 
 
 def test_a_diverged_replicate_is_neither_waited_for_nor_counted():

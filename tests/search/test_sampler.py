@@ -1,5 +1,7 @@
 import dataclasses
 import inspect
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -8,8 +10,9 @@ import pytest
 from optuna.trial import TrialState as OptunaState
 
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search import grid_search, random_search, sobol_search, via_optuna
+from hpo.search import grid_search, random_search, sobol_search, via_cmaes, via_optuna, via_smac
 from hpo.search.contracts import SamplerContract, contract_space
+from hpo.search.history import Window, estimates, penalised
 from hpo.search.methods import METHODS, make_sampler, register_sampler
 from hpo.search.sampler import Past, SamplerSpec
 from hpo.spaces import Space
@@ -37,6 +40,54 @@ class TestGrid(SamplerContract):
 class TestTpe(SamplerContract):
     def make(self, space, seed):
         return via_optuna.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+
+
+class TestGp(SamplerContract):
+    def make(self, space, seed):
+        pytest.importorskip("torch")
+        return via_optuna.build_gp(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+
+
+class TestCmaEs(SamplerContract):
+    def make(self, space, seed):
+        pytest.importorskip("cmaes")
+        return via_cmaes.build(SamplerSpec(space, seed, {"popsize": 4}))
+
+
+class TestNsga2(SamplerContract):
+    def make(self, space, seed):
+        return via_optuna.build_nsga2(SamplerSpec(space, seed, {"population_size": 4}))
+
+
+class TestNsga2OfTwo(SamplerContract):
+    def make(self, space, seed):
+        spec = SamplerSpec(space, seed, {"population_size": 4}, objectives=2, constraints=1)
+        return via_optuna.build_nsga2(spec)
+
+    def ended(self, past):
+        end = super().ended(past)
+        known = end.loss is not None
+        return dataclasses.replace(
+            end,
+            more=(-end.loss,) if known else (),
+            more_reports=tuple((0.5,) for _ in end.reports),
+            violations=(end.loss - 0.5,) if known else (),
+        )
+
+    def test_trials_of_an_earlier_study_are_understood(self):
+        pass  # those of the contract have one objective
+
+
+class TestTpeOfTwo(TestNsga2OfTwo):
+    def make(self, space, seed):
+        spec = SamplerSpec(space, seed, {"n_startup_trials": 3}, objectives=2, constraints=1)
+        return via_optuna.build(spec)
+
+
+class TestSmac(SamplerContract):
+    def make(self, space, seed):
+        pytest.importorskip("smac")
+        return via_smac.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 def drawn(sampler, batch, count, history=()):
@@ -88,13 +139,14 @@ def test_grid_refuses_options_that_make_no_sense(options):
 
 
 def test_methods_are_made_by_name():
-    for method in METHODS:
-        assert make_sampler(samples.study(method=method)).adaptive is (method == "tpe")
+    for method in ("random", "grid", "sobol", "tpe", "nsga2"):
+        adaptive = method in ("tpe", "nsga2")
+        assert make_sampler(samples.study(method=method)).adaptive is adaptive
     with pytest.raises(UnknownNameError, match="did you mean 'tpe'"):
         make_sampler(samples.study(method="tpee"))
 
 
-@pytest.mark.parametrize("method", ["random", "sobol", "tpe"])
+@pytest.mark.parametrize("method", ["random", "sobol", "tpe", "nsga2"])
 def test_options_are_checked(method):
     study = samples.study(method=method)
     search = dataclasses.replace(study.search, options={"multivariat": True})
@@ -126,7 +178,7 @@ def past(trial, state, loss=None, reports=()):
 def test_the_history_a_sampler_sees_is_bounded():
     history = [past(n, TrialState.FINISHED, float(n % 500)) for n in range(2000)]
     history += [past(n, TrialState.RUNNING) for n in range(2000, 2020)]
-    seen = via_optuna.bounded(history)
+    seen = Window(best=200, latest=800).of(history)
     numbers = [entry.trial for entry in seen]
     assert len(seen) == 1020 and numbers == sorted(numbers)
     assert set(range(1200, 2020)) <= set(numbers)
@@ -138,7 +190,7 @@ def test_the_history_a_sampler_sees_is_bounded():
 
 def test_a_short_history_is_seen_whole():
     history = [past(n, TrialState.STOPPED, None, (1.0,)) for n in range(1000)]
-    assert via_optuna.bounded(history) == history
+    assert Window(best=200, latest=800).of(history) == history
 
 
 def test_states_in_optunas_words():
@@ -209,13 +261,87 @@ def test_tpe_spreads_out_around_running_trials():
 
 
 def test_every_optuna_option_exists_in_optuna():
-    known = inspect.signature(via_optuna.TPESampler.__init__).parameters
-    assert set(via_optuna._TPE_OPTIONS) <= set(known)
+    for sampler, options in (
+        (via_optuna.TPESampler, via_optuna._TPE_OPTIONS),
+        (via_optuna.GPSampler, via_optuna._GP_OPTIONS),
+        (via_optuna.NSGAIISampler, via_optuna._NSGA2_OPTIONS),
+    ):
+        assert set(options) <= set(inspect.signature(sampler.__init__).parameters)
 
 
 def test_study_files_know_the_same_methods_and_options():
     assert set(FIELDS) <= set(METHODS)
+    needs = {"gp": "torch", "cmaes": "cmaes", "smac": "smac"}
     for method, fields in FIELDS.items():
         options = {field.key: field.default for field in fields}
-        METHODS[method](SamplerSpec(contract_space(), 0, options))
-    assert {field.key: field.default for field in FIELDS["tpe"]} == via_optuna._TPE_OPTIONS
+        if method not in needs or find_spec(needs[method]) is not None:
+            METHODS[method](SamplerSpec(contract_space(), 0, options))
+    for method, known in (
+        ("tpe", via_optuna._TPE_OPTIONS),
+        ("gp", via_optuna._GP_OPTIONS),
+        ("nsga2", via_optuna._NSGA2_OPTIONS),
+        ("cmaes", via_cmaes._OPTIONS),
+        ("smac", via_smac._OPTIONS),
+    ):
+        assert {field.key: field.default for field in FIELDS[method]} == known
+
+
+@pytest.mark.parametrize(
+    ("method", "package"), [("gp", "torch"), ("cmaes", "cmaes"), ("smac", "smac")]
+)
+def test_a_missing_package_names_its_extra(monkeypatch, method, package):
+    module = via_optuna if method == "gp" else sys.modules[f"hpo.search.via_{method}"]
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=rf"needs.*{package}.*hpo-lanes\[{method}\]"):
+        make_sampler(samples.study(method=method))
+
+
+# ---------------------------------------------------------------- what never finished counts
+
+
+def entry(trial, state, loss=None, reports=(), **more):
+    return Past(trial, {}, {}, state, loss, reports, **more)
+
+
+def test_a_stopped_trial_is_expected_to_gain_what_others_did():
+    history = [
+        entry(0, TrialState.FINISHED, 1.0, (5.0, 3.0)),
+        entry(1, TrialState.FINISHED, 2.0, (8.0, 3.0)),
+        entry(2, TrialState.FINISHED, 4.0, (6.0, 9.0)),
+        entry(3, TrialState.STOPPED, None, (9.0,)),
+        entry(4, TrialState.STOPPED, None, (9.0, 7.0)),
+        entry(5, TrialState.STOPPED, None, (1.0,)),
+        entry(6, TrialState.DIVERGED),
+        entry(7, TrialState.FAILED, None, (0.0,)),
+        entry(8, TrialState.UNFINISHED),
+        entry(9, TrialState.RUNNING),
+    ]
+    # Gains from rung 0: -4, -6, -2, the median -4; from rung 1: -2, -1, -5, the median -2.
+    # Trial 5 would beat the best with 1 - 4 = -3: it counts as much as the best, 1.
+    assert estimates(history) == {
+        0: (1.0,), 1: (2.0,), 2: (4.0,), 3: (5.0,), 4: (5.0,), 5: (1.0,), 6: (5.0,)
+    }  # fmt: skip
+
+
+def test_nothing_is_expected_before_anything_finished():
+    history = [entry(0, TrialState.STOPPED, None, (9.0,)), entry(1, TrialState.DIVERGED)]
+    assert estimates(history) == {0: (9.0,), 1: (9.0,)}
+    assert estimates([entry(0, TrialState.DIVERGED)]) == {}
+
+
+def test_each_objective_has_its_own_gain():
+    history = [
+        entry(0, TrialState.FINISHED, 1.0, (3.0,), more=(10.0,), more_reports=((2.0,),)),
+        entry(1, TrialState.STOPPED, None, (4.0,), more_reports=((3.0,),)),
+    ]
+    assert estimates(history)[1] == (2.0, 11.0)
+
+
+def test_who_violates_a_constraint_is_worse_than_all_who_do_not():
+    history = [
+        entry(0, TrialState.FINISHED, 1.0, violations=(3.0,)),
+        entry(1, TrialState.FINISHED, 5.0, violations=(-1.0,)),
+        entry(2, TrialState.FINISHED, 2.0, violations=(0.5,)),
+    ]
+    seen = penalised(estimates(history), history)
+    assert seen[1] == (5.0,) and seen[0] > seen[2] > seen[1]

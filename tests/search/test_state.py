@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hpo.errors import StoreError
 from hpo.search.state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase, Usage
 from hpo.search.trials import Run, RunState, Trial
-from hpo.store import Stream, TrialState
+from hpo.store import DecisionRow, Stream, TrialState
 
 numbers = st.integers(0, 2**53)
 floats = st.floats(allow_nan=False)
@@ -44,7 +44,6 @@ states = st.builds(
     live=st.dictionaries(numbers, trials, max_size=3),
     buckets=st.lists(st.builds(BucketState, st.text(), numbers, numbers)),
     running=st.text(),
-    rung_losses=st.lists(st.lists(floats | st.just(float("inf")))),
     winner=st.none() | numbers,
     kept=st.lists(st.builds(KeptPolicy, numbers, floats)),
     usage=st.builds(Usage, search_env_steps=numbers, run_seconds=floats),
@@ -74,6 +73,11 @@ def test_occupancy_is_one_before_anything_ran():
 @given(trials)
 def test_a_trial_survives_its_row(trial):
     trial.rung = len(trial.reports) - 1
-    back = Trial.from_row(trial.row(), trial.reports, trial.attributes)
+    trial.extra_reports = [[value, 1.0] for value in trial.reports]
+    decisions = [
+        DecisionRow(trial.number, rung, 10, value, "continue", "asha", None, 1, 1, (value, 1.0))
+        for rung, value in enumerate(trial.reports)
+    ]
+    back = Trial.from_row(trial.row(), decisions, trial.attributes)
     trial.runs = []
     assert back == trial

@@ -38,8 +38,8 @@ search_value double, choose_value double, report_value double, rung int64, rung_
 stop_rule string, audited bool, env_steps int64, eval_env_steps int64, warmup_env_steps int64,
 seed_values list<element: double>, choose_values list<element: double>,
 report_values list<element: double>, proposed_by string, batch int64, bucket string, bits int64,
-error string, started_at double, ended_at double, params string, schedule string,
-param.activation string, param.env.load double, param.hidden_sizes string,
+error string, started_at double, ended_at double, train_seconds double, params string,
+schedule string, param.activation string, param.env.load double, param.hidden_sizes string,
 param.learning_rate double, param.normalise_advantages bool, param.num_minibatches int64"""
 
 
