@@ -250,10 +250,9 @@ class Journal:
     def _read_meta(self) -> StudyMeta:
         values = {key: json.loads(text) for key, text in self._rows("SELECT * FROM meta")}
         known = {entry.name for entry in fields(StudyMeta)}
-        kept = {key: value for key, value in values.items() if key in known}
-        return StudyMeta(
-            **{key: tuple(v) if isinstance(v, list) else v for key, v in kept.items()}
-        )
+        for name in ("objectives", "constraints"):
+            values[name] = tuple(values.get(name, ()))
+        return StudyMeta(**{key: value for key, value in values.items() if key in known})
 
     def head(self) -> Head:
         """Give the last commit: its number, loop state and checkpoint."""

@@ -14,16 +14,15 @@ from typing import Any, Literal
 __all__ = [
     "CONSTRAINT",
     "EARLY_TERMINATE_TYPES",
-    "EVOLVING_KEYS",
     "LOGGERS",
     "METHODS",
     "RACING",
     "REQUIRED",
     "SECTIONS",
-    "STOPPING_KEYS",
     "TOP",
     "WARM_START",
     "Field",
+    "foreign_keys",
 ]
 
 FieldType = Literal[
@@ -177,11 +176,21 @@ METHODS: Mapping[str, tuple[Field, ...]] = {
 
 EARLY_TERMINATE_TYPES = ("asha", "hyperband", "median", "plateau", "pbt", "pb2")
 
-EVOLVING_KEYS = ("every", "quantile", "resample", "perturb")
-"""Keys of `early_terminate` that only `pbt` and `pb2` have."""
+_EVOLVING_KEYS = ("every", "quantile", "resample", "perturb")
+_STOPPING_KEYS = ("min", "eta", "audit")
+_PLATEAU_KEYS = ("patience", "tolerance")
 
-STOPPING_KEYS = ("min", "eta", "audit", "patience", "tolerance")
-"""Keys of `early_terminate` that the rules that stop trials have instead."""
+
+def foreign_keys(rule: str) -> tuple[str, ...]:
+    """Give the keys of `early_terminate` that a rule does not have.
+
+    >>> foreign_keys("plateau")
+    ('every', 'quantile', 'resample', 'perturb')
+    """
+    if rule in ("pbt", "pb2"):
+        return _STOPPING_KEYS + _PLATEAU_KEYS
+    return _EVOLVING_KEYS if rule == "plateau" else _EVOLVING_KEYS + _PLATEAU_KEYS
+
 
 LOGGERS: Mapping[str, tuple[Field, ...]] = {"console": (), "csv": ()}
 """Logger type -> its options."""

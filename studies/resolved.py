@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..spaces.space import Parameter, Space
-from .fields import EVOLVING_KEYS, STOPPING_KEYS
+from .fields import foreign_keys
 from .spec import EarlyTerminate, Study
 from .writer import to_yaml
 
@@ -83,6 +83,7 @@ def resolved(study: Study) -> dict[str, Any]:
 
 
 def _what_is_optimised(study: Study) -> dict[str, Any]:
+    written: dict[str, Any]
     if study.objectives:
         written = {"objectives": [asdict(metric) for metric in study.objectives]}
     else:
@@ -138,7 +139,7 @@ def _why_not(key: str, old: Any, new: Any) -> str:
 
 def _early(early: EarlyTerminate) -> dict[str, Any]:
     """Leave out the keys that a rule of this kind does not have."""
-    others = STOPPING_KEYS if early.evolves else EVOLVING_KEYS
+    others = foreign_keys(early.type)
     return {key: value for key, value in asdict(early).items() if key not in others}
 
 

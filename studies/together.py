@@ -11,7 +11,7 @@ from ..environments import DISTRIBUTIONS, ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.space import Parameter
-from .fields import EVOLVING_KEYS, STOPPING_KEYS
+from .fields import foreign_keys
 from .notes import Notes
 from .reader import Node
 from .spec import Study
@@ -86,9 +86,10 @@ class _Checks:
         elif study.metric.aggregate != "mean":
             text = f"seeds.racing compares means, but aggregate is {study.metric.aggregate}"
             self._note(f"{text}; take mean, or leave racing out", "seeds", "racing")
-        if early is not None and early.type == "plateau":
+        if early is not None and (early.type == "plateau" or early.evolves):
             text = (
-                "seeds.racing adds seeds to whole runs, which plateau cuts; leave one of them out"
+                f"seeds.racing adds seeds to whole runs, which {early.type} has not; leave one of "
+                "them out"
             )
             self._note(text, "seeds", "racing")
 
@@ -126,7 +127,7 @@ class _Checks:
         if early is None:
             return
         section = self.root.value.get("early_terminate")
-        for key in STOPPING_KEYS if early.evolves else EVOLVING_KEYS:
+        for key in foreign_keys(early.type):
             if section is not None and section.is_map and key in section.value:
                 text = f"early_terminate.{key} is no key of {early.type}; leave it out"
                 self._note(text, "early_terminate", key)
@@ -143,6 +144,9 @@ class _Checks:
                     "networks between trials of one program; fix it, or take asha"
                 )
                 self._note(text, "space", parameter.name)
+        if len(study.objectives) > 1:
+            text = f"{early.type} copies by one objective; give one metric, or take asha"
+            self._note(text, "objectives")
         self._room(early.type)
 
     def _room(self, rule: str) -> None:

@@ -75,7 +75,9 @@ def test_a_trial_survives_its_row(trial):
     trial.rung = len(trial.reports) - 1
     trial.extra_reports = [[value, 1.0] for value in trial.reports]
     decisions = [
-        DecisionRow(trial.number, rung, 10, value, "continue", "asha", None, 1, 1, (value, 1.0))
+        DecisionRow(
+            *(trial.number, rung, 10, value, "continue", "asha", None, 1, 1), extras=(value, 1.0)
+        )
         for rung, value in enumerate(trial.reports)
     ]
     back = Trial.from_row(trial.row(), decisions, trial.attributes)
