@@ -13,7 +13,18 @@ from typing import Any, Literal
 
 from .errors import ConfigError, suggestion
 
-__all__ = ["KNOBS", "SCHEDULES", "Knob", "canonical_name", "check_name", "check_value", "complete"]
+__all__ = [
+    "KNOBS",
+    "SCHEDULES",
+    "Knob",
+    "allow_choice",
+    "canonical_name",
+    "check_name",
+    "check_value",
+    "complete",
+    "known_choices",
+    "matters",
+]
 
 KnobType = Literal["float", "int", "bool", "choice", "widths"]
 SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")
@@ -36,6 +47,7 @@ class Knob:
         meaning: one line, with unit where there is one.
         aliases: its names in other systems.
         search: a suggested distribution, as a study file writes it.
+        networks: the built-in networks that it matters for; () for all.
     """
 
     name: str
@@ -50,6 +62,7 @@ class Knob:
     meaning: str = ""
     aliases: tuple[str, ...] = ()
     search: Mapping[str, Any] | None = None
+    networks: tuple[str, ...] = ()
 
     def allowed(self) -> str:
         """Say in words what is legal."""
@@ -57,7 +70,7 @@ class Knob:
         if self.type == "bool":
             words.append("true or false")
         elif self.type == "choice":
-            words.append("one of " + ", ".join(self.choices))
+            words.append("one of " + ", ".join(known_choices(self.name)))
         elif self.type == "widths":
             words.append("a list of integers of at least 1, such as [64, 64]")
         else:
@@ -222,6 +235,93 @@ _TRACED = (
             aliases=("ACTION_MASKING",)),
 )  # fmt: skip
 
+_FLAT = ("mlp", "lstm", "gru")
+_RECTIFIED = ("cnn", "gnn", "transformer")
+
+
+def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    """Give a knob of one network; XLRON's flag of a gnn knob is its name without the prefix."""
+    networks = rest.pop("networks", (network,))
+    bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
+    return _static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
+
+
+def _gnn(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    aliases = rest.pop("aliases", (name,))
+    return _of("gnn", f"gnn_{name}", type_, default, meaning, aliases=aliases, **rest)
+
+
+def _transformer(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
+    return _of("transformer", f"transformer_{name}", type_, default, meaning, **rest)
+
+
+_LAYERS = {"low": 0, "high": 64}
+_RATE = {"low": 0.0, "high": 0.99}
+_POOLINGS = ("mean", "sum", "min_mean_max", "attention")
+
+_NETWORK_KNOBS = (
+    _of("cnn", "cnn_channels", "widths", None,
+        "channels of each convolution; unset: 32, 64, 64, or 16 for images below 36 pixels",
+        off=True, search={"values": [[16], [16, 32]]}),
+    _of("cnn", "cnn_kernels", "widths", None,
+        "pixels of each kernel's side; unset: 8, 4, 3, or 3 for small images", off=True),
+    _of("cnn", "cnn_strides", "widths", None,
+        "pixels of each stride; unset: 4, 2, 1, or 1 for small images", off=True),
+    _of("cnn", "cnn_dense", "widths", None,
+        "widths of the dense layers behind; unset: 512, or 128 for small images", off=True),
+    _of("recurrent", "recurrent_size", "int", 64, "units of the cell behind the hidden layers",
+        networks=("lstm", "gru"), aliases=("rnn_size", "lstm_hidden_size"),
+        search={"values": [32, 64, 128]}),
+    _gnn("message_passing_steps", "int", 3, "rounds of messages", high=64,
+         search={"values": [2, 3, 4]}),
+    _gnn("edge_embedding_size", "int", 128, "width of what an edge carries"),
+    _gnn("node_embedding_size", "int", 16, "width of what a node carries"),
+    _gnn("global_embedding_size", "int", 8, "width of what the graph carries"),
+    _gnn("edge_mlp_layers", "int", 2, "hidden layers of the edge update", **_LAYERS),
+    _gnn("node_mlp_layers", "int", 2, "hidden layers of the node update", **_LAYERS),
+    _gnn("global_mlp_layers", "int", 1, "hidden layers of the graph update", **_LAYERS),
+    _gnn("edge_mlp_latent", "int", 128, "their width, for edges"),
+    _gnn("node_mlp_latent", "int", 128, "their width, for nodes"),
+    _gnn("global_mlp_latent", "int", 16, "their width, for the graph"),
+    _gnn("attn_mlp_layers", "int", 1, "hidden layers of the attention on edges; 0 is without",
+         **_LAYERS),
+    _gnn("attn_mlp_latent", "int", 64, "their width, for the attention"),
+    _gnn("num_spectral_features", "int", 8, "Laplacian coordinates of a node", low=0, high=8),
+    _gnn("layer_norm", "bool", True, "layer normalisation after each round of messages",
+         aliases=()),
+    _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside its MLPs"),
+    _gnn("normalise_by_link_length", "bool", False,
+         "weigh links by their share of the path's length"),
+    _gnn("node_features", "bool", True, "show the nodes' features; off shows a zero",
+         aliases=()),
+    _transformer("layers", "int", 1, "blocks", high=64, aliases=("transformer_num_layers",),
+                 search={"values": [1, 2]}),
+    _transformer("heads", "int", 4, "attention heads", high=256,
+                 aliases=("transformer_num_heads",), search={"values": [4, 8]}),
+    _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
+    _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward half"),
+    _transformer("obs_type", "choice", "departure",
+                 "what link tokens show of a slot, where `observation` is left out",
+                 choices=("departure", "occupancy", "capacity"),
+                 search={"values": ["departure", "occupancy"]}),
+    _transformer("wire_features", "int", 8, "coordinates that the rotary encoding turns by",
+                 low=0, high=8, aliases=("num_wire_features",)),
+    _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
+    _transformer("actor_mlp_depth", "int", 1, "hidden layers of the actor's head", **_LAYERS),
+    _transformer("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
+    _transformer("critic_mlp_depth", "int", 2, "hidden layers of the critic's head", **_LAYERS),
+    _transformer("actor_pooling", "choice", "mean", "of the tokens along a candidate path",
+                 choices=_POOLINGS, search={"values": ["mean", "sum"]}),
+    _transformer("critic_pooling", "choice", "mean", "of all tokens", choices=_POOLINGS),
+    _transformer("share_layers", "bool", False, "actor and critic share the blocks, as with "
+                 "shared_encoder"),
+    _transformer("dropout", "float", 0.1, "rate behind each half of a block, if dropout is on",
+                 **_RATE, aliases=("transformer_dropout_rate",)),
+    _transformer("attention_dropout", "float", 0.1, "rate on attention weights, if dropout is on",
+                 **_RATE, aliases=("transformer_attention_dropout_rate",)),
+    _transformer("enable_dropout", "bool", False, "drop in training, the same in both halves"),
+)  # fmt: skip
+
 _STATIC = (
     _static("num_envs", "int", 8, "environments a lane steps side by side", low=1, high=4096,
             aliases=("NUM_ENVS", "n_envs"), search={"values": [4, 8, 16, 32]}),
@@ -233,22 +333,28 @@ _STATIC = (
             search={"values": [1, 2, 4, 8]}),
     _static("minibatch_size", "int", None, "samples a gradient step, instead of num_minibatches",
             low=1, high=2**24, off=True, aliases=("batch_size", "MINIBATCH_SIZE")),
-    _static("network", "choice", "mlp", "kind of network", choices=("mlp",),
-            search={"values": ["mlp"]}),
+    _static("network", "choice", "mlp", "kind of network, or one that user code registers",
+            choices=("mlp", "cnn", "gnn", "transformer", "lstm", "gru"),
+            search={"values": ["mlp", "gnn", "transformer"]}),
+    _static("history", "int", 1, "observations stacked; cleared where an episode ends", low=1,
+            high=1024, aliases=("frame_stack", "num_frames"), search={"values": [1, 4]}),
     _static("hidden_sizes", "widths", (64, 64), "widths of the hidden layers",
-            aliases=("net_arch", "hidden_layers"),
+            aliases=("net_arch", "hidden_layers"), networks=_FLAT,
             search={"values": [[64, 64], [128, 128], [256, 256]]}),
     _static("num_layers", "int", None, "with hidden_size: instead of hidden_sizes", low=1,
             high=64, off=True, aliases=("NUM_LAYERS",)),
     _static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
             high=16384, off=True, aliases=("NUM_UNITS",)),
-    _static("activation", "choice", "tanh", "non-linearity of the hidden layers",
+    _static("activation", "choice", None,
+            "non-linearity of the hidden layers; unset: relu for cnn, gnn and transformer, "
+            "else tanh", off=True,
             choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
             aliases=("ACTIVATION",), search={"values": ["tanh", "relu", "silu"]}),
     _static("layer_norm", "bool", False, "layer normalisation before each non-linearity",
             search={"values": [True, False]}),
     _static("shared_encoder", "bool", False, "actor and critic share the hidden layers",
             search={"values": [True, False]}),
+    *_NETWORK_KNOBS,
     _static("initialisation", "choice", "orthogonal", "of weight matrices",
             choices=("orthogonal", "lecun")),
     _static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **_POSITIVE),
@@ -270,6 +376,30 @@ _STATIC = (
 
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _TRACED + _STATIC}
 _ELSEWHERE = {alias: knob.name for knob in KNOBS.values() for alias in knob.aliases}
+
+
+_REGISTERED: dict[str, list[str]] = {"network": []}
+
+
+def allow_choice(name: str, choice: str) -> None:
+    """Make a word that user code registers legal for a knob."""
+    if choice not in known_choices(name):
+        _REGISTERED[name].append(choice)
+
+
+def known_choices(name: str) -> tuple[str, ...]:
+    """Give the legal words of a knob, registered ones last."""
+    return (*KNOBS[name].choices, *_REGISTERED.get(name, ()))
+
+
+def matters(name: str, network: str) -> bool:
+    """Say whether a knob can make a difference to a network; to a registered one every knob may.
+
+    >>> matters("gnn_edge_mlp_layers", "mlp"), matters("learning_rate", "mlp")
+    (False, True)
+    """
+    knob = KNOBS[name]
+    return not knob.networks or network in knob.networks or network in _REGISTERED["network"]
 
 
 def canonical_name(name: str) -> str | None:
@@ -314,7 +444,8 @@ def check_value(name: str, value: Any) -> Any:
         return None
     checked = _CHECKS[knob.type](knob, value)
     if checked is _ILLEGAL:
-        raise ConfigError(f"{name} is {value!r}; allowed: {knob.allowed()}")
+        hint = suggestion(value, known_choices(name)) if isinstance(value, str) else ""
+        raise ConfigError(f"{name} is {value!r};{hint} allowed: {knob.allowed()}")
     return checked
 
 
@@ -326,7 +457,7 @@ def _check_bool(knob: Knob, value: Any) -> Any:
 
 
 def _check_choice(knob: Knob, value: Any) -> Any:
-    return value if isinstance(value, str) and value in knob.choices else _ILLEGAL
+    return value if isinstance(value, str) and value in known_choices(knob.name) else _ILLEGAL
 
 
 def _check_widths(knob: Knob, value: Any) -> Any:
@@ -360,8 +491,9 @@ _CHECKS = {
 def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     """Give a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
 
-    Rules: `reward_clip` unset is 10 with `normalise_rewards`; unset `vf_*` follow the policy's
-    (`vf_learning_rate` a third of it); `num_layers` with `hidden_size` give `hidden_sizes`;
+    Rules: `activation` unset follows `network`; `reward_clip` unset is 10 with
+    `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` a third of it);
+    `num_layers` with `hidden_size` give `hidden_sizes`;
     `minibatch_size` and `num_minibatches` follow from each other, a remainder being a smaller
     last minibatch. Completing a complete configuration changes nothing.
 
@@ -378,6 +510,8 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     if config["normalise_rewards"] and "reward_clip" not in given:
         config["reward_clip"] = 10.0
     _fill_hidden_sizes(config, given)
+    if config["activation"] is None:
+        config["activation"] = "relu" if config["network"] in _RECTIFIED else "tanh"
     _fill_critic(config)
     _fill_minibatches(config, given)
     _check_together(config)
@@ -430,6 +564,29 @@ def _check_together(config: dict[str, Any]) -> None:
         raise ConfigError(f"action_low ({low:g}) must lie below action_high ({high:g})")
     if config["log_std_min"] > config["log_std_max"]:
         raise ConfigError("log_std_min is above log_std_max")
+    _check_networks(config)
+
+
+def _check_networks(config: dict[str, Any]) -> None:
+    network = config["network"]
+    if network == "cnn":
+        _check_convolutions(config)
+    width, heads = config["transformer_embedding_size"], config["transformer_heads"]
+    if network == "transformer" and width % (2 * heads):
+        raise ConfigError(
+            f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
+            f"multiple of {2 * heads}; take {max(1, round(width / (2 * heads))) * 2 * heads}"
+        )
+
+
+def _check_convolutions(config: dict[str, Any]) -> None:
+    lengths = {name: config[f"cnn_{name}"] for name in ("channels", "kernels", "strides")}
+    given = {name: len(value) for name, value in lengths.items() if value is not None}
+    if given and (len(given) < 3 or len(set(given.values())) > 1):
+        raise ConfigError(
+            "cnn_channels, cnn_kernels and cnn_strides go together, one number a convolution; "
+            "give all three with equal lengths, or none"
+        )
 
 
 def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:

@@ -58,6 +58,7 @@ class _Carry(Pytree):
     step: Int[Array, ""]
     env_state: Any
     observation: Any
+    memory: Any
     running: Bool[Array, "L episodes"]
     returns: Float[Array, "L episodes"]
     lengths: Int[Array, "L episodes"]
@@ -94,6 +95,7 @@ def evaluate(
         step=jnp.int32(0),
         env_state=env_state,
         observation=observation,
+        memory=policy.initial_carry(plan, (shape[0], episodes * agents_of(env))),
         running=jnp.ones(shape, bool),
         returns=jnp.zeros(shape, jnp.float32),
         lengths=jnp.zeros(shape, jnp.int32),
@@ -119,23 +121,25 @@ def act(
     step: Int[Array, ""],
     env_state: Any,
     observation: Any,
+    memory: Any,
     greedy: bool,
-) -> tuple[Array, Array]:
-    """Give one lane's actions (of every body) and raw step keys [episodes, 2]."""
+) -> tuple[Array, Array, Any]:
+    """Give one lane's actions (of every body), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     episodes = segments // agents_of(env)
     key = use_key(lane.key, EVALUATION, step + 1)
     seen = policy.normalised(plan, lane.hypers, lane.observation_statistics, observation)
     mask = mask_all(env, env_state, lane.hypers.eval_params)
-    outputs = policy.apply(plan, lane.params, seen)
+    outputs, memory = policy.step(plan, lane.params, seen, memory)
     distribution = policy.distribution_of(plan, lane.hypers, lane.params, outputs, mask)
     words = jax.random.bits(key, (episodes, 2))
     if greedy:
-        return policy.environment_action(plan, env, distribution.mode()), words
+        return policy.environment_action(plan, env, distribution.mode()), words, memory
     kind = policy.distribution_kind(plan, env)
     noise_key = jax.random.fold_in(key, 1)
     noise = draw_noise(kind, noise_key, (segments,), policy.action_shape(env))
-    return policy.environment_action(plan, env, distribution.sample(noise)), words
+    action = policy.environment_action(plan, env, distribution.sample(noise))
+    return action, words, memory
 
 
 def _step(
@@ -147,9 +151,11 @@ def _step(
     first: int,
     steps: int | None,
 ) -> _Carry:
-    actions, words = jax.vmap(
-        lambda lane, state, seen: act(plan, env, lane, carry.step, state, seen, greedy)
-    )(lanes, carry.env_state, carry.observation)
+    actions, words, memory = jax.vmap(
+        lambda lane, state, seen, memory: act(
+            plan, env, lane, carry.step, state, seen, memory, greedy
+        )
+    )(lanes, carry.env_state, carry.observation, carry.memory)
     keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     over_lanes = jax.vmap(lambda *lane: step_all(env, *lane))
     after = over_lanes(keys, carry.env_state, actions, lanes.hypers.eval_params)
@@ -160,7 +166,8 @@ def _step(
     if steps is None:
         running = running & ~ended
     elif not env.never_ends:
-        state, observation = _restart(env, lanes, words, ended, state, observation)
+        going = (state, observation, memory)
+        state, observation, memory = _restart(plan, env, lanes, words, ended, going)
     known = carry.info or jax.tree.map(jnp.zeros_like, after.info)
 
     def add(total: Array, value: Array) -> Array:  # what follows an episode's end may be anything
@@ -170,6 +177,7 @@ def _step(
         step=carry.step + 1,
         env_state=state,
         observation=observation,
+        memory=memory,
         running=running,
         returns=add(carry.returns, mean_over_bodies(env, after.reward)),
         lengths=carry.lengths + counted.astype(jnp.int32),
@@ -178,8 +186,9 @@ def _step(
 
 
 def _restart(
-    env: Environment, lanes: Policies, words: Array, ended: Array, state: Any, observation: Any
-) -> tuple[Any, Any]:
+    plan: Plan, env: Environment, lanes: Policies, words: Array, ended: Array, going: Any
+) -> tuple[Any, Any, Any]:
+    """Replace state, observation and memory of episodes that ended by fresh ones."""
     keys = jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
     fresh = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, lanes.hypers.eval_params)
 
@@ -189,4 +198,11 @@ def _restart(
 
         return jax.tree.map(one, new, old)
 
-    return pick(ended, fresh[0], state), pick(per_body(env, ended), fresh[1], observation)
+    state, observation, memory = going
+    segments = per_body(env, ended)
+    empty = policy.initial_carry(plan, segments.shape)
+    return (
+        pick(ended, fresh[0], state),
+        pick(segments, fresh[1], observation),
+        pick(segments, empty, memory),
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from . import policy
 from .networks.outputs import Outputs
@@ -29,6 +29,8 @@ class Samples(Pytree):
         advantage: A.
         target: R = A + V_old.
         noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
+        first: for networks with a memory: an episode begins at this step, [B, T].
+        carry: likewise: the memory before the segment, [B, 1, ...].
     """
 
     observation: Any
@@ -39,6 +41,8 @@ class Samples(Pytree):
     advantage: Float[Array, "B *T"]
     target: Float[Array, "B *T"]
     noise: Array | None = None
+    first: Bool[Array, "B T"] | None = None
+    carry: Any = ()
 
 
 @pytree
@@ -92,7 +96,7 @@ def ppo_loss(
     def mean(x: Float[Array, " B"]) -> Float[Array, ""]:
         return jnp.mean(x) if weight is None else jnp.sum(x * weight) / jnp.sum(weight)
 
-    outputs = policy.apply(plan, params, rows.observation)
+    outputs = _outputs(plan, params, rows)
     if plan.by_segments:
         outputs, rows, weight = _steps(plan, outputs, rows, weight)
     distribution = policy.distribution_of(plan, hypers, params, outputs, rows.mask)
@@ -122,10 +126,24 @@ def ppo_loss(
     )
 
 
+def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
+    """Run the network; one with a memory through whole segments, time first."""
+    if rows.first is None:
+        return policy.apply(plan, params, rows.observation)
+
+    def swapped(tree: Any) -> Any:
+        return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
+
+    observation, first = swapped((rows.observation, rows.first))
+    carry = jax.tree.map(lambda x: x[:, 0], rows.carry)
+    return swapped(policy.unroll(plan, params, observation, first, carry))
+
+
 def _steps(
     plan: Plan, outputs: Outputs, rows: Samples, weight: Float[Array, " B"] | None
 ) -> tuple[Outputs, Samples, Float[Array, " steps"] | None]:
     """Give the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
+    rows = rows.replace(first=None, carry=())
     flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (outputs, rows))
     return *flat, None if weight is None else jnp.repeat(weight, plan.rollout_length)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Bool, PRNGKeyArray
+from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 
 from ..errors import ConfigError
 from .actions import (
@@ -22,9 +23,10 @@ from .distributions import Distribution
 from .envs import registry as environments
 from .envs.contract import Environment
 from .networks import registry as networks
+from .networks.attention import Keyed
 from .networks.outputs import Outputs
 from .normalise import RunningStatistics
-from .state import Hypers, Plan
+from .state import RECURRENT, Hypers, Plan
 
 __all__ = [
     "action_shape",
@@ -33,11 +35,18 @@ __all__ = [
     "distribution_of",
     "environment_action",
     "init_params",
+    "initial_carry",
     "is_critic",
+    "is_recurrent",
+    "keyed",
     "normalised",
+    "plain",
     "statistics_shape",
+    "step",
+    "unroll",
 ]
 
+_DROPOUT_WORD = np.uint32(0x7F4A7C15)
 _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloat16"}
 
 
@@ -64,14 +73,82 @@ def is_critic(name: str) -> bool:
     return name.startswith("critic")
 
 
+def is_recurrent(plan: Plan) -> bool:
+    """Say whether the network of a plan keeps a memory between steps."""
+    return plan.network in RECURRENT
+
+
+def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
+    """Give the memory at the start of episodes, [lead, ...]; () for networks without one."""
+    if not is_recurrent(plan):
+        return ()
+    network: Any = _network(plan, environments.make(plan.env))  # a `RecurrentNetwork`
+    return network.initial_carry(lead)
+
+
 def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
-    """Run the network of one lane on (normalised) observations with any leading axes."""
+    """Run the network of one lane on (normalised) observations with any leading axes.
+
+    One with a memory sees them as the first of their episodes.
+    """
+    return _call(plan, params, None, observation)
+
+
+def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
+    """Run the network of one lane for one step; gives outputs and the memory after it.
+
+    Args:
+        plan: names the network.
+        params: of one lane.
+        observation: (normalised) [...].
+        carry: memory before the step, [...]; None at the start of episodes.
+    """
+    if not is_recurrent(plan):
+        return apply(plan, params, observation), carry
+    if carry is None:
+        struct = environments.make(plan.env).observation_struct
+        first, known = jax.tree.leaves(observation)[0], jax.tree.leaves(struct)[0]
+        carry = initial_carry(plan, first.shape[: first.ndim - len(known.shape)])
+    return _call(plan, params, "step", observation, carry)
+
+
+def unroll(
+    plan: Plan, params: dict[str, Any], observation: Any, first: Bool[Array, "T S"], carry: Any
+) -> Outputs:
+    """Give the outputs [T, S] of one lane's sequences.
+
+    Args:
+        plan: names the network.
+        params: of one lane.
+        observation: (normalised) [T, S, ...].
+        first: an episode begins at this step.
+        carry: memory before the first step, [S, ...].
+    """
+    if not is_recurrent(plan):
+        return apply(plan, params, observation)
+    return _call(plan, params, "unroll", observation, first, carry)
+
+
+def _call(plan: Plan, params: dict[str, Any], method: str | None, *args: Any) -> Any:
     env = environments.make(plan.env)
     network = {name: value for name, value in params.items() if name != "log_std"}
     with jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision]):  # gradients inherit it
-        outputs = _network(plan, env).apply({"params": network}, observation)
-    assert isinstance(outputs, Outputs)  # the networks' contract
-    return outputs
+        return _network(plan, env).apply({"params": network}, *args, method=method)
+
+
+def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
+    """Give an observation as training sees it: with words for dropout masks where that is on.
+
+    The words go into the trajectory, so that learning drops what acting dropped.
+    """
+    if not plan.transformer_enable_dropout:
+        return observation
+    return Keyed(observation, words ^ _DROPOUT_WORD)
+
+
+def plain(observation: Any) -> Any:
+    """Give an observation without its words."""
+    return observation.observation if isinstance(observation, Keyed) else observation
 
 
 def distribution_of(
@@ -107,6 +184,9 @@ def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observ
     """Give the observation as one lane's network sees it (leading axes allowed)."""
     if "normalise_observations" not in plan.features:
         return observation
+    if isinstance(observation, Keyed):
+        inner = normalised(plan, hypers, statistics, observation.observation)
+        return observation.replace(observation=inner)
     raw = observation.astype(jnp.float32)
     clean = statistics.normalise(raw, hypers.observation_clip)
     return jnp.where(hypers.normalise_observations > 0.0, clean, raw)

@@ -110,6 +110,7 @@ def init_lane(
         moments=optimisers.init_moments(params),
         env_state=env_state,
         observation=observation,
+        carry=policy.initial_carry(plan, (segments,)),
         observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
         return_statistics=RunningStatistics.empty(()),
         discounted_return=jnp.zeros(segments, jnp.float32),

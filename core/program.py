@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from ..errors import ConfigError
+from . import policy
 from .checkpoint import restore_tree, save_tree
+from .envs import registry as environments
 from .evaluate import Episodes, Policies, evaluate
 from .metrics import Metrics
 from .population import (
@@ -310,10 +312,35 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     lane = _bytes(shapes) + _bytes(example)
     observation = _bytes(shapes.observation)
     trajectory = plan.rollout_length * (observation + 32 * plan.num_envs)
-    width = sum(plan.hidden_sizes) * 2 + 16
-    activations = 4 * 4 * plan.minibatch_size * width
+    activations = 4 * plan.minibatch_size * _row_numbers(plan, shapes.params)
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
+
+
+def _row_numbers(plan: Plan, params: Any) -> int:
+    """Give how many numbers learning holds of one sample at a time, from shapes alone.
+
+    Four times the widths of a perceptron; of other networks, all that one forward pass computes,
+    of which compilers keep about half and add as much on the way back.
+    """
+    if plan.network == "mlp":
+        return 4 * (sum(plan.hidden_sizes) * 2 + 16)
+    struct = environments.make(plan.env).observation_struct
+    one = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), struct)
+    return _computed(jax.make_jaxpr(partial(policy.apply, plan))(params, one).jaxpr)
+
+
+def _computed(jaxpr: Any) -> int:
+    """Count the numbers that the operations of a program give."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [getattr(value, "jaxpr", None) for value in equation.params.values()]
+        nested = [found for found in inner if hasattr(found, "eqns")]
+        if nested:
+            total += sum(_computed(found) for found in nested)
+        else:
+            total += sum(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars)
+    return total
 
 
 def _bytes(tree: Any) -> int:

@@ -33,7 +33,7 @@ class Trajectory(Pytree):
     """One rollout, [T, L, E, ...]; with several bodies an environment E counts segments.
 
     Attributes:
-        observation: raw, as the environment gave it.
+        observation: raw, as the environment gave it (with words for dropout, where that is on).
         action: taken.
         mask: valid actions, or None.
         log_prob: of the action.
@@ -42,6 +42,7 @@ class Trajectory(Pytree):
         terminated: the episode ended by its rules.
         truncated: it was cut.
         bootstrap: V of the final observation where it was cut, else 0.
+        carry: memory of recurrent networks before the first step, [1, L, E, ...]; else ().
     """
 
     observation: Any
@@ -53,6 +54,7 @@ class Trajectory(Pytree):
     terminated: Bool[Array, "... L E"]
     truncated: Bool[Array, "... L E"]
     bootstrap: Float[Array, "... L E"]
+    carry: Any = ()
 
 
 @pytree
@@ -68,7 +70,10 @@ class EpisodeSums(Pytree):
 def rollout(
     plan: Plan, hypers: Hypers, state: LaneState
 ) -> tuple[LaneState, Trajectory, EpisodeSums, Float[Array, "L E"]]:
-    """Give the lanes after T steps, the trajectory, sums, and V of the observation after it."""
+    """Give the lanes after T steps, the trajectory, sums, and V of the observation after it.
+
+    With dropout, acting drops what learning will; bootstrap values drop nothing.
+    """
     env = environments.make(plan.env)
     noise, words = jax.vmap(lambda s: _draw(plan, env, s), out_axes=1)(state)
     zero = jnp.zeros(state.updates.shape, jnp.float32)
@@ -78,9 +83,11 @@ def rollout(
         lanes, sums, seen, info = _step(plan, env, hypers, lanes, sums, *random)
         return (lanes, sums), (seen, info)
 
+    remembered = jax.tree.map(lambda x: x[None], state.carry)
     start = (state, EpisodeSums(zero, zero, zero, {}))
     (state, sums), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
     sums = _per_episode(env, sums)
+    trajectory = trajectory.replace(carry=remembered)
     sums = sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info))
     last = jax.vmap(lambda h, s: _value(plan, h, s, s.observation))(hypers, state)
     return state, trajectory, sums, last
@@ -113,7 +120,7 @@ def _draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]
 
 def _value(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, " E"]:
     seen = policy.normalised(plan, hypers, state.observation_statistics, observation)
-    return policy.apply(plan, state.params, seen).value
+    return policy.step(plan, state.params, seen, state.carry)[0].value
 
 
 def _step(
@@ -125,15 +132,18 @@ def _step(
     noise: Array,
     words: Array,
 ) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array]]:
-    def act(hypers: Hypers, state: LaneState, noise: Array) -> tuple[Any, ...]:
-        seen = policy.normalised(plan, hypers, state.observation_statistics, state.observation)
+    shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
+
+    def act(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> tuple[Any, ...]:
+        seen = policy.normalised(plan, hypers, state.observation_statistics, shown)
         mask = mask_all(env, state.env_state, hypers.env_params)
-        outputs = policy.apply(plan, state.params, seen)
+        outputs, carry = policy.step(plan, state.params, seen, state.carry)
         distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
         action = distribution.sample(noise)
-        return action, mask, distribution.log_prob(action), outputs.value
+        return action, mask, distribution.log_prob(action), outputs.value, carry
 
-    action, mask, log_prob, value = jax.vmap(act)(hypers, state, noise)
+    action, mask, log_prob, value, carry = jax.vmap(act)(hypers, state, shown, noise)
+    state = state.replace(carry=carry)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     taken = policy.environment_action(plan, env, action)
     over_lanes = jax.vmap(lambda *lane: step_all(env, *lane))
@@ -153,11 +163,12 @@ def _step(
     new = state.replace(
         env_state=env_state,
         observation=observation,
+        carry=_forget(plan, ended, carry),
         episode_return=jnp.where(ended, 0.0, episode_return),
         episode_length=jnp.where(ended, 0, episode_length),
     )
     trajectory = Trajectory(
-        observation=state.observation,
+        observation=shown,
         action=action,
         mask=mask,
         log_prob=log_prob,
@@ -208,3 +219,17 @@ def _pick(ended: Bool[Array, "L E"], new: Any, old: Any) -> Any:
         return jnp.where(ended.reshape(ended.shape + (1,) * (a.ndim - 2)), a, b)
 
     return jax.tree.map(one, new, old)
+
+
+def _words_of_segments(env: Environment, words: Array) -> Array:
+    """Give words [L, S, 2] of each body from those of environments [L, E, 2]."""
+    agents = agents_of(env)
+    if agents == 1:
+        return words
+    bodies = jnp.tile(jnp.arange(agents, dtype=jnp.uint32), words.shape[1])
+    return jnp.repeat(words, agents, axis=1) ^ jnp.stack([bodies, bodies], -1)[None]
+
+
+def _forget(plan: Plan, ended: Bool[Array, "L E"], carry: Any) -> Any:
+    """Empty the memory where an episode ended."""
+    return _pick(ended, policy.initial_carry(plan, ended.shape), carry)

@@ -84,7 +84,8 @@ class SavedPolicy:
         Args:
             observation: as the environment gives it; leading batch axes are allowed.
             mask: valid actions, if the environment has them.
-            carry: of recurrent networks; passed through by all others.
+            carry: of recurrent networks, as the call before gave it; None where an episode
+                begins. Passed through by all others.
             key: a random key, needed unless `deterministic`.
             deterministic: the mode of the distribution instead of a sample.
         """
@@ -94,7 +95,7 @@ class SavedPolicy:
             observation = env.observed(observation)
         observation = jnp.asarray(observation)
         seen = policy.normalised(self.plan, hypers, self.statistics, observation)
-        outputs = policy.apply(self.plan, self.params, seen)
+        outputs, carry = policy.step(self.plan, self.params, seen, carry)
         distribution = policy.distribution_of(self.plan, hypers, self.params, outputs, mask)
         if deterministic:
             action = distribution.mode()

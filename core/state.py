@@ -22,8 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
+from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
-from ..knobs import KNOBS, complete
+from ..knobs import KNOBS, complete, matters
 from .normalise import RunningStatistics
 from .pytree import Pytree, pytree
 from .schedules import KINDS
@@ -44,8 +45,8 @@ __all__ = [
 FEATURES = ("normalise_observations", "normalise_rewards")
 """Switches that cost time even when off; a Plan compiles in only those its study can switch on."""
 
-RECURRENT = ("lstm", "gru")
-"""Networks with a carry, which learn from whole segments."""
+RECURRENT = {"lstm", "gru"}
+"""Networks with a carry, which learn from whole segments; registering one adds its name."""
 
 if TYPE_CHECKING:
     Leaf = Any
@@ -68,18 +69,21 @@ class EnvPlan:
         keys: (name, value), as written.
         folder: that files among the values are relative to; not part of the plan's hash, so that
             a study may be moved. Empty where no key names a file.
+        history: observations stacked (the knob `history`).
     """
 
     id: str
     keys: tuple[tuple[str, Any], ...] = ()
     folder: str = dataclasses.field(default="", repr=False)
+    history: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The static part of a configuration; equal plans share a compiled program.
 
-    Attributes are the static knobs of `knobs.KNOBS`, plus:
+    Attributes are the static knobs of `knobs.KNOBS` (those of other networks at their defaults;
+    `history` and `transformer_obs_type` are part of the environments), plus:
         env: the environment that trains.
         eval_env: the environment that evaluates.
         features: the costly switches compiled in (see `FEATURES`).
@@ -96,6 +100,42 @@ class Plan:
     activation: str
     layer_norm: bool
     shared_encoder: bool
+    cnn_channels: tuple[int, ...] | None
+    cnn_kernels: tuple[int, ...] | None
+    cnn_strides: tuple[int, ...] | None
+    cnn_dense: tuple[int, ...] | None
+    recurrent_size: int
+    gnn_message_passing_steps: int
+    gnn_edge_embedding_size: int
+    gnn_node_embedding_size: int
+    gnn_global_embedding_size: int
+    gnn_edge_mlp_layers: int
+    gnn_node_mlp_layers: int
+    gnn_global_mlp_layers: int
+    gnn_edge_mlp_latent: int
+    gnn_node_mlp_latent: int
+    gnn_global_mlp_latent: int
+    gnn_attn_mlp_layers: int
+    gnn_attn_mlp_latent: int
+    gnn_num_spectral_features: int
+    gnn_layer_norm: bool
+    gnn_mlp_layer_norm: bool
+    gnn_normalise_by_link_length: bool
+    gnn_node_features: bool
+    transformer_layers: int
+    transformer_heads: int
+    transformer_embedding_size: int
+    transformer_intermediate_size: int
+    transformer_wire_features: int
+    transformer_actor_mlp_width: int
+    transformer_actor_mlp_depth: int
+    transformer_critic_mlp_width: int
+    transformer_critic_mlp_depth: int
+    transformer_actor_pooling: str
+    transformer_critic_pooling: str
+    transformer_dropout: float
+    transformer_attention_dropout: float
+    transformer_enable_dropout: bool
     initialisation: str
     hidden_gain: float
     policy_gain: float
@@ -202,6 +242,7 @@ class LaneState(Pytree):
         moments: Adam's (count, first, second) for policy and critic parameters.
         env_state: of the environments [E].
         observation: raw, of the environments [E].
+        carry: memory of recurrent networks [E], () for all others.
         observation_statistics: for normalise_observations, else of shape [].
         return_statistics: of the discounted return, for normalise_rewards.
         discounted_return: float32 [E], likewise.
@@ -216,6 +257,7 @@ class LaneState(Pytree):
     moments: Any
     env_state: Any
     observation: Any
+    carry: Any
     observation_statistics: RunningStatistics
     return_statistics: RunningStatistics
     discounted_return: Float[Array, "... E"]
@@ -245,14 +287,47 @@ def make_plan(
     missing = [name for name in FEATURES if full[name] and name not in features]
     if missing:
         raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
-    chosen = {name: full[name] for name in names}
-    plan = Plan(env=env, eval_env=eval_env or env, features=tuple(sorted(features)), **chosen)
+    network = full["network"]
+    chosen = {
+        name: full[name] if matters(name, network) else KNOBS[name].default for name in names
+    }
+    if network == "transformer":
+        chosen["shared_encoder"] |= full["transformer_share_layers"]
+    if not full["transformer_enable_dropout"]:
+        for name in ("transformer_dropout", "transformer_attention_dropout"):
+            chosen[name] = KNOBS[name].default
+    plan = Plan(
+        env=_as_seen(env, full),
+        eval_env=_as_seen(eval_env or env, full),
+        features=tuple(sorted(features)),
+        **chosen,
+    )
     if plan.by_segments and plan.num_minibatches > plan.num_envs:
         raise ConfigError(
             f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments here, "
             f"one of each environment; allowed: at most num_envs, which is {plan.num_envs}"
         )
     return plan
+
+
+def _as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
+    """Give an environment that shows what the network reads: stacked, and links to link networks.
+
+    Optical environments whose `observation` is left out show a graph to a gnn and link tokens to
+    a transformer.
+    """
+    env = dataclasses.replace(env, history=config["history"])
+    shown = {"gnn": "graph", "transformer": f"link_{config['transformer_obs_type']}"}
+    keys, network = dict(env.keys), config["network"]
+    if network not in shown or "observation" in keys or not _is_optical(env.id):
+        return env
+    keys["observation"] = shown[network]
+    return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
+
+
+def _is_optical(id_: str) -> bool:
+    known = ENVIRONMENTS.get(id_)
+    return known is not None and known.source == "optical"
 
 
 def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:

@@ -178,7 +178,7 @@ def _prepare(
     )
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
     if "normalise_observations" in plan.features:
-        raw = seen.observation.astype(jnp.float32)
+        raw = policy.plain(seen.observation).astype(jnp.float32)
         raw = raw.reshape((-1, *raw.shape[2:]))
         merged = state.observation_statistics.merge(raw)
         state = state.replace(
@@ -187,7 +187,13 @@ def _prepare(
     parts = (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages)
     rows = jax.tree.map(lambda x: _rows(plan, x), parts)
     noise = _entropy_noise(plan, state, rows[5].shape)
-    return state, Samples(*rows, target=rows[5] + rows[4], noise=noise)
+    samples = Samples(*rows, target=rows[5] + rows[4], noise=noise)
+    if policy.is_recurrent(plan):
+        ended = seen.terminated | seen.truncated
+        first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
+        first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
+        samples = samples.replace(first=first, carry=carry)
+    return state, samples
 
 
 def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array | None:

@@ -22,7 +22,7 @@ from .lanes import population_replicates
 from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
-from .user_code import import_user_code
+from .user_code import check_registered, import_user_code
 from .warm_start import warm_start
 
 __all__ = ["run"]
@@ -67,6 +67,7 @@ def run(
     name = free_name(out, study.name) if new else checked_name(study.name)
     study = replace(study, name=name)
     import_user_code(study.imports, study.source)
+    check_registered(study)
     enable_compilation_cache()
     from .local import LocalFactory
 

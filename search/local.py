@@ -338,7 +338,7 @@ def _check_alike(plan: Plan) -> None:
             f"eval_env: it has other actions ({theirs.action_space}) than the environment that "
             f"trains ({ours.action_space}); leave out what changes them"
         )
-    if ours.observation_struct != theirs.observation_struct:
+    if not _equal(ours.observation_struct, theirs.observation_struct):
         raise ConfigError(
             f"eval_env: it has other observations ({theirs.observation_struct}) than the "
             f"environment that trains ({ours.observation_struct}); leave out what changes them"
@@ -386,3 +386,11 @@ def _memory(devices: Sequence[Device]) -> int:
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)
+
+
+def _equal(ours: Any, theirs: Any) -> bool:
+    """Say whether two trees of shapes are alike."""
+    if jax.tree.structure(ours) != jax.tree.structure(theirs):
+        return False
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    return all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)

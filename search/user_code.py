@@ -10,10 +10,13 @@ import sys
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError
+from ..knobs import KNOBS, check_value
+from ..studies.spec import Study
 
-__all__ = ["import_user_code"]
+__all__ = ["check_registered", "import_user_code"]
 
 _DONE: set[Path] = set()
 
@@ -40,6 +43,28 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
             sys.path.append(folder)
         _run(path, Path(source) / given)
         _DONE.add(path)
+
+
+def check_registered(study: Study) -> None:
+    """Check the words that a study could only be sure of once its `imports` had run.
+
+    Raises:
+        ConfigError: says where the word stands, what it is and what is known.
+    """
+    places: list[tuple[str, Iterable[tuple[str, Any]]]] = [("fixed", study.fixed.items())]
+    for parameter in study.space.parameters:
+        if not parameter.name.startswith("env."):
+            values = getattr(parameter.distribution, "values", ())
+            places.append(("space", [(parameter.name, value) for value in values]))
+    places += [("enqueue", given.items()) for given in study.enqueue]
+    for place, items in places:
+        for name, value in items:
+            if name in KNOBS and KNOBS[name].type == "choice":
+                try:
+                    check_value(name, value)
+                except ConfigError as error:
+                    hint = "; own ones are registered by `imports`"
+                    raise ConfigError(f"{place}: {error}{hint}") from None
 
 
 def _run(path: Path, shown: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..pytree import Pytree, pytree
@@ -21,6 +22,8 @@ __all__ = [
     "Environment",
     "HostedEnvironment",
     "MultiDiscrete",
+    "RoutedEnvironment",
+    "Routes",
     "Step",
 ]
 
@@ -135,3 +138,42 @@ class HostedEnvironment(Protocol):
     def taken(self, action: Any) -> Any:
         """Give actions of the policy as it takes them; leading axes are allowed."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """The fixed network that requests are routed over: what gnn and transformer build upon.
+
+    Action path * outputs + o is option o of a candidate path; further actions belong to no path.
+
+    Attributes:
+        num_nodes: N.
+        senders: int32 [links], the node each link leaves, in the order links are observed.
+        receivers: int32 [links], the node it enters.
+        pairs: int32 [R, 2], source and destination of each pair.
+        hops: int32 [R, K, H], links of the candidate paths; only the first `hop_counts` are read.
+        hop_counts: int32 [R, K], 0 where a path is missing.
+        km: float64 [links].
+        outputs: options of a path.
+    """
+
+    num_nodes: int
+    senders: np.ndarray
+    receivers: np.ndarray
+    pairs: np.ndarray
+    hops: np.ndarray
+    hop_counts: np.ndarray
+    km: np.ndarray
+    outputs: int
+
+
+@runtime_checkable
+class RoutedEnvironment(Protocol):
+    """An environment whose actions are paths through a fixed network.
+
+    Its observation is a graph of its nodes and links, whose last two node columns mark the source
+    (above 0) and the destination (below 0) of the request, or a tree with `pair`, the row of
+    `Routes.pairs`.
+    """
+
+    routes: Routes

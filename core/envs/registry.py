@@ -14,8 +14,9 @@ from ...environments import ENVIRONMENTS, entry, rooted
 from ...errors import ConfigError, UnknownNameError
 from ...via_gymnasium import is_gymnasium
 from ..state import EnvPlan
-from .contract import Environment
+from .contract import Environment, HostedEnvironment
 from .from_gymnax import GymnaxEnvironment
+from .history import StackedEnvironment
 from .navigators import Navigators
 
 __all__ = ["known", "make", "params_of", "register"]
@@ -46,7 +47,20 @@ def make(plan: EnvPlan) -> Environment:
 
     Raises:
         UnknownNameError: no such id; suggests the nearest.
+        ConfigError: a key or value is wrong, or its observations cannot be stacked.
     """
+    plain = _make(plan)
+    if plan.history == 1:
+        return plain
+    if isinstance(plain, HostedEnvironment):
+        raise ConfigError(
+            f"history is {plan.history}, but {plan.id} is stepped by the host, where nothing is "
+            "stacked; leave history out, or wrap the environment itself"
+        )
+    return StackedEnvironment(plain, plan.history)
+
+
+def _make(plan: EnvPlan) -> Environment:
     keys = dict(plan.keys)
     if plan.id in _REGISTERED:
         return _REGISTERED[plan.id](**keys)

@@ -33,7 +33,7 @@ def act_function(plan: Plan, greedy: bool) -> ActFunction:
 
     def act(policies: Policies, step: Any, observation: Any) -> Any:
         def one(lane: Policies, seen: Any) -> Any:
-            return compiled.act(plan, env, lane, step, (), seen, greedy)[0]
+            return compiled.act(plan, env, lane, step, (), seen, (), greedy)[0]
 
         return jax.vmap(one)(policies, observation)
 

@@ -3,36 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import flax.linen as nn
+from jaxtyping import Array, Bool
 
 from ...errors import ConfigError, UnknownNameError
-from ..state import Plan
+from ...knobs import allow_choice
+from ..envs import registry as environments
+from ..envs.contract import HostedEnvironment
+from ..state import RECURRENT, Plan
+from .cnn import CNN, convolutions_of
+from .gnn import GNN
 from .mlp import MLP
+from .outputs import Outputs
+from .paths import routes_of
+from .recurrent import Recurrent
+from .transformer import LinkTransformer, SequenceTransformer
 
-__all__ = ["known", "make", "register"]
+__all__ = ["NetworkFactory", "RecurrentNetwork", "known", "make", "register"]
 
 NetworkFactory = Callable[[Plan, int, Any], nn.Module]
+"""`factory(plan, outputs, observation_struct)`: see `register`."""
 
 
-def _mlp(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
-    if not hasattr(observation_struct, "shape"):
+@runtime_checkable
+class RecurrentNetwork(Protocol):
+    """What a module has beside `__call__` if it keeps a memory between steps.
+
+    Minibatches are then whole sequences. `step` and `unroll` are called with parameters bound;
+    unrolling gives what stepping through would.
+    """
+
+    def initial_carry(self, lead: tuple[int, ...]) -> Any:
+        """Give the memory at the start of episodes, [lead, ...]; needs no parameters."""
+        ...
+
+    def step(self, observation: Any, carry: Any) -> tuple[Outputs, Any]:
+        """Give outputs [...] and memory after observations [...]."""
+        ...
+
+    def unroll(self, observation: Any, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
+        """Give outputs [T, S] of observations [T, S], the memory emptied where `first`."""
+        ...
+
+
+def _shape(name: str, plan: Plan, struct: Any) -> tuple[int, ...]:
+    if not hasattr(struct, "shape"):
         raise ConfigError(
-            f"network mlp reads one array, but the observations of {plan.env.id} are a tree; "
+            f"network {name} reads one array, but the observations of {plan.env.id} are a tree; "
             "choose another network or another `observation` of the environment"
         )
-    return MLP(plan, outputs, len(observation_struct.shape))
+    return tuple(struct.shape)
 
 
-_NETWORKS: dict[str, NetworkFactory] = {"mlp": _mlp}
+def _mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+    return MLP(plan, outputs, len(_shape("mlp", plan, struct)))
 
 
-def register(name: str, factory: NetworkFactory) -> None:
-    """Add a network: `factory(plan, outputs, observation_struct)` gives a flax module.
+def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+    shape = _shape("cnn", plan, struct)
+    if len(shape) not in (2, 3, 4):
+        raise ConfigError(
+            f"network cnn reads images, but the observations of {plan.env.id} have the shape "
+            f"{list(shape)}; take mlp"
+        )
+    sides = shape[1:3] if len(shape) == 4 else shape[:2]
+    convolutions_of(plan, *sides)
+    return CNN(plan, outputs, shape)
+
+
+def _recurrent(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+    return Recurrent(plan, outputs, _shape(plan.network, plan, struct))
+
+
+def _gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+    if not all(hasattr(struct, name) for name in ("nodes", "edges", "globals", "senders")):
+        raise ConfigError(
+            f"network gnn reads graphs, which {plan.env.id} does not show; optical environments "
+            "do with `observation: graph`"
+        )
+    env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
+    return GNN(plan, outputs, routes_of(env, eval_env))
+
+
+def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+    if hasattr(struct, "shape"):
+        shape = tuple(struct.shape)
+        return SequenceTransformer(plan, outputs, shape, plan.env.history)
+    env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
+    routes = routes_of(env, eval_env)
+    if routes is None or not hasattr(struct, "slots"):
+        raise ConfigError(
+            f"network transformer reads link tokens or one array (with `history`), but the "
+            f"observations of {plan.env.id} are another tree; optical environments show tokens "
+            "with `observation: link_departure`"
+        )
+    return LinkTransformer(plan, outputs, routes)
+
+
+_NETWORKS: dict[str, NetworkFactory] = {
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "gnn": _gnn,
+    "transformer": _transformer,
+    "lstm": _recurrent,
+    "gru": _recurrent,
+}
+
+
+def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> None:
+    """Add a network; a study may then say `network: name`.
 
     The module maps observations (leading axes allowed) to `Outputs`; top-level parameter names
-    that start with `critic` are the critic's.
+    that start with `critic` are the critic's. `testing.NetworkContract` checks all that is asked.
+
+    Args:
+        name: for the knob `network`.
+        factory: `factory(plan, outputs, observation_struct)` gives a flax module.
+        recurrent: the module keeps a memory: it is a `RecurrentNetwork` too.
 
     Raises:
         ConfigError: the name is taken.
@@ -40,6 +129,9 @@ def register(name: str, factory: NetworkFactory) -> None:
     if name in _NETWORKS:
         raise ConfigError(f"a network {name!r} exists already; register it under another name")
     _NETWORKS[name] = factory
+    if recurrent:
+        RECURRENT.add(name)
+    allow_choice("network", name)
 
 
 def known() -> tuple[str, ...]:
@@ -57,7 +149,14 @@ def make(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
 
     Raises:
         UnknownNameError: no such network.
+        ConfigError: it does not fit the observations.
     """
     if plan.network not in _NETWORKS:
         raise UnknownNameError("network", plan.network, known())
+    remembers = plan.network in RECURRENT or plan.transformer_enable_dropout
+    if remembers and isinstance(environments.make(plan.env), HostedEnvironment):
+        raise ConfigError(
+            f"{plan.env.id} is stepped by the host, where networks with a memory and dropout "
+            "are not supported; take another network, without transformer_enable_dropout"
+        )
     return _NETWORKS[plan.network](plan, outputs, observation_struct)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from ...pytree import Pytree, pytree
-from ..contract import ActionSpace, Discrete, Step
+from ..contract import ActionSpace, Discrete, Routes, Step
 from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
 from .observations import make_observer
 from .random_words import random_words
@@ -197,6 +197,22 @@ class OpticalEnvironment:
             if name.startswith(("path_", "hops_")):
                 metrics[f"{name}_share"] = sums[name] / jnp.maximum(accepted, 1.0)
         return metrics
+
+    @functools.cached_property
+    def routes(self) -> Routes:
+        """Links and candidate paths, as networks that decide per link need them."""
+        topology, tables = self.tables.topology, self.tables
+        ends = np.array([link[:2] for link in topology.links], np.int32)
+        return Routes(
+            num_nodes=topology.num_nodes,
+            senders=ends[:, 0],
+            receivers=ends[:, 1],
+            pairs=tables.paths.pairs,
+            hops=tables.hops,
+            hop_counts=tables.hop_counts,
+            km=tables.km,
+            outputs=1 if self.id == "deeprmsa" else self.blocks,
+        )
 
     @functools.cached_property
     def _block_words(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, UInt32
+from jaxtyping import Array, Float, Int, UInt32
 
 from ...pytree import Pytree, pytree
 from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
@@ -44,12 +44,14 @@ class LinkTokens(Pytree):
         request: of the current request; float32 [links, 6]: holding time, bitrate, then four
             columns of the candidate paths over the link (weighted by rank and quality and summing
             to 1, share of the k paths, best rank, best quality).
+        pair: number of the request's source and destination (`Routes.pairs`); int32 [].
     """
 
-    position: Float[Array, "links P"]
-    slots: Float[Array, "links S"]
-    marginals: Float[Array, "links 2"]
-    request: Float[Array, "links C"]
+    position: Float[Array, "... links P"]
+    slots: Float[Array, "... links S"]
+    marginals: Float[Array, "... links 2"]
+    request: Float[Array, "... links C"]
+    pair: Int[Array, "..."]
 
 
 @pytree
@@ -224,7 +226,8 @@ def _link_tokens(env: OpticalEnvironment, kind: str) -> Observer:
             slots = _occupancy(env, state)
         leaving, entering = _marginals(env, state)
         marginals = jnp.stack([leaving[ends].sum(-1), entering[ends].sum(-1)], -1)
-        return LinkTokens(jnp.asarray(position), slots, marginals, _relevance(env, state, params))
+        request = _relevance(env, state, params)
+        return LinkTokens(jnp.asarray(position), slots, marginals, request, state.request.pair)
 
     return observe
 

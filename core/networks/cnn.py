@@ -1,0 +1,153 @@
+"""The convolutional network: images to policy outputs and a value, actor and critic separate.
+
+A convolution is a matrix product over patches cut by slices: lanes have weights of their own, and
+vmapped convolutions become grouped ones, which are many times slower on a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...errors import ConfigError
+from ..state import Plan
+from .mlp import ACTIVATIONS, Head, initialiser
+from .outputs import Outputs
+
+__all__ = ["CNN", "Convolutions", "convolutions_of"]
+
+_SMALL = 36  # pixels; the large default leaves nothing of smaller images
+
+
+@dataclass(frozen=True)
+class Convolutions:
+    """Sizes of a convolutional encoder: one number a convolution, then the dense layers."""
+
+    channels: tuple[int, ...]
+    kernels: tuple[int, ...]
+    strides: tuple[int, ...]
+    dense: tuple[int, ...]
+
+
+def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
+    """Give the sizes for images of a size: the plan's, or else the published ones.
+
+    Those of Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, of Young and Tian 2019
+    (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128.
+
+    Raises:
+        ConfigError: nothing would be left of the image.
+    """
+    small = min(height, width) < _SMALL
+    sizes = ((16,), (3,), (1,), (128,)) if small else ((32, 64, 64), (8, 4, 3), (4, 2, 1), (512,))
+    given = (plan.cnn_channels, plan.cnn_kernels, plan.cnn_strides, plan.cnn_dense)
+    made = Convolutions(*(b if a is None else a for a, b in zip(given, sizes, strict=True)))
+    left = min(height, width)
+    for number, (kernel, stride) in enumerate(zip(made.kernels, made.strides, strict=True)):
+        if left < kernel:
+            raise ConfigError(
+                f"cnn_kernels[{number}] is {kernel}, but images of {height} x {width} pixels are "
+                f"{left} wide by then; take smaller kernels or strides"
+            )
+        left = (left - kernel) // stride + 1
+    return made
+
+
+class Convolution(nn.Module):
+    """A convolution without padding, as a product with patches [.., H', W', kernel^2 C]."""
+
+    channels: int
+    kernel: int
+    stride: int
+    kernel_init: nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
+        """Give the convolved images."""
+        height, width = (
+            (size - self.kernel) // self.stride + 1 for size in (x.shape[-3], x.shape[-2])
+        )
+
+        def shifted(row: int, column: int) -> Array:
+            rows = slice(row, row + (height - 1) * self.stride + 1, self.stride)
+            columns = slice(column, column + (width - 1) * self.stride + 1, self.stride)
+            return x[..., rows, columns, :]
+
+        reach = range(self.kernel)
+        patches = jnp.concatenate([shifted(row, column) for row in reach for column in reach], -1)
+        return nn.Dense(self.channels, kernel_init=self.kernel_init, name="patches")(patches)
+
+
+class Encoder(nn.Module):
+    """Convolutions, then dense layers: layer norm if asked, and activation, behind each."""
+
+    plan: Plan
+    sizes: Convolutions
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... D"]:
+        """Give the last hidden layer."""
+        plan, sizes = self.plan, self.sizes
+        kernel_init = initialiser(plan, plan.hidden_gain)
+        triples = zip(sizes.channels, sizes.kernels, sizes.strides, strict=True)
+        for i, (channels, kernel, stride) in enumerate(triples):
+            x = Convolution(channels, kernel, stride, kernel_init, name=f"convolution_{i}")(x)
+            x = self._behind(x, f"convolution_norm_{i}")
+        x = x.reshape((*x.shape[:-3], -1))
+        for i, width in enumerate(sizes.dense):
+            x = nn.Dense(width, kernel_init=kernel_init, name=f"dense_{i}")(x)
+            x = self._behind(x, f"norm_{i}")
+        return x
+
+    def _behind(self, x: Array, name: str) -> Array:
+        if self.plan.layer_norm:
+            x = nn.LayerNorm(name=name)(x)
+        return ACTIVATIONS[self.plan.activation](x)
+
+
+class CNN(nn.Module):
+    """Images [H, W], [H, W, C] or, stacked, [history, H, W, C] to policy outputs and a value.
+
+    Bytes are divided by 255; stacked images become channels, oldest first.
+    """
+
+    plan: Plan
+    outputs: int
+    shape: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, observation: Array) -> Outputs:
+        """Give policy outputs [..., A] and values [...]."""
+        plan, image = self.plan, as_image(observation, self.shape)
+        sizes = convolutions_of(plan, image.shape[-3], image.shape[-2])
+        if plan.shared_encoder:
+            actor = critic = Encoder(plan, sizes, name="encoder")(image)
+        else:
+            actor = Encoder(plan, sizes, name="actor")(image)
+            critic = Encoder(plan, sizes, name="critic")(image)
+        policy = Head(self.outputs, initialiser(plan, plan.policy_gain), name="actor_head")(actor)
+        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic)
+        return Outputs(policy, value[..., 0])
+
+
+def as_image(observation: Array, shape: tuple[int, ...]) -> Float[Array, "... H W C"]:
+    """Give images as numbers with channels last.
+
+    Args:
+        observation: with any leading axes before `shape`.
+        shape: of one observation.
+    """
+    lead = observation.shape[: observation.ndim - len(shape)]
+    scale = np.float32(1.0 / 255.0 if observation.dtype == jnp.uint8 else 1.0)
+    image = observation.astype(jnp.float32) * scale
+    if len(shape) == 2:
+        return image[..., None]
+    if len(shape) == 4:
+        image = jnp.moveaxis(image, -4, -2)
+        return image.reshape((*lead, *shape[1:3], math.prod((shape[0], shape[3]))))
+    return image

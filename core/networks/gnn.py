@@ -1,0 +1,118 @@
+"""The graph network: a logit for every option of a path from its links, a value from the graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..envs.contract import Routes
+from ..state import Plan
+from .graph import GraphState, Incidence, Messages
+from .mlp import Head, initialiser
+from .outputs import Outputs
+from .paths import marked_pairs, membership
+
+__all__ = ["GNN"]
+
+_MARKS = 2  # columns that mark the ends of a request
+
+
+class GNN(nn.Module):
+    """`jraph.GraphsTuple`s of one graph each to policy outputs and a value.
+
+    With routes, actor logits are a linear layer over the sum of a candidate path's links, actions
+    of no path come from the graph's own row, and one topology serves all samples. Without routes
+    everything is read from the graph's row, and every sample brings its own senders and receivers.
+    A separate critic does not see the graph's features (as published).
+
+    Attributes:
+        plan: sizes.
+        outputs: logits or means, A.
+        routes: links and candidate paths, or None.
+    """
+
+    plan: Plan
+    outputs: int
+    routes: Routes | None
+
+    @nn.compact
+    def __call__(self, observation: Any) -> Outputs:
+        """Give policy outputs [..., A] and values [...] of graphs with any leading axes."""
+        plan = self.plan
+        lead = observation.nodes.shape[:-2]
+        graph = observation._replace(
+            nodes=observation.nodes.reshape((-1, *observation.nodes.shape[-2:])),
+            edges=observation.edges.reshape((-1, *observation.edges.shape[-2:])),
+            globals=observation.globals.reshape((-1, observation.globals.shape[-1])),
+            senders=observation.senders.reshape((-1, observation.senders.shape[-1])),
+            receivers=observation.receivers.reshape((-1, observation.receivers.shape[-1])),
+        )
+        start, incidence = self._features(graph), self._incidence(graph)
+        both = plan.shared_encoder
+        reads = ("edges",) if self.routes is not None else ()
+        if both or self.routes is None or self._further:
+            reads += ("graph",)
+        actor = Messages(plan, reads, name="encoder" if both else "actor")(start, incidence)
+        critic = actor
+        if not both:
+            critic = Messages(plan, ("graph",), False, name="critic")(start, incidence)
+        policy = self._logits(actor, graph)
+        value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic.graph)
+        return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
+
+    @property
+    def _further(self) -> int:
+        """Actions that belong to no path."""
+        routes = self.routes
+        return 0 if routes is None else self.outputs - routes.hops.shape[1] * routes.outputs
+
+    def _features(self, graph: Any) -> GraphState:
+        plan, nodes = self.plan, graph.nodes
+        if not plan.gnn_node_features:
+            nodes = jnp.zeros((*nodes.shape[:-1], 1), nodes.dtype)
+        elif self.routes is not None:
+            coordinates = nodes[..., :-_MARKS][..., : plan.gnn_num_spectral_features]
+            nodes = jnp.concatenate([coordinates, nodes[..., -_MARKS:]], axis=-1)
+        edges, nodes = (jnp.moveaxis(x, 0, 1) for x in (graph.edges, nodes))
+        return GraphState(edges, nodes, graph.globals)
+
+    def _incidence(self, graph: Any) -> Incidence:
+        count, dtype = graph.nodes.shape[-2], graph.edges.dtype
+        if self.routes is None:
+            return Incidence.make(graph.senders, graph.receivers, count, dtype)
+        senders, receivers = self.routes.senders, self.routes.receivers
+        if graph.edges.shape[-2] == 2 * len(senders):  # undirected links, once each way
+            senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
+        return Incidence.make(jnp.asarray(senders), jnp.asarray(receivers), count, dtype)
+
+    def _logits(self, state: GraphState, graph: Any) -> Float[Array, "B A"]:
+        plan, routes = self.plan, self.routes
+        kernel_init = initialiser(plan, plan.policy_gain)
+        if routes is None:
+            return Head(self.outputs, kernel_init, name="actor_head")(state.graph)
+        links, edges = len(routes.km), state.edges
+        if edges.shape[0] == 2 * links:
+            edges = edges[:links] + edges[links:]
+        weights = self._weights(graph).astype(edges.dtype)
+        # Summed before the linear layer: K rows to multiply where there would be one per link.
+        paths = jnp.einsum("bkl,lbd->bkd", weights, edges)
+        logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
+        logits = logits.reshape((logits.shape[0], -1))
+        if not self._further:
+            return logits
+        rest = Head(self._further, kernel_init, name="actor_further")(state.graph)
+        return jnp.concatenate([logits, rest], axis=-1)
+
+    def _weights(self, graph: Any) -> Float[Array, "B K links"]:
+        routes = self.routes
+        assert routes is not None  # only asked where there are some
+        inside = membership(routes, marked_pairs(routes, graph.nodes))
+        if not self.plan.gnn_normalise_by_link_length:
+            return inside.astype(jnp.float32)
+        km = jnp.asarray(routes.km, jnp.float32).reshape((1, 1, -1))
+        length = jnp.where(inside, km, 0.0)
+        return length / jnp.maximum(jnp.sum(length, axis=-1, keepdims=True), 1e-6)

@@ -1,0 +1,259 @@
+"""The message-passing half of the graph network: edges, nodes and the graph inform each other.
+
+Arrays lead with the entity, [edges, B, D] and [nodes, B, D]: one topology serves the whole batch,
+so that moving between nodes and edges is one plain matrix product with an incidence matrix, and no
+batch of graphs is ever laid end to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..pytree import Pytree, pytree
+from ..state import Plan
+from .mlp import ACTIVATIONS, initialiser
+
+__all__ = ["GraphState", "Incidence", "Messages"]
+
+
+@dataclass(frozen=True)
+class Incidence:
+    """Which node each edge leaves and enters, as matrices of 0 and 1.
+
+    Attributes:
+        sent: [edges, nodes], or [B, edges, nodes] where every sample has a topology of its own.
+        received: likewise.
+    """
+
+    sent: Array
+    received: Array
+
+    @classmethod
+    def make(cls, senders: Int[Array, "... E"], receivers: Int[Array, "... E"], nodes: int,
+             dtype: jnp.dtype) -> Incidence:  # fmt: skip
+        """Make the matrices from node numbers."""
+        return cls(
+            jax.nn.one_hot(senders, nodes, dtype=dtype),
+            jax.nn.one_hot(receivers, nodes, dtype=dtype),
+        )
+
+    def at_senders(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
+        """Give each edge what the node it leaves has."""
+        return _spread(self.sent, nodes)
+
+    def at_receivers(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
+        """Give each edge what the node it enters has."""
+        return _spread(self.received, nodes)
+
+    def sum_sent(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D"]:
+        """Sum over the edges that leave each node."""
+        return _spread(jnp.swapaxes(self.sent, -1, -2), edges)
+
+    def sum_received(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D"]:
+        """Sum over the edges that enter each node."""
+        return _spread(jnp.swapaxes(self.received, -1, -2), edges)
+
+    def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
+        """Normalise over the edges that enter the same node; logits may be of any size."""
+        inside = (self.received if self.received.ndim == 3 else self.received[None]) > 0.0
+        far = jnp.asarray(-1e30, logits.dtype)  # finite: it is multiplied by zeros below
+        held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
+        largest = jnp.max(jnp.where(inside, held, far), axis=1).T[..., None]  # [N, B, 1]
+        raised = jnp.exp(logits - self.at_receivers(largest)[..., 0])
+        total = self.at_receivers(self.sum_received(raised[..., None]))[..., 0]
+        return raised / total
+
+
+def _spread(matrix: Array, items: Float[Array, "M B D"]) -> Float[Array, "K B D"]:
+    pattern = "km,mbd->kbd" if matrix.ndim == 2 else "bkm,mbd->kbd"
+    return jnp.einsum(pattern, matrix, items)
+
+
+@pytree
+class GraphState(Pytree):
+    """What edges [E, B, De], nodes [N, B, Dn] and the graph [B, Dg] carry."""
+
+    edges: Float[Array, "E B De"]
+    nodes: Float[Array, "N B Dn"]
+    graph: Float[Array, "B Dg"]
+
+
+class Joint(nn.Module):
+    """A dense layer over inputs side by side, each multiplied where it is smallest.
+
+    W [a; b] = W_a a + W_b b: what belongs to nodes is multiplied at the nodes and then given to
+    the edges, of which there are more.
+    """
+
+    width: int
+    kernel_init: nn.initializers.Initializer
+    biased: bool = True
+
+    @nn.compact
+    def __call__(self, parts: tuple[tuple[Array, Callable[[Array], Array]], ...]) -> Array:
+        """Give the layer's output.
+
+        Args:
+            parts: inputs [..., D_i], and what brings their products to their place.
+        """
+        sizes = [x.shape[-1] for x, _ in parts]
+        kernel = self.param("kernel", self.kernel_init, (sum(sizes), self.width), jnp.float32)
+        total: Array | None = None
+        start = 0
+        for size, (x, place) in zip(sizes, parts, strict=True):
+            y = place(x @ kernel[start : start + size])
+            total = y if total is None else total + y
+            start += size
+        assert total is not None  # there is always a part
+        if not self.biased:
+            return total
+        bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
+        return total + bias.reshape((1,) * (total.ndim - 1) + bias.shape)
+
+
+def as_it_is(x: Array) -> Array:
+    """Give it back."""
+    return x
+
+
+def over_entities(x: Float[Array, "B D"]) -> Float[Array, "1 B D"]:
+    """Give the graph's row to all edges or nodes."""
+    return x[None]
+
+
+class Processor(nn.Module):
+    """Hidden layers of equal width over several inputs, then a linear layer.
+
+    Attributes:
+        plan: activation, norm, initialisation.
+        layers: hidden ones.
+        latent: their width.
+        outputs: width of the last layer.
+        biased: whether that has a bias; logits of a softmax need none.
+    """
+
+    plan: Plan
+    layers: int
+    latent: int
+    outputs: int
+    biased: bool = True
+
+    @nn.compact
+    def __call__(self, *parts: tuple[Array, Callable[[Array], Array]]) -> Array:
+        """Give the last layer's output."""
+        plan = self.plan
+        hidden = initialiser(plan, plan.hidden_gain)
+        final = initialiser(plan, 1.0)
+        if self.layers == 0:
+            return Joint(self.outputs, final, self.biased, name="out")(parts)
+        x = self._behind(Joint(self.latent, hidden, name="dense_0")(parts), 0)
+        for i in range(1, self.layers):
+            x = self._behind(nn.Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x), i)
+        return nn.Dense(self.outputs, self.biased, kernel_init=final, name="out")(x)
+
+    def _behind(self, x: Array, number: int) -> Array:
+        if self.plan.gnn_mlp_layer_norm or self.plan.layer_norm:
+            x = nn.LayerNorm(name=f"norm_{number}")(x)
+        return ACTIVATIONS[self.plan.activation](x)
+
+
+class Messages(nn.Module):
+    """Rounds of messages over a graph (Battaglia et al. 2018, section 3.2).
+
+    A round updates edges from (edge, sender, receiver, graph), nodes from (node, what they sent,
+    what they received, graph), the graph from (mean node, mean edge, graph); each gets the update
+    added and, if asked, is layer-normalised. With attention, the messages of a node are weighted
+    by a softmax, over the edges that enter it, of a_T act(W [edge, sender, receiver, graph])
+    (Brody et al. 2022, eq. 7); what the edge keeps is not. Means, not sums, reach the graph, so
+    that its numbers do not grow with the size of the network.
+
+    Attributes:
+        plan: sizes.
+        reads: of `edges` and `graph`, what is read behind the last round; the rest of that round
+            is left out.
+        sees_graph: the graph's features are embedded; else its row starts as zeros.
+    """
+
+    plan: Plan
+    reads: tuple[str, ...]
+    sees_graph: bool = True
+
+    @nn.compact
+    def __call__(self, raw: GraphState, incidence: Incidence) -> GraphState:
+        """Give what edges and graph carry after the rounds, from raw features."""
+        plan = self.plan
+        linear = initialiser(plan, 1.0)
+
+        def embedded(x: Array, width: int, name: str) -> Array:
+            return nn.Dense(width, kernel_init=linear, name=name)(x)
+
+        size = plan.gnn_global_embedding_size
+        state = GraphState(
+            embedded(raw.edges, plan.gnn_edge_embedding_size, "embed_edges"),
+            embedded(raw.nodes, plan.gnn_node_embedding_size, "embed_nodes"),
+            embedded(raw.graph, size, "embed_graph")
+            if self.sees_graph
+            else jnp.zeros((raw.graph.shape[0], size), raw.graph.dtype),
+        )
+        rounds = plan.gnn_message_passing_steps
+        for number in range(rounds):
+            state = self._round(state, incidence, number, number == rounds - 1)
+        return state
+
+    def _round(
+        self, state: GraphState, incidence: Incidence, number: int, last: bool
+    ) -> GraphState:
+        plan = self.plan
+        surroundings = (
+            (state.nodes, incidence.at_senders),
+            (state.nodes, incidence.at_receivers),
+            (state.graph, over_entities),
+        )
+        messages = Processor(
+            plan, plan.gnn_edge_mlp_layers, plan.gnn_edge_mlp_latent,
+            plan.gnn_edge_embedding_size, name=f"edges_{number}",
+        )((state.edges, as_it_is), *surroundings)  # fmt: skip
+        edges = state.edges
+        if not last or "edges" in self.reads:
+            edges = self._add(state.edges, messages, f"edge_norm_{number}")
+        if last and "graph" not in self.reads:
+            return state.replace(edges=edges)
+        weighted = messages
+        if plan.gnn_attn_mlp_layers:
+            logits = Processor(
+                plan, plan.gnn_attn_mlp_layers, plan.gnn_attn_mlp_latent, 1, biased=False,
+                name=f"attention_{number}",
+            )((messages, as_it_is), *surroundings)[..., 0]  # fmt: skip
+            weighted = messages * incidence.softmax_at_receivers(logits)[..., None]
+        node_update = Processor(
+            plan, plan.gnn_node_mlp_layers, plan.gnn_node_mlp_latent,
+            plan.gnn_node_embedding_size, name=f"nodes_{number}",
+        )(
+            (state.nodes, as_it_is),
+            (incidence.sum_sent(weighted), as_it_is),
+            (incidence.sum_received(weighted), as_it_is),
+            (state.graph, over_entities),
+        )  # fmt: skip
+        nodes = state.nodes
+        if not last:
+            nodes = self._add(state.nodes, node_update, f"node_norm_{number}")
+        graph_update = Processor(
+            plan, plan.gnn_global_mlp_layers, plan.gnn_global_mlp_latent,
+            plan.gnn_global_embedding_size, name=f"graph_{number}",
+        )(
+            (jnp.mean(node_update, axis=0), as_it_is),
+            (jnp.mean(messages, axis=0), as_it_is),
+            (state.graph, as_it_is),
+        )  # fmt: skip
+        graph = self._add(state.graph, graph_update, f"graph_norm_{number}")
+        return GraphState(edges, nodes, graph)
+
+    def _add(self, old: Array, update: Array, name: str) -> Array:
+        total = old + update
+        return nn.LayerNorm(name=name)(total) if self.plan.gnn_layer_norm else total

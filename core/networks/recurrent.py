@@ -1,0 +1,176 @@
+"""Networks with a memory: hidden layers, then an LSTM or GRU cell, then a head.
+
+Acting takes one step at a time; learning unrolls whole sequences, so that everything but the
+cell's own product runs over all steps at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..state import Plan
+from .mlp import Head, Tower, initialiser
+from .outputs import Outputs
+
+__all__ = ["Recurrent"]
+
+_GATES = {"lstm": 4, "gru": 3}
+
+
+class Cell(nn.Module):
+    """The recurrent half of an LSTM (Gers et al. 2000) or GRU (Cho et al. 2014).
+
+    LSTM: i, f, o = sigmoid, g = tanh of W x + U h + b (f with 1 added), c' = f c + i g,
+    h' = o tanh(c'). GRU: r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + b_n)),
+    h' = (1 - z) n + z h, the reset gate behind the product, so that there is one product a step.
+    """
+
+    plan: Plan
+    inputs: int
+
+    def setup(self) -> None:
+        """Make the parameters."""
+        plan, size = self.plan, self.plan.recurrent_size
+        gates = _GATES[plan.network]
+        self.into = self.param(
+            "into", initialiser(plan, 1.0), (self.inputs, gates * size), jnp.float32
+        )
+        self.over = self.param("over", initialiser(plan, 1.0), (size, gates * size), jnp.float32)
+        self.bias = self.param("bias", nn.initializers.zeros, (gates * size,), jnp.float32)
+        if plan.network == "gru":
+            self.over_bias = self.param("over_bias", nn.initializers.zeros, (size,), jnp.float32)
+
+    def prepare(self, x: Float[Array, "... D"]) -> Float[Array, "... G"]:
+        """Give W x + b, for any number of steps at once."""
+        y = x @ self.into
+        return y + self.bias.reshape((1,) * (y.ndim - 1) + self.bias.shape)
+
+    def step(self, memory: Any, ready: Float[Array, "... G"]) -> Any:
+        """Give the memory after one step: (c, h) of an LSTM, h of a GRU."""
+        if self.plan.network == "lstm":
+            return self._lstm(memory, ready)
+        return self._gru(memory, ready)
+
+    def _lstm(self, memory: tuple[Array, Array], ready: Array) -> tuple[Array, Array]:
+        cell, hidden = memory
+        enter, forget, leave, new = jnp.split(ready + hidden @ self.over, 4, axis=-1)
+        kept = jax.nn.sigmoid(forget + jnp.ones((), forget.dtype)) * cell
+        cell = kept + jax.nn.sigmoid(enter) * jnp.tanh(new)
+        return cell, jax.nn.sigmoid(leave) * jnp.tanh(cell)
+
+    def _gru(self, hidden: Array, ready: Array) -> Array:
+        size = self.plan.recurrent_size
+        over = hidden @ self.over
+        reset, keep = jnp.split(
+            jax.nn.sigmoid(ready[..., : 2 * size] + over[..., : 2 * size]), 2, axis=-1
+        )
+        bias = self.over_bias.reshape((1,) * (over.ndim - 1) + self.over_bias.shape)
+        new = jnp.tanh(ready[..., 2 * size :] + reset * (over[..., 2 * size :] + bias))
+        return (1.0 - keep) * new + keep * hidden
+
+
+class Recurrent(nn.Module):
+    """Flat observations and a memory to policy outputs, a value and the next memory.
+
+    Actor and critic have a cell each, unless they share the encoder. See `RecurrentNetwork` of
+    `registry` for what the methods promise.
+
+    Attributes:
+        plan: sizes; `network` names the cell.
+        outputs: logits or means, A.
+        shape: of one observation.
+    """
+
+    plan: Plan
+    outputs: int
+    shape: tuple[int, ...]
+
+    def setup(self) -> None:
+        """Make the parts; all that serves the critic alone has a name that starts so."""
+        plan = self.plan
+        size = 1
+        for length in self.shape:
+            size *= length
+        inputs = plan.hidden_sizes[-1] if plan.hidden_sizes else size
+        if plan.shared_encoder:
+            self.encoder, self.cell = Tower(plan), Cell(plan, inputs)
+        else:
+            self.actor, self.actor_cell = Tower(plan), Cell(plan, inputs)
+            self.critic, self.critic_cell = Tower(plan), Cell(plan, inputs)
+        if plan.layer_norm:
+            self.norm = nn.LayerNorm()
+            if not plan.shared_encoder:
+                self.critic_norm = nn.LayerNorm()
+        self.actor_head = Head(self.outputs, initialiser(plan, plan.policy_gain))
+        self.critic_head = Head(1, initialiser(plan, plan.value_gain))
+
+    def initial_carry(self, lead: tuple[int, ...]) -> Any:
+        """Give the memory at the start of episodes, [lead, ...]: a tuple, one of each cell."""
+        zeros = jnp.zeros((*lead, self.plan.recurrent_size), jnp.float32)
+        one = (zeros, zeros) if self.plan.network == "lstm" else zeros
+        return (one,) if self.plan.shared_encoder else (one, one)
+
+    def __call__(self, observation: Array) -> Outputs:
+        """Give the outputs of first observations [..., *shape]."""
+        lead = observation.shape[: observation.ndim - len(self.shape)]
+        return self.step(observation, self.initial_carry(lead))[0]
+
+    def step(self, observation: Array, carry: Any) -> tuple[Outputs, Any]:
+        """Give outputs and memory after observations [..., *shape]."""
+        ready = self._prepare(observation)
+        carry = tuple(
+            cell.step(memory, x) for cell, memory, x in zip(self._cells, carry, ready, strict=True)
+        )
+        return self._read(tuple(self._hidden(memory) for memory in carry)), carry
+
+    def unroll(self, observation: Array, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
+        """Give outputs [T, ...] of sequences [T, ..., *shape].
+
+        Args:
+            observation: of each step.
+            first: an episode begins here: the memory is emptied before.
+            carry: memory before the first step.
+        """
+        ready = self._prepare(observation)
+        # A scan of cells alone: what is traced inside must not create parameters.
+        over = [cell.step for cell in self._cells]
+        fresh = self.initial_carry(first.shape[1:])
+
+        def one(carry: Any, step: tuple[Any, Array]) -> tuple[Any, Any]:
+            inputs, begins = step
+            held = jax.tree.map(
+                lambda new, old: jnp.where(begins[..., None], new.astype(old.dtype), old),
+                fresh, carry,
+            )  # fmt: skip
+            after = tuple(f(m, x) for f, m, x in zip(over, held, inputs, strict=True))
+            return after, tuple(self._hidden(memory) for memory in after)
+
+        _, hidden = jax.lax.scan(one, carry, (ready, first))
+        return self._read(hidden)
+
+    @property
+    def _cells(self) -> tuple[Cell, ...]:
+        return (self.cell,) if self.plan.shared_encoder else (self.actor_cell, self.critic_cell)
+
+    def _prepare(self, observation: Array) -> tuple[Array, ...]:
+        lead = observation.shape[: observation.ndim - len(self.shape)]
+        x = observation.reshape((*lead, -1)).astype(jnp.float32)
+        towers = (self.encoder,) if self.plan.shared_encoder else (self.actor, self.critic)
+        return tuple(
+            cell.prepare(tower(x)) for cell, tower in zip(self._cells, towers, strict=True)
+        )
+
+    def _hidden(self, memory: Any) -> Array:
+        return memory[1] if self.plan.network == "lstm" else memory
+
+    def _read(self, hidden: tuple[Array, ...]) -> Outputs:
+        actor, critic = hidden[0], hidden[-1]
+        if self.plan.layer_norm:
+            norms = (self.norm, self.norm if self.plan.shared_encoder else self.critic_norm)
+            actor, critic = norms[0](actor), norms[1](critic)
+        return Outputs(self.actor_head(actor), self.critic_head(critic)[..., 0])

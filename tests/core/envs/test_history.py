@@ -1,0 +1,58 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.envs.testing import EnvironmentContract
+from hpo.core.state import EnvPlan, make_plan
+from hpo.errors import ConfigError
+
+countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
+
+
+class TestStacked(EnvironmentContract):
+    @pytest.fixture
+    def environment(self):
+        where = countdown.plan_of()
+        return registry.make(make_plan({"history": 3}, where, features=()).env)
+
+
+def test_it_shows_the_last_observations_oldest_first():
+    where = countdown.plan_of()
+    plain = registry.make(where)
+    stacked = registry.make(make_plan({"history": 3}, where, features=()).env)
+    params, key = plain.default_params, jax.random.key(1, impl="threefry2x32")
+    state, observation = plain.reset(key, params)
+    inside, shown = stacked.reset(key, params)
+    past = [np.zeros(3), np.zeros(3), np.asarray(observation)]
+    for step in range(4):
+        np.testing.assert_array_equal(shown, past[-3:])
+        np.testing.assert_array_equal(
+            stacked.action_mask(inside, params), plain.action_mask(state, params)
+        )
+        move, action = jax.random.fold_in(key, step), jnp.int32(step % 4)
+        after, wide = (e.step(move, s, action, params)
+                       for e, s in ((plain, state), (stacked, inside)))  # fmt: skip
+        np.testing.assert_array_equal(wide.reward, after.reward)
+        past.append(np.asarray(after.observation))
+        state, inside, shown = after.state, wide.state, wide.observation
+    _, shown = stacked.reset(key, params)  # nothing is left of the episode before
+    np.testing.assert_array_equal(shown[:2], 0.0)
+
+
+def test_evaluation_sees_the_same_and_plain_stays_plain():
+    where = EnvPlan("CartPole-v1")
+    assert make_plan({"history": 2}, where).eval_env.history == 2
+    assert registry.make(make_plan({}, where).env) is registry.make(where)
+
+
+def test_trees_are_refused():
+    keys = (("k", 2), ("slots", 8), ("topology", "ring7"))
+    plan = make_plan({"network": "gnn", "history": 2}, EnvPlan("rmsa", keys))
+    with pytest.raises(ConfigError, match="history is 2, but the observations of rmsa are a tree"):
+        registry.make(plan.env)

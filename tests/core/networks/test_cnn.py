@@ -1,0 +1,72 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.networks import registry
+from hpo.core.networks.cnn import CNN, convolutions_of
+from hpo.core.state import EnvPlan, make_plan
+from hpo.errors import ConfigError
+
+slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
+SIZES = {"cnn_channels": [3, 2], "cnn_kernels": [3, 2], "cnn_strides": [2, 1], "cnn_dense": [5]}
+
+
+def plan_of(**knobs):
+    return make_plan({"network": "cnn", **knobs}, EnvPlan("Breakout-MinAtar"), features=())
+
+
+def test_it_computes_what_the_loop_computes():
+    plan = plan_of(**SIZES)
+    module = CNN(plan, 4, (9, 8, 2))
+    images = np.random.default_rng(0).normal(size=(2, 3, 9, 8, 2)).astype(np.float32)
+    params = slow.drawn(module, jnp.asarray(images[0, 0]))
+    made = jax.jit(lambda p, x: module.apply({"params": p}, x))(params, images)
+    exact = slow.as_float64(params)
+    for place in np.ndindex(2, 3):
+        expected = {}
+        for tower in ("actor", "critic"):
+            x = slow.relu(slow.convolution(exact[tower]["convolution_0"], images[place], 3, 2))
+            x = slow.relu(slow.convolution(exact[tower]["convolution_1"], x, 2, 1))
+            expected[tower] = slow.relu(slow.dense(exact[tower]["dense_0"], x.reshape(-1)))
+        policy = slow.head(exact["actor_head"], expected["actor"])
+        value = slow.head(exact["critic_head"], expected["critic"])[0]
+        np.testing.assert_allclose(made.policy[place], policy, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(made.value[place], value, rtol=1e-4, atol=1e-4)
+
+
+def test_bytes_are_scaled_and_histories_become_channels():
+    plan = plan_of(**SIZES, shared_encoder=True, layer_norm=True)
+    frames = np.random.default_rng(1).integers(0, 256, size=(3, 9, 8, 2), dtype=np.uint8)
+    stacked = CNN(plan, 2, frames.shape)
+    params = {"params": slow.drawn(stacked, jnp.asarray(frames))}
+    image = np.concatenate([frame / np.float32(255.0) for frame in frames], axis=-1)
+    flat = CNN(plan, 2, image.shape).apply(params, jnp.asarray(image))
+    made = stacked.apply(params, jnp.asarray(frames))
+    np.testing.assert_allclose(made.policy, flat.policy, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(made.value, flat.value, rtol=1e-5)
+    grey = CNN(plan, 2, (9, 8))
+    params = {"params": slow.drawn(grey, jnp.zeros((9, 8)))}
+    assert grey.apply(params, jnp.ones((5, 9, 8))).policy.shape == (5, 2)
+
+
+def test_defaults_are_the_published_ones():
+    large, small = convolutions_of(plan_of(), 84, 84), convolutions_of(plan_of(), 10, 10)
+    assert (large.channels, large.kernels, large.strides) == ((32, 64, 64), (8, 4, 3), (4, 2, 1))
+    assert large.dense == (512,)
+    assert (small.channels, small.kernels, small.strides) == ((16,), (3,), (1,))
+    assert small.dense == (128,) and plan_of().activation == "relu"
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match=r"cnn_kernels\[1\] is 4, but images of 10 x 10 pixels"):
+        sizes = {"cnn_channels": [4, 4], "cnn_kernels": [8, 4], "cnn_strides": [4, 2]}
+        registry.make(plan_of(**sizes), 3, jax.ShapeDtypeStruct((10, 10, 4), np.float32))
+    with pytest.raises(ConfigError, match="reads images"):
+        registry.make(plan_of(), 3, jax.ShapeDtypeStruct((4,), np.float32))
+    with pytest.raises(ConfigError, match="go together"):
+        plan_of(cnn_channels=[4])
