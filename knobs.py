@@ -345,9 +345,8 @@ _STATIC = (
             high=64, off=True, aliases=("NUM_LAYERS",)),
     _static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
             high=16384, off=True, aliases=("NUM_UNITS",)),
-    _static("activation", "choice", None,
-            "non-linearity of the hidden layers; unset: relu for cnn, gnn and transformer, "
-            "else tanh", off=True,
+    _static("activation", "choice", "tanh",
+            "non-linearity of the hidden layers; relu for cnn, gnn and transformer if unset",
             choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
             aliases=("ACTIVATION",), search={"values": ["tanh", "relu", "silu"]}),
     _static("layer_norm", "bool", False, "layer normalisation before each non-linearity",
@@ -510,8 +509,8 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     if config["normalise_rewards"] and "reward_clip" not in given:
         config["reward_clip"] = 10.0
     _fill_hidden_sizes(config, given)
-    if config["activation"] is None:
-        config["activation"] = "relu" if config["network"] in _RECTIFIED else "tanh"
+    if config["network"] in _RECTIFIED and "activation" not in given:
+        config["activation"] = "relu"
     _fill_critic(config)
     _fill_minibatches(config, given)
     _check_together(config)
