@@ -59,6 +59,7 @@ POINTS: dict[str, dict[int, Point]] = {
     },
     "ppo": {
         2: Point("every kind of policy and environment learns", "ppo_learning", "learns"),
+        6: Point("killed and gone on, nothing lost", "ppo_resume", "resumes"),
     },
     "search": {
         1: Point(

@@ -86,5 +86,6 @@ CASES: dict[str, Case] = {
     "pendulum_tanh_gaussian": _pendulum("tanh_gaussian", "fixed.log_std_init=0.0"),
     "pendulum_beta": _pendulum("beta"),
     "brax_inverted_pendulum": partial(reaches, study="base_inverted_pendulum", value=900.0),
+    "gym_cartpole": partial(reaches, study="gym_base_cartpole", value=475.0),
     "navigators": partial(reaches, study="base_navigators", value=0.8),
 }

@@ -1,0 +1,47 @@
+"""PPO, point 6: studies of every kind are killed and go on as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .common import Outcome
+from .crash import kill_and_compare
+
+KILLS = 5
+_STUDY = """\
+name: small
+env: {env}
+env_steps: {env_steps}
+fixed: {{num_envs: 4, rollout_length: 32, num_minibatches: 2, hidden_sizes: [16, 16]{fixed}}}
+space:
+  learning_rate: {{min: 1e-4, max: 1e-2, distribution: log_uniform}}
+  gamma: {{min: 0.95, max: 0.999, distribution: one_minus_log}}
+search: {{method: tpe}}
+evaluation: {{episodes: 4}}
+early_terminate: {{type: asha, min: 2k, eta: 3}}
+seeds: {{per_config: 2}}
+confirm: {{top_k: 1, choose: 2, report: 3}}
+population: {{lanes: 8{population}}}
+budget: {{trials: {trials}}}
+"""
+CASES: dict[str, dict[str, str]] = {
+    "host environments": {"env": "gym:CartPole-v1", "population": ", workers: 2"},
+}
+"""What differs between the studies: `env`, more of `fixed`, more of `population`."""
+
+
+def resumes(small: bool, work: Path) -> Outcome:
+    """Kill a study of every kind and go on; its tables must be those of an unbroken one."""
+    passed, words = True, []
+    for number, (name, parts) in enumerate(CASES.items()):
+        amount = (
+            {"env_steps": "4k", "trials": "4"} if small else {"env_steps": "16k", "trials": "16"}
+        )
+        text = _STUDY.format(**{"fixed": "", "population": "", **amount, **parts})
+        folder = work / str(number)
+        folder.mkdir()
+        outcome = kill_and_compare(text, 1 if small else KILLS, folder)
+        print(f"  {name}: {outcome.numbers}", flush=True)
+        passed &= outcome.passed
+        words.append(f"{name}: {outcome.numbers}")
+    return Outcome(passed, "; ".join(words))
