@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..environments import DISTRIBUTIONS, ENVIRONMENTS
+from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.space import Parameter
@@ -242,7 +242,7 @@ def _is_traced(study: Study, name: str) -> bool:
     """Say whether a knob may change in mid-run; what no table knows is taken to."""
     if not name.startswith("env."):
         return KNOBS[name].traced
-    known = ENVIRONMENTS.get(study.env.id)
+    known = find(study.env.id)
     return known is None or name.removeprefix("env.") not in known.keys
 
 

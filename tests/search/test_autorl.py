@@ -3,6 +3,9 @@
 The program is that of test_replay.py, so that only one of them compiles it.
 """
 
+import re
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -189,3 +192,13 @@ def test_studies_that_do_not_fit_are_refused():
 def test_one_program_serves_all(env):
     assert env._population.compiles == 1
     assert env._population._program._change._cache_size() == 1
+
+
+def test_the_example_of_the_documentation_runs(capsys):
+    page = (Path(hpo.__file__).parent / "docs" / "autorl.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
+    for long, short in (("16384", "1024"), ("runs=16", "runs=8"), ("steps=8", "steps=2")):
+        assert long in code
+        code = code.replace(long, short)
+    exec(compile(code, "docs/autorl.md", "exec"), {})
+    assert re.fullmatch(r"constant \d+, schedule \d+\n", capsys.readouterr().out)
