@@ -325,8 +325,24 @@ _BRAX = (
           reset_noise_scale=5e-3),
 )  # fmt: skip
 
+_JAXMARL = (
+    EnvEntry(
+        "jaxmarl:MPE_simple_spread_v3",
+        "jaxmarl",
+        "any",
+        keys={
+            "max_steps_in_episode": _count(25, "env steps until truncation"),
+            "num_agents": _count(3, "bodies, moved by one policy"),
+            "num_landmarks": _count(3, "places to cover"),
+            "local_ratio": EnvKey("float", 0.5, meaning="share of a body's own reward"),
+            "action_type": _text("Discrete", "kind of actions", "Discrete", "Continuous"),
+        },
+        meaning="several bodies cover landmarks and avoid each other",
+    ),
+)
+
 ENVIRONMENTS: Mapping[str, EnvEntry] = {
-    item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX)
+    item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX, *_JAXMARL)
 }
 
 

@@ -81,6 +81,10 @@ def _make(plan: EnvPlan) -> Environment:
         from .from_brax import BraxEnvironment
 
         return BraxEnvironment(known_as, keys)
+    if known_as.source == "jaxmarl":
+        from .from_jaxmarl import JaxMarlEnvironment
+
+        return JaxMarlEnvironment(known_as, keys)
     return GymnaxEnvironment(known_as, keys)
 
 
