@@ -5,21 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .search.api import run
+    from .search.api import run, train
     from .search.autorl import AutoRLEnv
+    from .search.callbacks import (
+        Callback,
+        ChunkEvent,
+        EvaluationEvent,
+        StopStudy,
+        TrialEndEvent,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["AutoRLEnv", "__version__", "run"]
+__all__ = [
+    "AutoRLEnv",
+    "Callback",
+    "ChunkEvent",
+    "EvaluationEvent",
+    "StopStudy",
+    "TrialEndEvent",
+    "__version__",
+    "run",
+    "train",
+]
+
+_HOMES = {"AutoRLEnv": "autorl", "run": "api", "train": "api"}
 
 
 def __getattr__(name: str) -> Any:
     """Give what is asked for on first use: `import hpo` by itself loads nothing."""
-    if name == "run":
-        from .search.api import run
+    if name in __all__:
+        from importlib import import_module
 
-        return run
-    if name == "AutoRLEnv":
-        from .search.autorl import AutoRLEnv
-
-        return AutoRLEnv
+        home = import_module(f".search.{_HOMES.get(name, 'callbacks')}", __name__)
+        return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,7 @@ from .errors import HpoError, suggestion
 
 __all__ = ["main"]
 
+_FORMATS = ("csv", "tensorboard", "wandb")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
@@ -102,21 +103,24 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     tune.add_argument(
         "--seconds", metavar="S", type=_positive, default=3, help="that each is timed for (3)"
     )
-    for parser in (check, run, tune):
+    train = verb("train", "training", "train one configuration on all its seeds")
+    for parser in (check, run, train, tune):
         parser.add_argument("file", metavar="FILE", help="a study file")
         parser.add_argument(
             "--set", metavar="KEY=VALUE", action="append", default=[],
             help="change a key of the file, such as budget.trials=10; may be repeated",
         )  # fmt: skip
         _add_json(parser)
-    run.add_argument("--name", help="another name for the study, and so another folder")
-    _add_out(run)
-    run.add_argument("--new", action="store_true", help="begin NAME-2 beside what is there")
-    run.add_argument("--quiet", action="store_true", help="print nothing but the leaderboard")
-    run.add_argument(
-        "--accept-new-bits", action="store_true",
-        help="go on although this machine computes other bits than the one before",
-    )  # fmt: skip
+    for parser in (run, train):
+        parser.add_argument("--name", help="another name for the study, and so another folder")
+        _add_out(parser)
+        parser.add_argument("--new", action="store_true", help="begin NAME-2 beside what is there")
+        parser.add_argument("--quiet", action="store_true", help="print nothing but the results")
+        parser.add_argument(
+            "--accept-new-bits", action="store_true",
+            help="go on although this machine computes other bits than the one before",
+        )  # fmt: skip
+    train.add_argument("--export", metavar="DIR", help="copy its policy into a new folder")
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
@@ -136,13 +140,20 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         "--source", metavar="DIR", default=".",
         help="the folder of the study's file, if that names other files (.)",
     )  # fmt: skip
-    for parser in (top, show, query, best, replay):
+    export = verb("export", "export", "copy a study's tables for another tool")
+    export.add_argument("format", metavar="FORMAT", choices=_FORMATS, help=", ".join(_FORMATS))
+    export.add_argument("--to", metavar="DIR", required=True, help="the folder to write into")
+    export.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[],
+        help="an option of the logger of that name, such as top_k=20 or mode=offline",
+    )  # fmt: skip
+    for parser in (top, show, query, best, replay, export):
         parser.add_argument(
             "--study", metavar="NAME", help="a study, or its folder; left out: the only one"
         )
     query.add_argument("--csv", action="store_true", help="print CSV")
     listing = verb("list", "reading", "list the studies")
-    for parser in (top, show, query, best, replay, listing):
+    for parser in (top, show, query, best, replay, listing, export):
         _add_out(parser)
         _add_json(parser)
 
@@ -161,7 +172,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     evaluate.add_argument("--find-load", type=float, metavar="BLOCKING",
                           help="find the load at which so large a share is blocked")  # fmt: skip
     evaluate.add_argument("--plot", metavar="FILE", help="draw blocking over load as PNG")
-    evaluate.add_argument("--trace", metavar="FILE", help="write every request as CSV")
+    evaluate.add_argument("--trace", metavar="FILE", help="write every env step (request) as CSV")
     evaluate.add_argument(
         "--sample", action="store_true", help="sample actions instead of taking the likeliest"
     )

@@ -10,6 +10,7 @@ prints it on one line and exits with `exit_code`.
     ├── StoreError          results on disk are missing, locked, damaged or of another study
     ├── MissingExtraError   an optional package is not installed; names the extra
     └── SearchError         the search cannot go on (all trials diverged, too many failures)
+        └── CallbackError   a callback of the user's raised; what was done is kept
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
+    "CallbackError",
     "ConfigError",
     "HpoError",
     "MissingExtraError",
@@ -49,6 +51,17 @@ class SearchError(HpoError):
     """The search cannot go on."""
 
     exit_code = 1
+
+
+class CallbackError(SearchError):
+    """A callback raised, which ended the study; the error it raised is the cause."""
+
+    def __init__(self, callback: str, method: str, error: Exception):
+        self.callback, self.method = callback, method
+        super().__init__(
+            f"the callback {callback}.{method} raised {type(error).__name__}: {error}; what the "
+            "study has done is kept, and the same call goes on with it"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,22 @@
-"""The compiled half: pure functions on arrays."""
+"""The compiled half: pure functions on arrays; here, what a trained policy is used with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .saved_policy import SavedPolicy, load_policy
+    from .use import evaluate, predict
+
+__all__ = ["SavedPolicy", "evaluate", "load_policy", "predict"]
+
+_HOMES = {"SavedPolicy": "saved_policy", "load_policy": "saved_policy"}
+
+
+def __getattr__(name: str) -> Any:
+    """Give a name on first use: `import hpo.core` by itself loads nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES.get(name, 'use')}", __name__), name)

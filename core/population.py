@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int
 from . import optimisers, policy
 from .envs import registry as environments
 from .envs.bodies import agents_of, reset_all
+from .initial import Initial, start_from
 from .metrics import Metrics
 from .normalise import RunningStatistics
 from .pytree import Pytree, pytree
@@ -124,7 +125,9 @@ def lane_mesh(devices: Sequence[Device]) -> Mesh:
     return Mesh(np.asarray(devices), ("lanes",))
 
 
-def refill_lanes(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lanes:
+def refill_lanes(
+    plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
+) -> Lanes:
     """Start new replicates where the mask says so; one lane after the other (see init_params).
 
     Only those lanes are looked at, so that a refill costs what it starts, however many lanes run.
@@ -138,14 +141,16 @@ def refill_lanes(plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills) -> Lane
             plan, seed, refill.hypers, refill.stream, refill.replicate,
             refill.updates, refill.total_updates,
         )  # fmt: skip
-        fresh = Lanes(refill.hypers, state)
+        fresh = Lanes(refill.hypers, start_from(state, initial))
         return jax.tree.map(lambda old, new: old.at[at].set(new), lanes, fresh)
 
     return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, lanes)
 
 
 def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
-    """Give the jitted `advance(seed, lanes, refills) -> (lanes, metrics [K, L])`.
+    """Give the jitted `advance(seed, lanes, refills, initial) -> (lanes, metrics [K, L])`.
+
+    `initial` is what refilled lanes start with instead of fresh parameters, or None.
 
     Lanes are spread over the mesh without any collective; on each device they run in tiles of a
     fixed number of lanes, one tile after the other for all K updates, so that temporaries stay in
@@ -173,8 +178,10 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
         return jax.lax.cond(jnp.any(busy), run, rest)
 
-    def local(seed: Leaf, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
-        lanes = refill_lanes(plan, seed, lanes, refills)
+    def local(
+        seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
+    ) -> tuple[Lanes, Metrics]:
+        lanes = refill_lanes(plan, seed, lanes, refills, initial)
         count = refills.mask.shape[0] // tile
 
         def split(x: Array) -> Array:
@@ -191,7 +198,7 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     sharded = jax.shard_map(
         local,
         mesh=mesh,
-        in_specs=(everywhere, spread, spread),
+        in_specs=(everywhere, spread, spread, everywhere),
         out_specs=(spread, PartitionSpec(None, "lanes")),
         check_vma=False,
     )

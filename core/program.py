@@ -23,7 +23,8 @@ from ..errors import ConfigError
 from . import policy
 from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
-from .evaluate import Episodes, Policies, evaluate
+from .evaluation import Episodes, Policies, evaluate
+from .initial import Initial
 from .metrics import Metrics
 from .population import (
     Changes,
@@ -36,7 +37,7 @@ from .population import (
     lane_mesh,
     lane_shapes,
 )
-from .state import Hypers, Plan
+from .state import Hypers, LaneState, Plan
 
 __all__ = [
     "EvaluationPlan",
@@ -104,7 +105,7 @@ def prepare_devices(platform: str = "auto", deterministic: bool = False) -> tupl
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationPlan:
-    """How policies are evaluated (see `evaluate.evaluate`)."""
+    """How policies are evaluated (see `evaluation.evaluate`)."""
 
     episodes: int = 20
     greedy: bool = True
@@ -123,6 +124,7 @@ class Program:
         evaluation: how its policies are evaluated.
         devices: that lanes are spread over.
         example: any configuration's traced part, for the shapes.
+        initial: what lanes start with instead of fresh parameters; host arrays, or None.
     """
 
     plan: Plan
@@ -132,6 +134,7 @@ class Program:
     evaluation: EvaluationPlan
     devices: tuple[Device, ...]
     example: Hypers
+    initial: Initial | None = None
 
     def __post_init__(self) -> None:
         """Check that lanes divide into devices and tiles."""
@@ -198,7 +201,7 @@ class Program:
     @cached_property
     def _advance(self) -> Any:
         function = advance_function(self.plan, self.mesh, self.tile, self.updates)
-        args = (np.int32(0), self.empty(), self._put(self.no_refills()))
+        args = (np.int32(0), self.empty(), self._put(self.no_refills()), self._initial)
         return function.lower(*args).compile(compiler_options=compiler_options(self.devices))
 
     def compile(self) -> None:
@@ -209,6 +212,10 @@ class Program:
     def compiled(self) -> bool:
         """Whether the training program has been compiled."""
         return "_advance" in self.__dict__
+
+    @cached_property
+    def _initial(self) -> Initial | None:
+        return jax.device_put(self.initial, NamedSharding(self.mesh, PartitionSpec()))
 
     def _put(self, tree: Any) -> Any:
         return jax.device_put(tree, self._spread)
@@ -221,7 +228,7 @@ class Program:
             lanes: all of them.
             refills: host arrays from `no_refills`, filled in.
         """
-        return self._advance(np.int32(seed), lanes, self._put(refills))
+        return self._advance(np.int32(seed), lanes, self._put(refills), self._initial)
 
     @cached_property
     def _change(self) -> Any:
@@ -241,19 +248,38 @@ class Program:
         """Lanes that one call of the evaluation program takes."""
         return len(self.devices) * (4 if self.devices[0].platform == "cpu" else 64)
 
+    def _episodes(self, policies: Policies) -> Episodes:
+        how = self.evaluation
+        return evaluate(self.plan, policies, how.episodes, how.greedy, how.steps)
+
     @cached_property
     def _evaluate(self) -> Any:
-        plan, how = self.plan, self.evaluation
-
-        def local(policies: Policies) -> Episodes:
-            return evaluate(plan, policies, how.episodes, how.greedy, how.steps)
-
         spread = PartitionSpec("lanes")
-        return jax.jit(
-            jax.shard_map(
-                local, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
-            )
+        mapped = jax.shard_map(
+            self._episodes, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
         )
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._spread),
+            self._policy_shapes(self.evaluation_width),
+        )
+        return jax.jit(mapped).lower(like).compile()
+
+    def _policy_shapes(self, width: int) -> Policies:
+        """Give the shapes of the policies of that many lanes."""
+        lanes = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape), x.dtype),
+            Lanes(self.example, lane_shapes(self.plan, self.example)),
+        )
+        return jax.eval_shape(self._gather, lanes, np.zeros(width, np.int32))
+
+    def compile_evaluation(self) -> None:
+        """Compile the evaluation program now (else at the first `evaluate`)."""
+        _ = self._evaluate
+
+    @property
+    def evaluation_compiled(self) -> bool:
+        """Whether the evaluation program has been compiled."""
+        return "_evaluate" in self.__dict__
 
     @cached_property
     def _gather(self) -> Any:
@@ -271,12 +297,23 @@ class Program:
         result = jax.device_get(self._evaluate(self._gather(lanes, padded)))
         return jax.tree.map(lambda x: x[:count], result)
 
+    @cached_property
+    def _pick(self) -> Any:
+        return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
+
+    def lane(self, lanes: Lanes, which: int) -> LaneState:
+        """Give one lane's state as host arrays."""
+        return jax.device_get(self._pick(lanes, np.int32(which)))
+
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
         """Evaluate some lanes' policies; gives host arrays [len(which), episodes].
 
         They are gathered, `evaluation_width` at a time, into a second program of fixed size.
         """
         width = self.evaluation_width
+        if len(which) == 0:
+            shapes = jax.eval_shape(self._episodes, self._policy_shapes(width))
+            return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
         found = []
         for start in range(0, len(which), width):
             part = list(which[start : start + width])

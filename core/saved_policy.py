@@ -7,27 +7,30 @@ normaliser); it needs nothing of the study it came from.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..environments import files_of
-from ..errors import StoreError
+from ..errors import ConfigError, StoreError
 from . import policy
 from .checkpoint import restore_tree, save_tree
 from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment
-from .evaluate import Episodes, Policies, evaluate
+from .evaluation import Episodes, Policies, evaluate
 from .normalise import RunningStatistics
 from .population import lane_shapes
 from .state import EnvPlan, Hypers, Plan, lane_key, make_hypers, make_plan
+from .trace import trace
 
 __all__ = ["SavedPolicy", "load_policy", "save_policy"]
 
@@ -83,31 +86,66 @@ class SavedPolicy:
 
         Args:
             observation: as the environment gives it; leading batch axes are allowed.
-            mask: valid actions, if the environment has them.
+            mask: bool, valid actions, if the environment has them.
             carry: of recurrent networks, as the call before gave it; None where an episode
                 begins. Passed through by all others.
             key: a random key, needed unless `deterministic`.
             deterministic: the mode of the distribution instead of a sample.
+
+        Raises:
+            ConfigError: the observation has another shape than those it was trained with.
         """
-        hypers = jax.tree.map(jnp.asarray, self.hypers())
-        env = environments.make(self.plan.env)
-        if isinstance(env, HostedEnvironment):
-            observation = env.observed(observation)
-        observation = jnp.asarray(observation)
-        seen = policy.normalised(self.plan, hypers, self.statistics, observation)
-        outputs, carry = policy.step(self.plan, self.params, seen, carry)
-        distribution = policy.distribution_of(self.plan, hypers, self.params, outputs, mask)
-        if deterministic:
-            action = distribution.mode()
-        elif key is None:
+        if key is None and not deterministic:
             raise ValueError("predict(deterministic=False) needs a key")
-        else:
-            kind = policy.distribution_kind(self.plan, env)
-            batch = outputs.value.shape
-            noise = draw_noise(kind, key, batch, policy.action_shape(env))
-            action = distribution.sample(noise)
-        action = policy.environment_action(self.plan, env, action)
-        return env.taken(action) if isinstance(env, HostedEnvironment) else action, carry
+        key = None if deterministic else key
+        env = environments.make(self.plan.env)
+        hosted = isinstance(env, HostedEnvironment)
+        seen = self._observation(env.observed(observation) if hosted else observation)
+        remembers = policy.is_recurrent(self.plan)
+        action, memory = self._act(
+            self.params, self.statistics, seen, mask, carry if remembers else None, key
+        )
+        return env.taken(action) if hosted else action, memory if remembers else carry
+
+    @functools.cached_property
+    def _act(self) -> Callable[..., tuple[Array, Any]]:
+        """The compiled half of `predict`; gives the action and the memory after it.
+
+        Without a key the action is the mode, without a memory an episode begins.
+        """
+        plan, env, hypers = self.plan, environments.make(self.plan.env), self.hypers()
+
+        def act(
+            params: Any, statistics: RunningStatistics, observation: Any, mask: Any, memory: Any,
+            key: Any,
+        ) -> tuple[Array, Any]:  # fmt: skip
+            traced = jax.tree.map(jnp.asarray, hypers)
+            seen = policy.normalised(plan, traced, statistics, observation)
+            outputs, memory = policy.step(plan, params, seen, memory)
+            distribution = policy.distribution_of(plan, traced, params, outputs, mask)
+            if key is None:
+                return policy.environment_action(plan, env, distribution.mode()), memory
+            kind, shape = policy.distribution_kind(plan, env), policy.action_shape(env)
+            noise = draw_noise(kind, key, outputs.value.shape, shape)
+            return policy.environment_action(plan, env, distribution.sample(noise)), memory
+
+        return jax.jit(act)
+
+    def _observation(self, given: Any) -> Any:
+        """Give an observation (lists and all) as arrays of the environment's types."""
+        env = environments.make(self.plan.env)
+
+        def one(struct: jax.ShapeDtypeStruct, part: Any) -> Array:
+            array = jnp.asarray(part, struct.dtype)
+            lead = array.ndim - len(struct.shape)
+            if lead < 0 or array.shape[lead:] != struct.shape:
+                raise ConfigError(
+                    f"the observation has shape {array.shape}, those of {env.id} have "
+                    f"{struct.shape}; axes before these are allowed, for a batch"
+                )
+            return array
+
+        return jax.tree.map(one, env.observation_struct, given)
 
     def evaluate(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
@@ -118,19 +156,40 @@ class SavedPolicy:
             episodes: how many.
             seed: of the episodes.
             greedy: the mode of the distribution instead of a sample.
-            steps: for continuous operation, see `evaluate.evaluate`.
+            steps: for continuous operation, see `evaluation.evaluate`.
         """
-        key = lane_key(jnp.int32(seed), jnp.int32(_HELD_OUT), jnp.int32(0))
-        one = jax.tree.map(
-            lambda x: jnp.asarray(x)[None],
-            Policies(self.hypers(), self.params, self.statistics, key),
-        )
         if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
             from .host.evaluate import evaluate_here
 
-            return evaluate_here(self.plan, one, episodes, greedy, steps)
+            return evaluate_here(self.plan, self._alone(seed), episodes, greedy, steps)
         run = jax.jit(lambda lanes: evaluate(self.plan, lanes, episodes, greedy, steps))
-        return jax.device_get(run(one))
+        return jax.device_get(run(self._alone(seed)))
+
+    def trace(
+        self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Give every env step of the episodes that `evaluate` runs, by columns.
+
+        Args:
+            episodes: as of `evaluate`, like all that follow.
+            seed: of the episodes.
+            greedy: the mode of the distribution instead of a sample.
+            steps: for continuous operation.
+
+        Raises:
+            ConfigError: the environment is stepped by the host.
+        """
+        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
+            raise ConfigError(
+                f"{self.plan.eval_env.id} is stepped by the host; its steps are not traced"
+            )
+        return trace(self.plan, self._alone(seed), episodes, greedy, steps)
+
+    def _alone(self, seed: int) -> Policies:
+        """Give the policy as one lane, on a seed that no study uses."""
+        key = lane_key(jnp.int32(seed), jnp.int32(_HELD_OUT), jnp.int32(0))
+        one = Policies(self.hypers(), self.params, self.statistics, key)
+        return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
 
 
 def save_policy(directory: Path, saved: SavedPolicy) -> None:

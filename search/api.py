@@ -9,26 +9,24 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ..errors import UnknownNameError
 from ..knobs import complete
-from ..store.csv_sink import CsvSink
-from ..store.sinks import Sink, Sinks
 from ..store.study_folder import RESULTS, checked_name, free_name
 from ..studies.load import load
+from ..studies.single import single
 from ..studies.spec import Study
+from .callbacks import Callback
 from .compile_cache import enable_compilation_cache
 from .lanes import population_replicates
+from .loggers import sinks_of
 from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
 from .user_code import check_registered, import_user_code
 from .warm_start import warm_start
 
-__all__ = ["run"]
-
-_SINKS: dict[str, Callable[[], Sink]] = {"csv": CsvSink}
-_VIEWS = ("console",)  # loggers that are observers, not sinks
+__all__ = ["run", "train"]
 
 
 def run(
@@ -36,6 +34,7 @@ def run(
     out: str | Path = RESULTS,
     observers: Sequence[Observer] = (),
     *,
+    callbacks: Sequence[Callback] = (),
     new: bool = False,
     accept_new_bits: bool = False,
     study_text: str = "",
@@ -48,17 +47,21 @@ def run(
         study: loaded, or the path of its file.
         out: the folder of results; the study gets a folder of its name in it.
         observers: told of everything that happens.
+        callbacks: called between chunks, see `hpo.search.callbacks`.
         new: begin another study `name-2` beside the one that is there.
         accept_new_bits: go on although this machine gives other bits than the one before.
         study_text: the file as it was given, if `study` is loaded.
         compiling: entered around each compile, with words for what is compiled.
-        warn: takes a line about a logger that failed, about environments, or a warm start.
+        warn: takes a line about a logger that failed, about environments, or a warm start; from
+            any thread.
 
     Raises:
         StudyError: the file is wrong.
         ConfigError: the study cannot run here.
         StoreError: its folder is locked, damaged, or of another study.
         SearchError: it cannot go on; what was done is kept.
+        CallbackError: a callback raised; what was done is kept.
+        MissingExtraError: a logger's package is not installed.
     """
     if not isinstance(study, Study):
         path = Path(study)
@@ -83,22 +86,32 @@ def run(
     settings = Settings(
         accept_new_bits=accept_new_bits,
         study_text=study_text,
-        sinks=_sinks(study, warn),
+        sinks=sinks_of(study, warn),
+        callbacks=tuple(callbacks),
         resume=not new,
     )
     return run_study(study, out / name, factory, observers, settings)
 
 
-def _sinks(study: Study, warn: Callable[[str], None]) -> Sinks | None:
-    """Make the copies of the tables that a study asks for.
+def train(
+    study: Study | str | Path,
+    out: str | Path = RESULTS,
+    observers: Sequence[Observer] = (),
+    **settings: Any,
+) -> Results:
+    """Train one configuration, a study's default one, on all its seeds; see `run`.
+
+    Args:
+        study: loaded, or the path of its file; what it searches keeps its default.
+        out: as of `run`.
+        observers: as of `run`.
+        settings: the other arguments of `run`.
 
     Raises:
-        UnknownNameError: no logger has this name.
+        HpoError: as `run` does.
     """
-    sinks: list[Sink] = []
-    for logger in study.loggers:
-        if logger.type in _SINKS:
-            sinks.append(_SINKS[logger.type]())
-        elif logger.type not in _VIEWS:
-            raise UnknownNameError("logger", logger.type, (*_SINKS, *_VIEWS))
-    return Sinks(sinks, warn) if sinks else None
+    if not isinstance(study, Study):
+        path = Path(study)
+        study, text = load(path), path.read_text(encoding="utf-8")
+        settings.setdefault("study_text", text)
+    return run(single(study), out, observers, **settings)

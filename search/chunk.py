@@ -53,12 +53,17 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
         elif trains:
             shown.append((lane, run))
     lanes = [lane for lane, _ in shown]
+    metrics = {name: values[lanes] for name, values in result.metrics.items()}
+    if "episode_return" in metrics:
+        ended = zip(shown, metrics["episodes"], metrics["episode_return"], strict=True)
+        rolling = [run.roll(float(n), float(mean)) for (_, run), n, mean in ended]
+        metrics["episode_return_100"] = np.array(rolling)
     curves.add_chunk(
         trials=[run.trial for _, run in shown],
         streams=[run.stream for _, run in shown],
         replicates=[run.replicate for _, run in shown],
         env_steps=[bucket.trained(run) * bucket.schedule.quantum for _, run in shown],
-        metrics={name: values[lanes] for name, values in result.metrics.items()},
+        metrics=metrics,
     )
 
 
@@ -118,8 +123,9 @@ def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
 
 def take_evaluations(
     ledger: Ledger, bucket: Bucket, runs: Sequence[Run], results: Sequence[EvaluationResult]
-) -> None:
-    """Write down evaluations; replicates that came to their full length end."""
+) -> list[EvaluationRow]:
+    """Write down evaluations and give their rows; replicates at their full length end."""
+    written: list[EvaluationRow] = []
     for run, result in zip(runs, results, strict=True):
         trained, trial = bucket.trained(run), ledger.trials[run.trial]
         steps = int(np.sum(result.lengths))
@@ -130,7 +136,7 @@ def take_evaluations(
         if not all(map(math.isfinite, (value, *extras))):
             run.state = RunState.DIVERGED
             continue
-        ledger.unwritten.evaluations += _rows(run, trained * bucket.schedule.quantum, result)
+        written += _rows(run, trained * bucket.schedule.quantum, result)
         run.value, run.extras = value, extras
         for _ in bucket.schedule.rungs_at(trained):
             run.rung_values.append(value)
@@ -139,6 +145,8 @@ def take_evaluations(
             run.state = RunState.ENDED
         if run.stream is Stream.SEARCH:
             trial.seed_values = trial.values_of(Stream.SEARCH)
+    ledger.unwritten.evaluations += written
+    return written
 
 
 def _rows(run: Run, env_steps: int, result: EvaluationResult) -> list[EvaluationRow]:

@@ -21,19 +21,22 @@ import numpy as np
 from ..core import checkpoint, program, saved_policy
 from ..core.envs import registry as environments
 from ..core.host.workers import Workers
+from ..core.initial import Initial, kept
 from ..core.metrics import chunk_rows
-from ..core.population import Device
+from ..core.parts import read_part, write_parts
+from ..core.population import Device, lane_shapes
 from ..core.state import (
     FEATURES,
     EnvPlan,
     Hypers,
+    LaneState,
     Plan,
     features_of,
     make_hypers,
     make_plan,
     plan_hash,
 )
-from ..environments import files_of, find
+from ..environments import files_of
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..store.rows import Stream
@@ -60,7 +63,7 @@ class LocalFactory:
 
     Args:
         study: what is asked.
-        compiling: entered around each compile of a training program, with words for it.
+        compiling: entered around each compile of a program, with words for it.
         warn: takes a line about what went wrong with some environments.
     """
 
@@ -79,12 +82,16 @@ class LocalFactory:
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
         self.features = features_of(_possible(study))
+        self._saved = _saved(study)
+        if self._saved is not None:  # one that does not fit is refused before anything begins
+            default = complete({**study.fixed, **study.space.default()})
+            self._initial(self.plan(default), self.hypers(default))
 
     def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
         """Give the static part of the environment: given keys that are no traced parameter."""
         id_ = self.study.env.id
         given = {**self.study.env.values, **_env_values(config), **overrides}
-        floats = _float_params(id_)
+        floats = environments.float_params(id_)
         keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
         folder = self.study.source if files_of(id_, keys) else ""
         return EnvPlan(id_, tuple(sorted(keys.items())), folder)
@@ -187,6 +194,7 @@ class LocalFactory:
             "evaluation": program.EvaluationPlan(how.episodes, how.greedy, how.steps),
             "devices": self.devices,
             "example": example,
+            "initial": self._initial(plan, example),
         }
         if not is_gymnasium(plan.env.id):
             return program.Program(**parts)
@@ -198,6 +206,23 @@ class LocalFactory:
     def _workers(self) -> Workers | None:
         """The processes that step host environments, shared by all populations."""
         return workers_of(self.study, os.cpu_count() or 1)
+
+    def _initial(self, plan: Plan, example: Hypers) -> Initial | None:
+        """Give what lanes of a plan start with, if the study says so.
+
+        Raises:
+            ConfigError: it does not fit this plan.
+            StoreError: it has no state of the optimiser, and that was asked for.
+        """
+        init = self.study.init
+        if init is None or self._saved is None:
+            return None
+        shapes, saved = lane_shapes(plan, example), self._saved
+        initial = kept(plan, shapes, saved.params, saved.statistics, init.keep)
+        if init.optimiser == "restored":
+            moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
+            initial = initial.replace(moments=moments)
+        return initial
 
 
 class LocalPopulation:
@@ -230,10 +255,12 @@ class LocalPopulation:
         """Compile the training program if this is its first chunk."""
         if self._program.compiled:
             return
-        plan = self._program.plan
-        words = f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
-        with self._factory.compiling(words):
+        with self._factory.compiling(f"the training program: {self._words()}"):
             self._program.compile()
+
+    def _words(self) -> str:
+        plan = self._program.plan
+        return f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; blocks until done."""
@@ -268,6 +295,9 @@ class LocalPopulation:
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Evaluate the policies of some lanes, in that order."""
+        if not self._program.evaluation_compiled:
+            with self._factory.compiling(f"the evaluation: {self._words()}"):
+                self._program.compile_evaluation()
         found = self._program.evaluate(self._lanes, self._place[list(lanes)])
         return [
             EvaluationResult(
@@ -310,8 +340,7 @@ class LocalPopulation:
 
     def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""
-        at = int(self._place[lane])
-        state = jax.device_get(jax.tree.map(lambda x: x[at], self._lanes.state))
+        state = self._program.lane(self._lanes, int(self._place[lane]))
         knobs = {name: value for name, value in config.items() if not name.startswith("env.")}
         train, held_out = self._factory.env_params(config)
         saved = saved_policy.SavedPolicy(
@@ -324,6 +353,21 @@ class LocalPopulation:
             about={"study": self._factory.study.name},
         )
         saved_policy.save_policy(directory, saved)
+        write_parts(directory, self._parts(state))
+
+    def _parts(self, state: LaneState) -> dict[str, Any]:
+        """Give the parts of a lane that the study wants beside its policies."""
+        found = {"parameters": state.params, "optimiser": state.moments}
+        return {part: found[part] for part in self._factory.study.checkpoint.parts}
+
+
+def _init_folder(study: Study) -> Path:
+    return Path(study.source) / (study.init.folder if study.init is not None else "")
+
+
+def _saved(study: Study) -> saved_policy.SavedPolicy | None:
+    """Give the policy that the study's lanes start from."""
+    return None if study.init is None else saved_policy.load_policy(_init_folder(study))
 
 
 def _check_alike(plan: Plan) -> None:
@@ -354,14 +398,6 @@ def _put_row(rows: Hypers, row: Hypers, at: int) -> None:
 
 def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
-
-
-def _float_params(id_: str) -> set[str]:
-    known = find(id_)
-    if known is not None:
-        return set(known.params)
-    plain = environments.make(EnvPlan(id_))
-    return set(type(plain.default_params).__dataclass_fields__)
 
 
 def _frozen(value: Any) -> Any:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ..errors import ConfigError, HpoError
-from ..store.rows import Stream, TrialState
+from ..store.rows import EvaluationRow, Stream, TrialState
 from ..studies.spec import Study
 from .buckets import Bucket
 from .budget import check_confirm_fits, check_health, may_propose, out_of_time
+from .callbacks import StopStudy
 from .chunk import (
     CurveSink,
     count_chunk,
@@ -101,6 +102,9 @@ class Loop:
                 self._committer.commit_if_due()
                 self._chunk(bucket)
                 self._boundary(bucket)
+        except StopStudy:
+            self._committer.commit("interrupted")
+            return "interrupted"
         except HpoError:
             self._committer.commit("interrupted")
             raise
@@ -222,7 +226,7 @@ class Loop:
         ledger = self._ledger
         ledger.state.boundary += 1
         self._retire()
-        self._evaluate(bucket)
+        evaluations = self._evaluate(bucket)
         self._retire()
         schedules = {key: entry.schedule for key, entry in self._buckets.items()}
         if self._evolver is None:
@@ -239,6 +243,8 @@ class Loop:
         now = time.monotonic()
         ledger.state.usage.run_seconds += now - self._clock
         self._clock = now
+        for observer in self._observers if evaluations else ():
+            observer.on_evaluations(evaluations)
         self._tell_ended()
         if self._observers:
             progress = self.progress()
@@ -246,17 +252,19 @@ class Loop:
                 observer.on_chunk(progress)
         check_health(ledger)
 
-    def _evaluate(self, bucket: Bucket) -> None:
+    def _evaluate(self, bucket: Bucket) -> list[EvaluationRow]:
         due = due_for_evaluation(bucket)
         if not due or bucket.population is None:
-            return
+            return []
         lanes = [run.lane for run in due if run.lane is not None]
         try:
             results = bucket.population.evaluate(lanes)
         except Exception as error:
             self._fail(bucket, due, error)
-            return
-        take_evaluations(self._ledger, bucket, due, results)
+            return []
+        rows = take_evaluations(self._ledger, bucket, due, results)
+        self._policies.consider(self._ledger, bucket, due)
+        return rows
 
     def _retire(self) -> None:
         if self._evolver is None:

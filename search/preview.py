@@ -29,6 +29,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         return _told(
             check(study), earlier
         ), "lanes and memory depend on the study's imports, which run with it"
+    from ..core.program import parameter_count
     from .local import LocalFactory
 
     try:
@@ -37,13 +38,14 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
 
     @lru_cache(maxsize=1)
-    def made(key: str) -> tuple[int, int]:
+    def made(key: str) -> tuple[int, int, int]:
         program = factory.program_of(configs[key])
-        return program.lanes, program.memory_bytes()
+        parameters = parameter_count(program.plan, program.example)
+        return program.lanes, program.memory_bytes(), parameters
 
     configs: dict[str, Mapping[str, Any]] = {}
 
-    def cost(config: Mapping[str, Any]) -> tuple[int, int]:
+    def cost(config: Mapping[str, Any]) -> tuple[int, int, int]:
         key = factory.bucket_of(config)
         configs[key] = config
         return made(key)
@@ -53,6 +55,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         lanes_of=lambda config: cost(config)[0],
         memory_of=lambda config: cost(config)[1],
         bucket_key=factory.bucket_of,
+        parameters_of=lambda config: cost(config)[2],
     )
     return _told(report, earlier), ""
 

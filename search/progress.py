@@ -6,12 +6,12 @@ Observers only look; nothing they do reaches the search.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..store.rows import TrialRow, TrialState
+from ..store.rows import EvaluationRow, TrialRow, TrialState
 from ..store.statistics import interval
 from ..studies.spec import Study
 from .buckets import Bucket
@@ -89,6 +89,10 @@ class Observer(Protocol):
         """A chunk is done and judged."""
         ...
 
+    def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
+        """Replicates were evaluated at this boundary: all their episodes, one after the other."""
+        ...
+
     def on_trial_end(self, trial: TrialRow) -> None:
         """A trial has ended."""
         ...
@@ -113,6 +117,9 @@ class Silent:
         """See `Observer`."""
 
     def on_chunk(self, progress: Progress) -> None:
+        """See `Observer`."""
+
+    def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
         """See `Observer`."""
 
     def on_trial_end(self, trial: TrialRow) -> None:

@@ -20,6 +20,7 @@ from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.spec import Study
 from .ahead import AskAhead
+from .callbacks import Callback, Callbacks
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .codec import encode
 from .commits import Committer, restore_buckets, restore_ledger
@@ -81,6 +82,7 @@ class Settings:
         accept_new_bits: go on although the machine would give other bits than before.
         study_text: the study file as it was given, to be kept beside the tables.
         sinks: copies of the tables for other tools.
+        callbacks: code of the user's to call.
     """
 
     commit_seconds: float = 10.0
@@ -89,6 +91,7 @@ class Settings:
     accept_new_bits: bool = False
     study_text: str = ""
     sinks: Sinks | None = None
+    callbacks: Sequence[Callback] = ()
 
 
 def run(
@@ -110,6 +113,7 @@ def run(
     Raises:
         ConfigError: the study cannot be run as asked.
         SearchError: it cannot go on; what was done is committed.
+        CallbackError: a callback raised; what was done is committed.
         StoreError: its folder is locked, damaged, or of another study.
     """
     settings = settings or Settings()
@@ -153,6 +157,8 @@ def _run(
         store.publish(force=True)
         return _results("finished", ledger, store)
     buckets = restore_buckets(ledger, factory, store.checkpoint())
+    callbacks = Callbacks(settings.callbacks)
+    observers = [*observers, *([callbacks] if settings.callbacks else [])]
     for observer in observers:
         observer.on_start(study, store.folder.path, not store.created)
 
@@ -166,9 +172,11 @@ def _run(
             factory=factory,
             intake=Intake(ledger, factory, ahead, buckets),
             pruner=make_pruner(study),
-            curves=store.curves,
+            curves=callbacks.listening(store.curves) if settings.callbacks else store.curves,
             committer=Committer(store, ledger, buckets, settings.commit_seconds),
-            policies=Policies(store.folder.policies, study.checkpoint.keep_best),
+            policies=Policies(
+                store.folder.policies, study.checkpoint.keep_best, study.checkpoint.best_evaluation
+            ),
             observers=observers,
             evolver=make_evolver(study),
         )

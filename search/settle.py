@@ -6,12 +6,13 @@ Also keeps the best policies: a lane still holds its policy at the boundary wher
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..store.rows import Stream, TrialState
 from .buckets import Bucket
 from .ledger import Ledger, cut
+from .population import Population
 from .racing import more_seeds, value_of
 from .state import KeptPolicy
 from .trials import Run, RunState, Trial
@@ -20,10 +21,31 @@ __all__ = ["Policies", "close_search", "settle"]
 
 
 class Policies:
-    """The policies kept in a folder, one sub-folder `trial_N` each."""
+    """The policies kept in a folder, one sub-folder `trial_N` each.
 
-    def __init__(self, directory: Path, keep: int):
+    Args:
+        directory: the folder.
+        keep: how many trials' policies, as they are at the end of their runs.
+        best_evaluation: also keep, as `best_evaluation`, the one with the best evaluation of all.
+    """
+
+    def __init__(self, directory: Path, keep: int, best_evaluation: bool = False):
         self._directory, self._keep = directory, keep
+        self._best_evaluation = best_evaluation
+
+    def consider(self, ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> None:
+        """Keep the policy of a replicate that was evaluated just now, if none was ever better."""
+        if not self._best_evaluation or bucket.population is None:
+            return
+        for run in runs:
+            if run.stream is not Stream.SEARCH or run.value is None or run.lane is None:
+                continue
+            if run.state not in (RunState.RUNNING, RunState.ENDED):
+                continue
+            best, loss = ledger.state.best_evaluation, ledger.objective.loss(run.value)
+            if best is None or loss < best.loss:
+                ledger.state.best_evaluation = KeptPolicy(run.trial, loss)
+                self._write(ledger, bucket.population, run, self._directory / "best_evaluation")
 
     def offer(self, ledger: Ledger, trial: Trial, bucket: Bucket) -> None:
         """Keep a finished trial's policy if it is among the best so far.
@@ -47,10 +69,15 @@ class Policies:
         """Write the policy in a replicate's lane in place of what is kept of its trial."""
         if self._keep < 1 or bucket.population is None or run.lane is None:
             return
-        path = self._path(run.trial)
+        self._write(ledger, bucket.population, run, self._path(run.trial))
+
+    @staticmethod
+    def _write(ledger: Ledger, population: Population, run: Run, path: Path) -> None:
+        if run.lane is None:
+            raise RuntimeError(f"{run} has no lane")
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        bucket.population.export_policy(run.lane, ledger.config_of(run.trial), path)
+        population.export_policy(run.lane, ledger.config_of(run.trial), path)
 
     def _path(self, trial: int) -> Path:
         return self._directory / f"trial_{trial}"

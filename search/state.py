@@ -126,6 +126,7 @@ class LoopState:
         candidates: trials in the confirm stage, best first.
         winner: the trial whose report seeds run, None before.
         kept: policies exported so far, best first.
+        best_evaluation: the trial with the best evaluation so far, if its policy is kept.
         usage: the counters.
         bits: how often the study went on with other hardware or versions.
         bounds: budget and confirm as they were when the study last went on; JSON text.
@@ -145,6 +146,7 @@ class LoopState:
     candidates: list[int] = field(default_factory=list)
     winner: int | None = None
     kept: list[KeptPolicy] = field(default_factory=list)
+    best_evaluation: KeptPolicy | None = None
     usage: Usage = field(default_factory=Usage)
     bounds: str = ""
     bits: int = 0

@@ -5,6 +5,7 @@ A live trial changes in place at chunk boundaries; every change reaches the stor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -14,6 +15,7 @@ from ..store.rows import DecisionRow, Stream, TrialRow, TrialState
 
 __all__ = ["LIVE", "Run", "RunState", "Trial"]
 
+_RECENT = 100.0
 LIVE = (TrialState.WAITING, TrialState.RUNNING)
 
 
@@ -40,6 +42,8 @@ class Run:
         value: the metric at its last evaluation, None before the first.
         extras: what else that evaluation measured, see `Objectives`.
         rung_extras: likewise at each rung passed.
+        recent_episodes, recent_return: training episodes behind the rolling mean of their
+            returns (at most 100), and that mean.
     """
 
     trial: int
@@ -52,6 +56,24 @@ class Run:
     value: float | None = None
     extras: list[float] = field(default_factory=list)
     rung_extras: list[list[float]] = field(default_factory=list)
+    recent_episodes: float = 0.0
+    recent_return: float = 0.0
+
+    def roll(self, episodes: float, mean: float) -> float:
+        """Take in the episodes of a chunk and give the rolling mean of the last 100 returns.
+
+        Earlier episodes stand for their own mean; while there is none at all it is NaN.
+
+        Args:
+            episodes: that ended in the chunk.
+            mean: of their returns; NaN without any.
+        """
+        if episodes > 0:
+            earlier = min(self.recent_episodes, max(0.0, _RECENT - episodes))
+            total = earlier * self.recent_return + episodes * mean
+            self.recent_return = total / (earlier + episodes)
+            self.recent_episodes = min(_RECENT, earlier + episodes)
+        return self.recent_return if self.recent_episodes else math.nan
 
     @property
     def is_live(self) -> bool:

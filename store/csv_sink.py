@@ -6,6 +6,7 @@ interruption; lists become JSON text, a missing value is an empty cell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,14 @@ class CsvSink:
 
     name = "csv"
 
+    def __init__(self, target: Path | None = None, tables: Sequence[str] = ("trials", "curves")):
+        """Choose the folder to write into (None is the study's) and the tables to copy."""
+        self._target, self._tables = target, tuple(tables)
+
     def published(self, directory: Path) -> None:
-        """Rewrite both files, each whole or not at all."""
-        for table in ("trials", "curves"):
-            _copy(directory / f"{table}.parquet", directory / f"{table}.csv")
+        """Rewrite the files, each whole or not at all."""
+        for table in self._tables:
+            _copy(directory / f"{table}.parquet", (self._target or directory) / f"{table}.csv")
 
     def close(self) -> None:
         """Nothing is open between two publications."""

@@ -34,12 +34,14 @@ class BucketReport:
         quanta: how its runs are cut.
         lanes: of its program, if known.
         memory_bytes: estimate for all lanes, if known.
+        parameters: trainable ones of one lane, if known.
     """
 
     static: Mapping[str, Any]
     quanta: Quanta
     lanes: int | None
     memory_bytes: int | None
+    parameters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def check(
     lanes_of: Callable[[Config], int] | None = None,
     memory_of: Callable[[Config], int] | None = None,
     bucket_key: Callable[[Config], str] | None = None,
+    parameters_of: Callable[[Config], int] | None = None,
 ) -> CheckReport:
     """Examine a study.
 
@@ -105,6 +108,7 @@ def check(
         lanes_of: lanes of the program of a complete configuration.
         memory_of: bytes that all lanes of that program need.
         bucket_key: names the bucket of a complete configuration.
+        parameters_of: trainable parameters of one lane.
     """
     import numpy as np
 
@@ -119,6 +123,7 @@ def check(
             bucket.quanta,
             lanes_of(bucket.config) if lanes_of else None,
             memory_of(bucket.config) if memory_of else None,
+            parameters_of(bucket.config) if parameters_of else None,
         )
         for bucket in buckets.found[:_LISTED]
     )
@@ -222,6 +227,7 @@ def _program_data(bucket: BucketReport) -> dict[str, Any]:
         "env_steps": quanta.env_steps,
         "lanes": bucket.lanes,
         "memory_bytes": bucket.memory_bytes,
+        "parameters": bucket.parameters,
     }
 
 
@@ -271,11 +277,11 @@ def _programs(report: CheckReport) -> list[str]:
         names = ", ".join(f"{name}={_shown(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
         lanes = "" if bucket.lanes is None else f"; {bucket.lanes} lanes"
-        memory = "" if bucket.memory_bytes is None else f"; {bucket.memory_bytes / 2**20:,.0f} MiB"
+        memory = "" if bucket.memory_bytes is None else f"; {_mebibytes(bucket.memory_bytes)}"
         lines.append(
             f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
             f"{quanta.steps_per_chunk:,} env steps; rungs {rungs}; run {quanta.env_steps:,} env "
-            f"steps in {quanta.chunks} chunks{lanes}{memory}"
+            f"steps in {quanta.chunks} chunks{lanes}{memory}{_weights(bucket.parameters)}"
         )
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
@@ -304,6 +310,20 @@ def _judgement(report: CheckReport) -> list[str]:
     lines.extend(f"warning    {text}" for text in report.warnings)
     lines.extend(f"mistake    {text}" for text in report.mistakes)
     return lines
+
+
+def _weights(parameters: int | None) -> str:
+    return "" if parameters is None else f"; {parameters:,} parameters a lane"
+
+
+def _mebibytes(size: int) -> str:
+    """Say a size in MiB; a small one to two digits, so that it is never 0.
+
+    >>> _mebibytes(700_000_000), _mebibytes(9_400), _mebibytes(3_250_000)
+    ('668 MiB', '0.009 MiB', '3.1 MiB')
+    """
+    mebibytes = size / 2**20
+    return f"{mebibytes:,.0f} MiB" if mebibytes >= 10 else f"{mebibytes:.2g} MiB"
 
 
 def _shown(value: Any) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "EARLY_TERMINATE_TYPES",
     "LOGGERS",
     "METHODS",
+    "PARTS",
     "RACING",
     "REQUIRED",
     "SECTIONS",
@@ -26,7 +27,17 @@ __all__ = [
 ]
 
 FieldType = Literal[
-    "word", "text", "count", "number", "flag", "seconds", "map", "list", "points", "factors"
+    "word",
+    "words",
+    "text",
+    "count",
+    "number",
+    "flag",
+    "seconds",
+    "map",
+    "list",
+    "points",
+    "factors",
 ]
 _TOO_LARGE_TO_SAY = 1e12
 REQUIRED: Any = object()
@@ -40,8 +51,8 @@ class Field:
     Attributes:
         key: as written.
         type: of its values; a `count` is a whole number and may be written `200M`; `seconds` may
-            be written `2h`; `factors` is a list of numbers; `points` is a count or a mapping of
-            knob to count.
+            be written `2h`; `words` is a list of different ones of `words`, `factors` a list of
+            numbers; `points` is a count or a mapping of knob to count.
         default: its value when left out, or REQUIRED.
         low: smallest legal number.
         high: largest legal number.
@@ -77,6 +88,7 @@ class Field:
         """Say in words what is legal."""
         nouns = {
             "word": "",
+            "words": f"a list of some of {', '.join(self.words)}",
             "text": "a text",
             "count": "a whole number",
             "number": "a number",
@@ -88,7 +100,7 @@ class Field:
             "points": "a whole number, or a mapping of knob to whole number,",
         }
         noun = f"{nouns[self.type]} {_range(self.low, self.high, self.low_open)}".strip()
-        parts = [noun, ", ".join(self.words)]
+        parts = [noun, "" if self.type == "words" else ", ".join(self.words)]
         parts.append("null" if self.off else "")
         return " or ".join(part for part in parts if part)
 
@@ -192,9 +204,30 @@ def foreign_keys(rule: str) -> tuple[str, ...]:
     return _EVOLVING_KEYS if rule == "plateau" else _EVOLVING_KEYS + _PLATEAU_KEYS
 
 
-LOGGERS: Mapping[str, tuple[Field, ...]] = {"console": (), "csv": ()}
+_FOLLOWING = (
+    _count("top_k", 10, "of the best trials are followed; all, if there are no more", 0,
+           high=10_000),
+    _count("every", 1, "chunks whose mean is one point", 1, high=1e6),
+)  # fmt: skip
+LOGGERS: Mapping[str, tuple[Field, ...]] = {
+    "console": (),
+    "csv": (),
+    "tensorboard": _FOLLOWING,
+    "wandb": (
+        *_FOLLOWING,
+        _word(
+            "mode", "online", ("online", "offline"), "offline needs neither network nor account"
+        ),
+        Field("project", "text", "hpo", "of the runs"),
+        Field("entity", "text", None, "user or team; null: the account's own", off=True),
+        Field("name", "text", None, "of the study's run; null: the study's", off=True),
+        Field("group", "text", None, "of all runs; null: their name", off=True),
+        _flag("policy", True, "log the winner's policy as an artifact"),
+    ),
+}
 """Logger type -> its options."""
 
+PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _AGGREGATES = ("mean", "median", "min", "max", "iqm")
 
 CONSTRAINT: tuple[Field, ...] = (
@@ -284,7 +317,16 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _count("workers", 1, "populations", 1, high=1),
     ),
     "checkpoint": (
-        _count("keep_best", 3, "policies kept", 0, high=1000),
+        _count("keep_best", 3, "policies kept, of the best trials at their end", 0, high=1000),
+        _flag("best_evaluation", False, "also keep the policy with the best evaluation of all"),
+        Field("parts", "words", (), "what is written beside each policy", words=PARTS),
+    ),
+    "init": (
+        Field("from", "text", REQUIRED, "folder of a saved policy, relative to this file's",
+              attribute="folder"),
+        _word("keep", "all", ("all", "critic", "policy"), "of its parameters; the rest is fresh"),
+        _word("optimiser", "fresh", ("fresh", "restored"),
+              "restored needs keep: all and a policy with the part optimiser"),
     ),
 }  # fmt: skip
 
@@ -311,5 +353,6 @@ TOP: tuple[Field, ...] = (
     Field("budget", "map", {}, "bounds of the whole study"),
     Field("executor", "map", {}, "where populations live"),
     Field("checkpoint", "map", {}, "which policies are kept"),
+    Field("init", "map", None, "a saved policy that lanes start from; null: fresh", off=True),
     Field("loggers", "list", (), "sinks beside the store"),
 )

@@ -13,12 +13,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..environments import EnvEntry
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError
 from ..spaces.space import Space
 from .enqueue import read_enqueue
 from .env_section import read_env, read_eval_env, read_imports
-from .fields import CONSTRAINT, LOGGERS, METHODS, RACING, SECTIONS, TOP, WARM_START
+from .fields import CONSTRAINT, METHODS, RACING, SECTIONS, TOP, WARM_START
 from .gymnasium_section import check_gymnasium
+from .init_section import read_init
+from .logger_section import read_loggers
 from .metrics import COSTS, metric_fault
 from .notes import Notes
 from .overrides import apply_overrides
@@ -35,7 +37,6 @@ from .spec import (
     EnvSpec,
     Evaluation,
     Executor,
-    Logger,
     Metric,
     PopulationSpec,
     Racing,
@@ -168,6 +169,7 @@ class _Reader:
             **sections["evaluation"], env=read_eval_env(self.notes, self.root, env)
         )
         off = {key: _is_off(self.root.value.get(key)) for key in ("early_terminate", "confirm")}
+        init = read_init(self.notes, self.root.value.get("init"), sections["init"], self.source)
         early = None if off["early_terminate"] else sections["early_terminate"]
         population = sections["population"]
         for key in ("lanes", "workers"):
@@ -187,7 +189,8 @@ class _Reader:
             "budget": Budget(**sections["budget"]),
             "executor": Executor(**sections["executor"]),
             "checkpoint": Checkpoint(**sections["checkpoint"]),
-            "loggers": self._loggers(),
+            "init": init,
+            "loggers": read_loggers(self.notes, _items(self.root, "loggers")),
         }
 
     def _objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
@@ -299,27 +302,6 @@ class _Reader:
             racing = Racing(**read_section(self.notes, "seeds.racing", racing, RACING))
         return Seeds(**{**values, "racing": racing})
 
-    def _loggers(self) -> tuple[Logger, ...]:
-        loggers: list[Logger] = []
-        for item in _items(self.root, "loggers"):
-            kind = item.value.get("type") if item.is_map else item
-            if kind is None or not isinstance(kind.value, str):
-                self.notes.add(f"a logger is {item.shown()}; allowed: {{type: csv}}", item)
-            elif kind.value not in LOGGERS:
-                text = (
-                    f"unknown logger {kind.value!r};{suggestion(kind.value, LOGGERS)} "
-                    f"Known: {', '.join(LOGGERS)}"
-                )
-                self.notes.add(text, kind)
-            else:
-                rest = Node(item.line, {}, item.key_lines, item.origin, item.outer)
-                if item.is_map:
-                    rest.value = {k: v for k, v in item.value.items() if k != "type"}
-                where = f"loggers: {kind.value}"
-                options = read_section(self.notes, where, rest, LOGGERS[kind.value])
-                loggers.append(Logger(kind.value, options))
-        return tuple(loggers)
-
 
 def _items(root: Node, key: str) -> list[Node]:
     node = root.value.get(key)
@@ -369,6 +351,7 @@ def _assemble(
         budget=parts["budget"],
         executor=parts["executor"],
         checkpoint=parts["checkpoint"],
+        init=parts["init"],
         loggers=parts["loggers"],
         source=str(source),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..spaces.distributions import KINDS
-from .fields import CONSTRAINT, METHODS, RACING, SECTIONS, TOP, WARM_START, Field
+from .fields import CONSTRAINT, LOGGERS, METHODS, RACING, SECTIONS, TOP, WARM_START, Field
 from .metrics import COSTS, METRICS
 
 __all__ = ["reference"]
@@ -26,6 +26,9 @@ def reference() -> str:
     for method, fields in METHODS.items():
         if fields:
             parts += [f"### `search.options` of {method}", _fields(fields)]
+    for logger, fields in LOGGERS.items():
+        if fields:
+            parts += [f"### `loggers`: {logger}", _fields(fields)]
     parts += ["### Distributions", _distributions(), "### Metrics", _metrics()]
     return "\n\n".join(parts) + "\n"
 

@@ -55,7 +55,7 @@ def resolved(study: Study) -> dict[str, Any]:
     for key in ("lanes", "workers"):
         population[key] = "auto" if population[key] is None else population[key]
     budget = asdict(study.budget)
-    early, confirm = study.early_terminate, study.confirm
+    early, confirm, init = study.early_terminate, study.confirm, study.init
     data = {
         "name": study.name,
         "seed": study.seed,
@@ -77,6 +77,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "budget": {"wall" if k == "wall_seconds" else k: v for k, v in budget.items()},
         "executor": asdict(study.executor),
         "checkpoint": asdict(study.checkpoint),
+        "init": None if init is None else _from(asdict(init)),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     return _plain(data)
@@ -141,6 +142,10 @@ def _early(early: EarlyTerminate) -> dict[str, Any]:
     """Leave out the keys that a rule of this kind does not have."""
     others = foreign_keys(early.type)
     return {key: value for key, value in asdict(early).items() if key not in others}
+
+
+def _from(init: dict[str, Any]) -> dict[str, Any]:
+    return {"from" if key == "folder" else key: value for key, value in init.items()}
 
 
 def _space(space: Space) -> dict[str, Any]:

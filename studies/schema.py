@@ -95,6 +95,9 @@ def _value(field: Field) -> dict[str, Any]:
     if field.type in ("text", "map", "list", "flag"):
         names = {"text": "string", "map": "object", "list": "array", "flag": "boolean"}
         options.append({"type": names[field.type]})
+    elif field.type == "words":
+        item = {"enum": list(field.words)}
+        return {"type": "array", "items": item, "uniqueItems": True}
     elif field.type in ("count", "number", "seconds"):
         options += [_number(field), _TIME if field.type == "seconds" else _AMOUNT]
     elif field.type == "factors":

@@ -108,6 +108,8 @@ def _convert(field: Field, child: Node) -> Any:
         return _points(field, child)
     if field.type == "factors":
         return _factors(field, child)
+    if field.type == "words":
+        return _words(field, child)
     if child.is_map or child.is_list:
         return _BAD
     value = child.value
@@ -137,6 +139,13 @@ def _factors(field: Field, child: Node) -> Any:
     given = [_BAD if item.is_map or item.is_list else item.value for item in child.value]
     numbers = [_BAD if item is _BAD else _amount(field, item) for item in given]
     return _BAD if any(number is _BAD for number in numbers) else tuple(numbers)
+
+
+def _words(field: Field, child: Node) -> Any:
+    given = plain(child)
+    if not isinstance(given, list) or any(item not in field.words for item in given):
+        return _BAD
+    return tuple(given) if len(set(given)) == len(given) else _BAD
 
 
 def _points(field: Field, child: Node) -> Any:

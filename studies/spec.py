@@ -22,6 +22,7 @@ __all__ = [
     "EnvSpec",
     "Evaluation",
     "Executor",
+    "Init",
     "Logger",
     "Metric",
     "PopulationSpec",
@@ -232,14 +233,37 @@ class Executor:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How many of the best policies are kept."""
+    """What is kept of trials.
+
+    Attributes:
+        keep_best: how many of the best policies.
+        best_evaluation: whether the policy with the best evaluation of all is kept, too.
+        parts: what is written beside each of them.
+    """
 
     keep_best: int = 3
+    best_evaluation: bool = False
+    parts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Init:
+    """What every lane starts from instead of fresh parameters.
+
+    Attributes:
+        folder: of a saved policy, relative to the study file's.
+        keep: all its parameters, the critic's or the policy's.
+        optimiser: starts fresh, or as it was saved.
+    """
+
+    folder: str
+    keep: Literal["all", "critic", "policy"] = "all"
+    optimiser: Literal["fresh", "restored"] = "fresh"
 
 
 @dataclass(frozen=True)
 class Logger:
-    """One sink beside the store: `console`, `csv`, later `tensorboard`, `wandb`."""
+    """One sink beside the store: `console`, `csv`, `tensorboard` or `wandb`."""
 
     type: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -285,5 +309,6 @@ class Study:
     budget: Budget = Budget()
     executor: Executor = Executor()
     checkpoint: Checkpoint = Checkpoint()
+    init: Init | None = None
     loggers: tuple[Logger, ...] = ()
     source: str = field(default=".", compare=False)

@@ -1,5 +1,6 @@
 """The command as a user types it: in this process, or in another for signals and pipes."""
 
+import csv
 import json
 import os
 import re
@@ -9,7 +10,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import hpo
@@ -71,8 +74,8 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[] 0"
-    verbs = ("init", "check", "run", "top", "show", "query", "best", "list", "eval", "knobs",
-             "envs", "schema", "replay", "tune-lanes")  # fmt: skip
+    verbs = ("init", "check", "run", "train", "top", "show", "query", "best", "list", "export",
+             "eval", "knobs", "envs", "schema", "replay", "tune-lanes")  # fmt: skip
     assert all(re.search(rf"^    {verb} ", done.stdout, re.M) for verb in verbs)
 
 
@@ -307,6 +310,96 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     assert first == json.loads(say("eval", str(target), "--episodes", "6", "--json")[1])
     text = say("eval", str(target), "--episodes", "6", "--seed", "1", "--sample")[1]
     assert "6 episodes, sampled actions" in text
+
+
+@pytest.fixture(scope="module")
+def trained(home, tmp_path_factory):
+    """One configuration trained on two seeds, in a folder of its own."""
+    out = tmp_path_factory.mktemp("trained")
+    words = ["train", str(home / "tiny.yaml"), "--name", "alone", "--out", str(out)]
+    words += ["--set", "seeds.per_config=2", "--set", "checkpoint.parts=[optimiser, parameters]"]
+    assert main([*words, "--quiet", "--export", str(out / "policy")]) == 0
+    return SimpleNamespace(words=words, out=out, study=out / "alone")
+
+
+def test_training_ends_with_values_curve_picture_and_policy(say, trained):
+    code, out, err = say(*trained.words)
+    assert code == 0
+    assert "not searched here: learning_rate, lr_schedule" in err
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
+    assert out.startswith("alone: CartPole-v1, 2 seeds of 4.1k env steps\n")
+    assert len(lines["seeds"].split()) == 2 and len(lines["return"].split()[1]) > 10
+    assert lines["picture"] == str(trained.study / "training.png")
+    assert (trained.study / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert lines["policy"].startswith(str(trained.study / "policies" / "trial_0"))
+
+
+def test_training_as_a_document(say, trained):
+    code, out, _ = say(*trained.words, "--json")
+    data = json.loads(out)
+    assert code == 0 and data["state"] == "finished" and len(data["seed_values"]) == 2
+    assert data["value"] == pytest.approx(sum(data["seed_values"]) / 2)
+    assert {row["env_steps"] for row in data["evaluations"]} > {4096}
+    assert len(data["evaluations"]) >= 2 * 8
+    assert sum(row["episodes"] for row in data["evaluations"]) == 4 * len(data["evaluations"])
+    rolling = json.loads(
+        say("query", "SELECT episode_return_100 AS r FROM curves WHERE env_steps = 4096", "--json",
+            "--study", str(trained.study))[1]
+    )  # fmt: skip
+    assert all(row["r"] > 5.0 for row in rolling) and len(rolling) == 2
+
+
+def test_training_into_a_folder_that_is_taken_is_refused_at_once(say, trained, tmp_path):
+    code, _, err = say("train", "tiny.yaml", "--out", str(tmp_path), "--export", str(trained.out))
+    assert code == 2 and "exists already" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_env_step_of_a_policy_as_csv(say, trained, tmp_path):
+    target, policy = tmp_path / "steps.csv", str(trained.out / "policy")
+    code, out, _ = say("eval", policy, "--trace", str(target), "--episodes", "3", "--json")
+    told = json.loads(out)
+    with target.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert code == 0 and told["env_steps"] == len(rows)
+    assert set(rows[0]) >= {"episode", "step", "reward", "action", "observation_3", "terminated"}
+    returns = json.loads(say("eval", policy, "--episodes", "3", "--json")[1])["returns"]
+    ends = [float(row["return"]) for row in rows if "1" in (row["terminated"], row["truncated"])]
+    assert ends == returns
+
+
+def test_a_study_starts_from_that_policy(say, trained, tmp_path):
+    """With a step size of nothing, it ends with the values of the policy it starts from."""
+    (tmp_path / "next.yaml").write_text(
+        STUDY.replace("loggers: [{type: csv}]", "")
+        + f"init: {{from: {trained.out / 'policy'}, optimiser: restored}}\n"
+    )
+    words = ["train", str(tmp_path / "next.yaml"), "--out", str(tmp_path / "results"), "--quiet"]
+    still = ["--set", "space.learning_rate={value: 1e-30}"]
+    assert say(*words, *still, "--set", "checkpoint.parts=[parameters]")[0] == 0
+    files = [
+        folder / "parts" / "parameters.npz"
+        for folder in (trained.out / "policy", tmp_path / "results/next/policies/trial_0")
+    ]
+    with np.load(files[0]) as before, np.load(files[1]) as after:
+        assert set(before) == set(after)
+        for name in before:
+            np.testing.assert_allclose(before[name], after[name], rtol=0.0, atol=1e-25)
+    wider = [*words, "--name", "wider", "--set", "fixed.hidden_sizes=[9]"]
+    code, _, err = say(*wider)
+    assert code == 2 and "init: the parameter " in err and "(8,) in the saved" in err
+    assert not (tmp_path / "results" / "wider").exists()
+
+
+def test_tables_are_exported(say, tmp_path):
+    code, _, err = say("export", "csv", "--to", str(tmp_path / "copy"))
+    assert code == 0 and "wrote tiny for csv" in err
+    names = {path.name for path in (tmp_path / "copy").iterdir()}
+    assert names == {"trials.csv", "curves.csv", "evaluations.csv"}
+    code, _, err = say("export", "excel", "--to", str(tmp_path / "other"))
+    assert code == 2 and "excel" in err and "tensorboard" in err
+    code, _, err = say("export", "tensorboard", "--to", str(tmp_path / "t"), "--set", "topk=3")
+    assert code == 2 and "did you mean 'top_k'?" in err
 
 
 def test_knobs_and_envs(say):

@@ -1,13 +1,33 @@
-"""JSON on stdout: one document a command."""
+"""What programs read: one JSON document a command on stdout, tables as CSV files."""
 
 from __future__ import annotations
 
+import csv
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["print_json"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["print_json", "write_csv"]
 
 
 def print_json(data: Any) -> None:
     """Print one JSON document; `data` holds no number that is not finite."""
     print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
+    """Write columns of equal length as CSV: flags as 0 and 1, reals to nine digits."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+            writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return f"{value:.9g}" if isinstance(value, float) else value

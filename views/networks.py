@@ -5,7 +5,6 @@ Every rule serves the same streams, seed by seed, so that their differences are 
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 import warnings
@@ -20,7 +19,7 @@ from ..environments import ENVIRONMENTS, rooted
 from ..errors import ConfigError
 from ..search.compile_cache import enable_compilation_cache
 from ..studies.env_file import read_env_file
-from .documents import print_json
+from .documents import print_json, write_csv
 from .network_results import compare, found_loads, results_data, results_text
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
@@ -221,22 +220,12 @@ def _trace(args: Namespace, question: _Question) -> int:
     columns = trace_heuristic(
         question.environment, rule, steps=None if given else args.steps, seed=args.seed
     )
-    with open(args.trace, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for row in zip(*(columns[name].tolist() for name in _COLUMNS), strict=True):
-            writer.writerow([_cell(value) for value in row])
+    write_csv(args.trace, {name: columns[name] for name in _COLUMNS})
     accepted = int(columns["accepted"].sum())
     count = len(columns["step"])
     data = {"env": question.title, "trace": str(args.trace), "requests": count,
             "accepted": accepted, "blocked": count - accepted}  # fmt: skip
     return _print(args, data)
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return int(value)
-    return f"{value:.9g}" if isinstance(value, float) else value
 
 
 def _print(args: Namespace, data: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from .network_results import Compared
 if TYPE_CHECKING:
     from ..core.envs.optical.topologies import Topology
 
-__all__ = ["draw_curves", "draw_network", "require_matplotlib"]
+__all__ = ["draw_curves", "draw_network", "draw_training", "require_matplotlib"]
 
 _DPI = 120
 
@@ -59,6 +59,58 @@ def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     figure.savefig(path, dpi=_DPI, format="png")
+
+
+Curve = Sequence[tuple[int, float]]
+"""(env steps, return), in order."""
+
+
+def draw_training(
+    path: Path, seeds: Sequence[Curve], evaluations: Sequence[Curve], title: str
+) -> None:
+    """Draw the training return of every seed, their mean, and what evaluations gave.
+
+    Args:
+        path: of the PNG.
+        seeds: one curve each.
+        evaluations: one a seed; at each point the mean over seeds is drawn, with its range.
+        title: above the picture.
+    """
+    figure = _figure(8.0, 5.0)
+    axes = figure.subplots()
+    for curve in seeds:
+        if curve:
+            axes.plot(*zip(*curve, strict=True), color="#1f5f99", alpha=0.25, linewidth=0.8)
+    mean = _over_seeds(seeds)
+    if mean:
+        at, values = zip(*((at, np.mean(found)) for at, found in mean), strict=True)
+        axes.plot(at, values, color="#1f5f99", label=f"training, mean of {len(seeds)} seeds")
+    points = _over_seeds(evaluations)
+    if points:
+        at = np.array([place for place, _ in points])
+        middle = np.array([np.mean(found) for _, found in points])
+        low = middle - np.array([min(found) for _, found in points])
+        high = np.array([max(found) for _, found in points]) - middle
+        axes.errorbar(
+            at, middle, yerr=np.stack([low, high]), fmt="o", color="#c2571a", markersize=4,
+            capsize=2, label="evaluation, mean and range of seeds",
+        )  # fmt: skip
+    axes.set_xlabel("env steps of each seed")
+    axes.set_ylabel("episode return")
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
+    if mean or points:
+        axes.legend(fontsize="small")
+    figure.savefig(path, dpi=_DPI, format="png")
+
+
+def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
+    """Give, for each number of env steps that occurs, the values there."""
+    found: dict[int, list[float]] = {}
+    for curve in curves:
+        for at, value in curve:
+            found.setdefault(at, []).append(value)
+    return sorted(found.items())
 
 
 def draw_network(path: Path, topology: Topology, occupancy: np.ndarray | None, title: str) -> None:

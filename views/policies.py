@@ -6,15 +6,18 @@ import json
 import math
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..search.compile_cache import enable_compilation_cache
 from ..search.user_code import import_user_code
 from ..store.statistics import interval, mean
-from .documents import print_json
+from .documents import print_json, write_csv
 from .words import between, number
+
+if TYPE_CHECKING:  # jax is loaded once the words are known to be right
+    from ..core.saved_policy import SavedPolicy
 
 __all__ = ["do_eval"]
 
@@ -44,6 +47,8 @@ def do_eval(args: Namespace) -> int:
 
     prepare_devices()
     saved = load_policy(directory)
+    if args.trace is not None:
+        return _trace(args, saved)
     found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
@@ -71,6 +76,20 @@ def do_eval(args: Namespace) -> int:
         print_json(data)
     else:
         print(_text(data))
+    return 0
+
+
+def _trace(args: Namespace, saved: SavedPolicy) -> int:
+    """Write every env step of the episodes into a CSV file."""
+    columns = saved.trace(args.episodes, args.seed, greedy=not args.sample)
+    write_csv(args.trace, columns)
+    count = len(columns["step"])
+    data = {"env": saved.plan.eval_env.id, "trace": str(args.trace), "episodes": args.episodes,
+            "env_steps": count}  # fmt: skip
+    if args.json:
+        print_json(data)
+    else:
+        print(f"wrote {count} env steps of {args.episodes} episodes into {args.trace}")
     return 0
 
 

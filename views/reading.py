@@ -21,7 +21,15 @@ from .lists import rows_csv, rows_text, studies_listing
 from .terminal import console, knows_blocks, print_listing
 from .trial import trial_data, trial_text
 
-__all__ = ["do_best", "do_list", "do_query", "do_show", "do_top"]
+__all__ = [
+    "check_export",
+    "do_best",
+    "do_list",
+    "do_query",
+    "do_show",
+    "do_top",
+    "export_policy",
+]
 
 _ROWS = 10
 
@@ -116,7 +124,9 @@ def do_best(args: Namespace) -> int:
     first = entries[0] if entries else None
     if first is None or first.value is None:
         raise StoreError(f"no trial of {folder.name!r} has run to its end yet; see: hpo top")
-    exported = None if args.export is None else _export(folder, first.trial, Path(args.export))
+    exported = (
+        None if args.export is None else export_policy(folder, first.trial, Path(args.export))
+    )
     if args.json:
         policy = None if exported is None else str(exported)
         print_json({**first.as_json(), "metric": meta.metric, "exported_to": policy})
@@ -133,16 +143,29 @@ def do_best(args: Namespace) -> int:
     return 0
 
 
-def _export(folder: StudyFolder, trial: int, target: Path) -> Path:
-    """Copy the policy that was kept of a trial into a new folder, whole or not at all."""
+def check_export(target: Path) -> None:
+    """Refuse a folder that holds something already.
+
+    Raises:
+        StoreError: it does.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StoreError(f"{target} exists already; choose another folder with --export")
+
+
+def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
+    """Copy the policy that was kept of a trial into a new folder, whole or not at all.
+
+    Raises:
+        StoreError: none was kept, or the folder exists.
+    """
     source = folder.policies / f"trial_{trial}"
     if not source.is_dir():
         raise StoreError(
             f"no policy of trial {trial} was kept; raise checkpoint.keep_best in the study file "
             "and run it with --new"
         )
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StoreError(f"{target} exists already; choose another folder with --export")
+    check_export(target)
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         shutil.copytree(source, partial)

@@ -95,7 +95,7 @@ class RunView(Silent):
 
     def compile_begins(self, words: str) -> None:
         """Say that a program is being compiled."""
-        self.say(f"compiling the training program: {words}")
+        self.say(f"compiling {words}")
 
     def compile_ends(self, words: str, seconds: float) -> None:
         """Say how long it took."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from .final import print_results, results_data
 from .run_view import LinesView, QuietView, RunView
 from .terminal import can_draw, console
 
-__all__ = ["go_on_command", "run_watched"]
+__all__ = ["INTERRUPTED", "go_on_command", "run_watched", "watch"]
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
@@ -31,6 +31,27 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         study: loaded.
         text: its file as it was given.
         args: of `hpo run`.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+    results = watch(study, text, args, lambda results: _print(results, study, args))
+    return INTERRUPTED if results.state == "interrupted" else 0
+
+
+def watch(
+    study: Study,
+    text: str,
+    args: Namespace,
+    show: Callable[[Results], None] = lambda results: None,
+) -> Results:
+    """Run a study and show how it goes; of an interrupted one say how to go on.
+
+    Args:
+        study: loaded.
+        text: its file as it was given.
+        args: of `hpo run` or `hpo train`.
+        show: prints what was found.
 
     Raises:
         HpoError: see `search.api.run`.
@@ -51,11 +72,10 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
             compiling=view.compiling,
             warn=view.warn,
         )
-    _print(results, study, args)
+    show(results)
     if results.state == "interrupted":
         view.write(f"Interrupted; everything up to here is kept. Go on with: {command}")
-        return _INTERRUPTED
-    return 0
+    return results
 
 
 def go_on_command(argv: Sequence[str], name: str | None) -> str:

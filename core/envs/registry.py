@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...environments import ENVIRONMENTS, entry, rooted
+from ...environments import ENVIRONMENTS, entry, find, rooted
 from ...errors import ConfigError, UnknownNameError
 from ...via_gymnasium import is_gymnasium
 from ..state import EnvPlan
@@ -19,7 +19,7 @@ from .from_gymnax import GymnaxEnvironment
 from .history import StackedEnvironment
 from .navigators import Navigators
 
-__all__ = ["known", "make", "params_of", "register"]
+__all__ = ["float_params", "known", "make", "params_of", "register"]
 
 EnvironmentFactory = Callable[..., Environment]
 _REGISTERED: dict[str, EnvironmentFactory] = {}
@@ -86,6 +86,18 @@ def _make(plan: EnvPlan) -> Environment:
 
         return JaxMarlEnvironment(known_as, keys)
     return GymnaxEnvironment(known_as, keys)
+
+
+def float_params(id_: str) -> frozenset[str]:
+    """Give the names of an environment's parameters, which are traced; all else is static.
+
+    Raises:
+        UnknownNameError: no such id; suggests the nearest.
+    """
+    known = find(id_)
+    if known is not None:
+        return frozenset(known.params)
+    return frozenset(type(make(EnvPlan(id_)).default_params).__dataclass_fields__)
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:

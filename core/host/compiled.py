@@ -101,7 +101,10 @@ class Functions:
     def start(self) -> Any:
         """`start(seed, lanes, refills) -> lanes`: begin replicates where the mask says so."""
         return self._spread(
-            lambda *args: refill_lanes(self.plan, *args), (_EVERYWHERE, _LANES, _LANES), _LANES, 1
+            lambda *args: refill_lanes(self.plan, *args),
+            (_EVERYWHERE, _LANES, _LANES, _EVERYWHERE),
+            _LANES,
+            1,
         )
 
     @cached_property

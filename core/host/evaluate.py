@@ -1,4 +1,4 @@
-"""Evaluation of policies in environments that the host steps; see `core.evaluate`.
+"""Evaluation of policies in environments that the host steps; see `core.evaluation`.
 
 Episode e of every lane with the same key has the same seed, whatever the policy. All episodes run
 side by side; one that has ended rests.
@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import evaluate as compiled
+from .. import evaluation as compiled
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
-from ..evaluate import Episodes, Policies
+from ..evaluation import Episodes, Policies
 from ..state import Plan
 from .batch import TimedBatch, make_batch
 from .slots import Opening

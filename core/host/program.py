@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec
 from ..checkpoint import restore_tree, save_tree
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
-from ..evaluate import Episodes
+from ..evaluation import Episodes
 from ..metrics import Metrics
 from ..population import Changes, Lanes, Refills
 from ..program import Program, compiler_options
@@ -79,7 +79,7 @@ class HostProgram(Program):
         busy, step, struct = np.zeros(self.lanes, bool), np.int32(0), self.env.observation_struct
         seen = np.zeros((*cut.shape, *struct.shape), struct.dtype)
         arguments = {
-            "start": (step, lanes, self.no_refills()),
+            "start": (step, lanes, self.no_refills(), self._initial),
             "begin": (lanes,),
             "act": (lanes, rollout, step, seen),
             "cut": (lanes, rollout, step, seen, cut),
@@ -101,7 +101,8 @@ class HostProgram(Program):
         A lane whose environment refuses its parameters counts as diverged.
         """
         self.stage.rest(refills.busy & ~refills.mask)
-        lanes = self._advance["start"](np.int32(seed), lanes, self._put(refills))
+        given = (np.int32(seed), lanes, self._put(refills), self._initial)
+        lanes = self._advance["start"](*given)
         begun = np.flatnonzero(refills.mask).tolist()
         if begun:
             keys = np.asarray(jax.device_get(lanes.state.key))

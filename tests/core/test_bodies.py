@@ -12,7 +12,7 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.bodies import agents_of, mean_over_bodies, per_body
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.evaluate import Policies, evaluate
+from hpo.core.evaluation import Policies, evaluate
 from hpo.core.normalise import RunningStatistics
 from hpo.core.population import init_lane
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
@@ -204,7 +204,7 @@ def test_an_evaluated_return_is_the_mean_over_the_bodies(played):
 
 def greedy_episode(played, lane, episode):
     """Play one episode in a Python loop; gives (mean return of the bodies, length)."""
-    from hpo.core.evaluate import EVALUATION
+    from hpo.core.evaluation import EVALUATION
 
     env, params = played.env, jax.tree.map(np.float32, played.env.default_params)
     one = lane_of(played.state, lane)

@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,10 @@ runs = st.builds(
     numbers,
     st.lists(floats),
     st.none() | floats,
+    st.lists(floats),
+    st.lists(st.lists(floats)),
+    floats,
+    floats,
 )
 params = st.dictionaries(st.text(), st.none() | st.booleans() | floats | st.lists(numbers))
 trials = st.builds(
@@ -46,6 +51,7 @@ states = st.builds(
     running=st.text(),
     winner=st.none() | numbers,
     kept=st.lists(st.builds(KeptPolicy, numbers, floats)),
+    best_evaluation=st.none() | st.builds(KeptPolicy, numbers, floats),
     usage=st.builds(Usage, search_env_steps=numbers, run_seconds=floats),
     bounds=st.text(),
 )
@@ -83,3 +89,14 @@ def test_a_trial_survives_its_row(trial):
     back = Trial.from_row(trial.row(), decisions, trial.attributes)
     trial.runs = []
     assert back == trial
+
+
+def test_the_rolling_mean_is_that_of_the_last_hundred_episodes():
+    run = Run(0, Stream.SEARCH, 0)
+    assert math.isnan(run.roll(0.0, math.nan))
+    assert run.roll(40.0, 1.0) == 1.0
+    assert run.roll(0.0, math.nan) == 1.0
+    assert run.roll(40.0, 3.0) == 2.0 and run.recent_episodes == 80.0
+    # 70 new ones leave 30 of the 80 before, whose mean is 2
+    assert run.roll(70.0, 12.0) == (30 * 2.0 + 70 * 12.0) / 100 and run.recent_episodes == 100.0
+    assert run.roll(250.0, 5.0) == 5.0 and run.recent_episodes == 100.0

@@ -21,6 +21,8 @@ from hpo.store import (
     StudyStore,
     TrialRow,
 )
+from hpo.store.follow import Follower
+from hpo.store.tensorboard_sink import TensorBoardSink
 
 Make = Callable[..., TrialRow]
 
@@ -56,6 +58,12 @@ class TestCsvSink(SinkContract):
     @pytest.fixture
     def sink(self) -> Sink:
         return CsvSink()
+
+
+class TestTensorBoardSink(SinkContract):
+    @pytest.fixture
+    def sink(self) -> Sink:
+        return TensorBoardSink(Follower())
 
 
 def test_csv_says_what_the_tables_say(

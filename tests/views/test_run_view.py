@@ -108,7 +108,7 @@ def test_a_compile_that_fails_is_not_called_compiled():
     view = LinesView(stream)
     with pytest.raises(ValueError, match="no"), view.compiling("X"):
         raise ValueError("no")
-    assert stream.getvalue() == "compiling the training program: X\n"
+    assert stream.getvalue() == "compiling X\n"
 
 
 def test_progress_before_the_start_is_a_mistake_of_ours():

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core import evaluate as evaluation
-from hpo.core import population, rollout, update
+from hpo.core import evaluation, population, rollout, update
 from hpo.core.envs import registry
-from hpo.core.evaluate import Policies, evaluate
+from hpo.core.evaluation import Policies, evaluate
 from hpo.core.normalise import RunningStatistics
 from hpo.core.policy import init_params
 from hpo.core.state import EnvPlan, lane_key, make_hypers, make_plan, stack, use_key

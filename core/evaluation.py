@@ -21,7 +21,17 @@ from .normalise import RunningStatistics
 from .pytree import Pytree, pytree
 from .state import Hypers, Leaf, Plan, use_key
 
-__all__ = ["STEP_LIMIT", "Episodes", "Policies", "act", "evaluate"]
+__all__ = [
+    "STEP_LIMIT",
+    "Episodes",
+    "Policies",
+    "Seen",
+    "act",
+    "advance",
+    "begin",
+    "evaluate",
+    "last_step",
+]
 
 EVALUATION = 5  # use of a lane's key
 STEP_LIMIT = 100_000
@@ -54,6 +64,29 @@ class Episodes(Pytree):
 
 
 @pytree
+class Seen(Pytree):
+    """One env step of all episodes, [L, episodes, ...].
+
+    Attributes:
+        counted: the step belongs to an episode (or, in continuous operation, to the window).
+        observation: before the step, as the environment gave it.
+        action: taken.
+        reward: as the environment gave it, the mean over bodies.
+        terminated: the episode ended by its rules.
+        truncated: it was cut.
+        info: the environment's own numbers of the step.
+    """
+
+    counted: Bool[Array, "... L episodes"]
+    observation: Any
+    action: Array
+    reward: Float[Array, "... L episodes"]
+    terminated: Bool[Array, "... L episodes"]
+    truncated: Bool[Array, "... L episodes"]
+    info: dict[str, Array]
+
+
+@pytree
 class _Carry(Pytree):
     step: Int[Array, ""]
     env_state: Any
@@ -81,9 +114,26 @@ def evaluate(
         steps: count that many steps after the environment's warm-up, ignoring episode ends
             (continuous operation); None runs each episode to its end.
     """
+    last = last_step(plan, steps)
+    carry = jax.lax.while_loop(
+        lambda c: (c.step < last) & jnp.any(c.running),
+        lambda c: advance(plan, lanes, c, greedy, steps)[0],
+        begin(plan, lanes, episodes, greedy, steps),
+    )
+    metrics = jax.vmap(jax.vmap(environments.make(plan.eval_env).summarise))(
+        carry.info, jnp.maximum(carry.lengths, 1).astype(jnp.float32)
+    )
+    return Episodes(carry.returns, carry.lengths, metrics)
+
+
+def last_step(plan: Plan, steps: int | None) -> int:
+    """Give the env steps after which an evaluation is over, whatever still runs."""
+    return STEP_LIMIT if steps is None else environments.make(plan.eval_env).warmup_steps + steps
+
+
+def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> _Carry:
+    """Give the state in which an evaluation begins; see `evaluate`."""
     env = environments.make(plan.eval_env)
-    first = env.warmup_steps if steps is not None else 0
-    last = first + steps if steps is not None else STEP_LIMIT
 
     def reset(lane: Policies) -> tuple[Any, Any]:
         keys = jax.random.split(use_key(lane.key, EVALUATION), episodes)
@@ -101,17 +151,8 @@ def evaluate(
         lengths=jnp.zeros(shape, jnp.int32),
         info={},
     )
-    probe = jax.eval_shape(lambda c: _step(plan, env, lanes, c, greedy, first, steps), carry)
-    carry = carry.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), probe.info))
-    carry = jax.lax.while_loop(
-        lambda c: (c.step < last) & jnp.any(c.running),
-        lambda c: _step(plan, env, lanes, c, greedy, first, steps),
-        carry,
-    )
-    metrics = jax.vmap(jax.vmap(env.summarise))(
-        carry.info, jnp.maximum(carry.lengths, 1).astype(jnp.float32)
-    )
-    return Episodes(carry.returns, carry.lengths, metrics)
+    probe, _ = jax.eval_shape(lambda c: advance(plan, lanes, c, greedy, steps), carry)
+    return carry.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), probe.info))
 
 
 def act(
@@ -142,15 +183,12 @@ def act(
     return action, words, memory
 
 
-def _step(
-    plan: Plan,
-    env: Environment,
-    lanes: Policies,
-    carry: _Carry,
-    greedy: bool,
-    first: int,
-    steps: int | None,
-) -> _Carry:
+def advance(
+    plan: Plan, lanes: Policies, carry: _Carry, greedy: bool, steps: int | None
+) -> tuple[_Carry, Seen]:
+    """Take one env step in all episodes, and give what was seen in it; see `evaluate`."""
+    env = environments.make(plan.eval_env)
+    first = env.warmup_steps if steps is not None else 0
     actions, words, memory = jax.vmap(
         lambda lane, state, seen, memory: act(
             plan, env, lane, carry.step, state, seen, memory, greedy
@@ -173,7 +211,7 @@ def _step(
     def add(total: Array, value: Array) -> Array:  # what follows an episode's end may be anything
         return total + jnp.where(counted, value, 0.0)
 
-    return _Carry(
+    after_it = _Carry(
         step=carry.step + 1,
         env_state=state,
         observation=observation,
@@ -183,6 +221,18 @@ def _step(
         lengths=carry.lengths + counted.astype(jnp.int32),
         info={name: add(known[name], after.info[name]) for name in after.info},
     )
+    observed, taken = jax.tree.map(lambda x: _by_episode(env, x), (carry.observation, actions))
+    seen = Seen(
+        counted, observed, taken, mean_over_bodies(env, after.reward), after.terminated,
+        after.truncated, after.info,
+    )  # fmt: skip
+    return after_it, seen
+
+
+def _by_episode(env: Environment, x: Array) -> Array:
+    """Give rows of bodies [L, episodes agents, ...] as [L, episodes, agents, ...]."""
+    agents = agents_of(env)
+    return x if agents == 1 else x.reshape((x.shape[0], -1, agents, *x.shape[2:]))
 
 
 def _restart(

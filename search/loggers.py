@@ -1,0 +1,77 @@
+"""The loggers of a study as sinks of its store, each in a thread of its own.
+
+A logger whose package is missing is told before the study begins; what goes wrong later is a
+warning, and the study goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UnknownNameError
+from ..store.background import Background
+from ..store.csv_sink import CsvSink
+from ..store.follow import Follower
+from ..store.sinks import Sink, Sinks
+from ..store.tables import TABLES
+from ..studies.fields import LOGGERS
+from ..studies.resolved import resolved
+from ..studies.spec import Logger, Study
+
+__all__ = ["VIEWS", "make_sink", "sinks_of"]
+
+VIEWS = ("console",)
+"""Loggers that are no sinks: the command line's views look for them."""
+
+
+def sinks_of(study: Study, warn: Callable[[str], None]) -> Sinks | None:
+    """Make the copies of the tables that a study asks for, None without any.
+
+    Raises:
+        UnknownNameError: no logger has this name.
+        MissingExtraError: its package is not installed.
+        ConfigError: it cannot work here.
+    """
+    wanted, data = (
+        [logger for logger in study.loggers if logger.type not in VIEWS],
+        resolved(study),
+    )
+    sinks = [Background(make_sink(logger, data), warn) for logger in wanted]
+    return Sinks(sinks, warn) if sinks else None
+
+
+def make_sink(logger: Logger, study: Mapping[str, Any], target: Path | None = None) -> Sink:
+    """Make one logger's sink.
+
+    Args:
+        logger: which, with its options.
+        study: whose tables it will read, resolved to plain data.
+        target: the folder to write into; None is the study's.
+
+    Raises:
+        UnknownNameError: no logger has this name.
+        MissingExtraError: its package is not installed.
+        ConfigError: it cannot work here.
+    """
+    options = dict(logger.options)
+    if logger.type == "csv":
+        return CsvSink(target, TABLES if target is not None else ("trials", "curves"))
+    follower = Follower(
+        top_k=options.pop("top_k", 10),
+        every=options.pop("every", 1),
+        seeds=study["seeds"]["per_config"],
+        planned=study["budget"]["trials"],
+    )
+    if logger.type == "tensorboard":
+        from ..store.tensorboard_sink import TensorBoardSink
+
+        return TensorBoardSink(follower, target)
+    if logger.type == "wandb":
+        from ..store.wandb_sink import WandbSettings, WandbSink
+
+        options["name"] = options.get("name") or study["name"]
+        settings = WandbSettings(study=study, fixed=study["fixed"], **options)
+        return WandbSink(follower, settings, target)
+    raise UnknownNameError("logger", logger.type, LOGGERS)

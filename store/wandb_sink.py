@@ -1,0 +1,207 @@
+"""The Weights & Biases logger: a run for the study, one for each trial that is followed.
+
+All runs share a group. Each keeps its id in the study's folder, so that a study that goes on adds
+to the same runs; offline they lie below it, for `wandb sync`. The one door to wandb.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import ConfigError, MissingExtraError
+from .follow import Follower, Mark, News, Point, TrialNews, is_finished
+
+if TYPE_CHECKING:  # an optional package, loaded on use
+    import wandb
+    from wandb.sdk.wandb_run import Run
+
+__all__ = ["WandbSettings", "WandbSink"]
+
+_COLUMNS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "value_from", "seeds",
+            "env_steps", "params")  # fmt: skip
+_FINAL = ("state", "value", "ci_low", "ci_high", "rank", "rung", "rung_value", "env_steps",
+          "report_value", "stop_rule")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WandbSettings:
+    """Where runs go, and what they are called.
+
+    Attributes:
+        name: of the study's run; trials are `<name>/trial-<n>`.
+        mode: `online`, or `offline`, which needs no network and no account.
+        project: theirs.
+        entity: the user or team they belong to; None is the account's own.
+        group: what they share; None is the name.
+        policy: log the winner's policy as an artifact.
+        study: the study as plain data, for the run's configuration.
+        fixed: knobs that are not searched, for the configuration of trials.
+    """
+
+    name: str
+    mode: Literal["online", "offline"] = "online"
+    project: str = "hpo"
+    entity: str | None = None
+    group: str | None = None
+    policy: bool = True
+    study: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WandbSink:
+    """Logs to W&B; see `store.sinks.Sink`.
+
+    Args:
+        follower: says which trials to show.
+        settings: where to.
+        target: the folder to write into; None is the study's.
+
+    Raises:
+        MissingExtraError: wandb is not installed.
+        ConfigError: nobody is logged in, which `online` needs.
+    """
+
+    name = "wandb"
+
+    def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
+        if importlib.util.find_spec("wandb") is None:
+            raise MissingExtraError("wandb", "wandb", "the wandb logger")
+        if settings.mode == "online" and not _logged_in():
+            raise ConfigError(
+                "the wandb logger is online, but nobody is logged in here; type: wandb login, "
+                "or write mode: offline in `loggers`"
+            )
+        self._follower, self._settings, self._target = follower, settings, target
+        self._directory: Path | None = None
+        self._runs: dict[str, Run] = {}
+        self._mark = Mark()
+
+    def published(self, directory: Path) -> None:
+        """Log what is new."""
+        if self._directory is None:
+            self._mark = Mark.read(self._target or directory, self.name)
+        self._directory = directory
+        self._write(directory, final=False)
+
+    def close(self) -> None:
+        """Log what only the end decides, and finish the runs."""
+        directory, self._directory = self._directory, None
+        if directory is not None:
+            finished = is_finished(directory)
+            news = self._write(directory, finished)
+            if finished:
+                self._write_end(directory, news)
+        for run in self._runs.values():
+            run.finish()
+        self._runs = {}
+
+    # ------------------------------------------------------------------ what is logged
+
+    def _write(self, directory: Path, final: bool) -> News:
+        news = self._follower.news(directory, self._mark, final)
+        study = self._run(directory, "study", self._settings.name, self._settings.study)
+        values = {f"trials/{state}": float(count) for state, count in sorted(news.states.items())}
+        if news.best is not None:
+            values["best"] = news.best
+        _log(study, Point(news.env_steps, values))
+        for row in news.ended:
+            if row["value"] is not None and math.isfinite(row["value"]):
+                study.log({"trial": row["trial"], "value_of_trial": row["value"]})
+        for trial in news.trials:
+            self._write_trial(directory, trial)
+        self._mark.write(self._target or directory, self.name)
+        return news
+
+    def _write_trial(self, directory: Path, news: TrialNews) -> None:
+        name = f"trial-{news.trial}"
+        config = {**self._settings.fixed, **news.params, "trial": news.trial}
+        run = self._run(directory, name, f"{self._settings.name}/{name}", config)
+        for point in news.points:
+            _log(run, point)
+        if news.ended:
+            run.summary.update({key: news.row[key] for key in _FINAL if news.row[key] is not None})
+            self._runs.pop(name).finish()
+
+    def _write_end(self, directory: Path, news: News) -> None:
+        """Log the leaderboard and the winner's policy with the study's run."""
+        import wandb
+
+        study = self._runs["study"]
+        columns = [news.table[name] for name in _COLUMNS]
+        rows: list[Any] = [list(row) for row in zip(*columns, strict=True)]
+        study.log({"leaderboard": wandb.Table(columns=list(_COLUMNS), data=rows)})
+        if not rows or news.best is None:
+            return
+        winner = news.table["trial"][0]
+        study.summary.update({"best": news.best, "best_trial": winner})
+        policy = directory / "policies" / f"trial_{winner}"
+        if self._settings.policy and policy.is_dir():
+            about = {"trial": winner, "value": news.best, "params": news.table["params"][0]}
+            artifact = wandb.Artifact(_artifact_name(directory.name), "policy", metadata=about)
+            for file in sorted(path for path in policy.rglob("*") if path.is_file()):
+                artifact.add_file(str(file), name=file.relative_to(policy).as_posix())
+            study.log_artifact(artifact)
+
+    # ------------------------------------------------------------------ runs
+
+    def _run(self, directory: Path, key: str, name: str, config: Mapping[str, Any]) -> Run:
+        """Give the run of this key, begun or gone on with."""
+        if key in self._runs:
+            return self._runs[key]
+        import wandb
+
+        target = self._target or directory
+        ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
+        if key not in ids:
+            ids[key] = uuid.uuid4().hex[:12]
+            self._mark.write(target, self.name)  # before the run begins: no crash makes a second
+        settings, offline = self._settings, self._settings.mode == "offline"
+        run = wandb.init(
+            project=settings.project,
+            entity=settings.entity,
+            group=settings.group or settings.name,
+            name=name,
+            job_type="study" if key == "study" else "trial",
+            id=ids[key],
+            resume=None if offline else "allow",
+            mode=settings.mode,
+            dir=str(target),
+            config=dict(config),
+            reinit="create_new",
+            settings=_quiet(wandb),
+        )
+        for metric, step in (("*", "env_steps"), ("value_of_trial", "trial")):
+            run.define_metric(metric, step_metric=step)
+        self._runs[key] = run
+        return run
+
+
+def _log(run: Run, point: Point) -> None:
+    values = {name: value for name, value in point.values.items() if math.isfinite(value)}
+    run.log({"env_steps": point.env_steps, **values})
+
+
+def _quiet(wandb: Any) -> wandb.Settings:
+    """Give settings under which wandb prints nothing and watches nothing but what it is told."""
+    return wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_code=True,
+                          disable_git=True, save_code=False)  # fmt: skip
+
+
+def _logged_in() -> bool:
+    """Say whether wandb knows an account here, without asking for one."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    import wandb
+
+    return bool(wandb.api.api_key)
+
+
+def _artifact_name(study: str) -> str:
+    return f"{study}-policy"

@@ -1,0 +1,44 @@
+"""The study that trains one configuration: what `hpo train` makes of a study file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..spaces.space import Space
+from .spec import EnvSpec, SearchSpec, Study
+
+__all__ = ["single"]
+
+_EVALUATIONS = 10
+
+
+def single(study: Study) -> Study:
+    """Give the study of one trial: the default configuration, run to its end on every seed.
+
+    Nobody is stopped and nothing is confirmed; where the file leaves evaluations to rungs there
+    are ten, equally far apart, and its policy is kept.
+    """
+    default = study.space.default()
+    env = {name.removeprefix("env."): v for name, v in default.items() if _of_env(name)}
+    knobs = {name: value for name, value in default.items() if not _of_env(name)}
+    evaluation, budget = study.evaluation, study.budget
+    if evaluation.every == "rungs":
+        evaluation = replace(evaluation, every=max(1, study.env_steps // _EVALUATIONS))
+    return replace(
+        study,
+        env=EnvSpec(study.env.id, {**study.env.values, **env}),
+        fixed={**study.fixed, **knobs},
+        space=Space(),
+        enqueue=(),
+        search=SearchSpec("random"),
+        early_terminate=None,
+        seeds=replace(study.seeds, racing=None),
+        confirm=None,
+        evaluation=evaluation,
+        budget=replace(budget, trials=1, env_steps=None),
+        checkpoint=replace(study.checkpoint, keep_best=max(1, study.checkpoint.keep_best)),
+    )
+
+
+def _of_env(name: str) -> bool:
+    return name.startswith("env.")

@@ -1,0 +1,139 @@
+"""Lanes that start from a saved policy, whole or in part."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.initial import kept, start_from
+from hpo.core.normalise import RunningStatistics
+from hpo.core.parts import part_path, read_part, write_parts
+from hpo.core.population import init_lane, lane_shapes
+from hpo.core.program import Program
+from hpo.core.state import make_plan
+from hpo.errors import ConfigError, StoreError
+
+
+@pytest.fixture(scope="module")
+def lanes(tiny):
+    """Two fresh lanes of the tiny plan, on other keys."""
+
+    def make(replicate):
+        numbers = (jnp.int32(0), jnp.int32(replicate), jnp.int32(0), jnp.int32(9))
+        return init_lane(tiny.plan, jnp.int32(7), tiny.hypers(), *numbers)
+
+    return make(0), make(1)
+
+
+@pytest.fixture(scope="module")
+def shapes(tiny):
+    return lane_shapes(tiny.plan, tiny.hypers())
+
+
+def statistics():
+    return RunningStatistics.empty((4,)).merge(jnp.ones((3, 4), jnp.float32))
+
+
+def equal(one, other):
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("keep", ["all", "critic", "policy"])
+def test_what_is_kept_is_saved_and_the_rest_is_fresh(tiny, lanes, shapes, keep):
+    saved, fresh = lanes
+    initial = kept(tiny.plan, shapes, saved.params, statistics(), keep)
+    started = start_from(fresh, initial)
+    assert set(started.params) == set(fresh.params)
+    for name, value in started.params.items():
+        is_kept = keep == "all" or name.startswith("critic") == (keep == "critic")
+        assert equal(value, (saved if is_kept else fresh).params[name]), name
+    assert any(not equal(saved.params[name], fresh.params[name]) for name in saved.params)
+    assert equal(started.observation_statistics, statistics())
+    assert equal(started.moments, fresh.moments)
+    rest = ("params", "observation_statistics")
+    for field in dataclasses.fields(fresh):
+        if field.name not in rest:
+            assert equal(getattr(started, field.name), getattr(fresh, field.name))
+
+
+def test_the_optimiser_is_restored_if_asked(tiny, lanes, shapes, tmp_path):
+    saved, fresh = lanes
+    moments = jax.tree.map(lambda x: x + jnp.ones_like(x), saved.moments)
+    write_parts(tmp_path, {"optimiser": moments})
+    read = read_part(tmp_path, "optimiser", shapes.moments)
+    assert equal(read, moments)
+    initial = kept(tiny.plan, shapes, saved.params, statistics(), "all").replace(moments=read)
+    assert equal(start_from(fresh, initial).moments, moments)
+
+
+def test_nothing_is_nothing(lanes):
+    assert start_from(lanes[1], None) is lanes[1]
+
+
+def test_a_population_starts_from_it(tiny, lanes, shapes):
+    """With a step size of nothing, what comes out of a chunk is what went in."""
+    saved = lanes[0]
+    initial = kept(tiny.plan, shapes, jax.device_get(saved.params), statistics(), "policy")
+    base = tiny.program()
+    program = Program(
+        tiny.plan, base.lanes, base.updates, base.tile, base.evaluation, base.devices,
+        tiny.hypers(), jax.device_get(initial),
+    )  # fmt: skip
+    still = {"learning_rate": 1e-30, "normalise_observations": True}
+    rows = tiny.start(program, {0: (still, 1), 5: (still, 2)})
+    after, _ = program.advance(tiny.seed, program.empty(), rows)
+    one, other = (program.lane(after, lane) for lane in (0, 5))
+    for name in saved.params:
+        if name.startswith("critic"):
+            assert not equal(one.params[name], other.params[name])
+        else:
+            for lane in (one, other):
+                pairs = zip(jax.tree.leaves(lane.params[name]),
+                            jax.tree.leaves(saved.params[name]), strict=True)  # fmt: skip
+                assert all(np.allclose(a, b, rtol=0.0, atol=1e-25) for a, b in pairs), name
+    steps = tiny.updates * tiny.plan.steps_per_update
+    assert float(one.observation_statistics.count) == 3 + steps
+
+
+def test_another_network_is_refused_by_the_name_of_what_differs(tiny, lanes):
+    wider = make_plan({**tiny.knobs, "hidden_sizes": [9]}, tiny.plan.env)
+    with pytest.raises(ConfigError, match=r"init: the parameter \w+/\S+ has shape \(.*8.*9"):
+        kept(wider, lane_shapes(wider, tiny.hypers()), lanes[0].params, statistics(), "all")
+    deeper = make_plan({**tiny.knobs, "hidden_sizes": [8, 8]}, tiny.plan.env)
+    with pytest.raises(ConfigError, match=r"has shape none in the saved policy"):
+        kept(deeper, lane_shapes(deeper, tiny.hypers()), lanes[0].params, statistics(), "all")
+
+
+def test_normalisation_must_agree(tiny, lanes, shapes):
+    with pytest.raises(ConfigError, match="without normalise_observations"):
+        kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty(()), "all")
+    plain = make_plan(tiny.knobs, tiny.plan.env, features=())
+    bare = lane_shapes(plain, tiny.hypers())
+    with pytest.raises(ConfigError, match="saw normalised observations"):
+        kept(plain, bare, lanes[0].params, statistics(), "all")
+    initial = kept(plain, bare, lanes[0].params, RunningStatistics.empty(()), "all")
+    assert initial.statistics is None
+
+
+def test_parts_that_are_not_there_or_damaged_are_said(shapes, tmp_path):
+    with pytest.raises(StoreError, match=r"holds no optimiser: write checkpoint"):
+        read_part(tmp_path, "optimiser", shapes.moments)
+    write_parts(tmp_path, {"optimiser": {"other": np.zeros(3)}})
+    with pytest.raises(StoreError, match="of another network or optimiser"):
+        read_part(tmp_path, "optimiser", shapes.moments)
+    path = part_path(tmp_path, "optimiser")
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(StoreError, match="is damaged"):
+        read_part(tmp_path, "optimiser", shapes.moments)
+
+
+def test_parts_are_numpy_files_that_anybody_reads(lanes, tmp_path):
+    write_parts(tmp_path, {"parameters": lanes[0].params})
+    with np.load(part_path(tmp_path, "parameters")) as file:
+        names = list(file)
+        total = sum(file[name].size for name in names)
+    assert all("/" in name for name in names)
+    assert total == sum(leaf.size for leaf in jax.tree.leaves(lanes[0].params))

@@ -1,0 +1,117 @@
+"""What a user does with an exported policy; the policies are those of test_saved_policy."""
+
+import subprocess
+import sys
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+import hpo.core
+from hpo.core import evaluate, load_policy, predict
+from hpo.core.saved_policy import save_policy
+from hpo.errors import ConfigError, HpoError
+
+saved_policies = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py"))))
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "outputs.md"
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return saved_policies.made("CartPole-v1", {"gravity": 12.0}, max_steps_in_episode=40)
+
+
+@pytest.fixture(scope="module")
+def folder(cartpole, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("use") / "policy"
+    save_policy(directory, cartpole)
+    return directory
+
+
+def test_it_acts_on_lists_and_arrays_alike(cartpole):
+    seen = saved_policies.observations(cartpole)
+    actions, carry = predict(cartpole, seen)
+    assert carry is None and actions.shape == (6,) and actions.dtype == np.int32
+    for row, action in zip(seen, actions, strict=True):
+        assert predict(cartpole, row.tolist())[0] == action
+    assert predict(cartpole, [0, 0, 0, 0])[0].shape == ()  # whole numbers, too
+
+
+def test_samples_need_a_key(cartpole):
+    seen = np.zeros((400, 4), np.float32)
+    drawn, _ = predict(cartpole, seen, key=jax.random.key(0), deterministic=False)
+    assert 0 < np.mean(drawn) < 1
+    with pytest.raises(ValueError, match="needs a key"):
+        predict(cartpole, seen, deterministic=False)
+
+
+def test_another_shape_is_refused(cartpole):
+    message = r"shape \(3,\), those of CartPole-v1 have \(4,\); axes before these are allowed"
+    with pytest.raises(ConfigError, match=message):
+        predict(cartpole, [0.0, 0.0, 0.0])
+
+
+def test_a_second_call_compiles_nothing(cartpole):
+    seen = saved_policies.observations(cartpole)
+    predict(cartpole, seen)
+    before = cartpole._act._cache_size()
+    predict(cartpole, seen + 1.0)
+    assert cartpole._act._cache_size() == before
+
+
+def test_it_is_evaluated_in_its_own_environment(cartpole):
+    found = evaluate(cartpole, episodes=3, seed=4)
+    np.testing.assert_array_equal(found.returns, cartpole.evaluate(3, seed=4).returns)
+
+
+def test_it_is_evaluated_in_another_one(cartpole):
+    shorter = evaluate(cartpole, {"max_steps_in_episode": 5, "gravity": 1e-3}, episodes=4)
+    np.testing.assert_array_equal(shorter.lengths, [[5] * 4])
+    same = evaluate(cartpole, {"gravity": 12.0}, episodes=4)
+    np.testing.assert_array_equal(same.returns, evaluate(cartpole, episodes=4).returns)
+    plain = evaluate(cartpole, "CartPole-v1", episodes=4)
+    np.testing.assert_array_equal(plain.returns, same.returns)
+
+
+@pytest.mark.parametrize(
+    ("env", "match"),
+    [
+        ("Pendulum-v1", "Pendulum-v1 has other actions"),
+        ("Acrobot-v1", "Acrobot-v1 has other actions"),
+        ("Cartpole-v1", "did you mean 'CartPole-v1'"),
+        ({"gravty": 1.0}, "did you mean 'gravity'"),
+    ],
+)
+def test_one_that_does_not_fit_is_refused(cartpole, env, match):
+    with pytest.raises(HpoError, match=match):
+        evaluate(cartpole, env)
+
+
+def test_the_package_gives_what_is_used_and_nothing_else():
+    assert sorted(hpo.core.__all__) == ["SavedPolicy", "evaluate", "load_policy", "predict"]
+    assert callable(hpo.core.evaluate) and callable(load_policy)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hpo.core.nothing
+
+
+def script():
+    """Give the first Python block below the heading about the five lines."""
+    text = DOCS.read_text()
+    return text[text.index("## Use it") :].split("```python\n")[1].split("```")[0]
+
+
+def test_the_five_lines_of_the_documentation_run(folder):
+    code = script()
+    lines = [line for line in code.splitlines() if line.strip()]
+    assert len(lines) <= 5
+    assert [line for line in lines if "import" in line] == [
+        "from hpo.core import evaluate, load_policy, predict"
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder.parent, capture_output=True, text=True, check=True
+    )
+    action, mean = done.stdout.split()
+    assert action in ("0", "1") and float(mean) > 1.0

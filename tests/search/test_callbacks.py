@@ -1,0 +1,145 @@
+"""Callbacks see what the tables say, change nothing, and end a study cleanly when they raise."""
+
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import hpo
+from hpo.errors import CallbackError, SearchError
+from hpo.search.callbacks import Callback, StopStudy
+from hpo.search.run import run
+from hpo.store import query, tables_equal
+from hpo.store.journal import Journal
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+CONFIRM = samples.Confirm(2, 2, 2)
+
+
+class Watcher(Callback):
+    """Keeps every event."""
+
+    def __init__(self):
+        self.chunks, self.evaluations, self.ends = [], [], []
+
+    def on_chunk(self, event):
+        self.chunks.append(event)
+
+    def on_evaluation(self, event):
+        self.evaluations.append(event)
+
+    def on_trial_end(self, event):
+        self.ends.append(event)
+
+
+class Failing(Callback):
+    """Raises at the so manieth call of one method."""
+
+    def __init__(self, method, at, error):
+        self.left = at
+        setattr(self, method, lambda event: self._count(error))
+
+    def _count(self, error):
+        self.left -= 1
+        if self.left == 0:
+            raise error
+
+
+def go(folder, *callbacks, commit_seconds=1e9, **changes):
+    settings = samples.quick(callbacks=callbacks, commit_seconds=commit_seconds)
+    study = samples.study(confirm=CONFIRM, **changes)
+    return run(study, folder, samples.AnalyticFactory(), (), settings)
+
+
+@pytest.fixture(scope="module")
+def unwatched(tmp_path_factory):
+    return go(tmp_path_factory.mktemp("plain") / "study").folder
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    watcher = Watcher()
+    results = go(tmp_path_factory.mktemp("watched") / "study", watcher)
+    return SimpleNamespace(watcher=watcher, folder=results.folder)
+
+
+def test_they_change_nothing(watched, unwatched):
+    assert tables_equal(watched.folder, unwatched) == []
+
+
+def test_chunks_are_the_rows_of_the_curves(watched):
+    _, rows = query(
+        watched.folder, "SELECT trial, stream, replicate, env_steps, skill, loss FROM curves"
+    )
+    told = [
+        (*key, *numbers)
+        for event in watched.watcher.chunks
+        for key, *numbers in zip(
+            zip(event.trials, map(str, event.streams), event.replicates, event.env_steps,
+                strict=True),
+            event.metrics["skill"], event.metrics["loss"], strict=True,
+        )
+    ]  # fmt: skip
+    assert told == rows
+    steps = [event.progress.env_steps for event in watched.watcher.chunks]
+    assert steps == sorted(steps) and len(steps) > 16
+
+
+def test_evaluations_are_the_episodes_of_the_table(watched):
+    _, rows = query(
+        watched.folder,
+        "SELECT trial, stream, replicate, env_steps, episode_return, episode_length, skill "
+        "FROM evaluations",
+    )
+    told = [
+        (event.trial, str(event.stream), event.replicate, event.env_steps, *episode)
+        for event in watched.watcher.evaluations
+        for episode in zip(event.returns, event.lengths, event.metrics["skill"], strict=True)
+    ]
+    assert sorted(told) == sorted(rows)
+    event = watched.watcher.evaluations[0]
+    assert (event.returns.dtype, event.lengths.dtype) == (np.float64, np.int64)
+
+
+def test_every_trial_ends_once_with_its_row(watched):
+    numbers = [event.trial.trial for event in watched.watcher.ends]
+    assert sorted(numbers) == list(range(24))
+    with Journal(watched.folder) as journal:
+        values = {row.trial: row.value for row in journal.trials()}
+    assert {event.trial.trial: event.trial.value for event in watched.watcher.ends} == values
+
+
+def test_all_of_a_list_are_called(tmp_path):
+    one, other = Watcher(), Watcher()
+    go(tmp_path / "study", one, other)
+    assert len(one.chunks) == len(other.chunks) > 0
+    assert len(one.evaluations) == len(other.evaluations) > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "at"), [("on_chunk", 5), ("on_evaluation", 30), ("on_trial_end", 24)]
+)
+def test_one_that_raises_ends_the_study_and_loses_nothing(tmp_path, unwatched, method, at):
+    folder = tmp_path / "study"
+    with pytest.raises(CallbackError, match=rf"Failing\.{method} raised KeyError: 'mine'") as told:
+        go(folder, Failing(method, at, KeyError("mine")))
+    assert isinstance(told.value, SearchError) and isinstance(told.value.__cause__, KeyError)
+    with Journal(folder) as journal:
+        assert journal.head().phase == "interrupted"
+        assert journal.head().number == 1  # all of it came with the error
+        assert sum(row.env_steps for row in journal.trials()) > 0
+    assert go(folder).state == "finished"
+    assert tables_equal(folder, unwatched) == []
+
+
+def test_one_can_ask_to_stop_without_an_error(tmp_path, unwatched):
+    folder = tmp_path / "study"
+    assert go(folder, Failing("on_chunk", 7, StopStudy())).state == "interrupted"
+    assert go(folder).state == "finished"
+    assert tables_equal(folder, unwatched) == []
+
+
+def test_they_are_found_in_the_package():
+    assert hpo.Callback is Callback and hpo.StopStudy is StopStudy

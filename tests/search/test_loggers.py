@@ -1,0 +1,341 @@
+"""The loggers of a study, against its tables; what fails or is slow harms nothing."""
+
+import json
+import struct
+import threading
+import time
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
+from hpo.search.callbacks import Callback, StopStudy
+from hpo.search.loggers import make_sink, sinks_of
+from hpo.search.run import run
+from hpo.store import Sinks, query, tables_equal
+from hpo.store.background import Background
+from hpo.studies.resolved import resolved
+from hpo.studies.spec import Logger
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+TENSORBOARD = Logger("tensorboard", {"top_k": 3, "every": 4})
+
+
+def study(*loggers):
+    return samples.study(loggers=loggers, confirm=samples.Confirm(2, 2, 2))
+
+
+class StopAt(Callback):
+    """Asks for the end after so many chunks."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, event):
+        self.left -= 1
+        if self.left == 0:
+            raise StopStudy
+
+
+def no_worse_than_slow(text):
+    assert "is slower than the study" in text
+
+
+def go(folder, asked, sinks=None, callbacks=()):
+    """Run a study that publishes at every boundary."""
+    settings = samples.quick(
+        sinks=sinks if sinks is not None else sinks_of(asked, no_worse_than_slow),
+        publish_seconds=0.0, commit_seconds=0.1, callbacks=callbacks,
+    )  # fmt: skip
+    return run(asked, folder, samples.AnalyticFactory(), (), settings)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The same study without loggers."""
+    return go(tmp_path_factory.mktemp("plain") / "study", study(), Sinks([])).folder
+
+
+def curve(folder, trial, every):
+    """Give (env steps, mean loss) of a trial from the tables, in blocks."""
+    _, rows = query(
+        folder,
+        f"SELECT env_steps, avg(loss) FROM curves WHERE trial = {trial} AND stream = 'search' "
+        "GROUP BY env_steps ORDER BY env_steps",
+    )
+    blocks = [rows[start : start + every] for start in range(0, len(rows), every)]
+    return [(block[-1][0], sum(x for _, x in block) / len(block)) for block in blocks]
+
+
+def best(folder, count):
+    _, rows = query(folder, f"SELECT trial FROM trials ORDER BY rank LIMIT {count}")
+    return [trial for (trial,) in rows]
+
+
+# ---------------------------------------------------------------------- TensorBoard
+
+
+def scalars(folder):
+    """Read the event files of one run: {tag: [(step, value), ...]} in the order written."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    found, plugins = {}, set()
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        data = path.read_bytes()
+        at = 0
+        while at < len(data):
+            (length,) = struct.unpack_from("<Q", data, at)
+            event = Event.FromString(data[at + 12 : at + 12 + length])
+            at += length + 16
+            for value in event.summary.value:
+                if value.HasField("simple_value"):
+                    found.setdefault(value.tag, []).append((event.step, value.simple_value))
+                plugins.add(value.metadata.plugin_data.plugin_name)
+    return found, plugins
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """A study with TensorBoard that is interrupted twice, and goes on."""
+    folder = tmp_path_factory.mktemp("drawn") / "study"
+    for chunks in (9, 14):
+        assert go(folder, study(TENSORBOARD), callbacks=[StopAt(chunks)]).state == "interrupted"
+    assert go(folder, study(TENSORBOARD)).state == "finished"
+    return folder
+
+
+def test_loggers_change_no_result(drawn, plain):
+    assert tables_equal(drawn, plain) == []
+
+
+def test_the_best_have_a_run_with_their_curve(drawn):
+    for trial in best(drawn, 3):
+        found, plugins = scalars(drawn / "tensorboard" / f"trial_{trial}")
+        expected = curve(drawn, trial, 4)
+        assert [step for step, _ in found["train/loss"]] == [step for step, _ in expected]
+        assert [value for _, value in found["train/loss"]] == pytest.approx(
+            [value for _, value in expected], rel=1e-6
+        )
+        assert {"eval/return_mean", "eval/skill", "train/skill", "value"} <= set(found)
+        assert "hparams" in plugins
+
+
+def test_every_point_is_written_once_in_spite_of_interruptions(drawn):
+    folders = sorted((drawn / "tensorboard").iterdir())
+    assert 3 < len(folders) < 20
+    for folder in folders:
+        for tag, points in scalars(folder)[0].items():
+            steps = [step for step, _ in points]
+            once = folder.name != "study" or tag == "value_of_trial"
+            assert not once or len(set(steps)) == len(steps), (folder, tag)
+
+
+def test_the_study_has_a_run_of_its_own(drawn):
+    found, _ = scalars(drawn / "tensorboard" / "study")
+    _, rows = query(drawn, "SELECT trial, search_value FROM trials WHERE search_value IS NOT NULL")
+    told = dict(found["value_of_trial"])
+    assert set(told) == {trial for trial, _ in rows}
+    assert found["trials/finished"][-1][1] + found["trials/stopped"][-1][1] <= 24
+    _, ((top,),) = query(drawn, "SELECT value FROM trials WHERE rank = 1")
+    assert found["best"][-1][1] == pytest.approx(top, rel=1e-6)
+
+
+def test_a_finished_study_is_exported_elsewhere(plain, tmp_path):
+    sink = make_sink(Logger("tensorboard", {"top_k": 2}), resolved(study()), tmp_path)
+    for _ in range(2):  # again adds nothing
+        sink.published(plain)
+        sink.close()
+    trial = best(plain, 1)[0]
+    found, _ = scalars(tmp_path / "tensorboard" / f"trial_{trial}")
+    assert found["train/loss"] == [
+        (step, pytest.approx(value, rel=1e-6)) for step, value in curve(plain, trial, 1)
+    ]
+    assert not (plain / "tensorboard").exists() and not (plain / "sinks").exists()
+
+
+# ---------------------------------------------------------------------- harm
+
+
+class Hanging:
+    """Never comes back from its first call, as where a network does not answer."""
+
+    name = "hanging"
+
+    def __init__(self):
+        self.gate = threading.Event()
+
+    def published(self, directory):
+        self.gate.wait(120.0)
+
+    def close(self):
+        pass
+
+
+class Failing(Hanging):
+    name = "failing"
+
+    def published(self, directory):
+        raise RuntimeError("no space")
+
+
+def test_sinks_that_hang_or_fail_neither_stop_nor_hold_up_a_study(tmp_path, plain):
+    said, hanging = [], Hanging()
+    sinks = Sinks(
+        [Background(hanging, said.append, 0.2), Background(Failing(), said.append)], said.append
+    )
+    try:
+        assert go(tmp_path / "study", study(), sinks).state == "finished"
+    finally:
+        hanging.gate.set()
+    assert tables_equal(tmp_path / "study", plain) == []
+    assert sum("the hanging logger was still busy after 0.2 s" in text for text in said) == 1
+    assert sum("the failing logger failed" in text for text in said) == 1
+    assert sum("the hanging logger is slower" in text for text in said) == len(said) - 2 <= 1
+
+
+def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
+    data = resolved(study())
+    with pytest.raises(UnknownNameError, match="did you mean 'wandb'"):
+        make_sink(Logger("wandbb"), data)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
+        with pytest.raises(MissingExtraError, match=rf"{package}.*hpo-lanes\[{name}\]"):
+            make_sink(Logger(name), data)
+
+
+# ---------------------------------------------------------------------- Weights & Biases
+
+
+OFFLINE = Logger(
+    "wandb",
+    {"mode": "offline", "project": "ppo", "entity": "us", "name": "a-name", "group": "some",
+     "top_k": 2, "every": 4, "policy": True},
+)  # fmt: skip
+
+
+def logged_records(path):
+    """Give the records of a `.wandb` file: blocks of 32 KiB as in LevelDB's log, a header of 7."""
+    data, at, parts = path.read_bytes(), 7, b""
+    while at < len(data):
+        left = 32_768 - at % 32_768
+        if left < 7:
+            at += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, at)
+        parts += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # the whole record, or its last part
+            yield parts
+            parts = b""
+
+
+def whole(path, record):
+    """Read a file once it is whole: wandb's own process writes the end of it a moment later."""
+    end = time.monotonic() + 30.0
+    while True:
+        found = [record.FromString(data) for data in logged_records(path)]
+        if any(one.WhichOneof("record_type") == "exit" for one in found):
+            return found
+        assert time.monotonic() < end, path
+        time.sleep(0.05)
+
+
+def offline_runs(folder):
+    """Read what wandb left on disk: {run id: (its first record, history rows, summary)}."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    runs = {}
+    for path in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+        for record in whole(path, Record):
+            kind = record.WhichOneof("record_type")
+            if kind == "run":
+                run = runs.setdefault(record.run.run_id, SimpleNamespace(
+                    first=record.run, rows=[], summary={}, artifacts=[], folders=[]))  # fmt: skip
+                run.folders.append(path.parent)
+            elif kind == "history":
+                run.rows.append({_key(item): json.loads(item.value_json)
+                                 for item in record.history.item})  # fmt: skip
+            elif kind == "summary":
+                run.summary.update({_key(item): json.loads(item.value_json)
+                                    for item in record.summary.update})  # fmt: skip
+            elif kind == "artifact":
+                run.artifacts.append(record.artifact)
+    return runs
+
+
+def _key(item):
+    return item.key or "/".join(item.nested_key)
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    """A study with W&B offline that is interrupted once, and goes on; no network is touched."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        for name in ("WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
+            patch.setenv(name, str(home))
+        patch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody answers
+        folder = tmp_path_factory.mktemp("logged") / "study"
+        state = go(folder, study(OFFLINE), callbacks=[StopAt(9)]).state
+        assert state == "interrupted"
+        assert go(folder, study(OFFLINE)).state == "finished"
+    return folder, offline_runs(folder)
+
+
+def named(runs, name):
+    (run,) = [run for run in runs.values() if run.first.display_name == name]
+    return run
+
+
+def test_offline_runs_have_names_group_and_configuration(logged, plain):
+    folder, runs = logged
+    assert tables_equal(folder, plain) == []
+    for first in (one.first for one in runs.values()):
+        assert (first.project, first.entity, first.run_group) == ("ppo", "us", "some")
+    assert named(runs, "a-name").first.job_type == "study"
+    for trial in best(folder, 2):
+        run = named(runs, f"a-name/trial-{trial}")
+        config = {item.key: json.loads(item.value_json) for item in run.first.config.update}
+        _, ((params,),) = query(folder, f"SELECT params FROM trials WHERE trial = {trial}")
+        assert config == {**json.loads(params), "trial": trial} | {
+            key: config[key] for key in config if key.startswith("_")
+        }
+
+
+def test_a_resumed_study_goes_on_with_the_same_runs(logged):
+    folder, runs = logged
+    assert len(named(runs, "a-name").folders) == 2
+    kept = json.loads((folder / "sinks" / "wandb.json").read_text())["kept"]["runs"]
+    assert set(kept.values()) == set(runs)
+
+
+def test_the_curves_are_those_of_the_tables(logged):
+    folder, runs = logged
+    for trial in best(folder, 2):
+        run = named(runs, f"a-name/trial-{trial}")
+        rows = [(row["env_steps"], row["train/loss"]) for row in run.rows if "train/loss" in row]
+        assert rows == [(step, pytest.approx(value)) for step, value in curve(folder, trial, 4)]
+        assert any("eval/return_mean" in row for row in run.rows)
+        assert run.summary["state"] == "finished" and run.summary["value"] > 0
+
+
+def test_the_study_has_leaderboard_and_policy(logged):
+    folder, runs = logged
+    run = named(runs, "a-name")
+    assert [artifact.type for artifact in run.artifacts if artifact.type == "policy"] == ["policy"]
+    (artifact,) = [artifact for artifact in run.artifacts if artifact.type == "policy"]
+    assert [entry.path for entry in artifact.manifest.contents] == ["policy.json"]
+    _, ((trial, value),) = query(folder, "SELECT trial, value FROM trials WHERE rank = 1")
+    assert run.summary["best"] == pytest.approx(value) and run.summary["best_trial"] == trial
+    (table,) = run.folders[-1].glob("files/media/table/*.json")
+    assert len(json.loads(table.read_text())["data"]) == 24
+
+
+def test_online_without_an_account_is_refused_before_the_study(monkeypatch, tmp_path):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with pytest.raises(ConfigError, match="type: wandb login, or write mode: offline"):
+        make_sink(Logger("wandb", {"mode": "online"}), resolved(study()))

@@ -1,0 +1,105 @@
+"""A sink in the background: slow or broken, nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hpo.store.background import Background
+from hpo.store.sinks import Sinks
+
+HERE = Path("study")
+
+
+class Recording:
+    """A sink that notes what it is told, after `wait` seconds each."""
+
+    name = "recording"
+
+    def __init__(self, wait: float = 0.0, gate: threading.Event | None = None) -> None:
+        self.told: list[str] = []
+        self._wait, self._gate = wait, gate
+
+    def published(self, directory: Path) -> None:
+        if self._gate is not None:
+            self._gate.wait(10.0)
+        time.sleep(self._wait)
+        self.told.append("published")
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+class Broken(Recording):
+    name = "broken"
+
+    def published(self, directory: Path) -> None:
+        raise OSError("disk full")
+
+
+def test_the_sink_sees_the_last_publication_and_is_closed() -> None:
+    sink = Recording()
+    background = Background(sink, pytest.fail)
+    background.published(HERE)
+    background.close()
+    assert sink.told == ["published", "closed"]
+    background.close()
+    assert sink.told == ["published", "closed"]
+
+
+def test_without_a_publication_nothing_is_begun() -> None:
+    sink = Recording()
+    Background(sink, pytest.fail).close()
+    assert sink.told == []
+
+
+def test_a_slow_sink_holds_nobody_up_and_is_told_once_of_several() -> None:
+    gate, said = threading.Event(), list[str]()
+    sink = Recording(gate=gate)
+    background = Background(sink, said.append)
+    background.published(HERE)
+    time.sleep(0.05)  # the thread has taken the first notice and waits at the gate
+    started = time.perf_counter()
+    for _ in range(1000):
+        background.published(HERE)
+    assert time.perf_counter() - started < 1.0
+    assert background.skipped == 999
+    assert len(said) == 1 and "slower than the study" in said[0] and "recording" in said[0]
+    gate.set()
+    background.close()
+    assert sink.told == ["published", "published", "closed"]
+    assert len(said) == 1
+
+
+def test_a_sink_that_never_ends_is_left_and_that_is_said() -> None:
+    gate, said = threading.Event(), list[str]()
+    background = Background(Recording(gate=gate), said.append, patience_seconds=0.05)
+    background.published(HERE)
+    background.close()
+    gate.set()
+    assert len(said) == 1 and "still busy after 0.05 s" in said[0]
+    assert "hpo export recording" in said[0]
+
+
+def test_what_it_raises_is_said_once_and_the_others_go_on() -> None:
+    said: list[str] = []
+    other = Recording()
+    sinks = Sinks([Background(Broken(), said.append), Background(other, said.append)], said.append)
+    for _ in range(3):
+        sinks.published(HERE)
+        time.sleep(0.05)
+    sinks.close()
+    assert len(said) == 1
+    assert "the broken logger failed" in said[0] and "disk full" in said[0]
+    assert other.told == ["published"] * 3 + ["closed"]
+
+
+def test_an_error_in_the_last_words_is_said_too() -> None:
+    said: list[str] = []
+    sinks = Sinks([Background(Broken(), said.append)], said.append)
+    sinks.published(HERE)
+    sinks.close()
+    assert len(said) == 1 and "disk full" in said[0]

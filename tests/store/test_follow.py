@@ -1,0 +1,185 @@
+"""What sinks read: points of the best trials, each once, whatever was published when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hpo.store import (
+    CurveRow,
+    EvaluationRow,
+    Stream,
+    StudyFolder,
+    StudyMeta,
+    StudyStore,
+    TrialRow,
+    TrialState,
+)
+from hpo.store.follow import Follower, Mark, Point, block_means
+
+Make = Callable[..., TrialRow]
+
+
+class Story:
+    """A study written bit by bit: `chunk` and `evaluate` for a replicate, `commit` for trials."""
+
+    def __init__(self, store: StudyStore) -> None:
+        self.store = store
+        self.evaluations: list[EvaluationRow] = []
+
+    def chunk(self, trial: int, replicate: int, env_steps: int, value: float) -> None:
+        metrics = {"episode_return": value, "loss": 2 * value}
+        self.store.curves.add([CurveRow(trial, Stream.SEARCH, replicate, env_steps, metrics)])
+
+    def confirm_chunk(self, trial: int, env_steps: int) -> None:
+        metrics = {"episode_return": -1.0, "loss": -1.0}
+        self.store.curves.add([CurveRow(trial, Stream.CHOOSE, 0, env_steps, metrics)])
+
+    def evaluate(self, trial: int, replicate: int, env_steps: int, *returns: float) -> None:
+        self.evaluations += [
+            EvaluationRow(trial, Stream.SEARCH, replicate, env_steps, index, value, 7, {"load": 1})
+            for index, value in enumerate(returns)
+        ]
+
+    def commit(self, *trials: TrialRow) -> Path:
+        self.store.commit(
+            loop_state="{}", checkpoint=None, trials=trials, evaluations=self.evaluations
+        )
+        self.evaluations = []
+        self.store.publish(force=True)
+        return self.store.folder.path
+
+
+@pytest.fixture
+def story(folder: StudyFolder, meta: StudyMeta):
+    with StudyStore(folder, meta) as store:
+        yield Story(store)
+
+
+def running(make_trial: Make, trial: int) -> TrialRow:
+    return make_trial(trial, TrialState.RUNNING, value=None)
+
+
+def test_a_point_waits_for_all_replicates_and_comes_once(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(seeds=2, planned=1), Mark()
+    story.chunk(0, 0, 10, 1.0)
+    story.chunk(0, 0, 20, 2.0)
+    story.chunk(0, 1, 10, 3.0)
+    (news,) = follower.news(story.commit(running(make_trial, 0)), mark).trials
+    assert [point.env_steps for point in news.points] == [10]
+    assert news.points[0].values == {
+        "train/episode_return": 2.0, "train/loss": 4.0, "seeds/0": 1.0, "seeds/1": 3.0,
+    }  # fmt: skip
+    assert not news.ended
+    assert follower.news(story.store.folder.path, mark).trials == ()
+
+    story.chunk(0, 1, 20, 4.0)
+    story.chunk(0, 0, 30, 9.0)  # the other replicate never gets there
+    (news,) = follower.news(story.commit(make_trial(0, value=5.0)), mark).trials
+    assert [(p.env_steps, p.values["train/episode_return"]) for p in news.points] == [
+        (20, 3.0), (30, 9.0),
+    ]  # fmt: skip
+    assert news.ended and news.row["value"] == 5.0 and news.params["activation"] == "tanh"
+    assert follower.news(story.store.folder.path, mark, final=True).trials == ()
+
+
+def test_evaluations_are_means_over_episodes_and_replicates(
+    story: Story, make_trial: Make
+) -> None:
+    follower, mark = Follower(seeds=2, planned=1), Mark()
+    story.evaluate(0, 0, 10, 1.0, 3.0)
+    path = story.commit(running(make_trial, 0))
+    assert follower.news(path, mark).trials == ()
+    story.evaluate(0, 1, 10, 5.0, 7.0)
+    (news,) = follower.news(story.commit(), mark).trials
+    assert news.points == (
+        Point(10, {"eval/return_mean": 4.0, "eval/length_mean": 7.0, "eval/load": 1.0}),
+    )
+    assert follower.news(path, mark).trials == ()
+
+
+def test_blocks_are_averaged_and_the_last_may_be_short(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(every=3, planned=1), Mark()
+    seen: list[Point] = []
+    for index in range(7):
+        story.chunk(0, 0, 10 * (index + 1), math.nan if index == 1 else float(index))
+        path = story.commit(running(make_trial, 0))
+        seen += [p for news in follower.news(path, mark).trials for p in news.points]
+    path = story.commit(make_trial(0, value=1.0))
+    seen += [p for news in follower.news(path, mark).trials for p in news.points]
+    values = [(p.env_steps, p.values["train/episode_return"]) for p in seen]
+    assert values == [(30, 1.0), (60, 4.0), (70, 6.0)]  # (0, 2), (3, 4, 5), (6)
+
+
+def test_blocks_of_one_and_of_many() -> None:
+    points = [Point(step, {"a": float(step)}) for step in range(1, 6)]
+    assert block_means(points, 1) == points
+    assert block_means(points, 99) == [Point(5, {"a": 3.0})]
+    assert block_means([], 4) == []
+
+
+def test_the_best_are_followed_once_they_are_finished(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(top_k=2, planned=100), Mark()
+    for trial in range(5):
+        story.chunk(trial, 0, 10, float(trial))
+    path = story.commit(*(running(make_trial, trial) for trial in range(5)))
+    assert follower.news(path, mark).trials == ()
+    path = story.commit(make_trial(1, value=1.0), make_trial(3, TrialState.STOPPED, value=None))
+    assert [news.trial for news in follower.news(path, mark).trials] == [1]
+    path = story.commit(make_trial(2, value=2.0), make_trial(4, value=4.0))
+    assert [news.trial for news in follower.news(path, mark).trials] == [4, 2]
+    assert follower.news(path, mark).trials == ()
+    path = story.commit(make_trial(0, value=0.0))  # not among the best two
+    assert follower.news(path, mark, final=True).trials == ()
+
+
+def test_in_the_end_stopped_trials_fill_up(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(top_k=3, planned=100), Mark()
+    rows = [
+        make_trial(0, value=1.0),
+        make_trial(1, TrialState.STOPPED, value=None, rung=0, rung_value=5.0),
+        make_trial(2, TrialState.FAILED, value=None),
+    ]
+    for trial in range(3):
+        story.chunk(trial, 0, 10, 1.0)
+    path = story.commit(*rows)
+    assert [news.trial for news in follower.news(path, mark).trials] == [0]
+    assert [news.trial for news in follower.news(path, mark, final=True).trials] == [1]
+
+
+def test_confirm_seeds_are_no_part_of_a_curve(story: Story, make_trial: Make) -> None:
+    story.chunk(0, 0, 10, 1.0)
+    story.confirm_chunk(0, 10)
+    story.confirm_chunk(0, 20)
+    (news,) = Follower().news(story.commit(make_trial(0, value=1.0)), Mark()).trials
+    assert [(p.env_steps, p.values["train/loss"]) for p in news.points] == [(10, 2.0)]
+
+
+def test_counts_and_ends_are_told_once(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(), Mark()
+    rows = [running(make_trial, 0), make_trial(1, value=3.0, env_steps=40)]
+    news = follower.news(story.commit(*rows), mark)
+    assert news.states == {"finished": 1, "running": 1} and news.best == 3.0
+    assert news.env_steps == 40 and [row["trial"] for row in news.ended] == [1]
+    path = story.commit(make_trial(0, value=4.0, env_steps=2))
+    news = follower.news(path, mark)
+    assert [row["trial"] for row in news.ended] == [0]
+    assert news.best == 4.0 and news.env_steps == 42 and list(news.table["trial"]) == [0, 1]
+
+
+def test_a_mark_comes_back_and_nothing_is_told_twice(
+    story: Story, make_trial: Make, tmp_path: Path
+) -> None:
+    story.chunk(0, 0, 10, 1.0)
+    path = story.commit(running(make_trial, 0))
+    first = Mark()
+    assert len(Follower(planned=1).news(path, first).trials) == 1
+    first.kept["id"] = "abc"
+    first.write(tmp_path, "some")
+    again = Mark.read(tmp_path, "some")
+    assert vars(again) == vars(first)
+    assert Follower(planned=1).news(path, again).trials == ()
+    assert vars(Mark.read(tmp_path, "other")) == vars(Mark())
