@@ -227,7 +227,7 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
 }
 """Logger type -> its options."""
 
-PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
+PARTS = ("parameters", "optimiser")
 _AGGREGATES = ("mean", "median", "min", "max", "iqm")
 
 CONSTRAINT: tuple[Field, ...] = (
