@@ -52,7 +52,14 @@ def finished(trial: int, params: dict[str, object], loss: float) -> Past:
 
 
 class SamplerContract:
-    """What the search loop relies on; see `sampler.Sampler`."""
+    """What the search loop relies on; see `sampler.Sampler`.
+
+    Attributes:
+        batches, size: of the history that proposals are made from; fewer for a slow sampler.
+        count: proposals that are compared.
+    """
+
+    batches, size, count = 4, 8, 5
 
     def make(self, space: Space, seed: int) -> Sampler:
         """Give the sampler to test."""
@@ -71,13 +78,13 @@ class SamplerContract:
             found.append(Past(trial, draw.params, draw.attributes, TrialState.RUNNING))
         return found
 
-    def history(self, sampler: Sampler, batches: int = 4, size: int = 8) -> list[Past]:
+    def history(self, sampler: Sampler) -> list[Past]:
         """Give a history that the sampler made itself, half of it ended in all possible ways."""
         seen: list[Past] = []
-        for batch in range(batches):
-            for past in self.propose(sampler, batch, size, seen):
+        for batch in range(self.batches):
+            for past in self.propose(sampler, batch, self.size, seen):
                 seen.append(past)
-            seen = [self.ended(past) if past.trial < size * batch else past for past in seen]
+            seen = [self.ended(past) if past.trial < self.size * batch else past for past in seen]
         return seen
 
     @staticmethod
@@ -114,12 +121,14 @@ class SamplerContract:
         space = contract_space()
         old = self.make(space, 3)
         seen = self.history(old)
-        assert self.propose(old, 9, 5, seen) == self.propose(self.make(space, 3), 9, 5, seen)
+        found = self.propose(old, 9, self.count, seen)
+        assert found == self.propose(self.make(space, 3), 9, self.count, seen)
 
     def test_a_batch_drawn_twice_is_the_same(self):
         sampler = self.make(contract_space(), 1)
         seen = self.history(sampler)
-        assert self.propose(sampler, 7, 6, seen) == self.propose(sampler, 7, 6, seen)
+        found = self.propose(sampler, 7, self.count, seen)
+        assert found == self.propose(sampler, 7, self.count, seen)
 
     def test_a_batch_holds_no_configuration_twice(self):
         space = contract_space()

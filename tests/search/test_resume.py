@@ -20,7 +20,7 @@ from hpo.search.proposer import Proposer
 from hpo.search.run import Settings, run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, Seeds
+from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 Factory = samples.AnalyticFactory
@@ -29,11 +29,16 @@ _PRELOAD = [
     "hpo.search.run",
     "hpo.search.via_optuna",
     "hpo.search.sobol_search",
+    "hpo.search.via_cmaes",
     "pyarrow.parquet",
 ]
 _QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 AUDITED = EarlyTerminate("asha", 2_000, 3.0, audit=0.2)
 CONFIRM = samples.Confirm(3, 3, 4)
+
+HYPERBAND = EarlyTerminate("hyperband", 2_000, 2.0)
+PLATEAU = EarlyTerminate("plateau", 2_000, patience=2, tolerance=0.1)
+SMALL_GENERATIONS = SearchSpec("nsga2", options={"population_size": 8})
 
 STUDIES = {
     "random": samples.study(method="random", confirm=CONFIRM, early_terminate=AUDITED),
@@ -44,6 +49,13 @@ STUDIES = {
     ),
     "tpe with buckets": samples.study(
         samples.WITH_BUCKETS, "tpe", confirm=CONFIRM, budget=Budget(trials=40)
+    ),
+    "nsga2 with hyperband": dataclasses.replace(
+        samples.study(confirm=CONFIRM, budget=Budget(trials=40), early_terminate=HYPERBAND),
+        search=SMALL_GENERATIONS,
+    ),
+    "cmaes with plateau": samples.study(
+        method="cmaes", budget=Budget(trials=40), early_terminate=PLATEAU
     ),
     "budget of env steps": samples.study(
         samples.WITH_BUCKETS, "tpe", budget=Budget(trials=None, env_steps=700_000), confirm=CONFIRM

@@ -6,6 +6,7 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from optuna.trial import TrialState as OptunaState
 
@@ -43,6 +44,8 @@ class TestTpe(SamplerContract):
 
 
 class TestGp(SamplerContract):
+    batches, size, count = 2, 4, 2
+
     def make(self, space, seed):
         pytest.importorskip("torch")
         return via_optuna.build_gp(SamplerSpec(space, seed, {"n_startup_trials": 3}))
@@ -85,6 +88,8 @@ class TestTpeOfTwo(TestNsga2OfTwo):
 
 
 class TestSmac(SamplerContract):
+    batches, size, count = 2, 4, 2
+
     def make(self, space, seed):
         pytest.importorskip("smac")
         return via_smac.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
@@ -294,6 +299,110 @@ def test_a_missing_package_names_its_extra(monkeypatch, method, package):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs.*{package}.*hpo-lanes\[{method}\]"):
         make_sampler(samples.study(method=method))
+
+
+# ---------------------------------------------------------------- generations
+
+
+def played(sampler, batches, size, loss_of):
+    """Batches of which every trial ends before the next one begins."""
+    seen = []
+    for batch in range(batches):
+        found = drawn(sampler, batch, size, seen)
+        seen += [
+            dataclasses.replace(past, state=TrialState.FINISHED, loss=loss_of(past.params))
+            for past in found
+        ]
+    return seen
+
+
+def distance(params):
+    """From a learning rate of 1e-2 and a gamma of 0.99, in decades."""
+    rate, rest = np.log10(params["learning_rate"]), np.log10(1.0 - params["gamma"])
+    return float((rate + 2.0) ** 2 + (rest + 2.0) ** 2)
+
+
+def test_cmaes_closes_in_on_the_best():
+    pytest.importorskip("cmaes")
+    spec = SamplerSpec(samples.study().space, 0, {})
+    seen = played(via_cmaes.build(spec), 25, 6, distance)
+    generations = [past.attributes["cmaes:generation"] for past in seen]
+    assert generations == [n // 6 for n in range(150)]  # 4 + 3 ln 2 = 6
+    first, last = (np.mean([past.loss for past in part]) for part in (seen[:12], seen[-12:]))
+    assert last < 0.02 * first
+    told = [past.attributes.get("cmaes:told") for past in seen]
+    assert [n for n, record in enumerate(told) if record] == list(range(6, 150, 6))
+    assert told[12]["trials"] == list(range(6, 12))
+    assert told[12]["losses"] == [past.loss for past in seen[6:12]]
+
+
+def test_cmaes_equals_the_library_told_the_same():
+    cmaes = pytest.importorskip("cmaes")
+    sampler = via_cmaes.build(SamplerSpec(samples.study().space, 0, {}))
+    seen = played(sampler, 8, 6, distance)
+    theirs = cmaes.CMA(np.full(2, 0.5), 1 / 6, bounds=np.array([[0.0, 1.0]] * 2), seed=1)
+    for first in range(0, 48, 6):
+        group = seen[first : first + 6]
+        theirs.tell([(np.array(p.attributes["cmaes:point"]), p.loss) for p in group])
+    opened = sampler.begin(9, seen)
+    assert np.array_equal(opened._strategy.cma.mean, theirs.mean)
+    assert opened._strategy.cma._sigma == theirs._sigma
+
+
+def test_cmaes_begins_anew_with_more_points_when_it_is_done():
+    pytest.importorskip("cmaes")
+    spec = SamplerSpec(samples.study().space, 0, {})
+    seen = played(via_cmaes.build(spec), 30, 6, lambda params: 1.0)  # flat: done soon
+    sizes = [len(past.attributes["cmaes:told"]["trials"]) for past in seen
+             if "cmaes:told" in past.attributes]  # fmt: skip
+    assert sizes[0] == 6 and max(sizes) >= 12
+
+
+def test_cmaes_with_many_in_flight_has_larger_generations():
+    pytest.importorskip("cmaes")
+    sampler = via_cmaes.build(SamplerSpec(samples.study().space, 0, {}))
+    seen = played(sampler, 2, 32, distance)
+    assert len(seen[32].attributes["cmaes:told"]["trials"]) == 16
+
+
+@pytest.mark.parametrize(
+    ("space", "changes", "words"),
+    [
+        (samples.FINITE, {}, None),
+        (Space((samples.SIZES,)), {}, "this space has none"),
+        (samples.REAL, {"objectives": 2}, "takes one objective"),
+        (samples.REAL, {"options": {"popsize": 1}}, "popsize is 1"),
+    ],
+)
+def test_cmaes_refuses_what_it_cannot_do(space, changes, words):
+    pytest.importorskip("cmaes")
+    spec = SamplerSpec(space, 0, changes.get("options", {}), changes.get("objectives", 1))
+    if words is None:
+        assert via_cmaes.build(spec).adaptive
+        return
+    with pytest.raises(ConfigError, match=words):
+        via_cmaes.build(spec)
+
+
+def test_nsga2_breeds_from_the_better_half():
+    spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
+    seen = played(via_optuna.build_nsga2(spec), 20, 10, distance)
+    assert [past.attributes["nsga2:generation"] for past in seen] == [n // 10 for n in range(200)]
+    with_parents = [past for past in seen if "nsga2:parents" in past.attributes]
+    assert [past.trial for past in with_parents] == list(range(10, 200, 10))
+    # The parents of the second generation are the best ten of the first two.
+    best = sorted(seen[:20], key=lambda past: past.loss)[:10]
+    assert set(seen[20].attributes["nsga2:parents"]) == {past.trial for past in best}
+    means = [np.mean([past.loss for past in part]) for part in (seen[:10], seen[-10:])]
+    assert means[1] < 0.7 * means[0]
+
+
+def test_trials_of_other_sources_belong_to_a_generation():
+    spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
+    sampler = via_optuna.build_nsga2(spec)
+    seen = [dataclasses.replace(past, attributes={}) for past in played(sampler, 1, 10, distance)]
+    found = drawn(sampler, 1, 2, seen)
+    assert [past.attributes["nsga2:generation"] for past in found] == [1, 1]
 
 
 # ---------------------------------------------------------------- what never finished counts
