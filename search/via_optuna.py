@@ -23,7 +23,7 @@ from ..store.rows import TrialState
 from .history import Window, estimates
 from .optuna_storage import HistoryStorage
 from .sampler import Batch, Draw, Past, SamplerSpec, checked_options
-from .streams import integer
+from .streams import generator, integer
 
 __all__ = ["Gp", "Nsga2", "Tpe", "build", "build_gp", "build_nsga2", "frozen_trial"]
 
@@ -251,6 +251,49 @@ class Gp(OptunaMethod):
         return GPSampler(
             seed=integer(self._seed, "gp", batch), warn_independent_sampling=False, **self._options
         )
+
+    def _open(
+        self, storage: HistoryStorage, sampler: BaseSampler, history: Sequence[Past], shift: int
+    ) -> Batch:
+        return _GpBatch(self._space, sampler, storage, shift, self._seed)
+
+
+class _GpBatch(OptunaBatch):
+    """A batch in which a draw that was refused counts as running for the next attempts.
+
+    Else the model would propose the very same point again. After a few attempts it is asked no
+    more: what it likes best is forbidden or known.
+    """
+
+    _ATTEMPTS = 8
+
+    def __init__(
+        self, space: Space, sampler: BaseSampler, storage: HistoryStorage, shift: int, seed: int
+    ):
+        super().__init__(space, sampler, storage, shift)
+        self._seed, self._refused = seed, 0
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch.draw`."""
+        if attempt >= self._ATTEMPTS:
+            return Draw(self._space.draw(generator(self._seed, "gp-refused", trial, attempt)))
+        if attempt == 0:
+            self._forget()
+        elif self._open is not None:
+            self._refused, self._open = self._refused + 1, None
+        return super().draw(trial, attempt)
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`."""
+        self._forget()
+        super().keep(trial, params)
+
+    def _forget(self) -> None:
+        """Drop the last draw, and those refused before it."""
+        self._drop()
+        for _ in range(self._refused):
+            self._storage.drop_last()
+        self._refused = 0
 
 
 def build_gp(spec: SamplerSpec) -> Gp:

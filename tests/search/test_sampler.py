@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from optuna.samplers import RandomSampler
+from optuna.study import StudyDirection
 from optuna.trial import TrialState as OptunaState
 
 from hpo.errors import ConfigError, UnknownNameError
@@ -15,6 +17,7 @@ from hpo.search import grid_search, random_search, sobol_search, via_cmaes, via_
 from hpo.search.contracts import SamplerContract, contract_space
 from hpo.search.history import Window, estimates, penalised
 from hpo.search.methods import METHODS, make_sampler, register_sampler
+from hpo.search.optuna_storage import HistoryStorage
 from hpo.search.sampler import Past, SamplerSpec
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
@@ -454,3 +457,24 @@ def test_who_violates_a_constraint_is_worse_than_all_who_do_not():
     ]
     seen = penalised(estimates(history), history)
     assert seen[1] == (5.0,) and seen[0] > seen[2] > seen[1]
+
+
+def test_refused_draws_count_as_running_until_one_is_kept():
+    space = samples.study().space
+    known = via_optuna.frozen_trial(space, corner(0, 0.5, TrialState.FINISHED, 1.0))
+    storage = HistoryStorage([StudyDirection.MINIMIZE], [known])
+    batch = via_optuna._GpBatch(space, RandomSampler(seed=0), storage, 0, seed=3)
+
+    def numbers():
+        return [trial.number for trial in storage.get_all_trials(0, deepcopy=False)]
+
+    for attempt in range(3):
+        batch.draw(1, attempt)
+    assert numbers() == [0, 1, 2, 3]  # two refused ones and the last draw
+    batch.keep(1, space.default())
+    assert numbers() == [0, 1]
+    for attempt in range(12):
+        last = batch.draw(2, attempt)
+    assert len(numbers()) == 2 + 8 and space.contains(last.params)
+    batch.draw(2, 0)
+    assert numbers() == [0, 1, 2]
