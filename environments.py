@@ -359,7 +359,12 @@ def entry(id_: str) -> EnvEntry:
         return _gymnasium(id_)
     if id_ in ENVIRONMENTS:
         return ENVIRONMENTS[id_]
-    raise UnknownNameError("environment", id_, ENVIRONMENTS)
+    kind, library = "environment", id_.partition(":")[0]
+    if library == "playground":
+        kind = "environment (MuJoCo Playground has no adapter; brax comes nearest)"
+        library = "brax"
+    same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
+    raise UnknownNameError(kind, id_, same or ENVIRONMENTS)
 
 
 def find(id_: str) -> EnvEntry | None:

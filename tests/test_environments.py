@@ -54,3 +54,16 @@ def test_entries_are_whole():
 def test_an_unknown_environment_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match=r"unknown environment 'Cartpole-v1'; did you mean"):
         entry("Cartpole-v1")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("brax:hoper", r"did you mean 'brax:hopper'\? Known: brax:ant, [^C]*$"),
+        ("jaxmarl:hanabi", r"Known: jaxmarl:MPE_simple_spread_v3$"),
+        ("playground:Walker", r"Playground has no adapter; brax comes nearest.*Known: brax:ant"),
+    ],
+)
+def test_an_id_of_a_library_is_told_those_of_that_library(given, told):
+    with pytest.raises(UnknownNameError, match=told):
+        entry(given)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import jax
@@ -12,7 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-__all__ = ["canonical", "made_params", "relaxed"]
+__all__ = ["canonical", "made_params", "quietly", "relaxed"]
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Drop what a library prints when it is imported; its errors are raised as ever."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from ...environments import EnvEntry
 from ...errors import ConfigError, MissingExtraError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Step
-from .foreign import canonical, made_params, relaxed
+from .foreign import canonical, made_params, quietly, relaxed
 
 __all__ = ["BraxEnvironment", "BraxState"]
 
@@ -116,7 +116,8 @@ class BraxEnvironment:
 
 def _made(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
     try:
-        from brax import envs
+        with quietly():
+            from brax import envs
     except ModuleNotFoundError as error:
         raise MissingExtraError("brax", "brax", f"environment {entry.id}") from error
     name = entry.id.removeprefix("brax:")

@@ -6,9 +6,7 @@ counted here and truncates. JaxMARL is imported when an environment is made.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from typing import Any
 
 import jax
@@ -20,7 +18,7 @@ from ...environments import EnvEntry
 from ...errors import ConfigError, MissingExtraError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Discrete, Step
-from .foreign import canonical, made_params, relaxed
+from .foreign import canonical, made_params, quietly, relaxed
 
 __all__ = ["JaxMarlEnvironment", "JaxMarlState"]
 
@@ -117,7 +115,7 @@ class JaxMarlEnvironment:
 
 def _made(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
     try:
-        with redirect_stdout(io.StringIO()):  # it greets on standard output
+        with quietly():
             import jaxmarl
     except ModuleNotFoundError as error:
         raise MissingExtraError("jaxmarl", "jaxmarl", f"environment {entry.id}") from error

@@ -72,7 +72,7 @@ def reaches(
     return Outcome(
         small or (len(values) == SEEDS and good >= SEEDS_NEEDED),
         f"{good} of {len(values)} seeds reach {value:g} at {found['env_steps']:,} env steps "
-        f"(mean {sum(values) / len(values):.1f}, worst {min(values):.1f})",
+        f"(mean {sum(values) / len(values):.4g}, worst {min(values):.4g})",
     )
 
 
@@ -87,5 +87,5 @@ CASES: dict[str, Case] = {
     "pendulum_beta": _pendulum("beta"),
     "brax_inverted_pendulum": partial(reaches, study="base_inverted_pendulum", value=900.0),
     "gym_cartpole": partial(reaches, study="gym_base_cartpole", value=475.0),
-    "navigators": partial(reaches, study="base_navigators", value=0.8),
+    "navigators": partial(reaches, study="base_navigators", value=0.9),
 }
