@@ -47,7 +47,8 @@ def test_every_environment_of_gymnax_is_in_the_table():
 
 def test_entries_are_whole():
     for id_, item in ENVIRONMENTS.items():
-        assert item.id == id_ and item.meaning and item.actions in ("discrete", "continuous")
+        assert item.id == id_ and item.meaning
+        assert item.actions in ("discrete", "continuous", "any")
         assert all(np.isfinite(value) for value in item.params.values())
 
 
