@@ -177,8 +177,12 @@ _TRACED = (
             aliases=("ADAM_BETA1", "beta1"), search=_uniform(0.8, 0.99)),
     _number("adam_beta2", 0.999, "decay of Adam's second moment", low=0.0, high=0.9999999,
             aliases=("ADAM_BETA2", "beta2"), search=_uniform(0.9, 0.999)),
-    _number("weight_decay", 0.0, "decoupled weight decay; above 0 needs optimiser adamw", low=0.0,
-            aliases=("WEIGHT_DECAY",)),
+    _number("weight_decay", 0.0, "decoupled weight decay; above 0 needs an optimiser but adam",
+            low=0.0, aliases=("WEIGHT_DECAY",)),
+    _number("sgd_momentum", 0.9, "momentum of optimiser sgd", low=0.0, high=0.99999,
+            aliases=("momentum",), search=_uniform(0.0, 0.99)),
+    _number("muon_momentum", 0.95, "momentum of the matrices of optimiser muon", low=0.0,
+            high=0.99999, search=_uniform(0.8, 0.99)),
     _switch("separate_vf_optimiser", False,
             "own clip, moments and schedule for all critic parameters",
             aliases=("SEPARATE_VF_OPTIMIZER", "separate_vf_optimizer")),
@@ -202,15 +206,21 @@ _TRACED = (
             off=True, aliases=("VF_ADAM_BETA1",)),
     _number("vf_adam_beta2", None, "the critic's second decay" + _INHERITED, low=0.0,
             high=0.9999999, off=True, aliases=("VF_ADAM_BETA2",)),
-    _number("vf_max_grad_norm", None, "the critic's gradient clip" + _INHERITED, **_POSITIVE,
-            off=True, aliases=("VF_MAX_GRAD_NORM",)),
-    _number("vf_weight_decay", None, "the critic's weight decay" + _INHERITED, low=0.0, off=True,
-            aliases=("VF_WEIGHT_DECAY",)),
+    _number("vf_max_grad_norm", "same", "the critic's gradient clip; `same` is the policy's",
+            **_POSITIVE, off=True, choices=("same",), aliases=("VF_MAX_GRAD_NORM",)),
+    _number("vf_weight_decay", "same", "the critic's weight decay; `same` is the policy's",
+            low=0.0, choices=("same",), aliases=("VF_WEIGHT_DECAY",)),
     _number("reward_scale", 1.0, "factor on the reward that the learner sees", **_POSITIVE,
             aliases=("REWARD_SCALE",), search=_log(0.1, 10.0)),
     _number("reward_clip", None,
             "clip of the learner's reward; unset: 10 with normalise_rewards, else off",
             **_POSITIVE, off=True),
+    _switch("reward_centering", False, "subtract a running average from the learner's reward",
+            aliases=("REWARD_CENTERING", "reward_centring"), search={"values": [True, False]}),
+    _number("average_reward_initial", 0.0, "first average reward (reward_centering)",
+            aliases=("INITIAL_AVERAGE_REWARD",)),
+    _number("average_reward_step", 1e-3, "step of the average reward, once a rollout",
+            **{**_POSITIVE, "high": 1.0}, aliases=("REWARD_STEPSIZE",), search=_log(1e-4, 1e-1)),
     _switch("normalise_observations", False, "by running mean and variance, frozen in evaluation",
             aliases=("norm_obs", "obs_norm"), search={"values": [True, False]}),
     _number("observation_clip", 10.0, "clip of normalised observations", **_POSITIVE, off=True),
@@ -224,6 +234,20 @@ _TRACED = (
             aliases=("ADV_CLIP",)),
     _number("target_kl", None, "skip the rest of an update once the KL exceeds 1.5 times this",
             **_POSITIVE, off=True, aliases=("TARGET_KL",), search=_log(0.005, 0.05)),
+    _number("priority_alpha", 0.0, "exponent of sampling rows by |A|; 0 takes each once",
+            **_FRACTION, aliases=("PRIO_ALPHA", "importance_sampling_alpha", "prio_alpha"),
+            search=_uniform(0.0, 1.0)),
+    _number("priority_beta0", 1.0, "first exponent of its importance weights", **_FRACTION,
+            aliases=("PRIO_BETA0", "importance_sampling_beta", "prio_beta0"),
+            search=_uniform(0.0, 1.0)),
+    _switch("anneal_priority_beta", True, "that exponent rises to 1 over the run",
+            aliases=("ANNEAL_PRIO_BETA",)),
+    _number("rho_clip", None, "V-trace: largest weight of an error; on with c_clip", **_POSITIVE,
+            off=True, aliases=("RHO_CLIP", "advantage_rho_clip", "vtrace_rho_clip"),
+            search=_uniform(0.5, 2.0)),
+    _number("c_clip", None, "V-trace: largest weight of what follows; on with rho_clip",
+            **_POSITIVE, off=True, aliases=("C_CLIP", "advantage_c_clip", "vtrace_c_clip"),
+            search=_uniform(0.5, 2.0)),
     _number("log_std_init", -0.5, "first log standard deviation of Gaussian policies", low=-20.0,
             high=2.0),
     _number("log_std_min", -20.0, "smallest log standard deviation", low=-20.0, high=2.0),
@@ -233,6 +257,31 @@ _TRACED = (
          search={"min": 1, "max": 20, "distribution": "log_int_uniform"}),
     _switch("action_masking", True, "invalid actions get probability 0, where there is a mask",
             aliases=("ACTION_MASKING",)),
+    _switch("off_policy_masking", False,
+            "ratio of the unmasked policy to the masked one that acted",
+            aliases=("OFF_POLICY_IAM",), search={"values": [True, False]}),
+    Knob("masking_gate_min_actions", "int", 2, True, low=1, high=2**24,
+         meaning="valid actions a row needs to teach the policy (masking_gating)",
+         aliases=("IAM_GATING_MIN_ACTIONS",)),
+    _switch("masking_gating", True,
+            "rows with too few valid actions do not teach the policy, with none not the value",
+            aliases=("IAM_GATING",), search={"values": [True, False]}),
+    _switch("masking_damping", True, "rows weigh min(1, valid mass / valid_mass_target)",
+            aliases=("IAM_DAMPING",), search={"values": [True, False]}),
+    _number("valid_mass_target", 0.05, "valid mass from which rows weigh 1 (masking_damping)",
+            **{**_POSITIVE, "high": 1.0}, aliases=("VALID_MASS_TARGET",),
+            search=_log(0.02, 0.1)),
+    _number("valid_mass_coef", 0.0, "weight of the loss -log(valid mass)", low=0.0,
+            aliases=("VALID_MASS_LOSS_COEF",), search=_log(2e-4, 0.1, zero=0.2)),
+    _schedule("valid_mass_schedule", "constant", "how valid_mass_coef changes over the run",
+              aliases=("VML_SCHEDULE",)),
+    _number("valid_mass_end_fraction", 10.0, "final valid_mass_coef over the initial", low=0.0,
+            aliases=("VML_END_FRACTION",)),
+    _number("valid_mass_schedule_multiplier", 1.0, "horizon of the schedule over the run",
+            **_POSITIVE, aliases=("VML_SCHEDULE_MULTIPLIER",)),
+    _switch("schedule_on_gradient_steps", False,
+            "schedules follow gradient steps taken, not updates done",
+            aliases=("STEP_ON_GRADIENT",)),
 )  # fmt: skip
 
 _FLAT = ("mlp", "lstm", "gru")
@@ -359,8 +408,14 @@ _STATIC = (
     _static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **_POSITIVE),
     _static("policy_gain", "float", 0.01, "gain of the policy head", **_POSITIVE),
     _static("value_gain", "float", 1.0, "gain of the value head", **_POSITIVE),
-    _static("optimiser", "choice", "adam", "optimiser", choices=("adam", "adamw"),
-            aliases=("optimizer", "opt")),
+    _static("optimiser", "choice", "adam", "optimiser; muon takes matrices, adam the rest",
+            choices=("adam", "adamw", "sgd", "muon"), aliases=("optimizer", "opt"),
+            search={"values": ["adam", "muon"]}),
+    _static("gradient_accumulation", "int", 1, "parts that a minibatch's gradient is summed from",
+            low=1, high=65536, aliases=("GRADIENT_ACCUMULATION",)),
+    _static("priority_over", "choice", None,
+            "what priority_alpha draws; unset: segments where minibatches are whole segments",
+            choices=("steps", "segments"), off=True),
     _static("distribution", "choice", None, "action distribution; unset: from the action space",
             choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
             off=True, search={"values": ["gaussian", "tanh_gaussian", "beta"]}),
@@ -368,7 +423,9 @@ _STATIC = (
             off=True),
     _static("action_high", "float", None, "largest action, likewise; tanh_gaussian and beta fill "
             "the range, gaussian is clipped to it", off=True),
-    _static("dtype", "choice", "float32", "of the networks' arithmetic", choices=("float32",)),
+    _static("dtype", "choice", "float32",
+            "of the networks' arithmetic; parameters and statistics stay float32",
+            choices=("float32", "bfloat16"), search={"values": ["float32", "bfloat16"]}),
     _static("matmul_precision", "choice", "float32", "of matrix products on accelerators",
             choices=("float32", "tf32", "bfloat16")),
 )  # fmt: skip
@@ -449,6 +506,7 @@ def check_value(name: str, value: Any) -> Any:
 
 
 _ILLEGAL = object()
+_LEAST, _MOST = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127  # float32: smaller ones are flushed to 0
 
 
 def _check_bool(knob: Knob, value: Any) -> Any:
@@ -473,6 +531,11 @@ def _check_number(knob: Knob, value: Any) -> Any:
         return _ILLEGAL
     if value < knob.low or value > knob.high or (knob.low_open and value == knob.low):
         return _ILLEGAL
+    if knob.type == "float" and value != 0 and not _LEAST <= abs(value) <= _MOST:
+        raise ConfigError(
+            f"{knob.name} is {value!r}, which is no number in float32; allowed: 0, if that is "
+            f"legal, or a magnitude of {_LEAST:.4g} to {_MOST:.4g}"
+        )
     if knob.type == "int":
         return int(value) if value == int(value) else _ILLEGAL
     return float(value)
@@ -494,7 +557,8 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` a third of it);
     `num_layers` with `hidden_size` give `hidden_sizes`;
     `minibatch_size` and `num_minibatches` follow from each other, a remainder being a smaller
-    last minibatch. Completing a complete configuration changes nothing.
+    last minibatch, unless both are given with prioritised sampling. Completing a complete
+    configuration changes nothing.
 
     Raises:
         ConfigError: an unknown knob, an illegal value, or values that contradict each other.
@@ -533,7 +597,7 @@ def _fill_critic(config: dict[str, Any]) -> None:
     if config["vf_learning_rate"] is None:
         config["vf_learning_rate"] = config["learning_rate"] / 3.0
     for name, source in _CRITIC_SOURCE.items():
-        if config[name] is None:
+        if config[name] == KNOBS[name].default:
             config[name] = config[source]
 
 
@@ -555,7 +619,17 @@ _CRITIC_SOURCE = {
 def _check_together(config: dict[str, Any]) -> None:
     decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
     if decays and config["optimiser"] == "adam":
-        raise ConfigError("weight_decay above 0 needs `optimiser: adamw`; adam does not decay")
+        raise ConfigError(
+            "weight_decay above 0 needs `optimiser: adamw` (or sgd, muon); adam does not decay"
+        )
+    if (config["rho_clip"] is None) != (config["c_clip"] is None):
+        raise ConfigError("rho_clip and c_clip go together; give both for V-trace, or none")
+    rows, parts = config["minibatch_size"], config["gradient_accumulation"]
+    if parts > rows:
+        raise ConfigError(
+            f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows; allowed: "
+            f"at most {rows}"
+        )
     if (config["gae_lambda_initial"] is None) != (config["gae_lambda_final"] is None):
         raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")
     low, high = config["action_low"], config["action_high"]
@@ -591,6 +665,9 @@ def _check_convolutions(config: dict[str, Any]) -> None:
 def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:
     samples = config["num_envs"] * config["rollout_length"]
     rows = config["minibatch_size"]
+    drawn = config["priority_alpha"] > 0 or config["priority_over"] is not None
+    if drawn and rows is not None and "num_minibatches" in given:
+        return
     if rows is None:
         if config["num_minibatches"] > samples:
             raise ConfigError(
@@ -599,6 +676,9 @@ def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:
             )
         rows = math.ceil(samples / config["num_minibatches"])
     elif "num_minibatches" in given and config["num_minibatches"] != math.ceil(samples / rows):
-        raise ConfigError("give num_minibatches or minibatch_size, not both")
+        raise ConfigError(
+            "give num_minibatches or minibatch_size, not both; together they need prioritised "
+            "sampling (priority_alpha above 0, or priority_over)"
+        )
     config["minibatch_size"] = min(rows, samples)
     config["num_minibatches"] = math.ceil(samples / rows)

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation that tells terminated from truncated episodes."""
+"""Advantages that tell terminated from truncated episodes: generalised estimation, and V-trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["gae"]
+__all__ = ["gae", "temporal_differences", "v_trace"]
 
 
 def gae(
@@ -35,10 +35,78 @@ def gae(
         gamma: discount, per batch entry or broadcast.
         gae_lambda: lambda, likewise.
     """
-    gamma, gae_lambda = (jnp.broadcast_to(x, rewards.shape[1:])[None] for x in (gamma, gae_lambda))
+    deltas = temporal_differences(rewards, values, next_values, terminated, gamma)
+    return _summed(deltas, terminated, truncated, gamma, gae_lambda)
+
+
+def temporal_differences(
+    rewards: Float[Array, "T *batch"],
+    values: Float[Array, "T *batch"],
+    next_values: Float[Array, "T *batch"],
+    terminated: Bool[Array, "T *batch"],
+    gamma: Float[Array, "*#batch"],
+) -> Float[Array, "T *batch"]:
+    """Give delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t); arguments as for `gae`."""
     going_on = 1.0 - terminated.astype(jnp.float32)
-    deltas = rewards + gamma * going_on * next_values - values
-    decay = gamma * gae_lambda * going_on * (1.0 - truncated.astype(jnp.float32))
+    return rewards + _spread(gamma, rewards) * going_on * next_values - values
+
+
+def v_trace(
+    rewards: Float[Array, "T *batch"],
+    values: Float[Array, "T *batch"],
+    next_values: Float[Array, "T *batch"],
+    terminated: Bool[Array, "T *batch"],
+    truncated: Bool[Array, "T *batch"],
+    gamma: Float[Array, "*#batch"],
+    gae_lambda: Float[Array, "*#batch"],
+    ratio: Float[Array, "T *batch"],
+    rho_clip: Float[Array, "*#batch"],
+    c_clip: Float[Array, "*#batch"],
+) -> Float[Array, "T *batch"]:
+    """Give the V-trace advantages of a rollout of another policy, time first.
+
+    With rho_t = min(ratio_t, rho_clip) and c_t = min(ratio_t, c_clip):
+
+    delta_t = rho_t (r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t))
+    A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}
+
+    so that A_t + V(s_t) at lambda 1 is v_t of Espeholt et al. 2018 (IMPALA), equation 1, and A_t
+    is `gae` where every ratio is 1 and no clip is below 1.
+
+    Args:
+        rewards: r_t.
+        values: V(s_t).
+        next_values: V(s'_t), as for `gae`.
+        terminated: ended by the environment's rules.
+        truncated: cut by a limit.
+        gamma: discount.
+        gae_lambda: lambda.
+        ratio: probability of the action now over that when it was taken.
+        rho_clip: largest weight of an error.
+        c_clip: largest weight of what follows.
+    """
+    deltas = temporal_differences(rewards, values, next_values, terminated, gamma)
+    rho, trace = (jnp.minimum(ratio, _spread(clip, ratio)) for clip in (rho_clip, c_clip))
+    return _summed(rho * deltas, terminated, truncated, gamma, gae_lambda, trace)
+
+
+def _spread(number: Array, like: Float[Array, "T *batch"]) -> Array:
+    return jnp.broadcast_to(number, like.shape[1:])[None]
+
+
+def _summed(
+    deltas: Float[Array, "T *batch"],
+    terminated: Bool[Array, "T *batch"],
+    truncated: Bool[Array, "T *batch"],
+    gamma: Float[Array, "*#batch"],
+    gae_lambda: Float[Array, "*#batch"],
+    trace: Float[Array, "T *batch"] | None = None,
+) -> Float[Array, "T *batch"]:
+    """Give A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}."""
+    going_on = 1.0 - terminated.astype(jnp.float32)
+    decay = _spread(gamma, deltas) * _spread(gae_lambda, deltas) * going_on
+    decay = decay * (1.0 - truncated.astype(jnp.float32))
+    decay = decay if trace is None else decay * trace
 
     def back(
         later: Float[Array, "*batch"], step: tuple[Array, Array]

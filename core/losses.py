@@ -1,7 +1,12 @@
-"""The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced."""
+"""The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced.
+
+Rows are single steps, or whole segments where a plan learns by segments; what only some plans
+need (see `state.FEATURES`) is compiled into theirs alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,11 +14,32 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from . import policy
-from .networks.outputs import Outputs
+from .advantages import v_trace
+from .masking import RowWeights, log_valid_mass
 from .pytree import Pytree, pytree
-from .state import SAME, Hypers, Plan
+from .state import OFF, SAME, Hypers, Plan
 
-__all__ = ["Coefficients", "Losses", "Samples", "ppo_loss"]
+__all__ = ["Coefficients", "Losses", "Samples", "Segments", "loss_and_gradient", "ppo_loss"]
+
+_LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss
+Mean = Callable[[Array], Array]
+
+
+@pytree
+class Segments(Pytree):
+    """What V-trace needs of whole segments, [B, T] or [N, T].
+
+    Attributes:
+        reward: as the learner sees it.
+        terminated: the episode ended by its rules.
+        truncated: it was cut.
+        bootstrap: V of the final observation where it was cut, when it was cut.
+    """
+
+    reward: Float[Array, "B T"]
+    terminated: Bool[Array, "B T"]
+    truncated: Bool[Array, "B T"]
+    bootstrap: Float[Array, "B T"]
 
 
 @pytree
@@ -21,7 +47,8 @@ class Samples(Pytree):
     """Rows of a rollout, [B, ...] or [N, ...]; with whole segments [B, T, ...] or [N, T, ...].
 
     Attributes:
-        observation: as the network saw it (normalised).
+        observation: as the network saw it (normalised); with V-trace that after the rollout is
+            the last of T + 1.
         action: taken.
         mask: valid actions then, or None.
         log_prob: of the action under the policy that took it.
@@ -31,6 +58,9 @@ class Samples(Pytree):
         noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
         first: for networks with a memory: an episode begins at this step, [B, T].
         carry: likewise: the memory before the segment, [B, 1, ...].
+        weights: what rows count for, by their valid actions; None without masks of one choice.
+        importance: weight of the row in the policy loss, [B] or [N]; None without priorities.
+        segments: for V-trace, else None.
     """
 
     observation: Any
@@ -43,6 +73,9 @@ class Samples(Pytree):
     noise: Array | None = None
     first: Bool[Array, "B T"] | None = None
     carry: Any = ()
+    weights: RowWeights | None = None
+    importance: Float[Array, " B"] | None = None
+    segments: Segments | None = None
 
 
 @pytree
@@ -51,6 +84,8 @@ class Coefficients(Pytree):
 
     clip_eps: Float[Array, ""]
     ent_coef: Float[Array, ""]
+    valid_mass_coef: Float[Array, ""]
+    gae_lambda: Float[Array, ""]
 
 
 @pytree
@@ -61,12 +96,40 @@ class Losses(Pytree):
     policy_loss: Float[Array, "..."]
     value_loss: Float[Array, "..."]
     entropy: Float[Array, "..."]
+    valid_mass_loss: Float[Array, "..."]
     approx_kl: Float[Array, "..."]
     clip_fraction: Float[Array, "..."]
     ratio_mean: Float[Array, "..."]
     ratio_std: Float[Array, "..."]
     ratio_min: Float[Array, "..."]
     ratio_max: Float[Array, "..."]
+
+
+@pytree
+class _Terms(Pytree):
+    """What the current parameters say of rows, [B, *T].
+
+    Attributes:
+        change: log pi - log pi_old of the action, both masked.
+        entropy: of the policy.
+        value: V.
+        log_mass: log valid mass, where a feature needs it.
+        last_value: V of the observation after the rollout [B], for V-trace.
+    """
+
+    change: Float[Array, "B *T"]
+    entropy: Float[Array, "B *T"]
+    value: Float[Array, "B *T"]
+    log_mass: Float[Array, "B *T"] | None
+    last_value: Float[Array, " B"] | None
+
+
+@pytree
+class _Learned(Pytree):
+    """The advantages and targets that the loss takes, [B, *T]."""
+
+    advantage: Float[Array, "B *T"]
+    target: Float[Array, "B *T"]
 
 
 def ppo_loss(
@@ -84,6 +147,12 @@ def ppo_loss(
     L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
     value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
 
+    Where there are masks, means are weighted as `masking.row_weights` says. With V-trace, A and
+    R = A + V are made anew from the current parameters. With priorities, A carries the importance
+    weight in the policy loss alone. With `off_policy_masking`, r is the raw policy's probability
+    over that of the masked policy which acted; approx_kl stays that of the two masked policies,
+    so that target_kl means the same. The valid-mass loss is -valid_mass_coef mean(log valid mass).
+
     Args:
         params: of one lane.
         plan: static part.
@@ -92,35 +161,210 @@ def ppo_loss(
         rows: the minibatch.
         weight: 0 for rows that only fill the last minibatch up, or None if there are none.
     """
+    terms = _forward(params, plan, hypers, rows)
+    learned = _learned(plan, hypers, coefficients, rows, terms)
+    flat_rows, terms, learned = (_flat(plan, part) for part in (rows, terms, learned))
+    weights = _weights(plan, rows, weight)
+    advantage = _normalised(learned.advantage, hypers, _mean(weights[1]))
+    learned = learned.replace(advantage=advantage)
+    means = (_mean(weights[0]), _mean(weights[1]), _mean(weights[2]))
+    return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights[1])
 
-    def mean(x: Float[Array, " B"]) -> Float[Array, ""]:
-        return jnp.mean(x) if weight is None else jnp.sum(x * weight) / jnp.sum(weight)
 
+def loss_and_gradient(
+    params: dict[str, Any],
+    plan: Plan,
+    hypers: Hypers,
+    coefficients: Coefficients,
+    rows: Samples,
+    weight: Float[Array, " B"] | None,
+) -> tuple[Losses, dict[str, Any]]:
+    """Give the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
+
+    The parts are of equal size, one after the other, and their sum is that of the whole
+    minibatch: advantages are normalised over all of it and means divided by its weights.
+    """
+    if plan.gradient_accumulation == 1:
+        (_, losses), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
+            params, plan, hypers, coefficients, rows, weight
+        )
+        return losses, gradient
+    count = plan.gradient_accumulation
+    parts = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
+    learned = jax.lax.map(lambda p: _learned_of(params, plan, hypers, coefficients, p), parts[0])
+    weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(*parts)
+    flat = [None if w is None else w.reshape(-1) for w in weights]
+    size = jnp.float32(learned.advantage.size)
+    totals = [size if w is None else jnp.maximum(jnp.sum(w), _LEAST_TOTAL) for w in flat]
+    advantage = _normalised(learned.advantage.reshape(-1), hypers, _mean(flat[1]))
+    learned = learned.replace(advantage=advantage.reshape(learned.advantage.shape))
+
+    def loss(params: dict[str, Any], part: tuple[Any, ...]) -> tuple[Array, Losses]:
+        rows, weights, learned = part
+        terms = _flat(plan, _forward(params, plan, hypers, rows))
+        first, second, third = map(_mean, weights, totals)
+        return _loss(
+            plan, hypers, coefficients, _flat(plan, rows), terms, learned,
+            (first, second, third), weights[1],
+        )  # fmt: skip
+
+    def add(sums: tuple[Losses, Any], part: tuple[Any, ...]) -> tuple[tuple[Losses, Any], None]:
+        (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(params, part)
+        low = jnp.minimum(sums[0].ratio_min, losses.ratio_min)
+        high = jnp.maximum(sums[0].ratio_max, losses.ratio_max)
+        total, gradient = jax.tree.map(jnp.add, sums, (losses, gradient))
+        return (total.replace(ratio_min=low, ratio_max=high), gradient), None
+
+    zero = jnp.zeros((), jnp.float32)
+    start = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
+    start = start.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    (losses, gradient), _ = jax.lax.scan(add, (start, zeros), (parts[0], weights, learned))
+    square = losses.ratio_std - jnp.square(losses.ratio_mean - 1.0)  # see `_loss`
+    return losses.replace(ratio_std=jnp.sqrt(jnp.maximum(square, 0.0))), gradient
+
+
+def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) -> _Terms:
+    """Run the network on rows."""
     outputs = _outputs(plan, params, rows)
-    if plan.by_segments:
-        outputs, rows, weight = _steps(plan, outputs, rows, weight)
+    last_value = None
+    if "v_trace" in plan.features:
+        last_value = outputs.value[:, -1]
+        outputs = jax.tree.map(lambda x: x[:, :-1], outputs)
     distribution = policy.distribution_of(plan, hypers, params, outputs, rows.mask)
     change = distribution.log_prob(rows.action) - rows.log_prob
-    log_ratio = jnp.clip(change, -hypers.logr_clip, hypers.logr_clip)
+    log_mass = None
+    needed = {"off_policy_masking", "valid_mass_loss"} & set(plan.features)
+    if needed and rows.mask is not None and rows.weights is not None:
+        log_mass = log_valid_mass(outputs.policy, rows.mask)
+    return _Terms(change, distribution.entropy(rows.noise), outputs.value, log_mass, last_value)
+
+
+def _learned(
+    plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms
+) -> _Learned:
+    """Give the rollout's advantages and targets, or V-trace's in lanes where it is on.
+
+    V of a final observation where an episode was cut stays that of the rollout: such steps are
+    few, and the network would have to run on as many observations again.
+    """
+    seen = rows.segments
+    if seen is None or terms.last_value is None:
+        return _Learned(rows.advantage, rows.target)
+    value, last, change = jax.lax.stop_gradient((terms.value, terms.last_value, terms.change))
+    following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
+    next_values = jnp.where(seen.truncated, seen.bootstrap, following)
+    ratio = jnp.exp(jnp.clip(change, -hypers.logr_clip, hypers.logr_clip))
+    reward, current, later, ended, cut, weight = (
+        jnp.moveaxis(x, 1, 0)
+        for x in (seen.reward, value, next_values, seen.terminated, seen.truncated, ratio)
+    )
+    advantage = v_trace(
+        reward, current, later, ended, cut, hypers.gamma, coefficients.gae_lambda, weight,
+        hypers.rho_clip, hypers.c_clip,
+    )  # fmt: skip
+    advantage = jnp.moveaxis(advantage, 0, 1)
+    on = hypers.rho_clip < OFF
+    return _Learned(
+        jnp.where(on, advantage, rows.advantage), jnp.where(on, advantage + value, rows.target)
+    )
+
+
+def _learned_of(
+    params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples
+) -> _Learned:
+    """Give advantages and targets of a part of a minibatch, as single steps."""
+    if rows.segments is None:
+        return _flat(plan, _Learned(rows.advantage, rows.target))
+    terms = _forward(params, plan, hypers, rows)
+    return _flat(plan, _learned(plan, hypers, coefficients, rows, terms))
+
+
+def _flat(plan: Plan, tree: Any) -> Any:
+    """Give the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
+    if not plan.by_segments:
+        return tree
+    steps = plan.rollout_length
+
+    def flat(x: Array) -> Array:
+        return jnp.repeat(x, steps) if x.ndim == 1 else x.reshape((-1, *x.shape[2:]))
+
+    return jax.tree.map(flat, tree)
+
+
+def _weights(
+    plan: Plan, rows: Samples, weight: Float[Array, " B"] | None
+) -> tuple[Array | None, Array | None, Array | None]:
+    """Give what single steps count for in policy loss, value loss and valid-mass loss."""
+    fills = _flat(plan, weight)
+    if rows.weights is None:
+        return fills, fills, fills
+    own = _flat(plan, rows.weights)
+    if fills is None:
+        return own.policy, own.value, own.mass
+    return own.policy * fills, own.value * fills, own.mass * fills
+
+
+def _mean(weight: Array | None, total: Array | None = None) -> Mean:
+    """Give the weighted mean, or the part of one that has the weights `total` in all."""
+    if weight is None:
+        return jnp.mean if total is None else lambda x: jnp.sum(x) / total
+    whole = jnp.maximum(jnp.sum(weight), _LEAST_TOTAL) if total is None else total
+    return lambda x: jnp.sum(x * weight) / whole
+
+
+def _loss(
+    plan: Plan,
+    hypers: Hypers,
+    coefficients: Coefficients,
+    rows: Samples,
+    terms: _Terms,
+    learned: _Learned,
+    means: tuple[Mean, Mean, Mean],
+    counts: Float[Array, " B"] | None,
+) -> tuple[Float[Array, ""], Losses]:
+    """Give the loss of single steps.
+
+    Where a minibatch comes in parts, `means` give parts of means, and `ratio_std` is that of the
+    mean of (r - 1)^2.
+    """
+    over_policy, over_value, over_mass = means
+    log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
     ratio = jnp.exp(log_ratio)
-    advantage = _normalised(rows.advantage, hypers, mean)
+    approx_kl = over_value((ratio - 1.0) - log_ratio)
+    if terms.log_mass is not None and "off_policy_masking" in plan.features:
+        raw = jnp.clip(terms.change + terms.log_mass, -hypers.logr_clip, hypers.logr_clip)
+        off_policy = (hypers.off_policy_masking > 0.0) & (hypers.action_masking > 0.0)
+        ratio = jnp.where(off_policy, jnp.exp(raw), ratio)
+    advantage = learned.advantage
+    if rows.importance is not None:
+        advantage = advantage * rows.importance
     eps = coefficients.clip_eps
     clipped = jnp.clip(ratio, 1.0 - eps, 1.0 + eps)
-    policy_loss = -mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    value_loss = mean(_value_errors(outputs.value, rows, hypers, eps))
-    entropy = mean(distribution.entropy(rows.noise))
+    policy_loss = -over_policy(jnp.minimum(ratio * advantage, clipped * advantage))
+    value_loss = over_value(_value_errors(terms.value, rows.value, learned.target, hypers, eps))
+    entropy = over_policy(terms.entropy)
     loss = policy_loss + hypers.vf_coef * value_loss - coefficients.ent_coef * entropy
-    ratio_mean = mean(ratio)
-    present = ratio if weight is None else jnp.where(weight > 0.0, ratio, 1.0)
+    mass_loss = jnp.zeros_like(loss)
+    if terms.log_mass is not None and "valid_mass_loss" in plan.features:
+        mass_loss = -over_mass(terms.log_mass)
+        loss = loss + coefficients.valid_mass_coef * mass_loss
+    ratio_mean = over_value(ratio)
+    present = ratio if counts is None else jnp.where(counts > 0.0, ratio, 1.0)
+    if plan.gradient_accumulation == 1:
+        ratio_std = jnp.sqrt(jnp.maximum(over_value(jnp.square(ratio - ratio_mean)), 0.0))
+    else:
+        ratio_std = over_value(jnp.square(ratio - 1.0))
     return loss, Losses(
         loss=loss,
         policy_loss=policy_loss,
         value_loss=value_loss,
         entropy=entropy,
-        approx_kl=mean((ratio - 1.0) - log_ratio),
-        clip_fraction=mean((jnp.abs(ratio - 1.0) > eps).astype(jnp.float32)),
+        valid_mass_loss=mass_loss,
+        approx_kl=approx_kl,
+        clip_fraction=over_value((jnp.abs(ratio - 1.0) > eps).astype(jnp.float32)),
         ratio_mean=ratio_mean,
-        ratio_std=jnp.sqrt(jnp.maximum(mean(jnp.square(ratio - ratio_mean)), 0.0)),
+        ratio_std=ratio_std,
         ratio_min=jnp.min(present),
         ratio_max=jnp.max(present),
     )
@@ -139,16 +383,7 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
     return swapped(policy.unroll(plan, params, observation, first, carry))
 
 
-def _steps(
-    plan: Plan, outputs: Outputs, rows: Samples, weight: Float[Array, " B"] | None
-) -> tuple[Outputs, Samples, Float[Array, " steps"] | None]:
-    """Give the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
-    rows = rows.replace(first=None, carry=())
-    flat = jax.tree.map(lambda x: x.reshape((-1, *x.shape[2:])), (outputs, rows))
-    return *flat, None if weight is None else jnp.repeat(weight, plan.rollout_length)
-
-
-def _normalised(advantage: Float[Array, " B"], hypers: Hypers, mean: Any) -> Float[Array, " B"]:
+def _normalised(advantage: Float[Array, " B"], hypers: Hypers, mean: Mean) -> Float[Array, " B"]:
     centre = mean(advantage)
     deviation = jnp.sqrt(mean(jnp.square(advantage - centre)))
     clean = (advantage - centre) / (deviation + 1e-8)
@@ -157,10 +392,14 @@ def _normalised(advantage: Float[Array, " B"], hypers: Hypers, mean: Any) -> Flo
 
 
 def _value_errors(
-    value: Float[Array, " B"], rows: Samples, hypers: Hypers, clip_eps: Float[Array, ""]
+    value: Float[Array, " B"],
+    old: Float[Array, " B"],
+    target: Float[Array, " B"],
+    hypers: Hypers,
+    clip_eps: Float[Array, ""],
 ) -> Float[Array, " B"]:
     limit = jnp.where(hypers.value_clip_eps == SAME, clip_eps, hypers.value_clip_eps)
-    near = rows.value + jnp.clip(value - rows.value, -limit, limit)
-    free = jnp.square(value - rows.target)
-    held = jnp.where(jnp.isinf(limit), free, jnp.square(near - rows.target))
+    near = old + jnp.clip(value - old, -limit, limit)
+    free = jnp.square(value - target)
+    held = jnp.where(jnp.isinf(limit), free, jnp.square(near - target))
     return 0.5 * jnp.maximum(free, held)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .pytree import Pytree, pytree
 
-__all__ = ["Metrics", "chunk_rows"]
+__all__ = ["Metrics", "chunk_rows", "mask_metrics"]
 
 
 @pytree
@@ -31,10 +32,17 @@ class Metrics(Pytree):
         value_target_mean: of R.
         advantage_mean, advantage_std: before normalisation.
         grad_norm: global, before clipping, mean over gradient steps.
+        grad_variance: of the gradients of the steps, summed over parameters:
+            mean(|g|^2) - |mean(g)|^2.
         param_norm: after the update.
         policy_std: mean standard deviation of a Gaussian policy, else 0.
         learning_rate, clip_eps, ent_coef, gae_lambda: scheduled values of this update.
         diverged: numbers of this lane mean nothing any more.
+        features: what only some plans have. With masks: `valid_actions` (mean count a step),
+            `valid_mass_mean`, `_std`, `_min`, `_max` (probability that the raw policy gives to
+            valid actions), `invalid_actions` (share of steps that took one). With the features of
+            these names: `average_reward`, `priority_beta`, `valid_mass_loss`, `valid_mass_coef`,
+            `progress` (by which the schedules go).
         env: the environment's own metrics.
     """
 
@@ -59,6 +67,7 @@ class Metrics(Pytree):
     advantage_mean: Float[Array, "..."]
     advantage_std: Float[Array, "..."]
     grad_norm: Float[Array, "..."]
+    grad_variance: Float[Array, "..."]
     param_norm: Float[Array, "..."]
     policy_std: Float[Array, "..."]
     learning_rate: Float[Array, "..."]
@@ -66,11 +75,30 @@ class Metrics(Pytree):
     ent_coef: Float[Array, "..."]
     gae_lambda: Float[Array, "..."]
     diverged: Bool[Array, "..."]
+    features: dict[str, Float[Array, "..."]]
     env: dict[str, Float[Array, "..."]]
 
 
 _LAST = ("param_norm", "policy_std", "learning_rate", "clip_eps", "ent_coef", "gae_lambda",
-         "explained_variance")  # fmt: skip
+         "explained_variance", "average_reward", "priority_beta", "valid_mass_coef",
+         "progress")  # fmt: skip
+_LEAST, _MOST = ("ratio_min", "valid_mass_min"), ("ratio_max", "ratio_start_error",
+                                                  "valid_mass_max")  # fmt: skip
+
+
+def mask_metrics(
+    mask: Bool[Array, "*batch A"], valid_mass: Float[Array, "*batch"], action: Int[Array, "*batch"]
+) -> dict[str, Float[Array, ""]]:
+    """Give what one lane's rollout shows of its valid actions (see `Metrics`)."""
+    taken = jnp.take_along_axis(mask, action[..., None], axis=-1)
+    return {
+        "valid_actions": jnp.mean(jnp.sum(mask, axis=-1, dtype=jnp.float32)),
+        "valid_mass_mean": jnp.mean(valid_mass),
+        "valid_mass_std": jnp.std(valid_mass),
+        "valid_mass_min": jnp.min(valid_mass),
+        "valid_mass_max": jnp.max(valid_mass),
+        "invalid_actions": 1.0 - jnp.mean(taken.astype(jnp.float32)),
+    }
 
 
 def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
@@ -80,7 +108,8 @@ def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
     stay extremes, scheduled values and norms are the last update's, all else is a mean.
     """
     host: Metrics = jax.device_get(metrics)
-    flat = {name: getattr(host, name) for name in Metrics.__dataclass_fields__ if name != "env"}
+    own = [name for name in Metrics.__dataclass_fields__ if name not in ("features", "env")]
+    flat = {name: getattr(host, name) for name in own} | dict(host.features)
     diverged = np.any(flat.pop("diverged"), axis=0)
     flat |= {f"env/{name}": value for name, value in host.env.items()}
     wide = {name: np.asarray(value, np.float64) for name, value in flat.items()}
@@ -92,9 +121,9 @@ def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
         elif name in ("episode_return", "episode_length"):
             total = np.sum(value, axis=0)
             rows[name] = np.where(episodes > 0, total / np.maximum(episodes, 1.0), np.nan)
-        elif name == "ratio_min":
+        elif name in _LEAST:
             rows[name] = np.min(value, axis=0)
-        elif name in ("ratio_max", "ratio_start_error"):
+        elif name in _MOST:
             rows[name] = np.max(value, axis=0)
         elif name in _LAST:
             rows[name] = value[-1]

@@ -1,4 +1,4 @@
-"""Adam and AdamW with every number traced, one for the policy and one for the critic.
+"""Adam, AdamW, SGD and Muon with every number traced, one for the policy and one for the critic.
 
 The two share clip, moments and step size unless `separate_vf_optimiser` is on in a lane, in which
 case the critic's parameters follow the `vf_*` knobs.
@@ -15,10 +15,23 @@ from jaxtyping import Array, Float
 
 from .policy import is_critic
 from .pytree import Pytree, pytree
-from .schedules import scheduled
+from .schedules import curve
 from .state import Hypers, Plan
 
-__all__ = ["StepSizes", "apply_gradients", "init_moments", "step_sizes", "tree_norm"]
+__all__ = [
+    "StepSizes",
+    "apply_gradients",
+    "init_moments",
+    "orthogonalised",
+    "step_sizes",
+    "tree_norm",
+]
+
+Moments = optax.ScaleByAdamState
+"""Steps taken, first and second moments; a leaf without one has a scalar in its place."""
+
+# A quintic whose iterates take singular values in (0, 1] to about 1 (Jordan 2024, "Muon").
+_QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 
 
 @pytree
@@ -31,28 +44,16 @@ class StepSizes(Pytree):
 
 def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
     """Give the learning rates at `progress` through the run (see `schedules.scheduled`)."""
-    policy = scheduled(
-        hypers.learning_rate,
-        hypers.lr_schedule,
-        progress,
-        end_fraction=hypers.lr_end_fraction,
-        multiplier=hypers.lr_schedule_multiplier,
-        exponent=hypers.lr_decay_exponent,
-        warmup_fraction=hypers.lr_warmup_fraction,
-        peak_multiplier=hypers.lr_warmup_multiplier,
-        start_fraction=hypers.lr_warmup_start_fraction,
-    )
-    critic = scheduled(
-        hypers.vf_learning_rate,
-        hypers.vf_lr_schedule,
-        progress,
-        end_fraction=hypers.vf_lr_end_fraction,
-        multiplier=hypers.vf_schedule_multiplier,
-        exponent=hypers.lr_decay_exponent,
-        warmup_fraction=hypers.vf_warmup_fraction,
-        peak_multiplier=hypers.vf_warmup_multiplier,
+    policy = curve(
+        hypers, progress, hypers.learning_rate, hypers.lr_schedule, hypers.lr_end_fraction,
+        hypers.lr_schedule_multiplier, peak_multiplier=hypers.lr_warmup_multiplier,
+    )  # fmt: skip
+    critic = curve(
+        hypers, progress, hypers.vf_learning_rate, hypers.vf_lr_schedule,
+        hypers.vf_lr_end_fraction, hypers.vf_schedule_multiplier,
+        warmup_fraction=hypers.vf_warmup_fraction, peak_multiplier=hypers.vf_warmup_multiplier,
         start_fraction=hypers.vf_warmup_start_fraction,
-    )
+    )  # fmt: skip
     return StepSizes(policy, jnp.where(hypers.separate_vf_optimiser > 0.0, critic, policy))
 
 
@@ -61,11 +62,19 @@ def _groups(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: value for name, value in params.items() if name not in critic}, critic
 
 
-def init_moments(params: dict[str, Any]) -> tuple[optax.OptState, optax.OptState]:
-    """Give Adam's state for policy and critic parameters."""
-    policy, critic = _groups(params)
-    adam = optax.scale_by_adam()
-    return adam.init(policy), adam.init(critic)
+def init_moments(plan: Plan, params: dict[str, Any]) -> tuple[Moments, Moments]:
+    """Give the optimiser's state for policy and critic parameters."""
+    policy, critic = (_init_group(plan, group) for group in _groups(params))
+    return policy, critic
+
+
+def _init_group(plan: Plan, group: dict[str, Any]) -> Moments:
+    def second(leaf: Array) -> Array:
+        plain = plan.optimiser == "sgd" or (plan.optimiser == "muon" and leaf.ndim == 2)
+        return jnp.zeros((), leaf.dtype) if plain else jnp.zeros_like(leaf)
+
+    zeros = jax.tree.map(jnp.zeros_like, group)
+    return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(second, group))
 
 
 def tree_norm(tree: Any) -> Float[Array, ""]:
@@ -78,18 +87,55 @@ def _square(tree: Any) -> Float[Array, ""]:
     return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in leaves]))
 
 
+@pytree
+class _Settings(Pytree):
+    """Numbers of one group's step."""
+
+    size: Float[Array, ""]
+    limit: Float[Array, ""]
+    beta1: Float[Array, ""]
+    beta2: Float[Array, ""]
+    eps: Float[Array, ""]
+    decay: Float[Array, ""]
+    momentum: Float[Array, ""]
+
+
+def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[_Settings, _Settings]:
+    separate = hypers.separate_vf_optimiser > 0.0
+    momentum = hypers.muon_momentum if plan.optimiser == "muon" else hypers.sgd_momentum
+
+    def own(critic: Array, policy: Array) -> Array:
+        return jnp.where(separate, critic, policy)
+
+    policy = _Settings(
+        sizes.policy, hypers.max_grad_norm, hypers.adam_beta1, hypers.adam_beta2,
+        hypers.adam_eps, hypers.weight_decay, momentum,
+    )  # fmt: skip
+    critic = _Settings(
+        sizes.critic, own(hypers.vf_max_grad_norm, hypers.max_grad_norm),
+        own(hypers.vf_adam_beta1, hypers.adam_beta1),
+        own(hypers.vf_adam_beta2, hypers.adam_beta2), own(hypers.vf_adam_eps, hypers.adam_eps),
+        own(hypers.vf_weight_decay, hypers.weight_decay), momentum,
+    )  # fmt: skip
+    return policy, critic
+
+
 def apply_gradients(
     plan: Plan,
     hypers: Hypers,
     sizes: StepSizes,
     params: dict[str, Any],
-    moments: tuple[optax.OptState, optax.OptState],
+    moments: tuple[Moments, Moments],
     gradients: dict[str, Any],
-) -> tuple[dict[str, Any], tuple[optax.OptState, optax.OptState], Float[Array, ""]]:
+) -> tuple[dict[str, Any], tuple[Moments, Moments], Float[Array, ""]]:
     """Take one step; gives new parameters, new moments and the global gradient norm.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
-    `separate_vf_optimiser`), then Adam (Kingma & Ba 2015) or AdamW (Loshchilov & Hutter 2019).
+    `separate_vf_optimiser`), then give a direction d, and p becomes p - lr (d + decay p):
+
+    - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
+    - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
+    - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw
     """
     separate = hypers.separate_vf_optimiser > 0.0
     square_policy, square_critic = (_square(group) for group in _groups(gradients))
@@ -98,29 +144,93 @@ def apply_gradients(
         jnp.where(separate, jnp.sqrt(square_policy), norm),
         jnp.where(separate, jnp.sqrt(square_critic), norm),
     )
-
-    def own(critic: Array, policy: Array) -> Array:
-        return jnp.where(separate, critic, policy)
-
-    settings = (
-        (sizes.policy, hypers.max_grad_norm, hypers.adam_beta1, hypers.adam_beta2,
-         hypers.adam_eps, hypers.weight_decay),
-        (sizes.critic, own(hypers.vf_max_grad_norm, hypers.max_grad_norm),
-         own(hypers.vf_adam_beta1, hypers.adam_beta1),
-         own(hypers.vf_adam_beta2, hypers.adam_beta2), own(hypers.vf_adam_eps, hypers.adam_eps),
-         own(hypers.vf_weight_decay, hypers.weight_decay)),
-    )  # fmt: skip
     new_params: dict[str, Any] = {}
     new_moments = []
-    for group, gradient, moment, group_norm, (size, limit, beta1, beta2, eps, decay) in zip(
-        _groups(params), _groups(gradients), moments, norms, settings, strict=True
-    ):
-        scale = jnp.minimum(1.0, limit / group_norm)
+    for group, gradient, moment, group_norm, settings in zip(
+        _groups(params), _groups(gradients), moments, norms,
+        _settings(plan, hypers, sizes), strict=True,
+    ):  # fmt: skip
+        scale = jnp.minimum(1.0, settings.limit / group_norm)
         clipped = jax.tree.map(lambda g, scale=scale: g * scale, gradient)
-        with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an int32 power
-            direction, moment = optax.scale_by_adam(beta1, beta2, eps).update(clipped, moment)
-        if plan.optimiser == "adamw":
+        direction, moment = _direction(plan, settings, clipped, moment)
+        if plan.optimiser != "adam":
+            decay = settings.decay
             direction = jax.tree.map(lambda d, p, w=decay: d + w * p, direction, group)
+        size = settings.size
         new_params |= jax.tree.map(lambda p, d, size=size: p - size * d, group, direction)
         new_moments.append(moment)
     return new_params, (new_moments[0], new_moments[1]), norm
+
+
+def _direction(
+    plan: Plan, settings: _Settings, gradient: dict[str, Any], moments: Moments
+) -> tuple[dict[str, Any], Moments]:
+    if plan.optimiser == "sgd":
+        first = jax.tree.map(lambda m, g: settings.momentum * m + g, moments.mu, gradient)
+        return first, Moments(moments.count + 1, first, moments.nu)
+    if plan.optimiser == "muon":
+        return _muon(settings, gradient, moments)
+    return _adam(settings, gradient, moments)
+
+
+def _adam(settings: _Settings, gradient: Any, moments: Moments) -> tuple[Any, Moments]:
+    adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.eps)
+    with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an int32 power
+        direction, moved = adam.update(gradient, moments)
+    assert isinstance(moved, Moments)
+    return direction, moved
+
+
+def _muon(
+    settings: _Settings, gradient: dict[str, Any], moments: Moments
+) -> tuple[dict[str, Any], Moments]:
+    """Give Muon's directions of matrices and Adam's of everything else.
+
+    With m = b m + (1 - b) g, both parts corrected for their start at 0, a matrix moves along the
+    orthogonalised b m + (1 - b) g (Nesterov's look-ahead), times sqrt(max(1, outputs / inputs)).
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(gradient)
+    first, second = (jax.tree.leaves(tree) for tree in (moments.mu, moments.nu))
+    directions: list[Any] = [None] * len(paths)
+    rest = [i for i, (_, leaf) in enumerate(paths) if leaf.ndim != 2]
+    beta, step = settings.momentum, jnp.asarray(moments.count).astype(jnp.float32) + 1.0
+    for i, (path, leaf) in enumerate(paths):
+        if leaf.ndim == 2:
+            first[i] = beta * first[i] + (1.0 - beta) * leaf
+            ahead = beta * first[i] / (1.0 - beta ** (step + 1.0))
+            ahead = ahead + (1.0 - beta) * leaf / (1.0 - beta**step)
+            directions[i] = orthogonalised(ahead) * _width_factor(path, leaf)
+    parts = ([leaves[i] for i in rest] for leaves in ([g for _, g in paths], first, second))
+    other, other_first, other_second = parts
+    moved, state = _adam(settings, other, Moments(moments.count, other_first, other_second))
+    moved_first, moved_second = jax.tree.leaves(state.mu), jax.tree.leaves(state.nu)
+    for place, i in enumerate(rest):
+        directions[i] = moved[place]
+        first[i], second[i] = moved_first[place], moved_second[place]
+    direction, mu, nu = (structure.unflatten(leaves) for leaves in (directions, first, second))
+    return direction, Moments(state.count, mu, nu)
+
+
+def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
+    """Give sqrt(max(1, outputs / inputs)); kernels of heads are stored output-first."""
+    inputs, outputs = matrix.shape
+    if str(path[0].key).endswith("_head"):
+        inputs, outputs = outputs, inputs
+    return max(1.0, outputs / inputs) ** 0.5
+
+
+def orthogonalised(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
+    """Give U V^T of U S V^T, nearly: singular values end between about 0.7 and 1.2.
+
+    Five steps X <- a X + (b X X^T + c (X X^T)^2) X from X / |X| (a Newton-Schulz iteration with
+    the coefficients of Jordan 2024), on the side with fewer rows.
+    """
+    a, b, c = _QUINTIC
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / (jnp.sqrt(jnp.sum(jnp.square(x))) + 1e-8)
+    for _ in range(_ITERATIONS):
+        gram = jnp.matmul(x, x.T, precision="highest")
+        poly = b * gram + c * jnp.matmul(gram, gram, precision="highest")
+        x = a * x + jnp.matmul(poly, x, precision="highest")
+    return x.T if tall else x

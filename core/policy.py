@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -41,6 +43,7 @@ __all__ = [
     "keyed",
     "normalised",
     "plain",
+    "shown_like",
     "statistics_shape",
     "step",
     "unroll",
@@ -62,6 +65,7 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
     """
     env = environments.make(plan.env)
     probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
+    plan = dataclasses.replace(plan, dtype="float32")
     params = dict(_network(plan, env).init(key, probe)["params"])
     if has_log_std(plan, env):
         params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
@@ -89,7 +93,9 @@ def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
 def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
     """Run the network of one lane on (normalised) observations with any leading axes.
 
-    One with a memory sees them as the first of their episodes.
+    One with a memory sees them as the first of their episodes. With `dtype: bfloat16` the network
+    gets parameters and real observations in it, and gives float32; gradients arrive at float32
+    parameters.
     """
     return _call(plan, params, None, observation)
 
@@ -132,8 +138,23 @@ def unroll(
 def _call(plan: Plan, params: dict[str, Any], method: str | None, *args: Any) -> Any:
     env = environments.make(plan.env)
     network = {name: value for name, value in params.items() if name != "log_std"}
-    with jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision]):  # gradients inherit it
-        return _network(plan, env).apply({"params": network}, *args, method=method)
+    mixing = nullcontext()
+    if plan.dtype != "float32":
+        network, args = _cast((network, args), plan.dtype)
+        mixing = jax.numpy_dtype_promotion("standard")  # flax's norms are float32 inside
+    precision = jax.default_matmul_precision(_PRECISIONS[plan.matmul_precision])
+    with precision, mixing:  # gradients inherit the precision
+        made = _network(plan, env).apply({"params": network}, *args, method=method)
+    return made if plan.dtype == "float32" else _cast(made, "float32")
+
+
+def _cast(tree: Any, dtype: str) -> Any:
+    """Give a tree with its real arrays in another precision."""
+
+    def cast(x: Array) -> Array:
+        return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+    return jax.tree.map(cast, tree)
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
@@ -144,6 +165,15 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
     if not plan.transformer_enable_dropout:
         return observation
     return Keyed(observation, words ^ _DROPOUT_WORD)
+
+
+def shown_like(seen: Any, observation: Any) -> Any:
+    """Give one more observation [...] as a rollout [T, ...] would show it, [1, ...].
+
+    Where acting drops, it drops what the last step dropped.
+    """
+    one = jax.tree.map(lambda x: x[None], observation)
+    return seen.replace(observation=one, words=seen.words[-1:]) if isinstance(seen, Keyed) else one
 
 
 def plain(observation: Any) -> Any:

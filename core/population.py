@@ -42,7 +42,7 @@ Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
 
 _WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
-INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, update.py
+INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, evaluate.py
 
 
 @pytree
@@ -108,13 +108,16 @@ def init_lane(
         updates=updates,
         total_updates=total_updates,
         params=params,
-        moments=optimisers.init_moments(params),
+        moments=optimisers.init_moments(plan, params),
+        gradient_steps=jnp.int32(0),
         env_state=env_state,
         observation=observation,
         carry=policy.initial_carry(plan, (segments,)),
         observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
         return_statistics=RunningStatistics.empty(()),
         discounted_return=jnp.zeros(segments, jnp.float32),
+        average_reward=jnp.asarray(hypers.average_reward_initial),
+        average_trace=jnp.float32(0.0),
         episode_return=jnp.zeros(segments, jnp.float32),
         episode_length=jnp.zeros(segments, jnp.int32),
     )

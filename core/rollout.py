@@ -19,12 +19,13 @@ from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.bodies import agents_of, mask_all, per_body, reset_all, step_all
 from .envs.contract import Environment, Step
+from .masking import valid_mass_of
 from .pytree import Pytree, pytree
 from .state import Hypers, LaneState, Plan, use_key
 
 __all__ = ["EpisodeSums", "Trajectory", "rollout"]
 
-ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also update.py, population.py
+ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, population.py
 _RESET_WORD = np.uint32(0x9E3779B9)
 
 
@@ -43,6 +44,8 @@ class Trajectory(Pytree):
         truncated: it was cut.
         bootstrap: V of the final observation where it was cut, else 0.
         carry: memory of recurrent networks before the first step, [1, L, E, ...]; else ().
+        valid_mass: probability that the raw policy gives to valid actions (0 where there are
+            none), or None without masks of one choice.
     """
 
     observation: Any
@@ -55,6 +58,7 @@ class Trajectory(Pytree):
     truncated: Bool[Array, "... L E"]
     bootstrap: Float[Array, "... L E"]
     carry: Any = ()
+    valid_mass: Float[Array, "... L E"] | None = None
 
 
 @pytree
@@ -135,14 +139,18 @@ def _step(
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
     def act(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> tuple[Any, ...]:
+        valid_mass = None
         seen = policy.normalised(plan, hypers, state.observation_statistics, shown)
         mask = mask_all(env, state.env_state, hypers.env_params)
         outputs, carry = policy.step(plan, state.params, seen, state.carry)
         distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
         action = distribution.sample(noise)
-        return action, mask, distribution.log_prob(action), outputs.value, carry
+        if mask is not None and policy.distribution_kind(plan, env) == "categorical":
+            valid_mass = valid_mass_of(outputs.policy, mask)
+        return action, mask, distribution.log_prob(action), outputs.value, carry, valid_mass
 
-    action, mask, log_prob, value, carry = jax.vmap(act)(hypers, state, shown, noise)
+    acted = jax.vmap(act)(hypers, state, shown, noise)
+    action, mask, log_prob, value, carry, valid_mass = acted
     state = state.replace(carry=carry)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     taken = policy.environment_action(plan, env, action)
@@ -177,6 +185,7 @@ def _step(
         terminated=terminated,
         truncated=truncated,
         bootstrap=bootstrap,
+        valid_mass=valid_mass,
     )
     return new, sums, trajectory, after.info
 

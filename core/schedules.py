@@ -6,12 +6,14 @@ is selected.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..knobs import SCHEDULES
 
-__all__ = ["KINDS", "annealed_lambda", "scheduled"]
+__all__ = ["KINDS", "annealed_lambda", "curve", "scheduled"]
 
 KINDS = {name: index for index, name in enumerate(SCHEDULES)}
 
@@ -53,6 +55,38 @@ def scheduled(
     warmup = jnp.where(p < warmup_fraction, rise, fall)
     factors = jnp.stack([jnp.ones_like(p), linear, decay, warmup])
     return initial * factors[kind]
+
+
+def curve(
+    hypers: Any,
+    progress: Float[Array, ""],
+    initial: Float[Array, ""],
+    kind: Int[Array, ""],
+    end_fraction: Float[Array, ""],
+    multiplier: Float[Array, ""],
+    **warmup: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Give `scheduled` with the warm-up and the exponent of the learning rate.
+
+    Args:
+        hypers: of one lane (`state.Hypers`).
+        progress: of its run.
+        initial: the value scheduled.
+        kind: index into `SCHEDULES`.
+        end_fraction: final value over the initial.
+        multiplier: horizon over the length of the run.
+        **warmup: what is not the learning rate's; the peak is the initial value unless given.
+    """
+    shape = {
+        "exponent": hypers.lr_decay_exponent,
+        "warmup_fraction": hypers.lr_warmup_fraction,
+        "peak_multiplier": jnp.ones_like(progress),
+        "start_fraction": hypers.lr_warmup_start_fraction,
+        **warmup,
+    }
+    return scheduled(
+        initial, kind, progress, end_fraction=end_fraction, multiplier=multiplier, **shape
+    )
 
 
 def annealed_lambda(

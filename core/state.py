@@ -42,8 +42,20 @@ __all__ = [
     "stack",
 ]
 
-FEATURES = ("normalise_observations", "normalise_rewards")
-"""Switches that cost time even when off; a Plan compiles in only those its study can switch on."""
+FEATURES: Mapping[str, str] = {
+    "normalise_observations": "normalise_observations",
+    "normalise_rewards": "normalise_rewards",
+    "off_policy_masking": "off_policy_masking",
+    "priority": "priority_alpha",
+    "reward_centering": "reward_centering",
+    "schedule_on_gradient_steps": "schedule_on_gradient_steps",
+    "v_trace": "rho_clip",
+    "valid_mass_loss": "valid_mass_coef",
+}
+"""What costs time even when off, and the knob that is neither 0 nor off where it is on.
+
+A Plan compiles in only those that its study can switch on.
+"""
 
 RECURRENT = {"lstm", "gru"}
 """Networks with a carry, which learn from whole segments; registering one adds its name."""
@@ -141,6 +153,8 @@ class Plan:
     policy_gain: float
     value_gain: float
     optimiser: str
+    gradient_accumulation: int
+    priority_over: str | None
     distribution: str | None
     action_low: float | None
     action_high: float | None
@@ -157,9 +171,16 @@ class Plan:
     def by_segments(self) -> bool:
         """Whether minibatches are whole segments (T steps of one environment), not single steps.
 
-        True where what a step teaches depends on the steps around it.
+        True where what a step teaches depends on the steps around it, and where segments are
+        drawn by priority.
         """
-        return self.network in RECURRENT
+        drawn = "priority" in self.features and self.priority_over == "segments"
+        return self.network in RECURRENT or "v_trace" in self.features or drawn
+
+    @property
+    def has_free_minibatches(self) -> bool:
+        """Whether number and size of minibatches were both given (prioritised sampling)."""
+        return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
 
 
 @pytree
@@ -198,6 +219,8 @@ class Hypers(Pytree):
     adam_beta1: Float[Leaf, "..."]
     adam_beta2: Float[Leaf, "..."]
     weight_decay: Float[Leaf, "..."]
+    sgd_momentum: Float[Leaf, "..."]
+    muon_momentum: Float[Leaf, "..."]
     separate_vf_optimiser: Float[Leaf, "..."]
     vf_learning_rate: Float[Leaf, "..."]
     vf_lr_schedule: Int[Leaf, "..."]
@@ -213,6 +236,9 @@ class Hypers(Pytree):
     vf_weight_decay: Float[Leaf, "..."]
     reward_scale: Float[Leaf, "..."]
     reward_clip: Float[Leaf, "..."]
+    reward_centering: Float[Leaf, "..."]
+    average_reward_initial: Float[Leaf, "..."]
+    average_reward_step: Float[Leaf, "..."]
     normalise_observations: Float[Leaf, "..."]
     observation_clip: Float[Leaf, "..."]
     normalise_rewards: Float[Leaf, "..."]
@@ -220,11 +246,26 @@ class Hypers(Pytree):
     logr_clip: Float[Leaf, "..."]
     adv_clip: Float[Leaf, "..."]
     target_kl: Float[Leaf, "..."]
+    priority_alpha: Float[Leaf, "..."]
+    priority_beta0: Float[Leaf, "..."]
+    anneal_priority_beta: Float[Leaf, "..."]
+    rho_clip: Float[Leaf, "..."]
+    c_clip: Float[Leaf, "..."]
     log_std_init: Float[Leaf, "..."]
     log_std_min: Float[Leaf, "..."]
     log_std_max: Float[Leaf, "..."]
     update_epochs: Int[Leaf, "..."]
     action_masking: Float[Leaf, "..."]
+    off_policy_masking: Float[Leaf, "..."]
+    masking_gate_min_actions: Int[Leaf, "..."]
+    masking_gating: Float[Leaf, "..."]
+    masking_damping: Float[Leaf, "..."]
+    valid_mass_target: Float[Leaf, "..."]
+    valid_mass_coef: Float[Leaf, "..."]
+    valid_mass_schedule: Int[Leaf, "..."]
+    valid_mass_end_fraction: Float[Leaf, "..."]
+    valid_mass_schedule_multiplier: Float[Leaf, "..."]
+    schedule_on_gradient_steps: Float[Leaf, "..."]
     env_params: Any
     eval_params: Any
 
@@ -239,13 +280,16 @@ class LaneState(Pytree):
         updates: updates done; negative during warm-up.
         total_updates: updates of the full run, the horizon of the schedules.
         params: of the networks.
-        moments: Adam's (count, first, second) for policy and critic parameters.
+        moments: the optimiser's (count, first, second) for policy and critic parameters.
+        gradient_steps: taken so far.
         env_state: of the environments [E].
         observation: raw, of the environments [E].
         carry: memory of recurrent networks [E], () for all others.
         observation_statistics: for normalise_observations, else of shape [].
         return_statistics: of the discounted return, for normalise_rewards.
         discounted_return: float32 [E], likewise.
+        average_reward: for reward_centering.
+        average_trace: o, how much of a step's weight the average has seen; likewise.
         episode_return: float32 [E], of the episodes that run.
         episode_length: int32 [E].
     """
@@ -255,12 +299,15 @@ class LaneState(Pytree):
     total_updates: Int[Array, "..."]
     params: Any
     moments: Any
+    gradient_steps: Int[Array, "..."]
     env_state: Any
     observation: Any
     carry: Any
     observation_statistics: RunningStatistics
     return_statistics: RunningStatistics
     discounted_return: Float[Array, "... E"]
+    average_reward: Float[Array, "..."]
+    average_trace: Float[Array, "..."]
     episode_return: Float[Array, "... E"]
     episode_length: Int[Array, "... E"]
 
@@ -269,7 +316,7 @@ def make_plan(
     config: Mapping[str, Any],
     env: EnvPlan,
     eval_env: EnvPlan | None = None,
-    features: tuple[str, ...] = FEATURES,
+    features: tuple[str, ...] | None = None,
 ) -> Plan:
     """Give the static part of a configuration.
 
@@ -277,14 +324,19 @@ def make_plan(
         config: knob -> value, as for `knobs.complete`.
         env: the environment.
         eval_env: the one that evaluates; the same if None.
-        features: costly switches that this study may turn on.
+        features: costly switches that this study may turn on; None: those that are on here.
+
+    Raises:
+        ConfigError: something is on that `features` leaves out, or does not go with it.
     """
     full = complete(config)
+    on = tuple(name for name, knob in FEATURES.items() if full[knob])
+    features = on if features is None else features
     names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
     unused = set(features) - set(FEATURES)
     if unused:
         raise ConfigError(f"unknown features {sorted(unused)}; known: {', '.join(FEATURES)}")
-    missing = [name for name in FEATURES if full[name] and name not in features]
+    missing = [name for name in on if name not in features]
     if missing:
         raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
     network = full["network"]
@@ -302,12 +354,32 @@ def make_plan(
         features=tuple(sorted(features)),
         **chosen,
     )
-    if plan.by_segments and plan.num_minibatches > plan.num_envs:
+    _check_segments(plan)
+    return plan
+
+
+def _check_segments(plan: Plan) -> None:
+    if not plan.by_segments:
+        return
+    if plan.priority_over == "steps" and "priority" in plan.features:
+        reason = "V-trace" if "v_trace" in plan.features else plan.network
+        raise ConfigError(
+            f"priority_over is 'steps', but {reason} learns from whole segments; take 'segments' "
+            "or leave it out"
+        )
+    if plan.has_free_minibatches:
+        return
+    if plan.num_minibatches > plan.num_envs:
         raise ConfigError(
             f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments here, "
             f"one of each environment; allowed: at most num_envs, which is {plan.num_envs}"
         )
-    return plan
+    segments = math.ceil(plan.num_envs / plan.num_minibatches)
+    if plan.gradient_accumulation > segments:
+        raise ConfigError(
+            f"gradient_accumulation is {plan.gradient_accumulation}, but a minibatch has only "
+            f"{segments} whole segments; allowed: at most {segments}"
+        )
 
 
 def _as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
@@ -336,7 +408,9 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
     Args:
         possible: knob -> the values it can take; a knob left out keeps its default.
     """
-    return tuple(name for name in FEATURES if True in possible.get(name, {KNOBS[name].default}))
+    return tuple(
+        name for name, knob in FEATURES.items() if any(possible.get(knob, {KNOBS[knob].default}))
+    )
 
 
 def plan_hash(plan: Plan) -> str:
@@ -362,7 +436,7 @@ def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) ->
 
 
 def _encode(name: str, value: Any) -> np.ndarray:
-    if name == "update_epochs":
+    if KNOBS[name].type == "int":
         return np.asarray(value, np.int32)
     if isinstance(value, str):
         return np.asarray(SAME, np.float32) if value == "same" else _kind(value)

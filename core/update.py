@@ -1,71 +1,35 @@
 """One PPO update of a tile of lanes: a rollout, advantages, then epochs of minibatches.
 
-Loops run over the whole tile with bounds traced per lane: a lane that has done its epochs, or was
-stopped by target_kl, is masked until the slowest lane of the tile is done.
+The two halves are functions of their own, so that rollouts may come from elsewhere.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
-from .advantages import gae
+from .advantages import gae, temporal_differences
 from .distributions import draw_entropy_noise
 from .envs import registry as environments
-from .losses import Coefficients, Losses, Samples, ppo_loss
-from .metrics import Metrics
-from .pytree import Pytree, pytree
+from .epochs import Learning, minibatch_shape, run_epochs
+from .losses import Samples, Segments
+from .masking import row_weights
+from .metrics import Metrics, mask_metrics
+from .priority import importance_weights, probabilities
 from .rollout import EpisodeSums, Trajectory, rollout
-from .schedules import annealed_lambda, scheduled
+from .scheduled import Scheduled, progress_of, scheduled_values
 from .state import Hypers, LaneState, Plan, use_key
 
-__all__ = ["learn", "minibatch_shape", "permutation", "update"]
+__all__ = ["learn", "update"]
 
-SHUFFLE, ENTROPY_NOISE = 3, 6  # uses of a lane's key; see also rollout.py, population.py
-_KL_FACTOR = 1.5
+ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, population.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
 _KL_LIMIT = 1e3
-
-
-@pytree
-class _Scheduled(Pytree):
-    """Values of one update, per lane."""
-
-    progress: Float[Array, ""]
-    gae_lambda: Float[Array, ""]
-    coefficients: Coefficients
-    sizes: optimisers.StepSizes
-
-
-@pytree
-class _Learning(Pytree):
-    """What the gradient steps of one update carry, per lane.
-
-    Attributes:
-        params: of the networks.
-        moments: of the optimiser.
-        stopped: target_kl was exceeded.
-        sums: of `Losses` over the gradient steps taken.
-        start_error: largest |ratio - 1| of the first minibatch.
-        grad_norm: sum over the steps taken.
-        taken: gradient steps taken.
-        skipped: gradient steps that target_kl skipped.
-    """
-
-    params: Any
-    moments: Any
-    stopped: Bool[Array, "..."]
-    sums: Losses
-    start_error: Float[Array, "..."]
-    grad_norm: Float[Array, "..."]
-    taken: Float[Array, "..."]
-    skipped: Float[Array, "..."]
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
@@ -90,74 +54,41 @@ def learn(
     Args:
         plan: static part.
         hypers: traced part.
-        state: of the lanes after the rollout; its `updates` are those before this update.
+        state: of the lanes after the rollout (`observation` is the one after it); its `updates`
+            are those before this update.
         trajectory: the rollout, time first.
         sums: of the episodes that ended in it.
         last_value: V of the observation after it.
     """
-    values = jax.vmap(_schedule)(hypers, state)
+    rows = trajectory.reward.shape[2] * (1 if plan.by_segments else trajectory.reward.shape[0])
+    count, _ = minibatch_shape(plan, rows)
+
+    def schedule(hypers: Hypers, state: LaneState) -> Scheduled:
+        progress = progress_of(plan, hypers, state, count, jnp.float32(0.0))
+        return scheduled_values(hypers, progress)
+
+    values = jax.vmap(schedule)(hypers, state)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
     state, samples = jax.vmap(lambda *lane: _prepare(plan, *lane))(
         hypers, values, state, in_lanes, last_value
     )
-    learning = _learn(plan, hypers, values, state, samples)
+    learning = run_epochs(plan, hypers, values, state, samples)
     metrics = jax.vmap(lambda *lane: _measure(plan, *lane))(
-        hypers, values, learning, samples, trajectory_rewards(in_lanes), sums
+        hypers, values, state, learning, samples, in_lanes, sums
     )
     state = state.replace(
-        params=learning.params, moments=learning.moments, updates=state.updates + 1
+        params=learning.params,
+        moments=learning.moments,
+        gradient_steps=state.gradient_steps + learning.taken.astype(jnp.int32),
+        updates=state.updates + 1,
     )
     return state, metrics
-
-
-def trajectory_rewards(trajectory: Trajectory) -> Float[Array, " L"]:
-    """Give the mean unscaled reward per env step of lane-major trajectories."""
-    return jnp.mean(trajectory.reward, axis=(1, 2))
-
-
-def _schedule(hypers: Hypers, state: LaneState) -> _Scheduled:
-    done = jnp.maximum(state.updates, 0).astype(jnp.float32)
-    progress = done / jnp.maximum(state.total_updates, 1).astype(jnp.float32)
-    one = jnp.ones_like(progress)
-    warmup = {
-        "exponent": hypers.lr_decay_exponent,
-        "warmup_fraction": hypers.lr_warmup_fraction,
-        "peak_multiplier": one,
-        "start_fraction": hypers.lr_warmup_start_fraction,
-    }
-    clip_eps = scheduled(
-        hypers.clip_eps,
-        hypers.clip_eps_schedule,
-        progress,
-        end_fraction=hypers.clip_eps_end_fraction,
-        multiplier=one,
-        **warmup,
-    )
-    ent_coef = scheduled(
-        hypers.ent_coef,
-        hypers.ent_schedule,
-        progress,
-        end_fraction=hypers.ent_end_fraction,
-        multiplier=hypers.ent_schedule_multiplier,
-        **warmup,
-    )
-    return _Scheduled(
-        progress=progress,
-        gae_lambda=annealed_lambda(
-            hypers.gae_lambda_initial,
-            hypers.gae_lambda_final,
-            progress,
-            hypers.gae_lambda_schedule_multiplier,
-        ),
-        coefficients=Coefficients(clip_eps, ent_coef),
-        sizes=optimisers.step_sizes(hypers, progress),
-    )
 
 
 def _prepare(
     plan: Plan,
     hypers: Hypers,
-    values: _Scheduled,
+    values: Scheduled,
     state: LaneState,
     seen: Trajectory,
     last_value: Float[Array, " E"],
@@ -167,6 +98,8 @@ def _prepare(
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
+    if "reward_centering" in plan.features:
+        rewards, state = _centre(hypers, state, rewards, seen, next_values, learns)
     advantages = gae(
         rewards,
         seen.value,
@@ -174,9 +107,13 @@ def _prepare(
         seen.terminated,
         seen.truncated,
         hypers.gamma,
-        values.gae_lambda,
+        values.coefficients.gae_lambda,
     )
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
+    if "v_trace" in plan.features:
+        last = policy.shown_like(seen.observation, state.observation)
+        last = policy.normalised(plan, hypers, state.observation_statistics, last)
+        observation = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), observation, last)
     if "normalise_observations" in plan.features:
         raw = policy.plain(seen.observation).astype(jnp.float32)
         raw = raw.reshape((-1, *raw.shape[2:]))
@@ -190,10 +127,11 @@ def _prepare(
     samples = Samples(*rows, target=rows[5] + rows[4], noise=noise)
     if policy.is_recurrent(plan):
         ended = seen.terminated | seen.truncated
-        first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
+        first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])
+        first = first if "v_trace" in plan.features else first[:-1]
         first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
         samples = samples.replace(first=first, carry=carry)
-    return state, samples
+    return state, _with_features(plan, hypers, values, seen, rewards, samples)
 
 
 def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array | None:
@@ -202,6 +140,29 @@ def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array
     key = use_key(state.key, ENTROPY_NOISE, state.updates)
     kind = policy.distribution_kind(plan, env)
     return draw_entropy_noise(kind, key, rows, policy.action_shape(env))
+
+
+def _with_features(
+    plan: Plan,
+    hypers: Hypers,
+    values: Scheduled,
+    seen: Trajectory,
+    rewards: Float[Array, "T E"],
+    samples: Samples,
+) -> Samples:
+    """Add what masks, priorities and V-trace need."""
+    if seen.mask is not None and seen.valid_mass is not None:
+        weights = row_weights(hypers, seen.mask, seen.valid_mass)
+        samples = samples.replace(weights=jax.tree.map(lambda x: _rows(plan, x), weights))
+    if "priority" in plan.features:
+        probability = probabilities(samples.advantage, hypers.priority_alpha)
+        weight = importance_weights(probability, values.priority_beta)
+        weight = jnp.where(hypers.priority_alpha > 0.0, weight, 1.0)
+        samples = samples.replace(importance=weight)
+    if "v_trace" in plan.features:
+        parts = (rewards, seen.terminated, seen.truncated, seen.bootstrap)
+        samples = samples.replace(segments=Segments(*(_rows(plan, x) for x in parts)))
+    return samples
 
 
 def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
@@ -239,137 +200,43 @@ def _shape_rewards(
     return jnp.clip(rewards, -hypers.reward_clip, hypers.reward_clip), state
 
 
-def permutation(key: Array, size: int) -> Int[Array, " N"]:
-    """Give a random permutation of 0 .. size-1 by one sort of random words.
-
-    The low bits of each word hold the index, the high bits are random; sorting single words is
-    several times faster than `jax.random.permutation`, which sorts keys with values, twice.
-    """
-    bits = max(1, (size - 1).bit_length())
-    low = np.uint32((1 << bits) - 1)
-    words = (jax.random.bits(key, (size,)) & ~low) | jnp.arange(size, dtype=jnp.uint32)
-    return (jnp.sort(words) & low).astype(jnp.int32)
-
-
-def _learn(
-    plan: Plan, hypers: Hypers, values: _Scheduled, state: LaneState, samples: Samples
-) -> _Learning:
-    """Run the epochs of all lanes; the loop ends when the last lane that learns is done."""
-    lanes = state.updates.shape[0]
-    size = samples.advantage.shape[1]
-    count, _ = minibatch_shape(plan, size)
-    zero = jnp.zeros(lanes, jnp.float32)
-    sums = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
-    sums = sums.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf)
-    start = _Learning(
-        state.params, state.moments, jnp.zeros(lanes, bool), sums, zero, zero, zero, zero
-    )
-    epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
-    step = jax.vmap(lambda *lane: _gradient_step(plan, *lane), in_axes=(0, 0, 0, 0, 0, None))
-
-    def epoch(index: Int[Array, ""], learning: _Learning) -> _Learning:
-        live = index < epochs
-        if count == 1:
-            return step(hypers, values, learning, samples, live, None)
-
-        def shuffle(key: Array, updates: Array) -> Array:
-            return permutation(jax.random.fold_in(use_key(key, SHUFFLE, updates), index), size)
-
-        order = jax.vmap(shuffle)(state.key, state.updates)
-        places, weights = _split(plan, order)
-
-        def minibatch(learning: _Learning, part: tuple[Array, Array | None]) -> Any:
-            rows = jax.vmap(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(samples, part[0])
-            return step(hypers, values, learning, rows, live, part[1]), None
-
-        learning, _ = jax.lax.scan(minibatch, learning, (places, weights))
-        return learning
-
-    def more(carry: tuple[Array, _Learning]) -> Bool[Array, ""]:
-        index, learning = carry
-        return jnp.any((index < epochs) & ~learning.stopped)
-
-    def body(carry: tuple[Array, _Learning]) -> tuple[Array, _Learning]:
-        index, learning = carry
-        return index + 1, epoch(index, learning)
-
-    done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), start))
-    # Epochs that were never entered because every lane had stopped count as skipped too.
-    left = jnp.maximum(epochs - done, 0).astype(jnp.float32) * count
-    return learning.replace(skipped=learning.skipped + jnp.where(learning.stopped, left, 0.0))
-
-
-def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
-    """Give the number of minibatches and the rows of each but the last, which may have fewer."""
-    if plan.by_segments:
-        size = math.ceil(rows / plan.num_minibatches)
-    else:
-        size = plan.minibatch_size * rows // plan.steps_per_update
-    return math.ceil(rows / size), size
-
-
-def _split(plan: Plan, order: Int[Array, "L N"]) -> tuple[Array, Array | None]:
-    """Give minibatch indices [M, L, B] and, with a remainder, weights [M, B] (0 fills up)."""
-    lanes, size = order.shape
-    count, rows = minibatch_shape(plan, size)
-    padding = count * rows - size
-    weights = None
-    if padding:
-        order = jnp.concatenate([order, order[:, :padding]], axis=1)
-        flat = (np.arange(count * rows) < size).astype(np.float32)
-        weights = jnp.asarray(flat.reshape(count, rows))
-    return jnp.moveaxis(order.reshape(lanes, count, rows), 1, 0), weights
-
-
-def _gradient_step(
-    plan: Plan,
+def _centre(
     hypers: Hypers,
-    values: _Scheduled,
-    learning: _Learning,
-    rows: Samples,
-    live: Bool[Array, ""],
-    weight: Float[Array, " B"] | None,
-) -> _Learning:
-    """Take one gradient step of one lane, unless it is done or target_kl stops it."""
-    (_, losses), gradients = jax.value_and_grad(ppo_loss, has_aux=True)(
-        learning.params, plan, hypers, values.coefficients, rows, weight
-    )
-    stopped = learning.stopped | (live & (losses.approx_kl > _KL_FACTOR * hypers.target_kl))
-    takes = live & ~stopped
-    params, moments, norm = optimisers.apply_gradients(
-        plan, hypers, values.sizes, learning.params, learning.moments, gradients
-    )
-    first = learning.taken + learning.skipped == 0.0
-    spread = jnp.maximum(jnp.abs(losses.ratio_max - 1.0), jnp.abs(losses.ratio_min - 1.0))
-    return _Learning(
-        params=_where(takes, params, learning.params),
-        moments=_where(takes, moments, learning.moments),
-        stopped=stopped,
-        sums=_add(learning.sums, losses, takes),
-        start_error=jnp.where(live & first, spread, learning.start_error),
-        grad_norm=learning.grad_norm + jnp.where(takes, norm, 0.0),
-        taken=learning.taken + takes.astype(jnp.float32),
-        skipped=learning.skipped + (live & stopped).astype(jnp.float32),
-    )
+    state: LaneState,
+    rewards: Float[Array, "T E"],
+    seen: Trajectory,
+    next_values: Float[Array, "T E"],
+    learns: Bool[Array, ""],
+) -> tuple[Float[Array, "T E"], LaneState]:
+    """Give rewards less their running average, which is then moved (Naik et al. 2024).
 
-
-def _add(sums: Losses, losses: Losses, takes: Bool[Array, ""]) -> Losses:
-    added = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), sums, losses)
-    low = jnp.minimum(sums.ratio_min, jnp.where(takes, losses.ratio_min, jnp.inf))
-    high = jnp.maximum(sums.ratio_max, jnp.where(takes, losses.ratio_max, -jnp.inf))
-    return added.replace(ratio_min=low, ratio_max=high)
+    o <- o + a (1 - o), o from 0, and rbar <- rbar + (a / o) mean(delta), where delta is the
+    temporal difference of the centred rewards; so the first step is 1 and later ones fall to a.
+    """
+    on = hypers.reward_centering > 0.0
+    centred = jnp.where(on, rewards - state.average_reward, rewards)
+    deltas = temporal_differences(centred, seen.value, next_values, seen.terminated, hypers.gamma)
+    trace = state.average_trace
+    trace = trace + hypers.average_reward_step * (1.0 - trace)
+    average = state.average_reward + hypers.average_reward_step / trace * jnp.mean(deltas)
+    moves = learns & on
+    return centred, state.replace(
+        average_reward=jnp.where(moves, average, state.average_reward),
+        average_trace=jnp.where(moves, trace, state.average_trace),
+    )
 
 
 def _measure(
     plan: Plan,
     hypers: Hypers,
-    values: _Scheduled,
-    learning: _Learning,
+    values: Scheduled,
+    state: LaneState,
+    learning: Learning,
     samples: Samples,
-    reward_mean: Float[Array, ""],
+    seen: Trajectory,
     sums: EpisodeSums,
 ) -> Metrics:
-    """Give the metrics of one lane's update."""
+    """Give the metrics of one lane's update; `state` has its running statistics, after it."""
     taken = jnp.maximum(learning.taken, 1.0)
     means = jax.tree.map(lambda x: x / taken, learning.sums)
     some = learning.taken > 0.0
@@ -377,6 +244,8 @@ def _measure(
     residual = jnp.var(samples.target - samples.value)
     norm = optimisers.tree_norm(learning.params)
     count = sum(leaf.size for leaf in jax.tree.leaves(learning.params))
+    mean_gradient = jax.tree.map(lambda x: x / taken, learning.grad_sum)
+    spread = learning.grad_square / taken - jnp.square(optimisers.tree_norm(mean_gradient))
     sane = (
         jnp.isfinite(means.loss)
         & jnp.isfinite(norm)
@@ -389,11 +258,12 @@ def _measure(
         std = jnp.mean(jnp.exp(bounded))
     env = environments.make(plan.env)
     steps = jnp.float32(plan.steps_per_update)
+    coefficients = values.coefficients
     return Metrics(
         episodes=sums.episodes,
         episode_return=sums.returns,
         episode_length=sums.lengths,
-        reward_mean=reward_mean,
+        reward_mean=jnp.mean(seen.reward),
         loss=means.loss,
         policy_loss=means.policy_loss,
         value_loss=means.value_loss,
@@ -411,12 +281,37 @@ def _measure(
         advantage_mean=jnp.mean(samples.advantage),
         advantage_std=jnp.std(samples.advantage),
         grad_norm=learning.grad_norm / taken,
+        grad_variance=jnp.maximum(spread, 0.0),
         param_norm=norm,
         policy_std=std,
         learning_rate=values.sizes.policy,
-        clip_eps=values.coefficients.clip_eps,
-        ent_coef=values.coefficients.ent_coef,
-        gae_lambda=values.gae_lambda,
+        clip_eps=coefficients.clip_eps,
+        ent_coef=coefficients.ent_coef,
+        gae_lambda=coefficients.gae_lambda,
         diverged=~sane,
+        features=_feature_metrics(plan, values, state, means.valid_mass_loss, seen),
         env=env.summarise(sums.info, steps),
     )
+
+
+def _feature_metrics(
+    plan: Plan,
+    values: Scheduled,
+    state: LaneState,
+    valid_mass_loss: Float[Array, ""],
+    seen: Trajectory,
+) -> dict[str, Array]:
+    """Give the metrics that only plans with some feature, or with masks, have."""
+    found: dict[str, Array] = {}
+    if seen.mask is not None and seen.valid_mass is not None:
+        found |= mask_metrics(seen.mask, seen.valid_mass, seen.action)
+    if "valid_mass_loss" in plan.features:
+        found["valid_mass_loss"] = valid_mass_loss
+        found["valid_mass_coef"] = values.coefficients.valid_mass_coef
+    if "reward_centering" in plan.features:
+        found["average_reward"] = state.average_reward
+    if "priority" in plan.features:
+        found["priority_beta"] = values.priority_beta
+    if "schedule_on_gradient_steps" in plan.features:
+        found["progress"] = values.progress
+    return found

@@ -405,10 +405,10 @@ def _frozen(value: Any) -> Any:
 
 
 def _possible(study: Study) -> dict[str, set[Any]]:
-    """Give, for each feature, the values that the study can give it."""
+    """Give, for the knob of each feature, the values that the study can give it, or as good."""
     possible: dict[str, set[Any]] = {}
     searched = {parameter.name for parameter in study.space.parameters}
-    for name in FEATURES:
+    for name in FEATURES.values():
         if name in searched:
             possible[name] = {True, False}
         else:

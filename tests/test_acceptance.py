@@ -152,6 +152,14 @@ def test_every_point_has_a_function(load):
         assert callable(getattr(module, point.function))
 
 
+def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, tmp_path):
+    ppo = load("acceptance_points.ppo")
+    outcome = ppo.table(True, tmp_path)
+    assert outcome.passed, outcome.numbers
+    assert not ppo.defines(ROOT / "core" / "losses.py", "no_such_loss")
+    assert not ppo.defines(ROOT / "core" / "no_such_file.py", "ppo_loss")
+
+
 def test_two_samples_are_told_apart_only_if_they_differ(load):
     compare = load("two_sample").compare
     rng = np.random.default_rng(5)

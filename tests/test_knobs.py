@@ -24,6 +24,8 @@ def legal(knob):
         values = st.integers(int(low), int(high))
     else:
         values = st.floats(1e-30 if knob.low_open else low, high, allow_subnormal=False)
+        values = values.filter(lambda x: x == 0 or abs(x) >= 2.0**-126)  # float32 has no others
+        values = values | st.sampled_from(knob.choices) if knob.choices else values
     return values | (st.none() if knob.off else st.nothing())
 
 
@@ -74,7 +76,7 @@ def test_legal_values_are_taken_and_made_canonical_once(data):
     checked = check_value(knob.name, value)
     assert check_value(knob.name, checked) == checked == value
     types = {"float": float, "int": int, "bool": bool, "choice": str, "widths": tuple}
-    assert checked is None or type(checked) is types[knob.type]
+    assert checked is None or checked in knob.choices or type(checked) is types[knob.type]
 
 
 BAD = {
@@ -176,6 +178,27 @@ def test_completing_twice_changes_nothing(config):
     assert count == math.ceil(samples / rows) and rows <= samples
 
 
+@pytest.mark.parametrize("value", [1e-60, 1e-39, -1e-39, 1e39])
+def test_numbers_that_float32_does_not_have_are_refused(value):
+    with pytest.raises(ConfigError, match="is no number in float32; allowed: 0, if that is legal"):
+        check_value("average_reward_initial", value)
+
+
+def test_the_critic_s_clip_can_be_off():
+    """`off` is off; only `same`, the default, follows the policy's."""
+    assert complete({"vf_max_grad_norm": "off"})["vf_max_grad_norm"] is None
+    assert complete({"max_grad_norm": 2.0})["vf_max_grad_norm"] == 2.0
+    assert complete({"max_grad_norm": None})["vf_max_grad_norm"] is None
+    both = {"max_grad_norm": None, "vf_max_grad_norm": 3.0}
+    assert complete(both)["vf_max_grad_norm"] == 3.0
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "muon"])
+def test_all_optimisers_but_adam_decay(name):
+    full = complete({"weight_decay": 0.1, "optimiser": name})
+    assert full["vf_weight_decay"] == full["weight_decay"] == 0.1
+
+
 def test_unset_critic_knobs_follow_the_policy_s():
     full = complete({"learning_rate": 0.03, "adam_eps": 1e-7, "lr_schedule": "cosine"})
     assert full["vf_learning_rate"] == pytest.approx(0.01)
@@ -204,6 +227,9 @@ def test_layers_and_width_give_the_sizes():
         ({"num_minibatches": 3}, 342, 3),  # a smaller last one of 340
         ({"minibatch_size": 1000}, 1000, 2),
         ({"minibatch_size": 5000}, 1024, 1),
+        ({"minibatch_size": 64, "num_minibatches": 5, "priority_alpha": 0.5}, 64, 5),
+        ({"minibatch_size": 64, "num_minibatches": 5, "priority_over": "steps"}, 64, 5),
+        ({"num_minibatches": 3, "priority_alpha": 0.5}, 342, 3),
         ({"num_minibatches": 1024}, 1, 1024),
     ],
 )
@@ -223,6 +249,8 @@ def test_minibatches_follow_from_each_other(given, rows, count):
         ({"weight_decay": 0.1}, "needs `optimiser: adamw`"),
         ({"vf_weight_decay": 0.1}, "needs `optimiser: adamw`"),
         ({"gae_lambda_initial": 0.9}, "go together"),
+        ({"rho_clip": 1.0}, "rho_clip and c_clip go together"),
+        ({"gradient_accumulation": 300}, "at most 256"),
         ({"gae_lambda_final": 0.9}, "go together"),
         ({"log_std_min": 1.0, "log_std_max": 0.0}, "log_std_min is above"),
         ({"lr_schedule": "linaer"}, "allowed: one of constant, linear"),
@@ -239,4 +267,4 @@ def test_environment_values_are_kept_as_given():
 
 def test_schedules_are_those_of_every_schedule_knob():
     kinds = [knob for name, knob in KNOBS.items() if name.endswith("_schedule")]
-    assert len(kinds) == 4 and all(knob.choices == SCHEDULES for knob in kinds)
+    assert len(kinds) == 5 and all(knob.choices == SCHEDULES for knob in kinds)

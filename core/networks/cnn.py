@@ -123,7 +123,7 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, observation: Array) -> Outputs:
         """Give policy outputs [..., A] and values [...]."""
-        plan, image = self.plan, as_image(observation, self.shape)
+        plan, image = self.plan, as_image(observation, self.shape).astype(self.plan.dtype)
         sizes = convolutions_of(plan, image.shape[-3], image.shape[-2])
         if plan.shared_encoder:
             actor = critic = Encoder(plan, sizes, name="encoder")(image)

@@ -89,7 +89,7 @@ class MLP(nn.Module):
         """Give policy outputs [..., A] and values [...] of observations of any shape and dtype."""
         plan = self.plan
         lead = observation.shape[: observation.ndim - self.observation_ndim]
-        observation = observation.reshape((*lead, -1)).astype(jnp.float32)
+        observation = observation.reshape((*lead, -1)).astype(plan.dtype)
         if plan.shared_encoder:
             actor = critic = Tower(plan, name="encoder")(observation)
         else:

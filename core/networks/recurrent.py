@@ -159,7 +159,7 @@ class Recurrent(nn.Module):
 
     def _prepare(self, observation: Array) -> tuple[Array, ...]:
         lead = observation.shape[: observation.ndim - len(self.shape)]
-        x = observation.reshape((*lead, -1)).astype(jnp.float32)
+        x = observation.reshape((*lead, -1)).astype(self.plan.dtype)
         towers = (self.encoder,) if self.plan.shared_encoder else (self.actor, self.critic)
         return tuple(
             cell.prepare(tower(x)) for cell, tower in zip(self._cells, towers, strict=True)

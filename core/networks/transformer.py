@@ -145,7 +145,7 @@ class SequenceTransformer(nn.Module):
         observation, words = _unkeyed(observation)
         lead = observation.shape[: observation.ndim - len(self.shape)]
         rows = observation.reshape((-1, self.tokens, int(np.prod(self.shape)) // self.tokens))
-        rows = rows.astype(jnp.float32)
+        rows = rows.astype(plan.dtype)
         words = None if words is None else words.reshape((-1, 2))
         if plan.shared_encoder:
             actor = critic = SequenceEncoder(plan, name="encoder")(rows, words)

@@ -58,7 +58,10 @@ POINTS: dict[str, dict[int, Point]] = {
         10: Point("answers at once; first metrics soon", "timing", "first_words"),
     },
     "ppo": {
+        1: Point("a table of every feature, all of it true", "ppo", "table"),
         2: Point("every kind of policy and environment learns", "ppo_learning", "learns"),
+        3: Point("features against slow references; bfloat16", "ppo", "references"),
+        4: Point("switching a lane compiles nothing, moves no other", "ppo", "switching"),
         6: Point("killed and gone on, nothing lost", "ppo_resume", "resumes"),
     },
     "search": {

@@ -15,6 +15,7 @@ class Tiny:
         "num_minibatches": 2,
         "hidden_sizes": [8],
     }
+    features = ("normalise_observations", "normalise_rewards")
     updates = 2
     seed = 7
 
@@ -23,7 +24,7 @@ class Tiny:
         from hpo.core.state import EnvPlan, make_plan
 
         where = EnvPlan("CartPole-v1")
-        self.plan = make_plan(self.knobs, where)
+        self.plan = make_plan(self.knobs, where, features=self.features)
         self.env = registry.make(where)
         self._programs = {}
 

@@ -52,6 +52,48 @@ def gae(rewards, values, next_values, terminated, truncated, gamma, lam):
     return advantages
 
 
+def v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho_clip,
+            c_clip):  # fmt: skip
+    """Give advantages [T, E] as the sum over k of (prod gamma lambda c_i) rho_k delta_k."""
+    steps, envs = rewards.shape
+    advantages = np.zeros((steps, envs))
+    for e in range(envs):
+        for t in range(steps):
+            factor = 1.0
+            for k in range(t, steps):
+                alive = 0.0 if terminated[k, e] else 1.0
+                delta = rewards[k, e] + gamma * alive * next_values[k, e] - values[k, e]
+                advantages[t, e] += factor * min(ratio[k, e], rho_clip) * delta
+                if terminated[k, e] or truncated[k, e]:
+                    break
+                factor *= gamma * lam * min(ratio[k, e], c_clip)
+    return advantages
+
+
+def valid_mass(logits, mask):
+    """Give the probability of valid actions, row by row."""
+    found = []
+    for row, allowed in zip(logits.reshape(-1, logits.shape[-1]), mask.reshape(-1, mask.shape[-1]),
+                            strict=True):  # fmt: skip
+        chances = np.exp(row - row.max())
+        found.append(chances[allowed].sum() / chances.sum())
+    return np.reshape(found, mask.shape[:-1])
+
+
+def row_weights(mask, mass, *, gate=2, gating=True, damping=True, target=0.05, masking=True):
+    """Give what each row counts for in the policy loss, the value loss and the valid-mass loss."""
+    weights = {"policy": [], "value": [], "mass": []}
+    for allowed, v in zip(mask, mass, strict=True):
+        count = int(allowed.sum())
+        policy = min(1.0, v / target) if damping and masking else 1.0
+        if gating and masking and count < gate:
+            policy = 0.0
+        weights["policy"].append(policy)
+        weights["value"].append(0.0 if gating and masking and count == 0 else 1.0)
+        weights["mass"].append(0.0 if count == 0 else 1.0)
+    return {name: np.array(values) for name, values in weights.items()}
+
+
 def as_float64(tree):
     return {k: as_float64(v) if isinstance(v, dict) else np.array(v, np.float64)
             for k, v in tree.items()}  # fmt: skip
@@ -109,39 +151,63 @@ def policy_terms(params, rows, bounds=(-20.0, 2.0)):
 
 
 def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_coef=0.0,
-             normalise=True, adv_clip=10.0, logr_clip=10.0):  # fmt: skip
-    """Give (loss, parts) of rows, one row after the other."""
+             normalise=True, adv_clip=10.0, logr_clip=10.0, off_policy=False,
+             mass_coef=0.0):  # fmt: skip
+    """Give (loss, parts) of rows, one row after the other.
+
+    `rows` may hold `weights` (as `row_weights` gives them) and `importance`.
+    """
     log_prob, entropies, values = policy_terms(params, rows)
     advantage = np.asarray(rows["advantage"], np.float64)
+    ones = np.ones(len(advantage))
+    weights = rows.get("weights") or {"policy": ones, "value": ones, "mass": ones}
+    importance = rows.get("importance", ones)
+
+    def mean(numbers, kind):
+        return float((np.asarray(numbers) * weights[kind]).sum() / max(weights[kind].sum(), 1e-8))
+
     if normalise:
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        advantage = np.clip(advantage, -adv_clip, adv_clip)
+        centre = mean(advantage, "value")
+        deviation = math.sqrt(mean((advantage - centre) ** 2, "value"))
+        advantage = np.clip((advantage - centre) / (deviation + 1e-8), -adv_clip, adv_clip)
+    log_mass = np.zeros(len(advantage))
+    if rows.get("mask") is not None:
+        mass = valid_mass(network(params, rows["observation"])[0], rows["mask"])
+        log_mass = np.array([math.log(v) if v > 0 else 0.0 for v in mass])
     policy, value, kl, clipped, ratios = [], [], [], [], []
     for i, a in enumerate(advantage):
         log_ratio = min(max(log_prob[i] - rows["log_prob"][i], -logr_clip), logr_clip)
+        kl.append((math.exp(log_ratio) - 1.0) - log_ratio)
+        if off_policy:
+            change = log_prob[i] + log_mass[i] - rows["log_prob"][i]
+            log_ratio = min(max(change, -logr_clip), logr_clip)
         ratio = math.exp(log_ratio)
         held = min(max(ratio, 1.0 - clip_eps), 1.0 + clip_eps)
-        policy.append(-min(ratio * a, held * a))
+        policy.append(-min(ratio * a * importance[i], held * a * importance[i]))
         error = (values[i] - rows["target"][i]) ** 2
         if value_clip is not None:
             change = min(max(values[i] - rows["value"][i], -value_clip), value_clip)
             error = max(error, (rows["value"][i] + change - rows["target"][i]) ** 2)
         value.append(0.5 * error)
-        kl.append((ratio - 1.0) - log_ratio)
         clipped.append(float(abs(ratio - 1.0) > clip_eps))
         ratios.append(ratio)
+    ratios = np.array(ratios)
+    counted = np.where(weights["value"] > 0, ratios, 1.0)
     parts = {
-        "policy_loss": np.mean(policy),
-        "value_loss": np.mean(value),
-        "entropy": np.mean(entropies),
-        "approx_kl": np.mean(kl),
-        "clip_fraction": np.mean(clipped),
-        "ratio_mean": np.mean(ratios),
-        "ratio_std": np.std(ratios),
-        "ratio_min": np.min(ratios),
-        "ratio_max": np.max(ratios),
+        "policy_loss": mean(policy, "policy"),
+        "value_loss": mean(value, "value"),
+        "entropy": mean(entropies, "policy"),
+        "approx_kl": mean(kl, "value"),
+        "clip_fraction": mean(clipped, "value"),
+        "ratio_mean": mean(ratios, "value"),
+        "ratio_std": math.sqrt(mean((ratios - mean(ratios, "value")) ** 2, "value")),
+        "ratio_min": np.min(counted),
+        "ratio_max": np.max(counted),
     }
     loss = parts["policy_loss"] + vf_coef * parts["value_loss"] - ent_coef * parts["entropy"]
+    if mass_coef:
+        parts["valid_mass_loss"] = -mean(log_mass, "mass")
+        loss += mass_coef * parts["valid_mass_loss"]
     return loss, {"loss": loss, **parts}
 
 

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hpo.core.advantages import gae
+from hpo.core.advantages import gae, temporal_differences, v_trace
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 T, E = 9, 3
 compiled = jax.jit(gae)
+compiled_v_trace = jax.jit(v_trace)
 
 
 def run(rewards, values, next_values, terminated, truncated, gamma, lam):
@@ -116,3 +117,75 @@ def test_discounts_may_differ_by_batch_entry():
     for e in range(E):
         one = slow.gae(*(x[:, e : e + 1] for x in arrays), gamma[e], lam[e])
         np.testing.assert_allclose(made[:, e], one[:, 0], rtol=1e-4, atol=1e-4)
+
+
+def run_v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho, c):
+    arrays = (np.asarray(x, np.float32) for x in (rewards, values, next_values))
+    flags = (np.asarray(x, bool) for x in (terminated, truncated))
+    made = compiled_v_trace(
+        *arrays, *flags, jnp.float32(gamma), jnp.float32(lam), np.asarray(ratio, np.float32),
+        jnp.float32(rho), jnp.float32(c),
+    )  # fmt: skip
+    return np.asarray(made)
+
+
+def ratios(seed=1):
+    return np.exp(np.random.default_rng(seed).normal(scale=0.5, size=(T, E)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.tuples(reals(), reals(), reals(), flags(), flags(), st.floats(0, 1), st.floats(0, 1)),
+    hnp.arrays(np.float32, (T, E), elements=st.floats(0, 4, width=32)),
+    st.floats(0.25, 2),
+    st.floats(0.25, 2),
+)
+def test_v_trace_is_the_weighted_sum_over_each_episode(numbers, ratio, rho, c):
+    made = run_v_trace(*numbers, ratio, rho, c)
+    expected = slow.v_trace(*numbers, ratio, rho, c)
+    np.testing.assert_allclose(made, expected, rtol=1e-3, atol=2e-2)
+
+
+def test_v_trace_on_policy_is_gae():
+    arrays = numbers()
+    for rho, c in ((1.0, 1.0), (2.0, 1.5)):  # ratios of 1 are cut by no clip of at least 1
+        made = run_v_trace(*arrays, 0.9, 0.8, np.ones((T, E)), rho, c)
+        np.testing.assert_allclose(made, run(*arrays, 0.9, 0.8), atol=1e-6)
+
+
+def test_v_trace_at_lambda_one_is_equation_1_of_impala():
+    """v_s = V(x_s) + sum_t gamma^(t-s) (prod c_i) rho_t (r_t + gamma V(x_t+1) - V(x_t))."""
+    rewards, values, _, _, _ = numbers()
+    following = np.concatenate([values[1:], np.full((1, E), 0.7)])
+    ratio, never, gamma = ratios(), np.zeros((T, E), bool), 0.9
+    made = run_v_trace(rewards, values, following, never, never, gamma, 1.0, ratio, 1.2, 0.9)
+    assert (ratio > 1.2).any() and (ratio < 0.9).any()
+    for e in range(E):
+        for s in range(T):
+            target = values[s, e]
+            for t in range(s, T):
+                product = np.prod([min(0.9, ratio[i, e]) for i in range(s, t)])
+                error = rewards[t, e] + gamma * following[t, e] - values[t, e]
+                target += gamma ** (t - s) * product * min(1.2, ratio[t, e]) * error
+            assert made[s, e] + values[s, e] == pytest.approx(target, abs=1e-4)
+
+
+def test_v_trace_numbers_by_hand():
+    # gamma 0.5, lambda 1; values 1, 2; rewards 1, 1; then V = 4; ratios 2 and 0.5; clips 1.5, 1.
+    # errors: 1 + 0.5 2 - 1 = 1; 1 + 0.5 4 - 2 = 1; deltas 1.5 1 = 1.5 and 0.5 1 = 0.5
+    # A_1 = 0.5; A_0 = 1.5 + 0.5 1 0.5 = 1.75
+    column = np.ones((2, 1))
+    values, following = np.array([[1.0], [2.0]]), np.array([[2.0], [4.0]])
+    never = np.zeros((2, 1))
+    made = run_v_trace(
+        column, values, following, never, never, 0.5, 1.0, np.array([[2.0], [0.5]]), 1.5, 1.0
+    )
+    np.testing.assert_allclose(made[:, 0], [1.75, 0.5], atol=1e-6)
+
+
+def test_temporal_differences_are_gae_at_lambda_zero():
+    rewards, values, following, terminated, truncated = numbers()
+    parts = (jnp.asarray(x, jnp.float32) for x in (rewards, values, following))
+    made = temporal_differences(*parts, jnp.asarray(terminated), jnp.float32(0.9))
+    expected = run(rewards, values, following, terminated, truncated, 0.9, 0.0)
+    np.testing.assert_allclose(made, expected, atol=1e-6)

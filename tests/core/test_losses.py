@@ -54,7 +54,8 @@ class Case:
         """Give ((loss, losses), gradient) of the core."""
         rows = rows or self.rows
         samples = Samples(**jax.tree.map(jnp.asarray, rows))
-        coefficients = Coefficients(jnp.float32(clip_eps), jnp.float32(ent_coef))
+        zero = jnp.float32(0.0)
+        coefficients = Coefficients(jnp.float32(clip_eps), jnp.float32(ent_coef), zero, zero)
         arguments = self.params, self.hypers(knobs), coefficients, samples, weight
         return self.function(*arguments)
 

@@ -6,7 +6,8 @@ import pytest
 from hpo.core.metrics import Metrics, chunk_rows
 
 K, LANES = 5, 3
-NAMES = [name for name in Metrics.__dataclass_fields__ if name not in ("env", "diverged")]
+OTHERS = ("features", "env", "diverged")
+NAMES = [name for name in Metrics.__dataclass_fields__ if name not in OTHERS]
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +20,10 @@ def chunk():
     diverged = np.zeros((K, LANES), bool)
     diverged[2, 2] = True
     env = {"blocking": rng.random((K, LANES)).astype(np.float32)}
-    children = [diverged if f == "diverged" else env if f == "env" else values[f]
-                for f in Metrics.__dataclass_fields__]  # fmt: skip
+    own = ("average_reward", "valid_mass_min", "valid_mass_max", "invalid_actions")
+    features = {name: rng.normal(size=(K, LANES)).astype(np.float32) for name in own}
+    others = {"diverged": diverged, "features": features, "env": env}
+    children = [others.get(name, values.get(name)) for name in Metrics.__dataclass_fields__]
     metrics = object.__new__(Metrics)  # host arrays, which `__init__` does not take in tests
     for field, child in zip(dataclasses.fields(Metrics), children, strict=True):
         object.__setattr__(metrics, field.name, child)
@@ -29,7 +32,7 @@ def chunk():
 
 def test_every_metric_has_one_number_a_lane(chunk):
     _, rows, _ = chunk
-    assert set(rows) == {*NAMES, "env/blocking"}
+    assert set(rows) == {*NAMES, *chunk[0].features, "env/blocking"}
     assert all(row.shape == (LANES,) and row.dtype == np.float64 for row in rows.values())
 
 
@@ -73,6 +76,15 @@ def test_all_else_is_a_mean(chunk, name):
     for lane in range(LANES):
         mean = sum(float(x) for x in getattr(metrics, name)[:, lane]) / K
         assert rows[name][lane] == pytest.approx(mean)
+
+
+def test_features_metrics_have_rules_of_their_own(chunk):
+    metrics, rows, _ = chunk
+    seen = {name: np.asarray(value, np.float64) for name, value in metrics.features.items()}
+    np.testing.assert_array_equal(rows["average_reward"], seen["average_reward"][-1])
+    np.testing.assert_array_equal(rows["valid_mass_min"], seen["valid_mass_min"].min(axis=0))
+    np.testing.assert_array_equal(rows["valid_mass_max"], seen["valid_mass_max"].max(axis=0))
+    np.testing.assert_allclose(rows["invalid_actions"], seen["invalid_actions"].mean(axis=0))
 
 
 def test_the_environment_s_metrics_carry_a_prefix(chunk):

@@ -4,14 +4,20 @@ import numpy as np
 import optax
 import pytest
 
-from hpo.core.optimisers import apply_gradients, init_moments, step_sizes, tree_norm
+from hpo.core.optimisers import (
+    apply_gradients,
+    init_moments,
+    orthogonalised,
+    step_sizes,
+    tree_norm,
+)
 from hpo.core.state import EnvPlan, make_hypers, make_plan
 
 STEPS = 40
 CRITIC = ("critic", "critic_head")
 PLANS = {
     name: make_plan({"optimiser": name}, EnvPlan("CartPole-v1"), features=())
-    for name in ("adam", "adamw")
+    for name in ("adam", "adamw", "sgd", "muon")
 }
 
 
@@ -39,7 +45,7 @@ def run_ours(knobs, optimiser="adam", steps=STEPS, progress=0.0):
         return apply_gradients(PLANS[optimiser], hypers, sizes, params, moments, gradient)
 
     params = tree(0)
-    moments, norms = init_moments(params), []
+    moments, norms = init_moments(PLANS[optimiser], params), []
     for i in range(steps):
         params, moments, norm = step(hypers, params, moments, gradients(i))
         norms.append(float(norm))
@@ -101,6 +107,69 @@ def test_adamw_is_optax_s():
     assert not np.allclose(undecayed["actor"]["kernel"], expected["actor"]["kernel"], atol=1e-4)
 
 
+def test_sgd_is_optax_s():
+    knobs = {"learning_rate": 0.01, "weight_decay": 0.1, "sgd_momentum": 0.7}
+    made, moments, _ = run_ours(knobs, "sgd")
+    transform = optax.chain(
+        optax.clip_by_global_norm(0.5), optax.trace(0.7), optax.add_decayed_weights(0.1),
+        optax.scale(-0.01),
+    )  # fmt: skip
+    agree(made, run_optax(transform, tree(0)))
+    assert all(leaf.shape == () for leaf in jax.tree.leaves([m.nu for m in moments]))
+
+
+def test_muon_is_optax_s():
+    knobs = {"learning_rate": 0.01, "weight_decay": 0.1, "muon_momentum": 0.8, "adam_eps": 1e-4}
+    made, moments, _ = run_ours(knobs, "muon")
+    transform = optax.chain(
+        optax.clip_by_global_norm(0.5),
+        optax.contrib.muon(0.01, beta=0.8, weight_decay=0.1),
+    )
+    expected = run_optax(transform, tree(0))
+    for name in ("actor", "critic"):  # optax's Adam of the rest looks ahead, ours does not
+        np.testing.assert_allclose(
+            made[name]["kernel"], expected[name]["kernel"], rtol=1e-4, atol=1e-5
+        )
+    second = {**moments[0].nu, **moments[1].nu}
+    assert {name: leaf["kernel"].shape for name, leaf in second.items()} == {
+        "actor": (), "critic": (), "actor_head": (2,), "critic_head": (1,)
+    }  # fmt: skip
+    adam, _, _ = run_ours(
+        {k: v for k, v in knobs.items() if k != "muon_momentum"}, "adamw"
+    )  # what is no matrix moves as in adamw
+    for name in ("actor_head", "critic_head"):
+        np.testing.assert_allclose(made[name]["kernel"], adam[name]["kernel"], rtol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (3, 8), (8, 3), (1, 6), (64, 64)])
+def test_orthogonalised_matrices_are_nearly_so(shape):
+    matrix = np.random.default_rng(1).normal(size=shape)
+    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
+    for scale in (1e-3, 1.0, 1e3):  # the size of a gradient does not matter
+        made = np.asarray(orthogonalised(jnp.asarray(scale * matrix, jnp.float32)), np.float64)
+        inner = u.T @ made @ vt.T  # U^T X V: singular values on the diagonal, nothing beside it
+        np.testing.assert_allclose(inner - np.diag(np.diag(inner)), 0.0, atol=2e-3)
+        large = np.diag(inner)[s > 0.05 * np.linalg.norm(s)]
+        assert np.all((large > 0.6) & (large < 1.25))
+
+
+def test_muon_s_wide_matrices_take_larger_steps():
+    """sqrt(max(1, outputs / inputs)), heads being stored output-first."""
+    params = {"actor": {"kernel": jnp.ones((2, 8))}, "actor_head": {"kernel": jnp.ones((2, 8))},
+              "critic": {"kernel": jnp.ones((8, 2))}}  # fmt: skip
+    gradient = {name: {"kernel": jnp.asarray(
+        np.random.default_rng(2).normal(size=leaf["kernel"].shape), jnp.float32)}
+        for name, leaf in params.items()}  # fmt: skip
+    plan = PLANS["muon"]
+    hypers = jax.tree.map(jnp.asarray, make_hypers({"learning_rate": 1.0}, {}, {}))
+    sizes = step_sizes(hypers, jnp.float32(0.0))
+    made, _, _ = apply_gradients(plan, hypers, sizes, params, init_moments(plan, params), gradient)
+    for name, factor in (("actor", 2.0), ("actor_head", 1.0), ("critic", 1.0)):
+        moved = np.asarray(params[name]["kernel"] - made[name]["kernel"])
+        values = np.linalg.svd(moved, compute_uv=False) / factor
+        assert np.all((values > 0.6) & (values < 1.25)), name
+
+
 def test_a_separate_critic_has_its_own_everything():
     knobs = {
         "learning_rate": 0.01, "max_grad_norm": 0.3, "weight_decay": 0.02, "adam_eps": 1e-4,
@@ -125,6 +194,15 @@ def test_the_critic_s_knobs_do_nothing_unless_it_is_separate():
     same, _, _ = run_ours({"learning_rate": 0.01, **unused})
     for left, right in zip(jax.tree.leaves(plain), jax.tree.leaves(same), strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+def test_a_separate_critic_s_clip_can_be_off():
+    knobs = {"learning_rate": 0.01, "max_grad_norm": 0.1, "separate_vf_optimiser": True,
+             "vf_learning_rate": 0.01, "vf_max_grad_norm": "off", "sgd_momentum": 0.0}  # fmt: skip
+    made, _, _ = run_ours(knobs, "sgd", steps=4)
+    agree(critic(made), run_optax(optax.sgd(0.01), tree(0), critic, steps=4))
+    same, _, _ = run_ours({**knobs, "vf_max_grad_norm": "same"}, "sgd", steps=4)
+    assert not np.allclose(same["critic"]["kernel"], made["critic"]["kernel"], atol=1e-4)
 
 
 def test_a_separate_critic_learns_at_a_third_by_default():
@@ -154,7 +232,7 @@ def test_no_gradient_moves_nothing_but_is_finite():
     zeros = jax.tree.map(jnp.zeros_like, params)
     sizes = step_sizes(hypers, jnp.float32(0.0))
     made, _, norm = apply_gradients(
-        PLANS["adam"], hypers, sizes, params, init_moments(params), zeros
+        PLANS["adam"], hypers, sizes, params, init_moments(PLANS["adam"], params), zeros
     )
     assert float(norm) == 0.0
     for left, right in zip(jax.tree.leaves(made), jax.tree.leaves(params), strict=True):

@@ -74,8 +74,28 @@ def test_equal_plans_have_equal_hashes_and_others_do_not():
 def test_features_follow_what_a_study_can_switch_on():
     assert features_of({}) == ()
     assert features_of({"normalise_rewards": {True, False}}) == ("normalise_rewards",)
+    assert features_of({"priority_alpha": {0.0, 0.6}, "rho_clip": {None}}) == ("priority",)
+    assert features_of({"rho_clip": {1.0}, "valid_mass_coef": {0.0}}) == ("v_trace",)
     with pytest.raises(ConfigError, match="normalise_rewards is on"):
         make_plan({"normalise_rewards": True}, ENV, features=())
     with pytest.raises(ConfigError, match="unknown features"):
         make_plan({}, ENV, features=("nothing",))
-    assert make_plan({}, ENV).features == tuple(sorted(FEATURES))
+    with pytest.raises(ConfigError, match="v_trace is on"):
+        make_plan({"rho_clip": 1.0, "c_clip": 1.0}, ENV, features=("priority",))
+    assert make_plan({}, ENV).features == ()
+    assert make_plan({"priority_alpha": 0.5}, ENV).features == ("priority",)
+    assert set(FEATURES.values()) <= set(KNOBS)
+
+
+def test_minibatches_are_whole_segments_where_steps_depend_on_each_other():
+    clips = {"rho_clip": 1.0, "c_clip": 1.0}
+    assert not make_plan({"priority_alpha": 0.5}, ENV).by_segments
+    assert make_plan({"priority_alpha": 0.5, "priority_over": "segments"}, ENV).by_segments
+    assert make_plan(clips, ENV).by_segments
+    assert make_plan({}, ENV, features=("v_trace",)).by_segments
+    with pytest.raises(ConfigError, match="at most num_envs, which is 8"):
+        make_plan({**clips, "num_minibatches": 9}, ENV)
+    with pytest.raises(ConfigError, match="V-trace learns from whole segments"):
+        make_plan({**clips, "priority_alpha": 0.5, "priority_over": "steps"}, ENV)
+    with pytest.raises(ConfigError, match="gradient_accumulation is 3"):
+        make_plan({**clips, "gradient_accumulation": 3}, ENV)

@@ -149,3 +149,42 @@ def test_a_distribution_that_does_not_fit_is_refused():
     plan = make_plan({"distribution": "gaussian"}, EnvPlan("CartPole-v1"), features=())
     with pytest.raises(ConfigError, match="CartPole-v1 needs 'categorical'"):
         policy.init_params(plan, make_hypers({}, {}, {}), jax.random.key(0))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_bfloat16_is_the_arithmetic_alone(norm):
+    """Outputs, parameters and gradients are float32; the numbers are near, but not the same."""
+    knobs = {"hidden_sizes": [16, 16], "layer_norm": norm}
+    plans = {
+        dtype: make_plan({**knobs, "dtype": dtype}, EnvPlan("CartPole-v1"))
+        for dtype in ("float32", "bfloat16")
+    }
+    hypers = jax.tree.map(jnp.asarray, make_hypers({}, {}, {}))
+    key = jax.random.key(5, impl="threefry2x32")
+    params = {d: policy.init_params(plan, hypers, key) for d, plan in plans.items()}
+    for left, right in zip(*map(jax.tree.leaves, params.values()), strict=True):
+        assert left.dtype == right.dtype == np.float32
+        np.testing.assert_array_equal(left, right)
+    observation = jnp.asarray(np.random.default_rng(7).normal(size=(32, 4)), jnp.float32)
+
+    def total(plan, params):
+        outputs = policy.apply(plan, params, observation)
+        return jnp.sum(jnp.sin(outputs.value)) + jnp.sum(outputs.policy[:, 0]), outputs
+
+    shaky = shaken(params["float32"])
+    found = {
+        dtype: jax.value_and_grad(lambda p, plan=plan: total(plan, p), has_aux=True)(shaky)
+        for dtype, plan in plans.items()
+    }
+    for leaf in jax.tree.leaves(found["bfloat16"]):
+        assert leaf.dtype == np.float32
+    (_, exact), _ = found["float32"]
+    (_, rough), _ = found["bfloat16"]
+    error = np.abs(np.asarray(exact.value) - np.asarray(rough.value))
+    scale = np.abs(np.asarray(exact.value)).max()
+    assert 1e-4 * scale < error.max() < 0.1 * scale
+    products = [
+        e for e in jax.make_jaxpr(lambda p: total(plans["bfloat16"], p)[0])(shaky).jaxpr.eqns
+        if e.primitive.name == "dot_general"
+    ]  # fmt: skip
+    assert products and all(v.aval.dtype == jnp.bfloat16 for e in products for v in e.invars)

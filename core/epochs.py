@@ -1,0 +1,237 @@
+"""The gradient steps of one update: epochs over shuffled minibatches, for a whole tile of lanes.
+
+Loops run with bounds traced per lane: a lane that has done its epochs, or was stopped by
+target_kl, is masked until the slowest lane of the tile is done.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from . import optimisers
+from .losses import Losses, Samples, loss_and_gradient
+from .priority import choose_rows
+from .pytree import Pytree, pytree
+from .scheduled import Scheduled, progress_of, scheduled_values
+from .shuffle import permutation
+from .state import Hypers, LaneState, Plan, use_key
+
+__all__ = ["Learning", "minibatch_shape", "run_epochs"]
+
+SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, population.py, update.py
+_KL_FACTOR = 1.5
+
+
+@pytree
+class Learning(Pytree):
+    """What the gradient steps of one update carry, per lane.
+
+    Attributes:
+        params: of the networks.
+        moments: of the optimiser.
+        stopped: target_kl was exceeded.
+        sums: of `Losses` over the gradient steps taken.
+        start_error: largest |ratio - 1| of the first minibatch.
+        grad_norm: sum over the steps taken.
+        grad_square: sum of the squared norms of their gradients.
+        grad_sum: sum of their gradients.
+        taken: gradient steps taken.
+        skipped: gradient steps that target_kl skipped.
+    """
+
+    params: Any
+    moments: Any
+    stopped: Bool[Array, "..."]
+    sums: Losses
+    start_error: Float[Array, "..."]
+    grad_norm: Float[Array, "..."]
+    grad_square: Float[Array, "..."]
+    grad_sum: Any
+    taken: Float[Array, "..."]
+    skipped: Float[Array, "..."]
+
+
+def run_epochs(
+    plan: Plan, hypers: Hypers, values: Scheduled, state: LaneState, samples: Samples
+) -> Learning:
+    """Run the epochs of all lanes; the loop ends when the last lane that learns is done."""
+    rows = samples.advantage.shape[1]
+    count, size = minibatch_shape(plan, rows)
+    drawn = _drawn(plan, hypers, state, samples, count * size)
+    epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
+    step = jax.vmap(
+        lambda *lane: _gradient_step(plan, count, *lane), in_axes=(0, 0, 0, 0, 0, 0, None)
+    )
+
+    def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
+        live = index < epochs
+        if count == 1 and plan.gradient_accumulation == 1 and drawn is None:
+            return step(hypers, values, state, learning, samples, live, None)
+
+        def shuffle(key: Array, updates: Array) -> Array:
+            key = jax.random.fold_in(use_key(key, SHUFFLE, updates), index)
+            return permutation(key, rows if drawn is None else drawn.shape[1])
+
+        order = jax.vmap(shuffle)(state.key, state.updates)
+        if drawn is not None:
+            order = jnp.take_along_axis(drawn, order, axis=1)
+        places, weights = _split(plan, order, count, size)
+
+        def minibatch(learning: Learning, part: tuple[Array, Array | None]) -> Any:
+            taken = jax.vmap(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
+                samples, part[0]
+            )
+            return step(hypers, values, state, learning, taken, live, part[1]), None
+
+        learning, _ = jax.lax.scan(minibatch, learning, (places, weights))
+        return learning
+
+    def more(carry: tuple[Array, Learning]) -> Bool[Array, ""]:
+        index, learning = carry
+        return jnp.any((index < epochs) & ~learning.stopped)
+
+    def body(carry: tuple[Array, Learning]) -> tuple[Array, Learning]:
+        index, learning = carry
+        return index + 1, epoch(index, learning)
+
+    done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), _start(state)))
+    # Epochs that were never entered because every lane had stopped count as skipped too.
+    left = jnp.maximum(epochs - done, 0).astype(jnp.float32) * count
+    return learning.replace(skipped=learning.skipped + jnp.where(learning.stopped, left, 0.0))
+
+
+def _start(state: LaneState) -> Learning:
+    lanes = state.updates.shape[0]
+    zero = jnp.zeros(lanes, jnp.float32)
+    sums = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
+    return Learning(
+        params=state.params,
+        moments=state.moments,
+        stopped=jnp.zeros(lanes, bool),
+        sums=sums.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf),
+        start_error=zero,
+        grad_norm=zero,
+        grad_square=zero,
+        grad_sum=jax.tree.map(jnp.zeros_like, state.params),
+        taken=zero,
+        skipped=zero,
+    )
+
+
+def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
+    """Give the number of minibatches and the rows of each but the last, which may have fewer.
+
+    Where rows are drawn by priority and both numbers are given, they hold as they are.
+
+    Args:
+        plan: static part.
+        rows: to learn from; single steps, or whole segments (of all bodies of an agent).
+    """
+    bodies = rows // (plan.num_envs if plan.by_segments else plan.steps_per_update)
+    size = plan.minibatch_size * bodies
+    if plan.has_free_minibatches:
+        steps = plan.rollout_length if plan.by_segments else 1
+        return plan.num_minibatches, math.ceil(size / steps)
+    if plan.by_segments:
+        size = math.ceil(rows / plan.num_minibatches)
+    return math.ceil(rows / size), size
+
+
+def _drawn(
+    plan: Plan, hypers: Hypers, state: LaneState, samples: Samples, count: int
+) -> Int[Array, "L D"] | None:
+    """Give the rows that the epochs of this update go over, or None for all, once each.
+
+    With priorities as many as there are, or as the minibatches hold where both of their numbers
+    are given.
+    """
+    if "priority" not in plan.features:
+        return None
+    count = count if plan.has_free_minibatches else samples.advantage.shape[1]
+
+    def choose(hypers: Hypers, state: LaneState, advantage: Array) -> Int[Array, " D"]:
+        key = use_key(state.key, PRIORITY, state.updates)
+        return choose_rows(key, advantage, hypers.priority_alpha, count)
+
+    return jax.vmap(choose)(hypers, state, samples.advantage)
+
+
+def _split(
+    plan: Plan, order: Int[Array, "L N"], count: int, size: int
+) -> tuple[Int[Array, "M L B"], Float[Array, "M B"] | None]:
+    """Give minibatch indices and, with a remainder, weights (0 fills up).
+
+    Minibatches are filled up to a whole number of parts, the last one to the size of the others.
+    """
+    lanes, rows = order.shape
+    parts = plan.gradient_accumulation
+    wide = math.ceil(size / parts) * parts
+    flat = np.arange(count * wide)
+    place = size * (flat // wide) + flat % wide  # in an order without end
+    real = (flat % wide < size) & (place < rows)
+    if wide != size:
+        order = order[:, place % rows]
+    elif not real.all():
+        order = jnp.concatenate([order, order[:, : count * size - rows]], axis=1)
+    places = jnp.moveaxis(order.reshape(lanes, count, wide), 1, 0)
+    weights = jnp.asarray(real.astype(np.float32).reshape(count, wide))
+    return places, None if real.all() else weights
+
+
+def _gradient_step(
+    plan: Plan,
+    count: int,
+    hypers: Hypers,
+    values: Scheduled,
+    state: LaneState,
+    learning: Learning,
+    rows: Samples,
+    live: Bool[Array, ""],
+    weight: Float[Array, " B"] | None,
+) -> Learning:
+    """Take one gradient step of one lane, unless it is done or target_kl stops it."""
+    if "schedule_on_gradient_steps" in plan.features:
+        now = scheduled_values(hypers, progress_of(plan, hypers, state, count, learning.taken))
+        values = values.replace(coefficients=now.coefficients, sizes=now.sizes)
+    losses, gradients = loss_and_gradient(
+        learning.params, plan, hypers, values.coefficients, rows, weight
+    )
+    stopped = learning.stopped | (live & (losses.approx_kl > _KL_FACTOR * hypers.target_kl))
+    takes = live & ~stopped
+    params, moments, norm = optimisers.apply_gradients(
+        plan, hypers, values.sizes, learning.params, learning.moments, gradients
+    )
+    first = learning.taken + learning.skipped == 0.0
+    spread = jnp.maximum(jnp.abs(losses.ratio_max - 1.0), jnp.abs(losses.ratio_min - 1.0))
+
+    def add(total: Array, part: Array) -> Array:
+        return total + jnp.where(takes, part, 0.0)
+
+    def moved(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(takes, a, b), new, old)
+
+    return Learning(
+        params=moved(params, learning.params),
+        moments=moved(moments, learning.moments),
+        stopped=stopped,
+        sums=_add(learning.sums, losses, takes),
+        start_error=jnp.where(live & first, spread, learning.start_error),
+        grad_norm=add(learning.grad_norm, norm),
+        grad_square=add(learning.grad_square, jnp.square(norm)),
+        grad_sum=jax.tree.map(add, learning.grad_sum, gradients),
+        taken=learning.taken + takes.astype(jnp.float32),
+        skipped=learning.skipped + (live & stopped).astype(jnp.float32),
+    )
+
+
+def _add(sums: Losses, losses: Losses, takes: Bool[Array, ""]) -> Losses:
+    added = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), sums, losses)
+    low = jnp.minimum(sums.ratio_min, jnp.where(takes, losses.ratio_min, jnp.inf))
+    high = jnp.maximum(sums.ratio_max, jnp.where(takes, losses.ratio_max, -jnp.inf))
+    return added.replace(ratio_min=low, ratio_max=high)

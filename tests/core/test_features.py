@@ -1,0 +1,113 @@
+"""Features that only some plans have: against the loops, on and off in one program."""
+
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from hpo.core.state import FEATURES, EnvPlan
+
+whole = SimpleNamespace(**run_path(str(Path(__file__).with_name("whole_update.py"))))
+countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
+COMMON = {"learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2}
+# Everything that single steps allow, over an environment with masks; the policy is far from
+# uniform, so that valid mass varies.
+BY_STEPS = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
+            "policy_gain": 4.0, "gradient_accumulation": 2}  # fmt: skip
+STEP_FEATURES = ("off_policy_masking", "priority", "reward_centering",
+                 "schedule_on_gradient_steps", "valid_mass_loss")  # fmt: skip
+STEP_LANES = (
+    {**COMMON},
+    {**COMMON, "reward_centering": True, "average_reward_initial": 0.5,
+     "average_reward_step": 0.2, "priority_alpha": 0.7, "priority_beta0": 0.4,
+     "off_policy_masking": True, "valid_mass_coef": 0.3, "valid_mass_schedule": "linear",
+     "valid_mass_target": 0.9, "schedule_on_gradient_steps": True, "lr_schedule": "linear",
+     "ent_coef": 0.1, "ent_schedule": "cosine", "clip_eps_schedule": "linear"},
+    {**COMMON, "reward_centering": True, "priority_alpha": 1.0, "priority_beta0": 0.6,
+     "anneal_priority_beta": False, "valid_mass_coef": 0.1, "masking_gating": False,
+     "valid_mass_target": 0.5, "value_clip_eps": 0.1, "lr_schedule": "linear"},
+    {**COMMON, "masking_damping": False, "masking_gate_min_actions": 4, "ent_coef": 0.05,
+     "off_policy_masking": True, "schedule_on_gradient_steps": True, "update_epochs": 1,
+     "normalise_advantages": False},
+)  # fmt: skip
+# Everything that needs whole segments; the last minibatch has one of them.
+BY_SEGMENTS = {"num_envs": 5, "rollout_length": 6, "num_minibatches": 3, "hidden_sizes": [4],
+               "priority_over": "segments", "gradient_accumulation": 2}  # fmt: skip
+SEGMENT_FEATURES = ("normalise_observations", "priority", "v_trace")
+V_TRACE = {"rho_clip": 0.98, "c_clip": 0.95, "learning_rate": 0.05}
+SEGMENT_LANES = (
+    {**COMMON},
+    {**COMMON, **V_TRACE, "gae_lambda": 0.9, "normalise_observations": True,
+     "value_clip_eps": "same"},
+    {**COMMON, "priority_alpha": 0.8, "priority_beta0": 0.3},
+    {**COMMON, **V_TRACE, "rho_clip": 2.0, "priority_alpha": 0.5, "gae_lambda_initial": 0.5,
+     "gae_lambda_final": 1.0},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def steps():
+    case = whole.Updates(countdown.plan_of(), BY_STEPS, STEP_FEATURES)
+    return case, case.run(STEP_LANES, 2)
+
+
+@pytest.fixture(scope="module")
+def segments():
+    where = EnvPlan("Pendulum-v1", (("max_steps_in_episode", 4),))
+    case = whole.Updates(where, BY_SEGMENTS, SEGMENT_FEATURES)
+    return case, case.run(SEGMENT_LANES, 2)
+
+
+@pytest.mark.parametrize("lane", range(len(STEP_LANES)))
+def test_lanes_of_single_steps_do_what_their_own_switches_say(steps, lane):
+    case, rows = steps
+    for row in rows:
+        case.check(STEP_LANES[lane], row, lane)
+
+
+@pytest.mark.parametrize("lane", range(len(SEGMENT_LANES)))
+def test_lanes_of_whole_segments_do_what_their_own_switches_say(segments, lane):
+    case, rows = segments
+    for row in rows:
+        case.check(SEGMENT_LANES[lane], row, lane)
+
+
+def test_the_cases_are_no_easy_ones(steps, segments):
+    """Else the comparisons above would show little: everything that can happen does."""
+    _, rows = steps
+    for row in rows:
+        mask, mass = row[3].mask, row[3].valid_mass
+        counts = mask.sum(axis=-1)
+        assert {0, 3} <= set(np.unique(counts).tolist())
+        assert mass[counts > 0].min() < 0.5 < mass.max()
+        assert np.all(mass[counts == 0] == 0.0)
+    assert np.all(np.abs(rows[-1][2].features["average_reward"][1:3]) > 0.05)
+    _, rows = segments
+    cut = np.concatenate([row[3].truncated for row in rows])
+    assert 0 < cut.sum() < cut.size
+    ratio = np.asarray(rows[-1][2].ratio_min)[[1, 3]]
+    assert np.all(ratio < 0.95) and np.all(np.asarray(rows[-1][2].ratio_max)[[1, 3]] > 1.02)
+
+
+@pytest.mark.parametrize("name", ["steps", "segments"])
+def test_switching_a_lane_compiles_nothing_and_changes_no_other_lane(name, request):
+    case, rows = request.getfixturevalue(name)
+    lanes = list({"steps": STEP_LANES, "segments": SEGMENT_LANES}[name])
+    compiled = case.both._cache_size()
+    lanes[0] = lanes[1]  # everything on, where everything was off
+    again = case.run(lanes, 2)
+    assert case.both._cache_size() == compiled == 1
+    for row, other in zip(rows, again, strict=True):
+        for left, right in zip(
+            jax.tree.leaves(row[1:3]), jax.tree.leaves(other[1:3]), strict=True
+        ):
+            np.testing.assert_array_equal(left[1:], right[1:])
+        assert not np.array_equal(row[2].loss[0], other[2].loss[0])
+
+
+def test_every_feature_is_compiled_into_one_of_the_cases():
+    tested_elsewhere = {"normalise_rewards"}  # test_update.py
+    assert {*STEP_FEATURES, *SEGMENT_FEATURES} | tested_elsewhere == set(FEATURES)
