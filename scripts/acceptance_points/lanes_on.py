@@ -26,7 +26,8 @@ def main() -> None:
     where = EnvPlan("CartPole-v1")
     params = registry.make(where).default_params
     program = Program(
-        make_plan(KNOBS, where), lanes, updates, 4, EvaluationPlan(), tuple(jax.devices()),
+        make_plan(KNOBS, where, features=("normalise_observations", "normalise_rewards")),
+        lanes, updates, 4, EvaluationPlan(), tuple(jax.devices()),
         make_hypers(KNOBS, params, params),
     )  # fmt: skip
     rows = program.no_refills()

@@ -99,10 +99,10 @@ def test_a_population_starts_from_it(tiny, lanes, shapes):
 
 
 def test_another_network_is_refused_by_the_name_of_what_differs(tiny, lanes):
-    wider = make_plan({**tiny.knobs, "hidden_sizes": [9]}, tiny.plan.env)
+    wider = make_plan({**tiny.knobs, "hidden_sizes": [9]}, tiny.plan.env, None, tiny.features)
     with pytest.raises(ConfigError, match=r"init: the parameter \w+/\S+ has shape \(.*8.*9"):
         kept(wider, lane_shapes(wider, tiny.hypers()), lanes[0].params, statistics(), "all")
-    deeper = make_plan({**tiny.knobs, "hidden_sizes": [8, 8]}, tiny.plan.env)
+    deeper = make_plan({**tiny.knobs, "hidden_sizes": [8, 8]}, tiny.plan.env, None, tiny.features)
     with pytest.raises(ConfigError, match=r"has shape none in the saved policy"):
         kept(deeper, lane_shapes(deeper, tiny.hypers()), lanes[0].params, statistics(), "all")
 
