@@ -55,13 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser, verbs = _parser()
+    cut = argv.index("--") if "--" in argv and "import" in argv[:1] else len(argv)
+    argv, rest = argv[:cut], argv[cut + 1 :]
     word = next((word for word in argv if not word.startswith("-")), None)
     if word is not None and word not in verbs:
         parser.error(
             f"unknown command {word!r};{suggestion(word, verbs)} Known: {', '.join(verbs)}"
         )
     args = parser.parse_args(argv)
-    args.argv = argv
+    args.argv, args.rest = argv, rest
     return args
 
 
@@ -90,6 +92,16 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "study_files", "write a study file to start from")
     init.add_argument("env", metavar="ENV", help="an environment; `hpo envs` lists them")
     init.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
+
+    taken = verb("import", "imports", "make a study file of what another system reads")
+    taken.add_argument("kind", choices=("wandb", "xlron", "configspace", "optuna"))
+    taken.add_argument(
+        "source", metavar="SOURCE",
+        help="a sweep, a file of flags or a command line, a space, or a storage; flags after "
+        "`--` override it",
+    )  # fmt: skip
+    taken.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
+    taken.add_argument("--study", metavar="NAME", help="of Optuna's storage, if it has several")
 
     check = verb(
         "check", "study_files", "say what a study will do and cost, and every mistake in it"

@@ -3,6 +3,7 @@
 from .distributions import KINDS, Distribution
 from .forbid import Rule, TextRule, ValueRule, parse_rule
 from .make import make_distribution
+from .of_knobs import ppo, ppo_architecture
 from .space import Condition, Parameter, Space
 
 __all__ = [
@@ -16,4 +17,6 @@ __all__ = [
     "ValueRule",
     "make_distribution",
     "parse_rule",
+    "ppo",
+    "ppo_architecture",
 ]

@@ -24,7 +24,8 @@ from ConfigSpace import (
 )
 
 from ..errors import ConfigError
-from .distributions import freeze
+from .as_configspace import META, shown_value
+from .distributions import Categorical, Distribution, Ordinal, freeze
 from .forbid import Rule, ValueRule, parse_rule
 from .make import make_distribution
 from .space import Condition, Parameter, Space
@@ -46,14 +47,38 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
         _parameter(hyperparameter, tuple(conditions.get(name, ())))
         for name, hyperparameter in theirs.items()
     ]
-    rules = tuple(_rule(clause) for clause in theirs.forbidden_clauses)
-    return Space(tuple(parameters), rules)
+    rules = [_rule(clause) for clause in theirs.forbidden_clauses]
+    for hyperparameter in theirs.values():
+        rules += [parse_rule(text) for text in _ours(hyperparameter.meta).get("forbid", ())]
+    return Space(tuple(parameters), tuple(rules))
+
+
+def _ours(meta: Any) -> Mapping[str, Any]:
+    """Give what `as_configspace` kept in a `meta`."""
+    kept = meta.get(META) if isinstance(meta, Mapping) else None
+    return kept if isinstance(kept, Mapping) else {}
 
 
 def _parameter(theirs: Any, when: tuple[Condition, ...]) -> Parameter:
-    distribution = make_distribution(_fields(theirs))
-    default = distribution.canonical(_value(theirs.default_value))
+    default = _ours(theirs.meta).get("default", theirs.default_value)
+    distribution = _distribution(theirs)
+    default = distribution.canonical(_told(distribution, default))
     return Parameter(theirs.name, distribution, default, when)
+
+
+def _distribution(theirs: Any) -> Distribution:
+    kept = {k: v for k, v in _ours(theirs.meta).items() if k not in ("default", "forbid")}
+    return make_distribution(kept or _fields(theirs))
+
+
+def _told(distribution: Distribution, value: Any) -> Any:
+    """Give a value of the distribution, which ConfigSpace may hold as a JSON text."""
+    value = _value(value)
+    if distribution.why_not(value) is not None and isinstance(value, str):
+        for own in distribution.values if isinstance(distribution, Categorical | Ordinal) else ():
+            if shown_value(own) == value:
+                return own
+    return value
 
 
 def _fields(theirs: Any) -> Mapping[str, Any]:
@@ -82,9 +107,9 @@ def _fields(theirs: Any) -> Mapping[str, Any]:
 
 def _condition(theirs: Any) -> Condition:
     if isinstance(theirs, EqualsCondition):
-        return Condition(theirs.parent.name, (_value(theirs.value),))
+        return Condition(theirs.parent.name, _values(theirs.parent, (theirs.value,)))
     if isinstance(theirs, InCondition):
-        return Condition(theirs.parent.name, tuple(_value(value) for value in theirs.values))
+        return Condition(theirs.parent.name, _values(theirs.parent, theirs.values))
     raise ConfigError(f"the condition {theirs} has no counterpart; allowed: equals, in, and")
 
 
@@ -99,10 +124,15 @@ def _rule(theirs: Any) -> Rule:
 
 def _wanted(theirs: Any) -> tuple[str, tuple[Any, ...]]:
     if isinstance(theirs, ForbiddenEqualsClause):
-        return theirs.hyperparameter.name, (_value(theirs.value),)
+        return theirs.hyperparameter.name, _values(theirs.hyperparameter, (theirs.value,))
     if isinstance(theirs, ForbiddenInClause):
-        return theirs.hyperparameter.name, tuple(_value(value) for value in theirs.values)
+        return theirs.hyperparameter.name, _values(theirs.hyperparameter, theirs.values)
     raise ConfigError(f"the forbidden clause {theirs} has no counterpart")
+
+
+def _values(parent: Any, values: Any) -> tuple[Any, ...]:
+    distribution = _distribution(parent)
+    return tuple(_told(distribution, value) for value in values)
 
 
 def _value(theirs: Any) -> Any:

@@ -1,0 +1,83 @@
+"""Files of ConfigSpace, JSON and YAML, written so that every reader takes them.
+
+ConfigSpace's own YAML writer gives Python tuples a tag that its reader refuses; files of that kind
+are read here all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ConfigSpace import ConfigurationSpace
+
+from ..errors import ConfigError
+
+__all__ = ["read_configspace", "write_configspace"]
+
+_ENDINGS = (".json", ".yaml", ".yml")
+
+
+def write_configspace(space: ConfigurationSpace, path: Path) -> None:
+    """Write a space; the ending chooses JSON or YAML.
+
+    Raises:
+        ConfigError: another ending.
+    """
+    _check_ending(path)
+    data = json.loads(json.dumps(space.to_serialized_dict(), default=_plain))
+    if path.suffix == ".json":
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    else:
+        path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+
+
+def read_configspace(path: Path) -> ConfigurationSpace:
+    """Read a space that ConfigSpace or `write_configspace` wrote.
+
+    Raises:
+        ConfigError: no such file, no such format, or nothing that ConfigSpace takes.
+    """
+    _check_ending(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{path}: no {path.suffix[1:]}: {' '.join(str(error).split())}"
+        ) from None
+    if not isinstance(data, dict) or "hyperparameters" not in data:
+        raise ConfigError(f"{path}: no space of ConfigSpace; it has no `hyperparameters`")
+    try:
+        return ConfigurationSpace.from_serialized_dict(data)
+    except Exception as error:  # whatever their decoder says about a file that is not theirs
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, and tuples as ConfigSpace writes them; no other tag."""
+
+
+def _tuple(loader: _Loader, node: yaml.Node) -> list[Any]:
+    assert isinstance(node, yaml.SequenceNode)
+    return list(loader.construct_sequence(node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix not in _ENDINGS:
+        raise ConfigError(f"{path}: files of ConfigSpace end in {', '.join(_ENDINGS)}")
+
+
+def _plain(value: Any) -> Any:
+    """Give NumPy's numbers as Python's."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be written")

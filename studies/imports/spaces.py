@@ -1,0 +1,64 @@
+"""Spaces that other libraries hold as objects, as the space of a study.
+
+Parameters come under foreign names; conditions and rules follow them to ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import ConfigError
+from ...spaces.forbid import ValueRule
+from ...spaces.space import Parameter, Space
+from .draft import Draft
+
+__all__ = ["take_space"]
+
+
+def take_space(draft: Draft, space: Space) -> None:
+    """Put a space into a draft.
+
+    Raises:
+        ConfigError: a condition or rule names a parameter without a counterpart, or a rule is an
+            expression over renamed parameters.
+    """
+    names = {parameter.name: draft.target(parameter.name) for parameter in space.parameters}
+    for parameter in space.parameters:
+        distribution = parameter.distribution.as_mapping()
+        values = distribution.get("values")
+        if values is not None and len(values) == 1 and not parameter.when:
+            draft.constant(parameter.name, values[0])
+            continue
+        if values is not None:
+            distribution.pop("distribution", None)
+        distribution["default"] = parameter.default
+        when = _when(parameter, names)
+        if when:
+            distribution["when"] = when
+        draft.searched(parameter.name, distribution)
+    rules: list[Any] = []
+    for rule in space.forbid:
+        lost = [name for name in rule.names if names.get(name) is None]
+        if lost:
+            raise ConfigError(f"the rule {rule} names {lost[0]!r}, which has no counterpart here")
+        if isinstance(rule, ValueRule):
+            rules.append({names[name]: list(values) for name, values in rule.wanted})
+        elif any(names[name] != name for name in rule.names):
+            raise ConfigError(f"the rule {rule} names knobs that are called otherwise here")
+        else:
+            rules.append(rule.as_data())
+    if rules:
+        draft.rest["forbid"] = rules
+
+
+def _when(parameter: Parameter, names: dict[str, str | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for condition in parameter.when:
+        ours = names.get(condition.name)
+        if ours is None:
+            raise ConfigError(
+                f"{parameter.name} is searched when {condition.name} has some value, "
+                f"but {condition.name} has no counterpart here"
+            )
+        found[ours] = list(condition.values)
+    return found

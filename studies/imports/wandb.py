@@ -1,0 +1,356 @@
+"""Sweep files of Weights & Biases as studies.
+
+The traps: bounds of `log_uniform` are exponents of e there, a step `q` rounds to multiples of q
+and not to steps from the minimum, `hyperband` counts logged metrics and not env steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...environments import ENVIRONMENTS
+from ...errors import ConfigError
+from ..metrics import metric_fault
+from ..reader import plain, read_file
+from .draft import Draft
+from .flags import flags_of
+from .names import TOP_KEYS, plain_name
+
+__all__ = ["read_sweep"]
+
+_METHODS = {"random": "random", "grid": "grid", "bayes": "tpe"}
+_KEYS = {
+    "program": "the program is `hpo run`",
+    "controller": "the study is its own controller",
+    "job": "the program is `hpo run`",
+    "image_uri": "the program is `hpo run`",
+    "project": "add loggers: [{type: wandb, project: ...}]",
+    "entity": "add loggers: [{type: wandb, entity: ...}]",
+    "description": "kept above as a comment only",
+}
+_READ = ("name", "method", "parameters", "metric", "early_terminate", "command", "run_cap")
+_PLACEHOLDERS = ("${env}", "${interpreter}", "${program}", "${args}", "${args_no_hyphens}",
+                 "${args_no_boolean_flags}", "${args_json}", "${args_json_file}", "${args_dict}",
+                 "/usr/bin/env", "python", "python3")  # fmt: skip
+_HYPERBAND_ETA = 3.0
+_ENV_STEPS_FROM = 1000
+
+
+def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
+    """Read a sweep file.
+
+    Args:
+        path: of the file.
+        given: what overrides it; its environment and metric are wanted before all else.
+
+    Raises:
+        ConfigError: it is no sweep, or asks for what a study cannot say; names the key.
+        StudyError: it is no YAML.
+    """
+    shown = str(path)
+    sweep = plain(read_file(path, shown))
+    if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
+        raise ConfigError(f"{shown}: no sweep; it has no mapping `parameters`")
+    draft = Draft(shown)
+    for key in sweep:
+        if key in _KEYS:
+            draft.leave_out(key, f"{_KEYS[key]} (it was {sweep[key]!r})")
+        elif key not in _READ:
+            draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
+    flat = dict(_flattened(sweep["parameters"]))
+    command = _command(sweep.get("command"))
+    _environment_first(draft, flat, {**command, **given})
+    command = {name: value for name, value in command.items() if not _is_env(name)}
+    for name, value in command.items():
+        draft.constant(name, value)
+    for name, fields in flat.items():
+        _parameter(draft, name, fields)
+    if isinstance(sweep.get("name"), str):
+        draft.rest["name"] = _file_name(sweep["name"])
+    _method(draft, sweep.get("method", "random"))
+    _metric(draft, sweep.get("metric"), given)
+    draft.override(given)
+    _early(draft, sweep.get("early_terminate"))
+    cap = sweep.get("run_cap")
+    if cap is not None:
+        draft.section("budget")["trials"] = cap
+    elif draft.rest["search"]["method"] != "grid":
+        draft.note("budget: the sweep names no run_cap; budget.trials is our default")
+    return draft
+
+
+def _flattened(parameters: Mapping[str, Any], outer: str = "") -> list[tuple[str, dict[str, Any]]]:
+    """Give (dotted name, fields) of nested parameters."""
+    found: list[tuple[str, dict[str, Any]]] = []
+    for name, fields in parameters.items():
+        whole = f"{outer}{name}"
+        if not isinstance(fields, dict):
+            raise ConfigError(f"parameters.{whole} is {fields!r}; allowed: a mapping")
+        if isinstance(fields.get("parameters"), dict):
+            found.extend(_flattened(fields["parameters"], f"{whole}."))
+        else:
+            found.append((whole, fields))
+    return found
+
+
+def _command(command: Any) -> dict[str, Any]:
+    """Give the flags of the `command` section; they are the same in every run."""
+    if command is None:
+        return {}
+    if not isinstance(command, list):
+        raise ConfigError(f"command is {command!r}; allowed: a list of words")
+    words = [str(word) for word in command]
+    known = [word for word in words if word not in _PLACEHOLDERS and not word.endswith(".py")]
+    return flags_of(known)
+
+
+def _environment_first(
+    draft: Draft, parameters: dict[str, dict[str, Any]], flags: Mapping[str, Any]
+) -> None:
+    """Name the environment before anything else: its keys decide what names mean."""
+    for name, fields in list(parameters.items()):
+        values = fields.get("values", [fields["value"]] if "value" in fields else None)
+        chosen = any(_is_env(flag) for flag in flags)
+        if _is_env(name) and (chosen or (isinstance(values, list) and len(values) == 1)):
+            draft.constant(name, values[0] if values else None)
+            del parameters[name]
+    for name, value in flags.items():
+        if _is_env(name):
+            draft.constant(name, value)
+
+
+def _is_env(name: str) -> bool:
+    return TOP_KEYS.get(plain_name(name)) == "env"
+
+
+# ---------------------------------------------------------------------- parameters
+
+
+def _parameter(draft: Draft, name: str, fields: Mapping[str, Any]) -> None:
+    kind = fields.get("distribution") or _inferred(name, fields)
+    if kind == "constant" or ("value" in fields and "values" not in fields):
+        draft.constant(name, _need(name, fields, "value"))
+        return
+    reader = _DISTRIBUTIONS.get(kind)
+    if reader is None:
+        known = ", ".join(sorted({*_DISTRIBUTIONS, "constant"}))
+        raise ConfigError(
+            f"parameters.{name}: the distribution {kind!r} cannot be said in a study; "
+            f"known: {known}"
+        )
+    distribution = reader(draft, name, fields)
+    values = distribution.get("values")
+    if values is not None and len(values) == 1:
+        draft.constant(name, values[0])
+    else:
+        draft.searched(name, distribution)
+
+
+def _inferred(name: str, fields: Mapping[str, Any]) -> str:
+    if "values" in fields:
+        return "categorical"
+    if "value" in fields:
+        return "constant"
+    if "mu" in fields or "sigma" in fields:
+        return "normal"
+    if "min" in fields and "max" in fields:
+        bounds = (fields["min"], fields["max"])
+        whole = all(isinstance(bound, int) and not isinstance(bound, bool) for bound in bounds)
+        return "int_uniform" if whole else "uniform"
+    raise ConfigError(f"parameters.{name} has neither values nor min and max")
+
+
+def _need(name: str, fields: Mapping[str, Any], key: str) -> Any:
+    if key not in fields:
+        raise ConfigError(f"parameters.{name} has no {key!r}")
+    return fields[key]
+
+
+def _number(name: str, fields: Mapping[str, Any], key: str) -> float:
+    value = _need(name, fields, key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"parameters.{name}.{key} is {value!r}; allowed: a number")
+    return value
+
+
+def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    values = _need(name, fields, "values")
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"parameters.{name}.values is {values!r}; allowed: a list")
+    weights = fields.get("probabilities")
+    if weights is not None and len(set(weights)) > 1:
+        raise ConfigError(
+            f"parameters.{name} has unlike probabilities {weights!r}; "
+            "in a study all values are equally likely: drop them, or repeat nothing"
+        )
+    distinct: list[Any] = []
+    for value in values:
+        if not any(type(value) is type(seen) and value == seen for seen in distinct):
+            distinct.append(value)
+    if len(distinct) < len(values):
+        draft.note(f"{name}: values that stand twice are kept once")
+    return {"values": distinct}
+
+
+def _range(kind: str, bound: Any = None, steps: bool = False) -> Any:
+    """Give a reader of a range; `bound` turns the file's bounds into values."""
+
+    def read(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        low, high = _number(name, fields, "min"), _number(name, fields, "max")
+        if bound is not None:
+            low, high = bound(low, high)
+            draft.note(f"{name}: its bounds were exponents of e; here they are values")
+        if low == high:
+            return {"values": [low]}
+        found: dict[str, Any] = {"min": low, "max": high, "distribution": kind}
+        if steps:
+            found = _stepped(draft, name, found, fields.get("q", 1.0))
+        return found
+
+    return read
+
+
+def _stepped(draft: Draft, name: str, found: dict[str, Any], q: Any) -> dict[str, Any]:
+    """Round the bounds to multiples of q, from which a study counts its steps."""
+    if isinstance(q, bool) or not isinstance(q, int | float) or q <= 0:
+        raise ConfigError(f"parameters.{name}.q is {q!r}; allowed: a number above 0")
+    low, high = (float(f"{round(found[key] / q) * q:.12g}") for key in ("min", "max"))
+    if found["distribution"] == "log_uniform" and low <= 0:
+        low = q
+    if (low, high) != (found["min"], found["max"]):
+        draft.note(f"{name}: bounds rounded to multiples of {q!r}")
+    if low >= high:
+        return {"values": [high]}
+    if all(float(number).is_integer() for number in (low, high, q)):
+        kind = "log_int_uniform" if found["distribution"] == "log_uniform" else "int_uniform"
+        return {"min": int(low), "max": int(high), "q": int(q), "distribution": kind}
+    return {**found, "min": low, "max": high, "q": q}
+
+
+def _normal(_: Draft, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    mu = _number(name, fields, "mu") if "mu" in fields else 0.0
+    sigma = _number(name, fields, "sigma") if "sigma" in fields else 1.0
+    return {"mu": mu, "sigma": sigma, "distribution": "normal"}
+
+
+def _exponents(low: float, high: float) -> tuple[float, float]:
+    return _e_to(low), _e_to(high)
+
+
+def _inverse_exponents(low: float, high: float) -> tuple[float, float]:
+    return _e_to(-high), _e_to(-low)
+
+
+def _e_to(exponent: float) -> float:
+    if abs(exponent) > 200:
+        raise ConfigError(
+            f"e to the power {exponent!r} is no hyperparameter; bounds of log_uniform are "
+            "exponents in W&B (log_uniform_values takes values)"
+        )
+    return float(f"{math.exp(exponent):.6g}")
+
+
+_DISTRIBUTIONS: Mapping[str, Any] = {
+    "categorical": _categorical,
+    "categorical_w_probabilities": _categorical,
+    "int_uniform": _range("int_uniform"),
+    "uniform": _range("uniform"),
+    "q_uniform": _range("uniform", steps=True),
+    "log_uniform": _range("log_uniform", _exponents),
+    "log_uniform_values": _range("log_uniform"),
+    "q_log_uniform": _range("log_uniform", _exponents, steps=True),
+    "q_log_uniform_values": _range("log_uniform", steps=True),
+    "inv_log_uniform": _range("log_uniform", _inverse_exponents),
+    "inv_log_uniform_values": _range("log_uniform"),
+    "normal": _normal,
+}
+"""Distribution -> its reader. Both inverse kinds draw values whose logarithm is uniform."""
+
+
+# ---------------------------------------------------------------------- the rest
+
+
+def _method(draft: Draft, method: Any) -> None:
+    if method not in _METHODS:
+        raise ConfigError(f"method is {method!r}; known: {', '.join(_METHODS)}")
+    draft.section("search")["method"] = _METHODS[method]
+    if method == "bayes":
+        draft.note("method: bayes is tpe here")
+
+
+def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:
+    if metric is None:
+        return
+    if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
+        raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
+    theirs, goal = metric["name"], metric.get("goal", "minimize")
+    if goal not in ("minimize", "maximize"):
+        raise ConfigError(f"metric.goal is {goal!r}; allowed: minimize or maximize")
+    name = str(given["metric"]) if "metric" in given else _our_metric(draft, theirs, goal)
+    draft.rest["metric"] = {"name": name, "goal": goal}
+    if "goal" not in metric:
+        draft.note("metric: no goal is named, which means minimize there")
+    if "target" in metric:
+        draft.leave_out("metric.target", f"no counterpart (its value is {metric['target']!r})")
+
+
+def _our_metric(draft: Draft, given: str, goal: str) -> str:
+    entry = ENVIRONMENTS.get(draft.env.get("id", ""))
+    if metric_fault(given, entry) is None:
+        return given
+    words = given.lower()
+    name = None
+    if "blocking" in words and entry is not None and entry.source == "optical":
+        share = "bitrate" if "bitrate" in words else "service"
+        name = f"eval/{share}_blocking_probability"
+    elif any(word in words for word in ("return", "reward", "score")) and goal == "maximize":
+        name = "eval/return_mean"
+    elif "length" in words or "ep_len" in words:
+        name = "eval/length_mean"
+    if name is None:
+        raise ConfigError(
+            f"the metric {given!r} has no counterpart; say which one is meant, "
+            "such as -- --metric eval/return_mean"
+        )
+    draft.note(f"metric: {given!r} is {name} here, of greedy episodes on seeds of their own")
+    return name
+
+
+def _early(draft: Draft, early: Any) -> None:
+    """Read `hyperband`: rungs at min_iter x eta^i, or at max_iter / eta^i for i up to s."""
+    if early is None:
+        return
+    if not isinstance(early, dict) or early.get("type") != "hyperband":
+        raise ConfigError(f"early_terminate is {early!r}; known: type hyperband")
+    eta = early.get("eta", _HYPERBAND_ETA)
+    if isinstance(eta, bool) or not isinstance(eta, int | float) or eta <= 1:
+        raise ConfigError(f"early_terminate.eta is {eta!r}; allowed: a number above 1")
+    section = draft.section("early_terminate")
+    section |= {"type": "asha", "eta": float(eta)}
+    steps = draft.rest.get("env_steps", 1_000_000)
+    low, most, brackets = early.get("min_iter"), early.get("max_iter"), early.get("s")
+    counts = [x for x in (low, most) if isinstance(x, int | float) and not isinstance(x, bool)]
+    if not counts:
+        raise ConfigError("early_terminate has neither min_iter nor max_iter")
+    if max(counts) >= _ENV_STEPS_FROM:
+        first = counts[-1] / eta ** (brackets or 1) if low is None else low
+        section["min"] = max(1, int(first))
+        draft.note("early_terminate: its iterations are taken for env steps")
+    else:
+        power = brackets if brackets is not None else 2
+        section["min"] = max(1, int(steps / eta**power))
+        draft.note(
+            "early_terminate: iterations count logged metrics there, whose env steps the file "
+            f"does not say; the first rung is at env_steps / eta^{power}"
+        )
+    draft.note("early_terminate: hyperband there halves at rungs, which is asha here")
+    if "strict" in early:
+        draft.leave_out("early_terminate.strict", "asha has one strictness")
+
+
+def _file_name(name: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
+    return kept.strip("-._")[:100] or "sweep"

@@ -1,0 +1,64 @@
+import optuna
+import pytest
+from ConfigSpace import ConfigurationSpace, InCondition
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    UniformFloatHyperparameter,
+    UniformIntegerHyperparameter,
+)
+
+from hpo.cli import main
+from hpo.errors import ConfigError
+from hpo.spaces.configspace_files import write_configspace
+from hpo.studies.imports.optuna_storage import read_storage
+from hpo.studies.load import load, loads
+
+
+def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
+    theirs = ConfigurationSpace()
+    optimiser = CategoricalHyperparameter("optimizer", ["adam", "adamw"])
+    decay = UniformFloatHyperparameter("weight_decay", 1e-6, 1e-2, log=True)
+    theirs.add(optimiser, decay, UniformIntegerHyperparameter("n_epochs", 1, 8))
+    theirs.add(InCondition(decay, optimiser, ["adamw"]))
+    write_configspace(theirs, tmp_path / "space.yaml")
+    out = tmp_path / "study.yaml"
+    code = main(["import", "configspace", str(tmp_path / "space.yaml"), "--out", str(out),
+                 "--", "--env", "CartPole-v1", "--env_steps", "200k"])  # fmt: skip
+    assert code == 0, capsys.readouterr().err
+    study = load(out)
+    assert set(study.space.names) == {"optimiser", "weight_decay", "update_epochs"}
+    conditional = next(p for p in study.space.parameters if p.name == "weight_decay")
+    assert conditional.when[0].name == "optimiser" and conditional.when[0].values == ("adamw",)
+    assert study.env_steps == 200_000
+
+
+@pytest.fixture
+def storage(tmp_path):
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    study = optuna.create_study(study_name="one", storage=url, direction="maximize")
+
+    def objective(trial):
+        rate = trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
+        trial.suggest_categorical("activation", ["tanh", "relu"])
+        return -abs(rate - 1e-3)
+
+    study.optimize(objective, n_trials=12)
+    return url, study
+
+
+def test_a_study_of_optuna(storage):
+    url, theirs = storage
+    draft = read_storage(url, None, {"env": "CartPole-v1"})
+    study = loads(draft.text())
+    assert set(study.space.names) == {"learning_rate", "activation"}
+    assert len(study.enqueue) == 10
+    assert study.enqueue[0]["learning_rate"] == theirs.best_params["learning_rate"]
+    assert study.metric.goal == "maximize"
+
+
+def test_a_storage_without_the_study_is_refused(storage, tmp_path):
+    url, _ = storage
+    with pytest.raises(ConfigError, match="known: one"):
+        read_storage(url, "two", {})
+    with pytest.raises(ConfigError, match="no such file"):
+        read_storage(str(tmp_path / "none.db"), None, {})

@@ -1,0 +1,83 @@
+"""`hpo import`: sweeps, flag files and spaces of other systems become study files."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from ..studies.imports.draft import Draft
+from ..studies.imports.flags import flags_of
+
+__all__ = ["KINDS", "do_import"]
+
+
+def do_import(args: Namespace) -> int:
+    """Write the study file that something of another system stands for.
+
+    Raises:
+        HpoError: it cannot be read, or says what a study cannot; names the part.
+    """
+    given = flags_of(args.rest)
+    draft = KINDS[args.kind](args, given)
+    draft.override({name: value for name, value in given.items() if value is not None})
+    text = draft.text()
+    for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
+        for item in items:
+            print(f"{title}: {item}", file=sys.stderr)
+    if args.out is None:
+        sys.stdout.write(text)
+        return 0
+    path = Path(args.out)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already; choose another file with --out") from None
+    print(f"wrote {path}; next: hpo check {shlex.quote(str(path))}", file=sys.stderr)
+    return 0
+
+
+def _wandb(args: Namespace, given: Mapping[str, Any]) -> Draft:
+    from ..studies.imports.wandb import read_sweep
+
+    return read_sweep(_file(args.source), given)
+
+
+def _xlron(args: Namespace, given: Mapping[str, Any]) -> Draft:
+    from ..studies.imports.xlron import read_flags
+
+    return read_flags(_file(args.source), given)
+
+
+def _configspace(args: Namespace, given: Mapping[str, Any]) -> Draft:
+    from ..spaces.configspace_files import read_configspace
+    from ..spaces.from_configspace import from_configspace
+    from ..studies.imports.spaces import take_space
+
+    draft = Draft(args.source)
+    if "env" in given:
+        draft.constant("env", given["env"])
+    take_space(draft, from_configspace(read_configspace(_file(args.source))))
+    return draft
+
+
+def _optuna(args: Namespace, given: Mapping[str, Any]) -> Draft:
+    from ..studies.imports.optuna_storage import read_storage
+
+    return read_storage(args.source, args.study, given)
+
+
+KINDS = {"wandb": _wandb, "xlron": _xlron, "configspace": _configspace, "optuna": _optuna}
+"""What can be imported."""
+
+
+def _file(source: str) -> Path:
+    path = Path(source)
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    return path
