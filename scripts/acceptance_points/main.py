@@ -76,6 +76,7 @@ POINTS: dict[str, dict[int, Point]] = {
         8: Point(
             "5,000 trials: memory of the driver, leaderboard query", "search_methods", "scale"
         ),
+        6: Point("30 sweeps of W&B import or are refused", "imports", "sweeps"),
     },
 }
 
