@@ -23,7 +23,7 @@ from .masking import valid_mass_of
 from .pytree import Pytree, pytree
 from .state import Hypers, LaneState, Plan, use_key
 
-__all__ = ["EpisodeSums", "Trajectory", "rollout"]
+__all__ = ["EpisodeSums", "Trajectory", "forget", "rollout"]
 
 ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, population.py
 _RESET_WORD = np.uint32(0x9E3779B9)
@@ -171,7 +171,7 @@ def _step(
     new = state.replace(
         env_state=env_state,
         observation=observation,
-        carry=_forget(plan, ended, carry),
+        carry=forget(plan, ended, carry),
         episode_return=jnp.where(ended, 0.0, episode_return),
         episode_length=jnp.where(ended, 0, episode_length),
     )
@@ -239,6 +239,6 @@ def _words_of_segments(env: Environment, words: Array) -> Array:
     return jnp.repeat(words, agents, axis=1) ^ jnp.stack([bodies, bodies], -1)[None]
 
 
-def _forget(plan: Plan, ended: Bool[Array, "L E"], carry: Any) -> Any:
+def forget(plan: Plan, ended: Bool[Array, "L E"], carry: Any) -> Any:
     """Empty the memory where an episode ended."""
     return _pick(ended, policy.initial_carry(plan, ended.shape), carry)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, UInt32
 
 from .. import policy
 from ..distributions import draw_noise
@@ -23,7 +23,7 @@ from ..envs import registry as environments
 from ..metrics import Metrics
 from ..population import Lanes, refill_lanes
 from ..pytree import Pytree, pytree
-from ..rollout import ROLLOUT_NOISE, EpisodeSums, Trajectory
+from ..rollout import ROLLOUT_NOISE, ROLLOUT_STEPS, EpisodeSums, Trajectory, forget
 from ..state import Hypers, LaneState, Leaf, Plan, use_key
 from ..update import learn
 
@@ -42,7 +42,8 @@ class HostRollout(Pytree):
 
     Attributes:
         noise: of the actions, drawn for the whole rollout.
-        observation: acted on.
+        words: uint32 [T, L, E, 2], likewise; for what else is random in acting.
+        observation: acted on (with words for dropout, where that is on).
         action: of the policy.
         log_prob: of the action.
         value: V(s).
@@ -50,7 +51,8 @@ class HostRollout(Pytree):
     """
 
     noise: Array
-    observation: Array
+    words: UInt32[Array, "T L E 2"]
+    observation: Any
     action: Array
     log_prob: Float[Array, "T L E"]
     value: Float[Array, "T L E"]
@@ -73,6 +75,7 @@ class _Actor(Pytree):
     hypers: Hypers
     state: LaneState
     noise: Array
+    words: Array
     observation: Array
 
 
@@ -114,58 +117,64 @@ class Functions:
 
     @cached_property
     def act(self) -> Any:
-        """`act(lanes, rollout, step, observation) -> (rollout, action)`: take one step's actions.
+        """`act(lanes, memory, rollout, step, observation, ended) -> (memory, rollout, action)`.
 
-        The action is the environment's; the rollout is donated.
+        Takes one step's actions, as the environments take them. `memory` is that of recurrent
+        networks, `ended` [L, E] says where an episode ended in the step before; the rollout is
+        donated.
         """
+        plan = self.plan
 
-        def local(lanes: Lanes, rollout: HostRollout, step: Array, observation: Array) -> Any:
-            noise = jax.lax.dynamic_index_in_dim(rollout.noise, step, keepdims=False)
-            actor = _actor(lanes, noise, observation)
-            action, log_prob, value, taken = self._in_tiles(_act, actor)
-            rows = rollout.replace(
-                observation=_put(rollout.observation, observation, step),
-                action=_put(rollout.action, action, step),
-                log_prob=_put(rollout.log_prob, log_prob, step),
-                value=_put(rollout.value, value, step),
-            )
-            return rows, taken
+        def local(
+            lanes: Lanes, memory: Any, rollout: HostRollout,
+            step: Array, observation: Array, ended: Array,
+        ) -> tuple[Any, HostRollout, Array]:  # fmt: skip
+            actor = _actor(lanes, forget(plan, ended, memory), rollout, step, observation)
+            found, memory, taken = self._in_tiles(_act, actor)
+            rows = {
+                name: jax.tree.map(
+                    lambda all_, one: _put(all_, one, step), getattr(rollout, name), row
+                )
+                for name, row in found.items()
+            }
+            return memory, rollout.replace(**rows), taken
 
-        into = (_LANES, _TIME_FIRST, _EVERYWHERE, _LANES)
-        return self._spread(local, into, (_TIME_FIRST, _LANES), 1)
+        into = (_LANES, _LANES, _TIME_FIRST, _EVERYWHERE, _LANES, _LANES)
+        return self._spread(local, into, (_LANES, _TIME_FIRST, _LANES), 2)
 
     @cached_property
     def cut(self) -> Any:
-        """`cut(lanes, rollout, step, final, mask) -> rollout`: bootstrap episodes cut in a step.
+        """`cut(lanes, memory, rollout, step, final, mask) -> rollout`: bootstrap what was cut.
 
         `final` [L, E, ...] are last observations where `mask` [L, E]; the rollout is donated.
         """
 
         def local(
-            lanes: Lanes, rollout: HostRollout, step: Array, final: Array, mask: Array
-        ) -> HostRollout:
-            noise = jax.lax.dynamic_index_in_dim(rollout.noise, step, keepdims=False)
-            value = self._in_tiles(_value, _actor(lanes, noise, final))
+            lanes: Lanes, memory: Any, rollout: HostRollout,
+            step: Array, final: Array, mask: Array,
+        ) -> HostRollout:  # fmt: skip
+            value = self._in_tiles(_value, _actor(lanes, memory, rollout, step, final))
             known = jnp.where(mask, value, 0.0)
             return rollout.replace(bootstrap=_put(rollout.bootstrap, known, step))
 
-        into = (_LANES, _TIME_FIRST, _EVERYWHERE, _LANES, _LANES)
-        return self._spread(local, into, _TIME_FIRST, 1)
+        into = (_LANES, _LANES, _TIME_FIRST, _EVERYWHERE, _LANES, _LANES)
+        return self._spread(local, into, _TIME_FIRST, 2)
 
     @cached_property
     def learn(self) -> Any:
-        """`learn(lanes, busy, refused, rollout, steps, after) -> (lanes, metrics [L])`.
+        """`learn(lanes, busy, refused, memory, after, rollout, steps) -> (lanes, metrics [L])`.
 
-        `after` [L, E, ...] are the observations that follow the rollout. Tiles without a busy lane
-        rest, `refused` lanes count as diverged; lanes are donated.
+        `memory` and the observations `after` [L, E, ...] are those that follow the rollout. Tiles
+        without a busy lane rest, `refused` lanes count as diverged; lanes are donated.
         """
         plan, tile = self.plan, self.tile
 
         def one(
-            lanes: Lanes, busy: Array, after: Array, rollout: HostRollout, steps: HostSteps
-        ) -> tuple[LaneState, Metrics]:
+            lanes: Lanes, busy: Array, memory: Any, after: Array,
+            rollout: HostRollout, steps: HostSteps,
+        ) -> tuple[LaneState, Metrics]:  # fmt: skip
             def run() -> tuple[LaneState, Metrics]:
-                return _learn(plan, lanes, rollout, steps, after)
+                return _learn(plan, lanes, memory, after, rollout, steps)
 
             def rest() -> tuple[LaneState, Metrics]:
                 shapes = jax.eval_shape(run)[1]
@@ -174,8 +183,8 @@ class Functions:
             return jax.lax.cond(jnp.any(busy), run, rest)
 
         def local(
-            lanes: Lanes, busy: Array, refused: Array,
-            rollout: HostRollout, steps: HostSteps, after: Array,
+            lanes: Lanes, busy: Array, refused: Array, memory: Any, after: Array,
+            rollout: HostRollout, steps: HostSteps,
         ) -> tuple[Lanes, Metrics]:  # fmt: skip
             count = busy.shape[0] // tile
 
@@ -185,20 +194,19 @@ class Functions:
             def time_first(x: Array) -> Array:
                 return jnp.moveaxis(x.reshape((x.shape[0], count, tile, *x.shape[2:])), 1, 0)
 
-            def split(tree: Any, how: Callable[[Array], Array]) -> Any:
-                return jax.tree.map(how, tree)
-
-            tiled = split((lanes, busy, after), lanes_first), split((rollout, steps), time_first)
-            states, metrics = jax.lax.map(lambda args: one(*args[0], *args[1]), tiled)
-
             def joined(tree: Any) -> Any:
                 return jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), tree)
 
+            by_lane = jax.tree.map(lanes_first, (lanes, busy, memory, after))
+            by_time = jax.tree.map(time_first, (rollout, steps))
+            states, metrics = jax.lax.map(
+                lambda tiles: one(*tiles[0], *tiles[1]), (by_lane, by_time)
+            )
             rows: Metrics = joined(metrics)
             rows = rows.replace(diverged=rows.diverged | refused)
             return Lanes(lanes.hypers, joined(states)), rows
 
-        into = (_LANES, _LANES, _LANES, _TIME_FIRST, _TIME_FIRST, _LANES)
+        into = (_LANES, _LANES, _LANES, _LANES, _LANES, _TIME_FIRST, _TIME_FIRST)
         return self._spread(local, into, (_LANES, _LANES), 0)
 
     def _in_tiles(self, function: Callable[[Plan, _Actor], Any], actor: _Actor) -> Any:
@@ -209,9 +217,16 @@ class Functions:
         return jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), found)
 
 
-def _actor(lanes: Lanes, noise: Array, observation: Array) -> _Actor:
+def _actor(
+    lanes: Lanes, memory: Any, rollout: HostRollout, step: Array, observation: Array
+) -> _Actor:
     """Leave out what acting does not need, which would be copied tile by tile."""
-    return _Actor(lanes.hypers, lanes.state.replace(moments=()), noise, observation)
+    noise, words = (
+        jax.lax.dynamic_index_in_dim(rows, step, keepdims=False)
+        for rows in (rollout.noise, rollout.words)
+    )
+    state = lanes.state.replace(moments=(), carry=memory)
+    return _Actor(lanes.hypers, state, noise, words, observation)
 
 
 def _put(rows: Array, row: Array, step: Array) -> Array:
@@ -219,56 +234,63 @@ def _put(rows: Array, row: Array, step: Array) -> Array:
 
 
 def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
+    """Draw the random numbers of a rollout, and make room for what happens in it."""
     env = environments.make(plan.env)
     batch = (plan.rollout_length, plan.num_envs)
     kind, shape = policy.distribution_kind(plan, env), policy.action_shape(env)
 
-    def draw(state: LaneState) -> Array:
-        return draw_noise(kind, use_key(state.key, ROLLOUT_NOISE, state.updates), batch, shape)
+    def draw(state: LaneState) -> tuple[Array, Array]:
+        noise_key = use_key(state.key, ROLLOUT_NOISE, state.updates)
+        words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
+        return draw_noise(kind, noise_key, batch, shape), words
 
-    noise = jax.vmap(draw, out_axes=1)(lanes.state)
-    actor = _actor(lanes, noise[0], lanes.state.observation)
-    action, log_prob, value, _ = jax.eval_shape(jax.vmap(lambda lane: _act(plan, lane)), actor)
+    noise, words = jax.vmap(draw, out_axes=1)(lanes.state)
+    actor = _Actor(lanes.hypers, lanes.state, noise[0], words[0], lanes.state.observation)
+    shapes, _, _ = jax.eval_shape(jax.vmap(lambda lane: _act(plan, lane)), actor)
 
     def room(row: Any) -> Array:
         return jnp.zeros((plan.rollout_length, *row.shape), row.dtype)
 
-    return HostRollout(
-        noise=noise,
-        observation=room(lanes.state.observation),
-        action=room(action),
-        log_prob=room(log_prob),
-        value=room(value),
-        bootstrap=room(value),
-    )
+    rows = jax.tree.map(room, shapes)
+    return HostRollout(noise=noise, words=words, bootstrap=room(shapes["value"]), **rows)
 
 
-def _act(plan: Plan, actor: _Actor) -> tuple[Array, Array, Array, Array]:
-    """Give one lane's actions [E], log probabilities, values, and what the environments take."""
+def _act(plan: Plan, actor: _Actor) -> tuple[dict[str, Any], Any, Array]:
+    """Give one lane's rows of the rollout [E, ...], its memory, and what its environments take."""
     hypers, state = actor.hypers, actor.state
-    seen = policy.normalised(plan, hypers, state.observation_statistics, actor.observation)
-    outputs = policy.apply(plan, state.params, seen)
+    shown = policy.keyed(plan, actor.observation, actor.words)
+    seen = policy.normalised(plan, hypers, state.observation_statistics, shown)
+    outputs, memory = policy.step(plan, state.params, seen, state.carry)
     distribution = policy.distribution_of(plan, hypers, state.params, outputs, None)
     action = distribution.sample(actor.noise)
-    taken = policy.environment_action(plan, environments.make(plan.env), action)
-    return action, distribution.log_prob(action), outputs.value, taken
+    rows = {
+        "observation": shown,
+        "action": action,
+        "log_prob": distribution.log_prob(action),
+        "value": outputs.value,
+    }
+    return rows, memory, policy.environment_action(plan, environments.make(plan.env), action)
 
 
 def _value(plan: Plan, actor: _Actor) -> Float[Array, " E"]:
     hypers, state = actor.hypers, actor.state
     seen = policy.normalised(plan, hypers, state.observation_statistics, actor.observation)
-    return policy.apply(plan, state.params, seen).value
+    return policy.step(plan, state.params, seen, state.carry)[0].value
 
 
 def _learn(
-    plan: Plan, lanes: Lanes, rollout: HostRollout, steps: HostSteps, after: Array
+    plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
 ) -> tuple[LaneState, Metrics]:
     """Learn from one rollout of a tile of lanes."""
+    before = jax.tree.map(lambda x: x[None], lanes.state.carry)
     state, sums = _account(lanes.state, steps)
-    state = state.replace(observation=after)
-    last = jax.vmap(lambda h, s: _value(plan, _Actor(h, s, s.key, s.observation)))(
-        lanes.hypers, state
-    )
+    ended = steps.terminated[-1] | steps.truncated[-1]
+    state = state.replace(observation=after, carry=forget(plan, ended, memory))
+
+    def value(hypers: Hypers, state: LaneState) -> Array:
+        return _value(plan, _Actor(hypers, state, state.key, state.key, state.observation))
+
+    last = jax.vmap(value)(lanes.hypers, state)
     trajectory = Trajectory(
         observation=rollout.observation,
         action=rollout.action,
@@ -279,6 +301,7 @@ def _learn(
         terminated=steps.terminated,
         truncated=steps.truncated,
         bootstrap=rollout.bootstrap,
+        carry=before,
     )
     return learn(plan, lanes.hypers, state, trajectory, sums, last)
 

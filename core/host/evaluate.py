@@ -13,9 +13,11 @@ import jax
 import numpy as np
 
 from .. import evaluation as compiled
+from .. import policy
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies
+from ..rollout import forget
 from ..state import Plan
 from .batch import TimedBatch, make_batch
 from .slots import Opening
@@ -23,19 +25,20 @@ from .stage import stream_words
 
 __all__ = ["ActFunction", "act_function", "evaluate_here", "evaluate_on_host"]
 
-ActFunction = Callable[[Policies, Any, Any], Any]
-"""`act(policies [W, ...], step, observation [W, episodes, ...]) -> action [W, episodes, ...]`."""
+ActFunction = Callable[[Policies, Any, Any, Any, Any], Any]
+"""`act(policies [W], step, observation [W, episodes], memory, ended) -> (action, memory)`."""
 
 
 def act_function(plan: Plan, greedy: bool) -> ActFunction:
     """Give the function, to be compiled, by which policies act in evaluation."""
     env = environments.make(plan.eval_env)
 
-    def act(policies: Policies, step: Any, observation: Any) -> Any:
-        def one(lane: Policies, seen: Any) -> Any:
-            return compiled.act(plan, env, lane, step, (), seen, (), greedy)[0]
+    def act(policies: Policies, step: Any, observation: Any, memory: Any, ended: Any) -> Any:
+        def one(lane: Policies, seen: Any, memory: Any) -> Any:
+            action, _, memory = compiled.act(plan, env, lane, step, (), seen, memory, greedy)
+            return action, memory
 
-        return jax.vmap(one)(policies, observation)
+        return jax.vmap(one)(policies, observation, forget(plan, ended, memory))
 
     return act
 
@@ -66,16 +69,19 @@ def evaluate_on_host(
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
     step, last = 0, compiled.STEP_LIMIT if steps is None else steps
+    memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
     while step < last and running.any():
         observation = board.observation.reshape((width, episodes, *board.observation.shape[1:]))
-        action = act(policies, np.int32(step), observation.copy())
+        given = (observation.copy(), memory, ended.reshape((width, episodes)))
+        action, memory = act(policies, np.int32(step), *given)
         board.action[:] = np.asarray(action).reshape(board.action.shape)
         board.active[:] = running
         batch.step(restart=steps is not None)
         returns += np.where(running, board.reward, np.float32(0.0))
         lengths += running
+        ended = running & (board.terminated | board.truncated)
         if steps is None:
-            running = running & ~(board.terminated | board.truncated)
+            running = running & ~ended
         step += 1
 
     def rows(values: np.ndarray) -> np.ndarray:

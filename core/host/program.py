@@ -74,16 +74,16 @@ class HostProgram(Program):
         """All functions of training, compiled."""
         functions, lanes = self._functions, self.empty()
         compiled: dict[str, Any] = {}
-        rollout = jax.eval_shape(functions.begin, lanes)
+        memory, rollout = lanes.state.carry, jax.eval_shape(functions.begin, lanes)
         cut = np.zeros((self.lanes, self.plan.num_envs), bool)
         busy, step, struct = np.zeros(self.lanes, bool), np.int32(0), self.env.observation_struct
         seen = np.zeros((*cut.shape, *struct.shape), struct.dtype)
         arguments = {
             "start": (step, lanes, self.no_refills(), self._initial),
             "begin": (lanes,),
-            "act": (lanes, rollout, step, seen),
-            "cut": (lanes, rollout, step, seen, cut),
-            "learn": (lanes, busy, busy, rollout, self._no_answers(), seen),
+            "act": (lanes, memory, rollout, step, seen, cut),
+            "cut": (lanes, memory, rollout, step, seen, cut),
+            "learn": (lanes, busy, busy, memory, seen, rollout, self._no_answers()),
         }
         for name, given in arguments.items():
             lowered = getattr(functions, name).lower(*given)
@@ -117,19 +117,22 @@ class HostProgram(Program):
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
         """Do one rollout and learn from it."""
         stage, board, compiled = self.stage, self.stage.batch.board, self._advance
-        rollout, answers = compiled["begin"](lanes), self._no_answers()
+        memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
+        ended = np.zeros((self.lanes, self.plan.num_envs), bool)
         for step in range(self.plan.rollout_length):
             at = np.int32(step)
-            rollout, action = compiled["act"](lanes, rollout, at, stage.observation)
+            given = (rollout, at, stage.observation, ended)
+            memory, rollout, action = compiled["act"](lanes, memory, *given)
             stage.step(np.asarray(action), busy)
             answers.reward[step] = stage.lanes_view(board.reward)
             answers.terminated[step] = stage.lanes_view(board.terminated & board.active)
             answers.truncated[step] = stage.lanes_view(board.truncated & board.active)
+            ended = answers.terminated[step] | answers.truncated[step]
             cut = answers.truncated[step] & ~answers.terminated[step]
             if cut.any():
-                rollout = compiled["cut"](lanes, rollout, at, stage.final, cut)
-        after = stage.observation
-        return compiled["learn"](lanes, busy, stage.refused, rollout, answers, after)
+                rollout = compiled["cut"](lanes, memory, rollout, at, stage.final, cut)
+        follows = (memory, stage.observation)
+        return compiled["learn"](lanes, busy, stage.refused, *follows, rollout, answers)
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
         """Copy training states between lanes and change hyperparameters, between two chunks.
@@ -153,8 +156,9 @@ class HostProgram(Program):
         spread = PartitionSpec("lanes")
         return jax.jit(
             jax.shard_map(
-                function, mesh=self.mesh, in_specs=(spread, PartitionSpec(), spread),
-                out_specs=spread, check_vma=False,
+                function, mesh=self.mesh,
+                in_specs=(spread, PartitionSpec(), spread, spread, spread),
+                out_specs=(spread, spread), check_vma=False,
             )
         )  # fmt: skip
 

@@ -21,16 +21,16 @@ SEED, UPDATES, TWIN = 7, 2, "gym:hpo-test/Hosted-v0"
 class Made:
     """Programs of one environment, compiled once for all tests."""
 
-    def __init__(self, id_):
-        self.id, self.where = id_, EnvPlan(id_)
-        self.plan = make_plan(KNOBS, self.where)
+    def __init__(self, id_, **knobs):
+        self.id, self.where, self.knobs = id_, EnvPlan(id_), {**KNOBS, **knobs}
+        self.plan = make_plan(self.knobs, self.where)
         self.known = {}
 
     def hypers(self, **given):
         env = registry.make(self.where)
         values = {name[4:]: given.pop(name) for name in list(given) if name.startswith("env_")}
         params = registry.params_of(env, values)
-        return make_hypers({**KNOBS, **given}, params, params)
+        return make_hypers({**self.knobs, **given}, params, params)
 
     def program(self, lanes=4, **more):
         """Give a program without environments yet, its compiled functions shared."""
@@ -88,10 +88,11 @@ def alone(cartpole):
     return cartpole.curve(program, program.empty(), begin, 3, lane=0)[1]
 
 
-def test_the_host_gives_what_the_compiled_twin_gives(twins, hosted):
-    """Trajectories, episodes, bootstraps at cuts, learning: the twin is stepped by XLA."""
-    compiled, found = Made(twins.ID), []
-    for made in (hosted, compiled):
+@pytest.mark.parametrize("network", ["mlp", "gru"])
+def test_the_host_gives_what_the_compiled_twin_gives(twins, hosted, network):
+    """Trajectories, episodes, bootstraps at cuts, memory, learning: the twin is stepped by XLA."""
+    ours, found = hosted if network == "mlp" else Made(TWIN, network=network), []
+    for made in (ours, Made(twins.ID, network=network)):
         program = made.program()
         begin = made.refills(program, {0: ({}, 0), 3: ({**OTHERS, "env_bonus": 0.25}, 1)})
         state, curve = made.curve(program, program.empty(), begin, 3, lane=3)
