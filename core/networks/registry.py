@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool
 from ...errors import ConfigError, UnknownNameError
 from ...knobs import allow_choice
 from ..envs import registry as environments
-from ..envs.contract import HostedEnvironment
 from ..state import RECURRENT, Plan
 from .cnn import CNN, convolutions_of
 from .gnn import GNN
@@ -153,10 +152,4 @@ def make(plan: Plan, outputs: int, observation_struct: Any) -> nn.Module:
     """
     if plan.network not in _NETWORKS:
         raise UnknownNameError("network", plan.network, known())
-    remembers = plan.network in RECURRENT or plan.transformer_enable_dropout
-    if remembers and isinstance(environments.make(plan.env), HostedEnvironment):
-        raise ConfigError(
-            f"{plan.env.id} is stepped by the host, where networks with a memory and dropout "
-            "are not supported; take another network, without transformer_enable_dropout"
-        )
     return _NETWORKS[plan.network](plan, outputs, observation_struct)
