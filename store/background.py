@@ -1,7 +1,9 @@
 """A sink in a thread of its own: however slow or broken it is, the study does not wait for it.
 
 The queue holds one notice and no more. Sinks read tables, so a sink that is told once of two
-publications has missed nothing; that it fell behind is counted, and said once.
+publications has missed nothing; that it fell behind is counted, and said once. Sinks import their
+packages when they are made, not in the thread: parsing in two of them at once fails at times with
+Python 3.11.
 """
 
 from __future__ import annotations

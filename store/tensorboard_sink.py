@@ -7,8 +7,8 @@ The one door to tensorboardX. A study that goes on adds event files to the same 
 
 from __future__ import annotations
 
-import importlib.util
 import math
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,11 @@ class TensorBoardSink:
     name = "tensorboard"
 
     def __init__(self, follower: Follower, target: Path | None = None):
-        if importlib.util.find_spec("tensorboardX") is None:
-            raise MissingExtraError("tensorboardX", "tensorboard", "the tensorboard logger")
+        try:
+            import tensorboardX  # noqa: F401 - here, in the study's thread: see `store.background`
+        except ImportError as error:
+            name = "the tensorboard logger"
+            raise MissingExtraError("tensorboardX", "tensorboard", name) from error
         self._follower, self._target = follower, target
         self._directory: Path | None = None
         self._writers: dict[str, SummaryWriter] = {}
@@ -97,7 +100,10 @@ class TensorBoardSink:
             target = self._target or self._directory
             if target is None:
                 raise RuntimeError("a sink was written before it was told of a study")
-            self._writers[run] = SummaryWriter(str(target / _FOLDER / run))
+            # Names are by the second; two processes within one would write the same file.
+            unique = f".{uuid.uuid4().hex[:8]}"
+            folder = str(target / _FOLDER / run)
+            self._writers[run] = SummaryWriter(folder, filename_suffix=unique)
         return self._writers[run]
 
 

@@ -6,7 +6,6 @@ to the same runs; offline they lie below it, for `wandb sync`. The one door to w
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import uuid
@@ -71,8 +70,10 @@ class WandbSink:
     name = "wandb"
 
     def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
-        if importlib.util.find_spec("wandb") is None:
-            raise MissingExtraError("wandb", "wandb", "the wandb logger")
+        try:
+            import wandb  # noqa: F401 - here, in the study's thread: see `store.background`
+        except ImportError as error:
+            raise MissingExtraError("wandb", "wandb", "the wandb logger") from error
         if settings.mode == "online" and not _logged_in():
             raise ConfigError(
                 "the wandb logger is online, but nobody is logged in here; type: wandb login, "

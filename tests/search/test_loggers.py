@@ -199,8 +199,8 @@ def test_what_cannot_work_is_refused_before_the_study(tmp_path, monkeypatch):
     data = resolved(study())
     with pytest.raises(UnknownNameError, match="did you mean 'wandb'"):
         make_sink(Logger("wandbb"), data)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
+        monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(MissingExtraError, match=rf"{package}.*hpo-lanes\[{name}\]"):
             make_sink(Logger(name), data)
 
