@@ -10,7 +10,7 @@ began with, and time, which lets what was seen early fade.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from threadpoolctl import ThreadpoolController
 
 from ..spaces.space import Parameter, Space
 from .explore import Gain, Perturb, Situation
@@ -56,10 +58,9 @@ class Process:
     def kernel(self, x: np.ndarray, t: np.ndarray, z: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Give the covariances of points (x, t) [n] with points (z, u) [m], [n, m]."""
         scale, signal = math.exp(self.theta[0]), math.exp(self.theta[1])
-        apart = np.sum((x[:, None, :] - z[None, :, :]) ** 2, axis=-1)
-        forgets = 1.0 / (1.0 + math.exp(-self.theta[3]))
-        fading = (1.0 - forgets) ** (np.abs(t[:, None] - u[None, :]) / 2.0)
-        return signal * np.exp(-apart / (2.0 * scale**2)) * fading
+        kept = -math.log1p(math.exp(self.theta[3]))  # log(1 - e)
+        far = cdist(x, z, "sqeuclidean") / (2.0 * scale**2)
+        return signal * np.exp(kept / 2.0 * np.abs(t[:, None] - u[None, :]) - far)
 
     def _factor(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
         noise = math.exp(self.theta[2])
@@ -74,19 +75,23 @@ class Process:
         return self.kernel(x, t, self.x, self.t) @ self._weights
 
     def deviation(
-        self, x: np.ndarray, t: np.ndarray, more_x: np.ndarray, more_t: np.ndarray
-    ) -> np.ndarray:
-        """Give the deviation at points (x, t) as if the gains at `more` were known too.
+        self, more_x: np.ndarray, more_t: np.ndarray
+    ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Give the deviation, a function of points (x, t), as if the gains at `more` were known.
 
         A variance needs no values, so points whose intervals still run count already; that is
         what spreads the copies of one rung out (section 4.2, after GP-BUCB).
         """
         seen_x, seen_t = np.concatenate([self.x, more_x]), np.concatenate([self.t, more_t])
         factor = self._factor(seen_x, seen_t)
-        across = self.kernel(seen_x, seen_t, x, t)
-        solved = solve_triangular(factor, across, lower=True)
-        left = math.exp(self.theta[1]) - np.sum(solved**2, axis=0)
-        return np.sqrt(np.maximum(left, 1e-12))
+
+        def at(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+            across = self.kernel(seen_x, seen_t, x, t)
+            solved = solve_triangular(factor, across, lower=True)
+            left = math.exp(self.theta[1]) - np.sum(solved**2, axis=0)
+            return np.sqrt(np.maximum(left, 1e-12))
+
+        return at
 
     def evidence(self) -> tuple[float, np.ndarray]:
         """Give the negative log marginal likelihood over n, and its gradient in theta."""
@@ -100,7 +105,7 @@ class Process:
         value = 0.5 * self.y @ weights + np.sum(np.log(np.diag(factor[0])))
         value += 0.5 * count * math.log(2.0 * math.pi)
         slope = 0.5 * (inverse - np.outer(weights, weights))
-        apart = np.sum((self.x[:, None, :] - self.x[None, :, :]) ** 2, axis=-1)
+        apart = cdist(self.x, self.x, "sqeuclidean")
         between = np.abs(self.t[:, None] - self.t[None, :])
         gradient = [
             np.sum(slope * covariance * apart) / scale**2,
@@ -133,6 +138,7 @@ class Bandit:
 
     def __init__(self, space: Space, perturb: Perturb):
         self._space, self._perturb = space, perturb
+        self._threads = ThreadpoolController()
         self._ordered = tuple(
             parameter
             for parameter in space.parameters
@@ -146,6 +152,14 @@ class Bandit:
         """See `Explorer`."""
         if len(situation.gains) < _FEWEST or not self._ordered:
             return self._perturb.explore(params, situation, rng)
+        # One thread: matrices this small gain nothing from more, which on a busy machine wait for
+        # each other a hundred times longer than they work, and round differently by their number.
+        with self._threads.limit(limits=1, user_api="blas"):
+            return self._modelled(params, situation, rng)
+
+    def _modelled(
+        self, params: Mapping[str, Any], situation: Situation, rng: Generator
+    ) -> dict[str, Any]:
         span = _span([gain.before for gain in situation.gains])
         process = self._process(situation.gains, span)
         others = np.array(
@@ -171,13 +185,13 @@ class Bandit:
     ) -> np.ndarray:
         """Give the shares [d] of the best of many candidates."""
         now, width = situation.rung + 1.0, len(self._ordered)
+        deviation = process.deviation(others, np.full(len(others), now))
         bonus = math.sqrt(_C1 + max(0.0, math.log(_C2 * len(situation.gains))))
 
         def value(shares: np.ndarray) -> np.ndarray:
             context = np.full((len(shares), 1), _scaled(situation.loss, span))
             x, t = np.hstack([shares, context]), np.full(len(shares), now)
-            spread = process.deviation(x, t, others, np.full(len(others), now))
-            return process.mean(x, t) + bonus * spread
+            return process.mean(x, t) + bonus * deviation(x, t)
 
         wide = rng.random((_SPREAD, width))
         best = wide[int(np.argmax(value(wide)))]

@@ -104,8 +104,7 @@ def test_the_process_agrees_with_formulas_by_hand(data):
         process.mean(new, when), across @ np.linalg.solve(covariance, y), rtol=1e-9
     )
     left = math.exp(THETA[1]) - across @ np.linalg.solve(covariance, across)
-    none = np.zeros((0, 2))
-    found = process.deviation(new, when, none, np.zeros(0))
+    found = process.deviation(np.zeros((0, 2)), np.zeros(0))(new, when)
     np.testing.assert_allclose(found, math.sqrt(left), rtol=1e-9)
     value = 0.5 * y @ np.linalg.solve(covariance, y) + 6 * math.log(2 * math.pi)
     value += 0.5 * np.linalg.slogdet(covariance)[1]
@@ -126,8 +125,8 @@ def test_a_point_whose_interval_runs_leaves_less_to_find_out(data):
     x, t, y = data
     process = Process(x, t, y, THETA)
     new, when = np.array([[0.9, 0.1]]), np.array([5.0])
-    alone = process.deviation(new, when, np.zeros((0, 2)), np.zeros(0))
-    assert process.deviation(new, when, new, when) < 0.6 * alone
+    alone = process.deviation(np.zeros((0, 2)), np.zeros(0))(new, when)
+    assert process.deviation(new, when)(new, when) < 0.6 * alone
 
 
 def gains(count, best, rung=3):
