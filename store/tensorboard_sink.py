@@ -8,7 +8,7 @@ The one door to tensorboardX. A study that goes on adds event files to the same 
 from __future__ import annotations
 
 import math
-import uuid
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ class TensorBoardSink:
             if target is None:
                 raise RuntimeError("a sink was written before it was told of a study")
             # Names are by the second; two processes within one would write the same file.
-            unique = f".{uuid.uuid4().hex[:8]}"
+            unique = f".{time.time_ns()}"
             folder = str(target / _FOLDER / run)
             self._writers[run] = SummaryWriter(folder, filename_suffix=unique)
         return self._writers[run]

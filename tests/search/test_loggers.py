@@ -2,6 +2,7 @@
 
 import json
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
