@@ -348,8 +348,10 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
     observation = _bytes(shapes.observation)
-    trajectory = plan.rollout_length * (observation + 32 * plan.num_envs)
-    activations = 4 * plan.minibatch_size * _row_numbers(plan, shapes.params)
+    segments = shapes.episode_return.shape[0]  # environments, times their bodies
+    trajectory = plan.rollout_length * (observation + 32 * segments)
+    rows = plan.minibatch_size * segments // plan.num_envs
+    activations = 4 * rows * _row_numbers(plan, shapes.params)
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
 

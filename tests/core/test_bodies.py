@@ -13,8 +13,8 @@ from hpo.core.envs import registry
 from hpo.core.envs.bodies import agents_of, mean_over_bodies, per_body
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.evaluation import Policies, evaluate
-from hpo.core.normalise import RunningStatistics
 from hpo.core.population import init_lane
+from hpo.core.program import estimate_memory
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.state import EnvPlan, make_hypers, make_plan, stack, use_key
 from hpo.core.update import update
@@ -237,6 +237,13 @@ def test_the_helpers_keep_bodies_of_an_environment_together():
     assert (agents_of(env), agents_of(registry.make(EnvPlan("CartPole-v1")))) == (2, 1)
 
 
-def test_statistics_start_empty(played):
-    empty = RunningStatistics.empty((3,))
-    np.testing.assert_array_equal(played.state.observation_statistics.mean[0], empty.mean)
+def test_every_body_counts_in_the_memory_estimate():
+    def estimate(agents):
+        plan = make_plan(
+            {"num_envs": 16, "rollout_length": 128},
+            EnvPlan("navigators", (("agents", agents), ("neighbours", 1))),
+        )
+        params = registry.make(plan.env).default_params
+        return estimate_memory(plan, make_hypers({}, params, params), 4, 2, 2)
+
+    assert 2.5 < estimate(8) / estimate(2) < 4.5
