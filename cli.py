@@ -159,13 +159,23 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         "--set", metavar="KEY=VALUE", action="append", default=[],
         help="an option of the logger of that name, such as top_k=20 or mode=offline",
     )  # fmt: skip
-    for parser in (top, show, query, best, replay, export):
+    decided = verb("importance", "looking", "say which knobs decided")
+    decided.add_argument("--at", type=_positive, metavar="ENV_STEPS", help="the point of the runs")
+    decided.add_argument("--over-progress", action="store_true", help="at every point of the runs")
+    decided.add_argument(
+        "--all", action="store_true", help="count a model's proposals too, which is biased"
+    )
+    decided.add_argument("--method", choices=("ped-anova", "fanova"), default="ped-anova")
+    compared = verb("compare", "looking", "say which of two trials, or studies, is better")
+    for side in "ab":
+        compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
+    for parser in (top, show, query, best, replay, export, decided, compared):
         parser.add_argument(
             "--study", metavar="NAME", help="a study, or its folder; left out: the only one"
         )
     query.add_argument("--csv", action="store_true", help="print CSV")
     listing = verb("list", "reading", "list the studies")
-    for parser in (top, show, query, best, replay, listing, export):
+    for parser in (top, show, query, best, replay, listing, export, decided, compared):
         _add_out(parser)
         _add_json(parser)
 

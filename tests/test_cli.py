@@ -75,7 +75,8 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[] 0"
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
-             "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes")  # fmt: skip
+             "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
+             "importance", "compare")  # fmt: skip
     assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
 
 

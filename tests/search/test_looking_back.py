@@ -1,0 +1,92 @@
+import importlib.util
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpo.cli import main
+from hpo.errors import ConfigError, MissingExtraError
+from hpo.search.looking_back import Points, importance_at, read_points
+from hpo.search.run import run
+from hpo.store.rows import TrialRow, TrialState
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two small studies beside each other, over learning curves of a formula."""
+    root = tmp_path_factory.mktemp("looking")
+    for name, seed in (("one", 0), ("two", 1)):
+        asked = samples.study(name=name, seed=seed, confirm=samples.Confirm(2, 5, 6))
+        run(asked, root / name, samples.AnalyticFactory(lanes=12, block=4), (), samples.quick())
+    return root
+
+
+def made_up(results, decide, count=60, proposed_by="random"):
+    """Points of a study whose values follow from a formula of its configurations."""
+    points = read_points(results / "one")
+    rng = np.random.default_rng(0)
+    rows = {
+        n: TrialRow(n, TrialState.FINISHED, proposed_by, 0, "b", points.study.space.sample(rng))
+        for n in range(count)
+    }
+    return Points(points.study, rows, {100: {n: decide(row.params) for n, row in rows.items()}})
+
+
+def test_values_at_points_are_those_of_the_trials(results):
+    points = read_points(results / "one")
+    ends = points.values[max(points.values)]
+    finished = {n: row.value for n, row in points.trials.items() if row.value is not None}
+    assert finished and {n: ends[n] for n in finished} == pytest.approx(finished)
+
+
+def test_the_knob_that_decides_is_found(results):
+    points = made_up(results, lambda params: -abs(np.log10(params["learning_rate"]) + 3))
+    found = importance_at(points)
+    assert next(iter(found.shares)) == "learning_rate"
+    assert found.shares["learning_rate"] > 0.7
+    assert sum(found.shares.values()) == pytest.approx(1.0)
+    assert (found.at, found.trials, found.random_only) == (100, 60, True)
+
+
+def test_only_the_random_share_counts_unless_asked(results):
+    points = made_up(results, lambda params: params["learning_rate"], proposed_by="tpe")
+    with pytest.raises(ConfigError, match="0 random trials"):
+        importance_at(points, at=100)
+    assert importance_at(points, at=100, everybody=True).trials == 60
+
+
+def test_the_point_is_the_latest_that_most_trials_reached(results):
+    points = made_up(results, lambda params: params["learning_rate"])
+    early, late = dict(points.values[100]), {n: 1.0 for n in range(20)}
+    points = Points(points.study, points.trials, {100: early, 200: late})
+    assert importance_at(points).at == 100
+    with pytest.raises(ConfigError, match="known: 100, 200"):
+        importance_at(points, at=300)
+
+
+def test_fanova_agrees_or_says_what_to_install(results):
+    points = made_up(results, lambda params: -abs(np.log10(params["learning_rate"]) + 3))
+    if importlib.util.find_spec("sklearn") is None:
+        with pytest.raises(MissingExtraError, match="fanova"):
+            importance_at(points, method="fanova")
+    else:
+        assert next(iter(importance_at(points, method="fanova").shares)) == "learning_rate"
+
+
+def test_the_commands(results, capsys):
+    out = ["--out", str(results)]
+    assert main(["importance", "--study", "one", "--all", *out]) == 0
+    shown = capsys.readouterr().out
+    assert "learning_rate" in shown and "biased" in shown
+    assert main(["importance", "--study", "one", "--all", "--over-progress", *out]) == 0
+    assert capsys.readouterr().out.count("ped-anova at") >= 1
+    assert main(["compare", "one", "two", *out]) == 0
+    assert "unlike seeds" in capsys.readouterr().out
+    assert main(["compare", "1", "one", *out]) == 2
+    assert "not one with the other" in capsys.readouterr().err
+    assert main(["compare", "0", "999", "--study", "one", *out]) == 2
+    assert "no trial 999" in capsys.readouterr().err

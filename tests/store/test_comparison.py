@@ -1,0 +1,83 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hpo.errors import ConfigError
+from hpo.store.comparison import compare, probability_of_improvement
+
+
+def test_the_probability_is_that_of_all_pairs():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 5, 7).astype(float), rng.integers(0, 5, 9).astype(float)
+    slow = np.mean([(x > y) + 0.5 * (x == y) for x, y in itertools.product(a, b)])
+    found, spread = probability_of_improvement(a, b)
+    assert found == pytest.approx(slow)
+    assert found == pytest.approx(stats.mannwhitneyu(a, b).statistic / 63)
+    assert spread.low <= found <= spread.high
+
+
+def test_the_interval_of_the_probability_is_the_plain_bootstrap():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(0.5, 1, 8), rng.normal(0, 1, 8)
+    draws = np.random.Generator(np.random.PCG64(0))
+    rows, columns = (draws.integers(0, 8, (2_000, 8)) for _ in range(2))
+    slow = [
+        np.mean(a[row][:, None] > b[column][None, :])
+        for row, column in zip(rows, columns, strict=True)
+    ]
+    _, spread = probability_of_improvement(a, b)
+    assert (spread.low, spread.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
+
+
+def test_unlike_seeds_give_welchs_interval():
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(1, 1, 9).tolist(), rng.normal(0, 3, 6).tolist()
+    theirs = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    ours = compare(a, b).difference_interval
+    # Ours rounds the degrees of freedom down, and so is a little wider.
+    assert ours.low <= theirs.low and theirs.high <= ours.high
+    assert ours.high - ours.low < 1.1 * (theirs.high - theirs.low)
+
+
+def test_equal_seeds_are_taken_one_by_one():
+    base = [1.0, 50.0, 100.0, 7.0, 23.0, 60.0]
+    shifted = [value + 1.0 + 0.1 * i for i, value in enumerate(base)]
+    result = compare(shifted, base, paired=True)
+    assert result.verdict == "A is better"
+    assert compare(shifted, base).verdict == "these seeds do not tell them apart"
+    assert result.difference_interval.low == pytest.approx(
+        stats.ttest_rel(shifted, base).confidence_interval(0.95).low
+    )
+
+
+def test_smaller_is_better_when_the_goal_is_to_minimise():
+    a, b = [0.1, 0.11, 0.12, 0.1, 0.11], [0.2, 0.21, 0.2, 0.22, 0.2]
+    result = compare(a, b, goal="minimize")
+    assert result.verdict == "A is better" and result.probability == 1.0
+    assert result.means == pytest.approx((0.108, 0.206))
+
+
+def test_few_seeds_have_no_interval():
+    result = compare([1.0, 2.0], [0.0, 0.5])
+    assert result.difference_interval.low is None and "too few seeds" in result.verdict
+    assert result.iqms == (None, None)
+
+
+@pytest.mark.parametrize(("a", "b", "paired"), [([], [1.0], False), ([1.0], [1.0, 2.0], True)])
+def test_what_cannot_be_compared_is_refused(a, b, paired):
+    with pytest.raises(ConfigError):
+        compare(a, b, paired=paired)
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says():
+    rng = np.random.default_rng(3)
+    truth = stats.norm.cdf(0.5 / math.sqrt(2))
+    held = 0
+    for _ in range(200):
+        a, b = rng.normal(0.5, 1, 20), rng.normal(0, 1, 20)
+        _, spread = probability_of_improvement(a, b)
+        held += spread.low <= truth <= spread.high
+    assert 0.88 <= held / 200 <= 0.99
