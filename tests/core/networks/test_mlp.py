@@ -147,7 +147,7 @@ def test_gaussian_policies_add_their_deviation():
 
 def test_a_distribution_that_does_not_fit_is_refused():
     plan = make_plan({"distribution": "gaussian"}, EnvPlan("CartPole-v1"), features=())
-    with pytest.raises(ConfigError, match="CartPole-v1 needs 'categorical'"):
+    with pytest.raises(ConfigError, match="does not fit the actions of CartPole-v1"):
         policy.init_params(plan, make_hypers({}, {}, {}), jax.random.key(0))
 
 
