@@ -108,6 +108,27 @@ def test_switching_a_lane_compiles_nothing_and_changes_no_other_lane(name, reque
         assert not np.array_equal(row[2].loss[0], other[2].loss[0])
 
 
+def test_v_trace_of_a_network_with_a_memory_is_gae_on_policy():
+    """The memory is carried to the observation after the rollout, emptied where an episode ended.
+
+    Two lanes of the same seed, one with V-trace: in the first gradient step of each update, and of
+    updates that change nothing, every ratio is 1.
+    """
+    sizes = {"num_envs": 4, "rollout_length": 6, "num_minibatches": 1, "hidden_sizes": [4],
+             "network": "lstm", "recurrent_size": 4, "policy_gain": 1.0}  # fmt: skip
+    where = EnvPlan("Pendulum-v1", (("max_steps_in_episode", 4),))
+    case = whole.Updates(where, sizes, ("v_trace",))
+    still = {"update_epochs": 1, "learning_rate": 1e-30, "normalise_advantages": False}
+    traced = {**still, "rho_clip": 1.5, "c_clip": 1.0}
+    for row in case.run([still, traced], 3, replicates=[0, 0]):
+        metrics, last = row[2], row[4]
+        assert np.all(metrics.ratio_start_error <= 1e-4)
+        for name in ("policy_loss", "value_loss", "grad_norm"):
+            plain, v_trace = getattr(metrics, name)
+            assert plain == pytest.approx(v_trace, rel=1e-4, abs=1e-5), name
+        assert np.ptp(last[0]) > 1e-3  # values after the rollout differ between environments
+
+
 def test_every_feature_is_compiled_into_one_of_the_cases():
     tested_elsewhere = {"normalise_rewards"}  # test_update.py
     assert {*STEP_FEATURES, *SEGMENT_FEATURES} | tested_elsewhere == set(FEATURES)

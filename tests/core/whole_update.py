@@ -51,12 +51,13 @@ class Updates:
         self._start = jax.jit(lambda *args: jax.lax.map(start, args))
         self.both = jax.jit(both)
 
-    def run(self, lanes, count, first=0):
+    def run(self, lanes, count, first=0, replicates=None):
         """Give (state before, state after, metrics, trajectory, last value) an update."""
+        replicates = range(len(lanes)) if replicates is None else replicates
         rows = [make_hypers({**self.static, **k}, self.params, self.params) for k in lanes]
         hypers = stack(rows)
         state = self._start(
-            hypers, np.arange(len(lanes), dtype=np.int32), np.full(len(lanes), first, np.int32)
+            hypers, np.asarray(replicates, np.int32), np.full(len(lanes), first, np.int32)
         )
         rows = []
         for _ in range(count):
