@@ -9,7 +9,7 @@ from ..errors import ConfigError, UnknownNameError
 from ..studies.spec import Study
 from .sampler import Sampler, SamplerSpec
 
-__all__ = ["METHODS", "make_sampler", "register_sampler"]
+__all__ = ["METHODS", "draws_ahead", "make_sampler", "register_sampler"]
 
 
 def _in(module: str, function: str = "build") -> Callable[[SamplerSpec], Sampler]:
@@ -42,6 +42,16 @@ def register_sampler(name: str, build: Callable[[SamplerSpec], Sampler]) -> None
     if name in METHODS:
         raise ConfigError(f"a method called {name!r} is registered already; choose another name")
     METHODS[name] = build
+
+
+def draws_ahead(study: Study) -> bool:
+    """Say whether proposals are drawn while lanes run, before these have shown anything.
+
+    Left open, methods that take a millisecond or less wait for what the lanes show.
+    """
+    if study.search.ahead == "auto":
+        return study.search.method not in ("random", "grid", "sobol", "cmaes", "nsga2")
+    return study.search.ahead == "always"
 
 
 def make_sampler(study: Study) -> Sampler:

@@ -13,6 +13,7 @@ from .buckets import Bucket, next_bucket
 from .budget import affordable_lanes, may_propose
 from .intake import Intake
 from .ledger import Ledger, cut
+from .methods import draws_ahead
 from .trials import RunState
 
 __all__ = ["Refiller"]
@@ -30,6 +31,7 @@ class Refiller:
 
     def __init__(self, ledger: Ledger, intake: Intake, prepare: Callable[[Bucket], bool]):
         self._ledger, self._intake, self._prepare = ledger, intake, prepare
+        self._ahead = draws_ahead(ledger.study)
 
     def refill(self) -> Bucket | None:
         """Fill lanes and give the bucket whose lanes run next; None when nothing can run."""
@@ -113,7 +115,7 @@ class Refiller:
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
         """Give how many trials to draw beside the next chunk, so that lanes freed by it fill."""
-        if not may_propose(self._ledger) or not self._may_start_anything():
+        if not self._ahead or not may_propose(self._ledger) or not self._may_start_anything():
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 

@@ -270,6 +270,8 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         Field("options", "map", {}, "of the method"),
         Field("warm_start", "map", None, "an earlier study informs the search; null: none",
               off=True),
+        _word("ahead", "auto", ("auto", "always", "never"),
+              "draw proposals while lanes run: no time is lost, but they know less"),
     ),
     "early_terminate": (
         _word("type", REQUIRED, EARLY_TERMINATE_TYPES, "the rule"),

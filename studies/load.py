@@ -294,6 +294,7 @@ class _Reader:
             values["random_share"],
             read_section(self.notes, "search.options", usable, METHODS[method]),
             WarmStart(**earlier) if earlier else None,
+            values["ahead"],
         )
 
     def _seeds(self, values: Mapping[str, Any]) -> Seeds:

@@ -112,12 +112,21 @@ class WarmStart:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """Who proposes: a method, the share of proposals drawn at random, the method's options."""
+    """Who proposes.
+
+    Attributes:
+        method: its name.
+        random_share: share of the proposals that are drawn at random.
+        options: of the method.
+        warm_start: an earlier study that it knows.
+        ahead: whether proposals are drawn while lanes run; `auto` leaves it to the method.
+    """
 
     method: str = "tpe"
     random_share: float = 0.2
     options: Mapping[str, Any] = field(default_factory=dict)
     warm_start: WarmStart | None = None
+    ahead: Literal["auto", "always", "never"] = "auto"
 
 
 @dataclass(frozen=True)

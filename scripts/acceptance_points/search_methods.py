@@ -109,10 +109,12 @@ def _sobol_difference() -> float:
         warnings.simplefilter("ignore")
         points = qmc.Sobol(len(space.keyed), rng=11).random(64)
     worst = 0.0
+    from hpo.store.codec import plain_json
+
     for point, past in zip(points, seen[1:], strict=True):  # trial 0 is the default
         for share, (_, parameter) in zip(point, space.keyed, strict=True):
             axis, value = parameter.distribution.axis, past.params[parameter.name]
-            wanted = parameter.distribution.outward(axis.at(float(share)))
+            wanted = plain_json(parameter.distribution.outward(axis.at(float(share))))
             if axis.kind == "real":
                 worst = max(worst, abs(value - wanted))
             elif value != wanted:

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.methods import make_sampler
+from hpo.search.methods import draws_ahead, make_sampler
 from hpo.search.proposer import Proposer
 from hpo.search.sampler import Past
 from hpo.spaces import Space, parse_rule
+from hpo.studies.spec import SearchSpec
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -114,3 +115,14 @@ def test_params_are_plain_json():
     study = samples.study(space=samples.FINITE)
     for proposal in proposer(study).propose(0, range(12), []).found:
         assert isinstance(proposal.params["hidden_sizes"], list)
+
+
+def test_quick_methods_are_not_asked_ahead_unless_told():
+    def ahead(method, how):
+        study = samples.study(method=method)
+        return draws_ahead(dataclasses.replace(study, search=SearchSpec(method, ahead=how)))
+
+    assert [ahead(method, "auto") for method in ("random", "cmaes", "tpe", "mine")] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    assert ahead("random", "always") and not ahead("tpe", "never")
