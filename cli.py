@@ -193,6 +193,9 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     evaluate.add_argument("--loads", metavar="FROM:TO:STEP", help="Erlang, all in one program")
     evaluate.add_argument("--find-load", type=float, metavar="BLOCKING",
                           help="find the load at which so large a share is blocked")  # fmt: skip
+    evaluate.add_argument("--k", metavar="N,N", help="numbers of candidate paths to compare")
+    evaluate.add_argument("--path-order", metavar="NAME,NAME",
+                          help="orders of candidate paths to compare, or all")  # fmt: skip
     evaluate.add_argument("--plot", metavar="FILE", help="draw blocking over load as PNG")
     evaluate.add_argument("--trace", metavar="FILE", help="write every env step (request) as CSV")
     evaluate.add_argument(

@@ -225,8 +225,8 @@ _OPTICAL_KEYS = {
                     "service", "bitrate"),
     "end_first_blocking": _switch("an episode ends with the first blocked request"),
     "scale_factor": _above_0(1.0, "of lightpath capacities"),
-    "observation": _text("flat", "what the policy sees", "flat", "packed", "deeprmsa", "graph",
-                         "link_departure", "link_occupancy", "link_capacity"),
+    "observation": _text("flat", "what the policy sees", "flat", "packed", "deeprmsa", "paths",
+                         "graph", "link_departure", "link_occupancy", "link_capacity"),
     "histograms": _switch("report shares of accepted services by path rank and by hops"),
 }  # fmt: skip
 _OPTICAL_METRICS = {

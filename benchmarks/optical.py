@@ -11,7 +11,6 @@ rejax's CartPole figure of the same run stands beside them.
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import json
 import os
@@ -28,11 +27,14 @@ from hpo.core import program
 
 ROUNDS = 5
 PARTS = ("heuristics", "steps", "memory", "ppo")
+RMSA = {"hidden_sizes": (64, 64), "update_epochs": 1}
 PPO = {
-    "rmsa": ({}, {"hidden_sizes": (64, 64), "update_epochs": 1}, 16, 100),
-    "deeprmsa": ({}, {"hidden_sizes": (128,) * 5, "update_epochs": 10}, 16, 100),
+    "rmsa": ("rmsa", {}, RMSA, 16, 100),
+    "rmsa flat": ("rmsa", {"observation": "flat"}, RMSA, 16, 100),
+    "rmsa packed": ("rmsa", {"observation": "packed"}, RMSA, 16, 100),
+    "deeprmsa": ("deeprmsa", {}, {"hidden_sizes": (128,) * 5, "update_epochs": 10}, 16, 100),
 }
-"""Environment id: its keys, knobs, environments, rollout length; one minibatch each."""
+"""Name: environment id, its keys, knobs, environments, rollout length; one minibatch each."""
 
 
 def timed(run: Callable[[], None], steps: int) -> dict[str, float]:
@@ -81,7 +83,7 @@ def steps() -> list[dict]:
 
     rows, envs, length = [], 16, 200
     for keys in (
-        {},
+        {"observation": "flat"},
         {"observation": "packed"},
         {"observation": "packed", "aggregate_slots": 20},
         {"id": "deeprmsa"},
@@ -107,7 +109,7 @@ def steps() -> list[dict]:
 
         compiled = jax.jit(roll)
         done = timed(lambda f=compiled: jax.block_until_ready(f(jax.random.key(0))), envs * length)
-        label = ", ".join(f"{key}={value}" for key, value in keys.items()) or "flat observation"
+        label = ", ".join(f"{key}={value}" for key, value in keys.items())
         rows.append({"what": f"step: {label}", **done})
     return rows
 
@@ -117,7 +119,7 @@ def memory() -> list[dict]:
 
     rows = []
     for keys in (
-        {},
+        {"observation": "flat"},
         {"observation": "packed"},
         {"id": "deeprmsa"},
         {"id": "rwa_lightpath_reuse", "bitrates": (100,), "scale_factor": 0.2},
@@ -129,7 +131,7 @@ def memory() -> list[dict]:
             sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
             for tree in (state, seen)
         ]
-        label = ", ".join(f"{key}={value}" for key, value in keys.items()) or "rmsa, flat"
+        label = ", ".join(f"{key}={value}" for key, value in keys.items())
         rows.append({"what": label, "state_bytes": size[0], "observation_bytes": size[1]})
     return rows
 
@@ -173,15 +175,13 @@ def ppo() -> list[dict]:
     import numpy as np
 
     from hpo.core.envs import registry
-    from hpo.core.envs.optical.environment import make_from_keys
+    from hpo.core.observations import as_array
     from hpo.core.state import EnvPlan, make_hypers, make_plan
 
     rows, devices = [], program.prepare_devices("cpu")
-    for kind, (keys, knobs, envs, length) in PPO.items():
+    for name, (kind, keys, knobs, envs, length) in PPO.items():
         knobs = {**knobs, "num_envs": envs, "rollout_length": length, "num_minibatches": 1}
         where = EnvPlan(kind, tuple(sorted({**keys, "warmup_requests": 0}.items())))
-        if kind not in registry.known():
-            registry.register(kind, functools.partial(make_from_keys, id=kind))
         env = registry.make(where)
         plan = make_plan(knobs, where, features=())
         example = make_hypers(knobs, env.default_params, env.default_params)
@@ -207,12 +207,14 @@ def ppo() -> list[dict]:
 
             done = timed(run, lanes * envs * length * 4)
             done["first_call_seconds"] = compiled_in
-            rows.append({"what": f"PPO {kind}, {lanes} lanes", **done})
-        size = env.observation_struct.shape[0]
+            size = made.memory_bytes() / 2**20
+            what = f"PPO {name}, {lanes} lane{'s' * (lanes > 1)}"
+            rows.append({"what": what, "lanes": lanes, **done, "estimated_mib": size})
+        size = jax.eval_shape(as_array, env.observation_struct).size
         products = matrix_products(size, env.action_space.n, knobs, envs, length)
-        rows.append({"what": f"PPO {kind}: matrix products alone", **products})
+        rows.append({"what": f"PPO {name}: matrix products alone", **products})
         share = done["env_steps_per_cpu_second"] / products["env_steps_per_cpu_second"]
-        rows.append({"what": f"PPO {kind}: share of that ceiling", "share": share})
+        rows.append({"what": f"PPO {name}: share of that ceiling", "share": share})
     return rows
 
 

@@ -31,6 +31,9 @@ __all__ = [
     "begin",
     "evaluate",
     "last_step",
+    "reset_keys",
+    "restart_keys",
+    "step_words",
 ]
 
 EVALUATION = 5  # use of a lane's key
@@ -136,7 +139,7 @@ def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int |
     env = environments.make(plan.eval_env)
 
     def reset(lane: Policies) -> tuple[Any, Any]:
-        keys = jax.random.split(use_key(lane.key, EVALUATION), episodes)
+        keys = reset_keys(lane.key, episodes)
         return reset_all(env, keys, lane.hypers.eval_params)
 
     env_state, observation = jax.vmap(reset)(lanes)
@@ -155,6 +158,21 @@ def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int |
     return carry.replace(info=jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), probe.info))
 
 
+def reset_keys(raw: Array, episodes: int) -> Array:
+    """Give the typed keys [episodes] that one lane's evaluation starts from."""
+    return jax.random.split(use_key(raw, EVALUATION), episodes)
+
+
+def step_words(raw: Array, step: Int[Array, ""], episodes: int) -> Array:
+    """Give the raw keys [episodes, 2] of one step of one lane's evaluation."""
+    return jax.random.bits(use_key(raw, EVALUATION, step + 1), (episodes, 2))
+
+
+def restart_keys(words: Array) -> Array:
+    """Give the typed keys of episodes that follow those ended in a step with raw keys `words`."""
+    return jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
+
+
 def act(
     plan: Plan,
     env: Environment,
@@ -168,16 +186,15 @@ def act(
     """Give one lane's actions (of every body), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     episodes = segments // agents_of(env)
-    key = use_key(lane.key, EVALUATION, step + 1)
     seen = policy.normalised(plan, lane.hypers, lane.observation_statistics, observation)
     mask = mask_all(env, env_state, lane.hypers.eval_params)
     outputs, memory = policy.step(plan, lane.params, seen, memory)
     distribution = policy.distribution_of(plan, lane.hypers, lane.params, outputs, mask)
-    words = jax.random.bits(key, (episodes, 2))
+    words = step_words(lane.key, step, episodes)
     if greedy:
         return policy.environment_action(plan, env, distribution.mode()), words, memory
     kind = policy.distribution_kind(plan, env)
-    noise_key = jax.random.fold_in(key, 1)
+    noise_key = jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
     noise = draw_noise(kind, noise_key, (segments,), policy.action_shape(env))
     action = policy.environment_action(plan, env, distribution.sample(noise))
     return action, words, memory
@@ -239,7 +256,7 @@ def _restart(
     plan: Plan, env: Environment, lanes: Policies, words: Array, ended: Array, going: Any
 ) -> tuple[Any, Any, Any]:
     """Replace state, observation and memory of episodes that ended by fresh ones."""
-    keys = jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
+    keys = restart_keys(words)
     fresh = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, lanes.hypers.eval_params)
 
     def pick(which: Array, new: Any, old: Any) -> Any:

@@ -28,6 +28,7 @@ from .networks import registry as networks
 from .networks.attention import Keyed
 from .networks.outputs import Outputs
 from .normalise import RunningStatistics
+from .observations import as_array
 from .state import RECURRENT, Hypers, Plan
 
 __all__ = [
@@ -54,7 +55,8 @@ _PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32", "bfloat16": "bfloa
 
 
 def _network(plan: Plan, env: Environment) -> nn.Module:
-    return networks.make(plan, head_outputs(plan, env), env.observation_struct)
+    struct = jax.eval_shape(_read, env.observation_struct)
+    return networks.make(plan, head_outputs(plan, env), struct)
 
 
 def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
     env = environments.make(plan.env)
     probe = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), env.observation_struct)
     plan = dataclasses.replace(plan, dtype="float32")
-    params = dict(_network(plan, env).init(key, probe)["params"])
+    params = dict(_network(plan, env).init(key, _read(probe))["params"])
     if has_log_std(plan, env):
         params["log_std"] = jnp.full(action_shape(env), 1.0, jnp.float32) * hypers.log_std_init
     return params
@@ -135,9 +137,12 @@ def unroll(
     return _call(plan, params, "unroll", observation, first, carry)
 
 
-def _call(plan: Plan, params: dict[str, Any], method: str | None, *args: Any) -> Any:
+def _call(
+    plan: Plan, params: dict[str, Any], method: str | None, observation: Any, *rest: Any
+) -> Any:
     env = environments.make(plan.env)
     network = {name: value for name, value in params.items() if name != "log_std"}
+    args = (_read(observation), *rest)
     mixing = nullcontext()
     if plan.dtype != "float32":
         network, args = _cast((network, args), plan.dtype)
@@ -155,6 +160,16 @@ def _cast(tree: Any, dtype: str) -> Any:
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     return jax.tree.map(cast, tree)
+
+
+def _read(observation: Any) -> Any:
+    """Give an observation as networks read it, packed ones expanded.
+
+    Products see the same floats as if a rollout had stored them, so outputs are the same bits.
+    """
+    if isinstance(observation, Keyed):
+        return observation.replace(observation=as_array(observation.observation))
+    return as_array(observation)
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
@@ -202,7 +217,7 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
     """Give the shape of the observation statistics, [] if they are compiled out."""
     if "normalise_observations" not in plan.features:
         return ()
-    struct = environments.make(plan.env).observation_struct
+    struct = jax.eval_shape(_read, environments.make(plan.env).observation_struct)
     if not hasattr(struct, "shape"):
         raise ConfigError(
             f"normalise_observations needs flat observations; those of {plan.env.id} are a tree"
@@ -217,6 +232,6 @@ def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observ
     if isinstance(observation, Keyed):
         inner = normalised(plan, hypers, statistics, observation.observation)
         return observation.replace(observation=inner)
-    raw = observation.astype(jnp.float32)
+    raw = as_array(observation).astype(jnp.float32)
     clean = statistics.normalise(raw, hypers.observation_clip)
     return jnp.where(hypers.normalise_observations > 0.0, clean, raw)

@@ -26,6 +26,7 @@ from .envs import registry as environments
 from .evaluation import Episodes, Policies, evaluate
 from .initial import Initial
 from .metrics import Metrics
+from .observations import as_array
 from .population import (
     Changes,
     Device,
@@ -343,7 +344,8 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     """Estimate the bytes a program needs: all lanes, and the temporaries of the tiles that run.
 
     A lane is its state, twice while it is refilled; a running lane adds its trajectory in both
-    layouts and shuffled, its gradients and steps, and the activations of a minibatch.
+    layouts and shuffled, its gradients and steps, and the activations of a minibatch (packed
+    observations expanded).
     """
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
@@ -351,7 +353,7 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     segments = shapes.episode_return.shape[0]  # environments, times their bodies
     trajectory = plan.rollout_length * (observation + 32 * segments)
     rows = plan.minibatch_size * segments // plan.num_envs
-    activations = 4 * rows * _row_numbers(plan, shapes.params)
+    activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
 
@@ -380,6 +382,12 @@ def _computed(jaxpr: Any) -> int:
         else:
             total += sum(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars)
     return total
+
+
+def _expanded_size(plan: Plan) -> int:
+    """Give the numbers a network reads of one observation, 0 where they are stored as they are."""
+    stored = environments.make(plan.env).observation_struct
+    return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
 
 
 def _bytes(tree: Any) -> int:

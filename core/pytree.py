@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are pytrees, every field a child.
+"""Frozen dataclasses that are pytrees, every field a child unless `static` marks it.
 
 Unlike other such helpers, unflattening does not run `__init__`: jax fills trees with shapes, axes
 and sentinels, while `__init__`, whose annotations the tests check, sees arrays alone.
@@ -11,9 +11,14 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
-__all__ = ["Pytree", "pytree"]
+__all__ = ["Pytree", "pytree", "static"]
 
 T = TypeVar("T")
+
+
+def static(**rest: Any) -> Any:
+    """Mark a field as part of the tree's structure: a hashable Python value, never traced."""
+    return dataclasses.field(metadata={"static": True}, **rest)
 
 
 class Pytree:
@@ -24,21 +29,28 @@ class Pytree:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # made by `pytree`
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
 def pytree(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass and a pytree with its fields as named children."""
     made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
-    names = tuple(field.name for field in dataclasses.fields(made))
+    fields = dataclasses.fields(made)
+    names = tuple(field.name for field in fields if not field.metadata.get("static"))
+    fixed = tuple(field.name for field in fields if field.metadata.get("static"))
 
-    def children(tree: T) -> tuple[tuple[tuple[Any, Any], ...], None]:
+    def structure(tree: T) -> tuple[Any, ...]:
+        return tuple(getattr(tree, name) for name in fixed)
+
+    def children(tree: T) -> tuple[tuple[tuple[Any, Any], ...], tuple[Any, ...]]:
         keyed = ((jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in names)
-        return tuple(keyed), None
+        return tuple(keyed), structure(tree)
 
-    def flat(tree: T) -> tuple[tuple[Any, ...], None]:
-        return tuple(getattr(tree, name) for name in names), None
+    def flat(tree: T) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(getattr(tree, name) for name in names), structure(tree)
 
-    def rebuilt(_: None, leaves: Any) -> T:
+    def rebuilt(values: tuple[Any, ...], leaves: Any) -> T:
         tree = object.__new__(made)
+        for name, value in zip(fixed, values, strict=True):
+            object.__setattr__(tree, name, value)
         for name, leaf in zip(names, leaves, strict=True):
             object.__setattr__(tree, name, leaf)
         return tree

@@ -20,6 +20,7 @@ from .epochs import Learning, minibatch_shape, run_epochs
 from .losses import Samples, Segments
 from .masking import row_weights
 from .metrics import Metrics, mask_metrics
+from .observations import as_array
 from .priority import importance_weights, probabilities
 from .rollout import EpisodeSums, Trajectory, rollout
 from .scheduled import Scheduled, progress_of, scheduled_values
@@ -115,7 +116,7 @@ def _prepare(
         last = policy.normalised(plan, hypers, state.observation_statistics, last)
         observation = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), observation, last)
     if "normalise_observations" in plan.features:
-        raw = policy.plain(seen.observation).astype(jnp.float32)
+        raw = as_array(policy.plain(seen.observation)).astype(jnp.float32)
         raw = raw.reshape((-1, *raw.shape[2:]))
         merged = state.observation_statistics.merge(raw)
         state = state.replace(

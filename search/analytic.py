@@ -66,6 +66,16 @@ class AnalyticFactory:
         """See `PopulationFactory`."""
         return AnalyticPopulation(self, self.quantum(config), lanes or self.lanes)
 
+    def baseline(
+        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """See `PopulationFactory`; what a lane with no skill would return."""
+        population = self.make(config, self.lanes)
+        return [
+            population.result_of(_Lane(dict(config), stream, replicate))
+            for stream, replicate in seeds
+        ]
+
 
 @dataclass
 class _Lane:
@@ -137,9 +147,10 @@ class AnalyticPopulation:
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns lie between 0 and 100, each with noise."""
-        return [self._evaluate(self._state[lane]) for lane in lanes]
+        return [self.result_of(self._state[lane]) for lane in lanes]
 
-    def _evaluate(self, lane: _Lane | None) -> EvaluationResult:
+    def result_of(self, lane: _Lane | None) -> EvaluationResult:
+        """Give what a lane's evaluation shows: its skill, and noise of its seed alone."""
         if lane is None:
             raise ValueError("an empty lane was evaluated")
         number = _STREAMS.index(lane.stream)

@@ -9,17 +9,20 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..core import checkpoint, program, saved_policy
 from ..core.envs import registry as environments
+from ..core.envs.contract import same_observations
+from ..core.evaluation import Episodes
 from ..core.host.workers import Workers
 from ..core.initial import Initial, kept
 from ..core.metrics import chunk_rows
@@ -32,6 +35,7 @@ from ..core.state import (
     LaneState,
     Plan,
     features_of,
+    lane_key,
     make_hypers,
     make_plan,
     plan_hash,
@@ -162,6 +166,27 @@ class LocalFactory:
         block = whole.tile * len(whole.devices)
         lanes = -(-max(1, replicates) // block) * block
         return LocalPopulation(self, dataclasses.replace(whole, lanes=lanes))
+
+    def baseline(
+        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """Evaluate a heuristic of an optical network as replicates are evaluated."""
+        from ..core.envs.optical.baselines import evaluate_baseline
+        from ..core.envs.optical.environment import OpticalEnvironment
+
+        environment = environments.make(self.plan(config).eval_env)
+        if not isinstance(environment, OpticalEnvironment):
+            raise ConfigError(f"baseline {name!r}: {environment.id} is no optical network")
+        keys = [
+            np.asarray(lane_key(*map(jnp.int32, (self.study.seed, _STREAMS[stream], replicate))))
+            for stream, replicate in seeds
+        ]
+        how = self.study.evaluation
+        found = evaluate_baseline(
+            environment, name, self.hypers(config).eval_params, np.stack(keys), how.episodes,
+            how.steps,
+        )  # fmt: skip
+        return _results(found, range(len(seeds)))
 
     def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
         """Give the program of this configuration's bucket: its lanes and tile; no compile."""
@@ -299,16 +324,7 @@ class LocalPopulation:
             with self._factory.compiling(f"the evaluation: {self._words()}"):
                 self._program.compile_evaluation()
         found = self._program.evaluate(self._lanes, self._place[list(lanes)])
-        return [
-            EvaluationResult(
-                returns=np.asarray(found.returns[i], np.float64),
-                lengths=np.asarray(found.lengths[i], np.int64),
-                metrics={
-                    name: np.asarray(value[i], np.float64) for name, value in found.metrics.items()
-                },
-            )
-            for i in range(len(lanes))
-        ]
+        return _results(found, range(len(lanes)))
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
@@ -370,6 +386,19 @@ def _saved(study: Study) -> saved_policy.SavedPolicy | None:
     return None if study.init is None else saved_policy.load_policy(_init_folder(study))
 
 
+def _results(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
+    return [
+        EvaluationResult(
+            returns=np.asarray(found.returns[i], np.float64),
+            lengths=np.asarray(found.lengths[i], np.int64),
+            metrics={
+                name: np.asarray(value[i], np.float64) for name, value in found.metrics.items()
+            },
+        )
+        for i in rows
+    ]
+
+
 def _check_alike(plan: Plan) -> None:
     """Refuse an evaluation environment that policies of the training environment do not fit.
 
@@ -382,7 +411,7 @@ def _check_alike(plan: Plan) -> None:
             f"eval_env: it has other actions ({theirs.action_space}) than the environment that "
             f"trains ({ours.action_space}); leave out what changes them"
         )
-    if not _equal(ours.observation_struct, theirs.observation_struct):
+    if not same_observations(ours, theirs):
         raise ConfigError(
             f"eval_env: it has other observations ({theirs.observation_struct}) than the "
             f"environment that trains ({ours.observation_struct}); leave out what changes them"
@@ -422,11 +451,3 @@ def _memory(devices: Sequence[Device]) -> int:
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)
-
-
-def _equal(ours: Any, theirs: Any) -> bool:
-    """Say whether two trees of shapes are alike."""
-    if jax.tree.structure(ours) != jax.tree.structure(theirs):
-        return False
-    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
-    return all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)

@@ -172,3 +172,15 @@ class PopulationFactory(Protocol):
     def make(self, config: Mapping[str, Any], lanes: int | None) -> Population:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
         ...
+
+    def baseline(
+        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """Evaluate a rule that learns nothing as replicates are evaluated.
+
+        Args:
+            name: one of `Study.baselines`.
+            config: whose evaluation environment it serves.
+            seeds: stream and replicate of each evaluation.
+        """
+        ...

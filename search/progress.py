@@ -85,6 +85,10 @@ class Observer(Protocol):
         """The study begins or goes on."""
         ...
 
+    def on_baseline(self, baseline: str, value: float) -> None:
+        """A baseline has been measured: the metric over the replicates of the search."""
+        ...
+
     def on_chunk(self, progress: Progress) -> None:
         """A chunk is done and judged."""
         ...
@@ -114,6 +118,9 @@ class Silent:
     """An observer that does nothing; a base for those that care about a few events."""
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """See `Observer`."""
+
+    def on_baseline(self, baseline: str, value: float) -> None:
         """See `Observer`."""
 
     def on_chunk(self, progress: Progress) -> None:

@@ -9,17 +9,19 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from ..errors import StoreError
+from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.spec import Study
 from .ahead import AskAhead
+from .baselines import measure_baselines
 from .callbacks import Callback, Callbacks
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .codec import encode
@@ -49,6 +51,7 @@ class Results:
         state: `finished`, or `interrupted` and to be continued by the same call.
         folder: where its tables lie.
         leaderboard: all trials, the best first.
+        baselines: rules that learn nothing, on the seeds of the best trial.
         hypervolume: of the front, where there are several objectives, see `volume_of`.
         usage: env steps, occupancy, failures, seconds.
     """
@@ -58,6 +61,7 @@ class Results:
     leaderboard: list[Entry]
     usage: Usage
     hypervolume: float | None = None
+    baselines: list[BaselineEntry] = field(default_factory=list)
 
     @property
     def best(self) -> Entry | None:
@@ -162,6 +166,12 @@ def _run(
     for observer in observers:
         observer.on_start(study, store.folder.path, not store.created)
 
+    def measured(baseline: str, value: float) -> None:
+        for observer in observers:
+            observer.on_baseline(baseline, value)
+
+    measure_baselines(ledger, factory, baselines_of(store.journal), measured)
+
     def told() -> None:
         for observer in observers:
             observer.on_interrupt()
@@ -209,6 +219,7 @@ def _results(
         state=outcome,
         folder=store.folder.path,
         leaderboard=entries,
+        baselines=baseline_entries(baselines_of(store.journal), entries, store.meta.goal),
         usage=ledger.state.usage,
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
     )

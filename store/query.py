@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from .baselines import BASELINES
 from .tables import PARAM_PREFIX, TABLES
 
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
@@ -22,7 +23,7 @@ __all__ = ["query", "rows_as_json"]
 
 
 def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run one SELECT over the views `trials`, `evaluations` and `curves`.
+    """Run one SELECT over the views `trials`, `evaluations` and `curves` (and `baselines`).
 
     The view `trials` has, besides the columns of the file, a struct `param`, so that
     `param.learning_rate` needs no quotes. DuckDB sorts NaN above every number: order by `rank`,
@@ -111,7 +112,7 @@ def _check(sql: str) -> None:
 
 
 def _connection(folder: Path) -> duckdb.DuckDBPyConnection:
-    """An empty database with the three views, shut off from everything but the folder."""
+    """An empty database with the views, shut off from everything but the folder."""
     import duckdb
 
     options: dict[str, str | bool | int | float | list[str]] = {
@@ -121,7 +122,8 @@ def _connection(folder: Path) -> duckdb.DuckDBPyConnection:
         "temp_directory": "",  # a large sort must not leave files in the working directory
     }
     connection = duckdb.connect(":memory:", config=options)
-    files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in TABLES}
+    there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
+    files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
     for name, file in files.items():
         source = f"read_parquet({file})"
         extra = _param_struct(connection, source) if name == "trials" else ""

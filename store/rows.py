@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "AskRow",
     "AttributeRow",
+    "BaselineRow",
     "CurveRow",
     "DecisionRow",
     "EvaluationRow",
@@ -210,6 +211,22 @@ class AttributeRow:
     trial: int | None
     name: str
     value: Any
+
+
+@dataclass(frozen=True)
+class BaselineRow:
+    """What a rule that learns nothing gets where a study's trials are evaluated.
+
+    Attributes:
+        baseline: its name.
+        values: stream -> the study's metric, one value a replicate, on the very episodes that
+            policies with that stream's seeds are evaluated on.
+        metrics: stream -> the environment's own metrics, each a mean over episodes a replicate.
+    """
+
+    baseline: str
+    values: Mapping[str, tuple[float, ...]]
+    metrics: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The published tables: `trials.parquet`, `evaluations.parquet`, `curves.parquet`.
+"""The published tables: trials, evaluations, curves, and baselines where a study has some.
 
 Each is one file with a fixed schema, made from the journal and its parts alone, and replaced by
 a rename, so that a reader never sees half of one. Columns are described in docs/store.md.
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from .baselines import BASELINES, baselines_of
 from .codec import PackedEvaluation, strict_json
 from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
 from .parquet import replacing, write_grouped
 from .parts import METRIC_PREFIX, PARTS_NAME, part_batches, unified_schema
-from .rows import StudyMeta, TrialRow
+from .rows import BaselineRow, StudyMeta, TrialRow
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import pyarrow as pa
@@ -36,6 +37,7 @@ _EPISODE_COLUMNS = (
     *("trial", "stream", "replicate", "env_steps"),
     *("episode", "episode_return", "episode_length"),
 )
+_BASELINE_COLUMNS = ("baseline", "stream", "replicate", "value")
 _CURVE_COLUMNS = ("trial", "stream", "replicate", "env_steps")
 
 
@@ -68,6 +70,7 @@ class Publisher:
         due = now - self._at >= max(self._every, _SHARE * self.seconds)
         if number == self._published or not (force or due):
             return False
+        write_baselines(self.directory, self._journal)
         write_evaluations(self.directory, self._journal)
         write_curves(self.directory, self._journal)
         write_trials(self.directory, self._journal)
@@ -302,3 +305,41 @@ def write_curves(directory: Path, journal: Journal) -> None:
     tables = (table.rename_columns(schema.names) for table in part_batches(folder, parts, stored))
     with replacing(directory / "curves.parquet", schema) as writer:
         write_grouped(writer, tables)
+
+
+# ---------------------------------------------------------------------- baselines
+
+
+def write_baselines(directory: Path, journal: Journal) -> None:
+    """Publish `baselines.parquet`, one row a baseline, stream and replicate, if there are any."""
+    rows = baselines_of(journal)
+    if rows:
+        table = baselines_table(rows)
+        with replacing(directory / f"{BASELINES}.parquet", table.schema) as writer:
+            writer.write_table(table)
+
+
+def baselines_table(rows: Sequence[BaselineRow]) -> pa.Table:
+    """One row a baseline, stream and replicate, in this order; one column a metric."""
+    import pyarrow as pa
+
+    metrics = {name for row in rows for seen in row.metrics.values() for name in seen}
+    columns = sql_names(metrics, _BASELINE_COLUMNS)
+    cells: list[dict[str, Any]] = []
+    for row in rows:
+        for stream, values in row.values.items():
+            for replicate, value in enumerate(values):
+                key = dict(
+                    zip(_BASELINE_COLUMNS, (row.baseline, stream, replicate, value), strict=True)
+                )
+                seen = row.metrics.get(stream, {})
+                own = {columns[name]: seen[name][replicate] for name in seen}
+                cells.append({**key, **own})
+    kinds = (pa.string(), pa.string(), pa.int64(), pa.float64())
+    schema = pa.schema(
+        [
+            *zip(_BASELINE_COLUMNS, kinds, strict=True),
+            *((name, pa.float64()) for name in columns.values()),
+        ]
+    )
+    return pa.Table.from_pylist(cells, schema)

@@ -347,6 +347,13 @@ TOP: tuple[Field, ...] = (
     Field("constraints", "list", (), "bounds on metrics, each {metric, min, max, aggregate}"),
     Field("evaluation", "map", {}, "when and how policies are evaluated"),
     Field("eval_env", "map", {}, "keys of env that differ in evaluation"),
+    Field(
+        "baselines",
+        "list",
+        (),
+        "heuristics beside the trials, on the same evaluation streams; "
+        "left out: ksp_ff, ff_ksp in optical networks",
+    ),
     Field("search", "map", {}, "who proposes"),
     Field("early_terminate", "map", None, "who is stopped early; null: nobody", off=True),
     Field("seeds", "map", {}, "replicates"),

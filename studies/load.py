@@ -15,6 +15,7 @@ from typing import Any
 from ..environments import EnvEntry
 from ..errors import ConfigError
 from ..spaces.space import Space
+from .baselines_section import read_baselines
 from .enqueue import read_enqueue
 from .env_section import read_env, read_eval_env, read_imports
 from .fields import CONSTRAINT, METHODS, RACING, SECTIONS, TOP, WARM_START
@@ -177,6 +178,7 @@ class _Reader:
                 population[key] = None
         return {
             "name": self._name(top["name"]),
+            "baselines": read_baselines(self.notes, _listed(self.root, "baselines"), env),
             "metric": metric,
             "objectives": objectives if len(objectives) > 1 else (),
             "constraints": self._constraints(env),
@@ -309,6 +311,10 @@ def _items(root: Node, key: str) -> list[Node]:
     return node.value if node is not None and node.is_list else []
 
 
+def _listed(root: Node, key: str) -> list[Node] | None:
+    return _items(root, key) if key in root.value else None
+
+
 def _is_off(node: Node | None) -> bool:
     return node is None or not node.is_map
 
@@ -340,6 +346,7 @@ def _assemble(
         imports=parts["imports"],
         fixed=parts["fixed"],
         enqueue=enqueue,
+        baselines=parts["baselines"],
         metric=parts["metric"],
         objectives=parts["objectives"],
         constraints=parts["constraints"],

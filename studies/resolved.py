@@ -18,7 +18,7 @@ from .writer import to_yaml
 
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
 
-_MAY_CHANGE = ("loggers", "confirm", "checkpoint")
+_MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
 _CHANGES_NO_RESULT = ("population.workers",)
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 _ABSENT = "absent"
@@ -69,6 +69,7 @@ def resolved(study: Study) -> dict[str, Any]:
         **_what_is_optimised(study),
         "evaluation": evaluation,
         "eval_env": _by_key(eval_env),
+        "baselines": list(study.baselines),
         "search": asdict(study.search),
         "early_terminate": None if early is None else _early(early),
         "seeds": asdict(study.seeds),

@@ -290,6 +290,7 @@ class Study:
         env_steps: training env steps of one full run of one replicate.
         fixed: knob -> value, for knobs that are not searched.
         space: what is searched.
+        baselines: rules that learn nothing, measured on the streams that trials are evaluated on.
         enqueue: configurations (partial: the default fills the rest) tried first, after the
             default configuration, which is always trial 0.
         metric: what is optimised; the first of `objectives` where there are several.
@@ -306,6 +307,7 @@ class Study:
     imports: tuple[str, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     enqueue: tuple[Mapping[str, Any], ...] = ()
+    baselines: tuple[str, ...] = ()
     metric: Metric = Metric()
     objectives: tuple[Metric, ...] = ()
     constraints: tuple[Constraint, ...] = ()

@@ -147,9 +147,32 @@ def test_a_row_takes_the_place_of_the_one_before(load):
 def test_every_point_has_a_function(load):
     points = load("acceptance_points.main").POINTS
     assert sorted(points["engine"]) == list(range(1, 11))
-    for point in (point for area in points.values() for point in area.values()):
-        module = load(f"acceptance_points.{point.module}")
-        assert callable(getattr(module, point.function))
+    assert sorted(points["optical"]) == list(range(1, 7))
+    for area in points.values():
+        for point in area.values():
+            module = load(f"acceptance_points.{point.module}")
+            assert callable(getattr(module, point.function))
+
+
+def test_optical_speed_is_judged_beside_rejax(load):
+    optical = load("acceptance_points.optical")
+    heuristics = [
+        {"what": name, "env_steps_per_second": 3.0 * rate}
+        for name, rate in optical.HEURISTIC.items()
+    ]
+    ppo = []
+    for kind, (rate, times, seconds) in optical.PPO.items():
+        ppo.append({"what": f"PPO {kind}, 1 lane", "lanes": 1, "env_steps_per_second": 1.0,
+                    "first_call_seconds": seconds / 3.0})  # fmt: skip
+        ppo.append({"what": f"PPO {kind}, 4 lanes", "lanes": 4, "first_call_seconds": 99.0,
+                    "env_steps_per_second": times * rate})  # fmt: skip
+        ppo.append({"what": f"PPO {kind}: share of that ceiling", "share": 0.5})
+    document = {"heuristics": heuristics, "ppo": ppo}
+    assert optical.judged(document).passed
+    elsewhere = {"rejax": {"rejax": {"env_steps_per_wall_second": optical.REJAX_ELSEWHERE * 1.1}}}
+    assert not optical.judged({**document, **elsewhere}).passed  # a faster machine must do more
+    ppo[0]["first_call_seconds"] *= 1.1
+    assert not optical.judged(document).passed
 
 
 def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, tmp_path):

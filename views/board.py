@@ -10,11 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
-from .words import between, number, param, steps
+from .words import aligned, between, number, param, steps
 
-__all__ = ["board", "front_line", "print_board", "value_source", "winner_line"]
+__all__ = [
+    "board",
+    "front_line",
+    "print_baselines",
+    "print_board",
+    "value_source",
+    "winner_line",
+]
 
 _GAP = 2  # blanks between two columns: one of padding, one of the box
 
@@ -45,6 +53,26 @@ def print_board(
         notes.append(f"{len(entries) - len(shown)} more trials; -n {len(entries)} shows all.")
     for note in notes:
         console.print(Text(note, style="dim"))
+
+
+def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
+    """Print what rules get that learn nothing, and how far the best trial is from them."""
+    if not baselines:
+        return
+    compared = any(entry.difference is not None for entry in baselines)
+    header = ["baseline", "value", "95 % interval", "seeds"]
+    header += ["best less this", "95 % interval"] if compared else []
+    rows: list[list[str]] = []
+    for entry in baselines:
+        row = [entry.baseline, number(entry.value), between(entry.around.low, entry.around.high)]
+        row.append(f"{len(entry.values)} ({entry.stream})")
+        if compared:
+            apart, around = entry.difference, entry.difference_around
+            row.append("" if apart is None else f"{apart:+.4g}")
+            row.append("" if around is None else between(around.low, around.high))
+        rows.append(row)
+    text = aligned(header, rows, [False, True, False, False, True, False][: len(header)])
+    console.print(Text(text), soft_wrap=True)
 
 
 def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) -> Table:

@@ -13,7 +13,7 @@ from rich.console import Console
 from ..search.run import Results
 from ..store.leaderboard import Entry
 from ..store.study_folder import RESULTS, StudyFolder, list_studies
-from .board import front_line, print_board, winner_line
+from .board import front_line, print_baselines, print_board, winner_line
 from .words import duration, steps
 
 __all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
@@ -31,6 +31,9 @@ def print_results(
     """Print the leaderboard, and unless quiet the winner (or front) and the next commands."""
     if not quiet:
         print_board(console, results.leaderboard, _SHOWN, objectives)
+        if results.baselines:
+            console.print()
+            print_baselines(console, results.baselines)
         console.print()
         console.print(summary(results))
     elif results.leaderboard:
@@ -96,6 +99,7 @@ def results_data(results: Results) -> dict[str, Any]:
         "best": None if best is None else best.as_json(),
         "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
+        "baselines": [entry.as_json() for entry in results.baselines],
         "usage": {
             **usage,
             "env_steps": results.usage.env_steps,

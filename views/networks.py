@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-import warnings
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from ..environments import ENVIRONMENTS, rooted
 from ..errors import ConfigError
 from ..search.compile_cache import enable_compilation_cache
-from ..studies.env_file import read_env_file
+from ..studies.env_file import EnvFile, read_env_file
 from .documents import print_json, write_csv
 from .network_results import compare, found_loads, results_data, results_text
+from .survey import path_counts, path_orders, print_survey
+from .terminal import plain_warnings
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ..core.envs.optical.environment import OpticalEnvironment
@@ -64,6 +64,8 @@ def do_eval_network(args: Namespace) -> int:
         from .pictures import require_matplotlib
 
         require_matplotlib("hpo eval --plot")
+    if args.k is not None or args.path_order is not None:
+        return _survey(args)
     question = _question(args)
     if not question.rules:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
@@ -146,13 +148,7 @@ def parse_loads(text: str) -> list[float]:
 
 def _question(args: Namespace) -> _Question:
     """Read the environment and the rules, before anything is compiled."""
-    file = None if args.env is None else read_env_file(args.env, args.set)
-    if file is not None and file.known.source != "optical":
-        raise ConfigError(
-            f"{args.env} describes {file.spec.id}, which is no optical network; heuristics and "
-            "pictures are for "
-            + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
-        )
+    file = _optical_file(args)
     enable_compilation_cache()
     from ..core.program import prepare_devices
 
@@ -173,7 +169,7 @@ def _question(args: Namespace) -> _Question:
         values = {**dict(plan.keys), **saved.eval_params}
     else:
         raise ConfigError("give --env FILE, the environment to evaluate in")
-    with _warnings_said():
+    with plain_warnings():
         environment = make_from_keys(id=id_, **rooted(id_, values, folder))
     names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
     rules: dict[str, Any] = {name: name for name in names}
@@ -195,18 +191,48 @@ def _question(args: Namespace) -> _Question:
     return _Question(environment, rules, policies, title)
 
 
+def _survey(args: Namespace) -> int:
+    """Evaluate heuristics over numbers of candidate paths and their orders."""
+    counts, orders = path_counts(args.k), path_orders(args.path_order)
+    file = _optical_file(args)
+    if file is None:
+        raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
+    enable_compilation_cache()
+    from ..core.program import prepare_devices
+
+    prepare_devices()
+    from ..core.envs.optical.environment import make_from_keys
+    from ..core.envs.optical.settings import HEURISTIC_NAMES
+
+    id_, keys = file.spec.id, rooted(file.spec.id, dict(file.spec.values), file.folder)
+    with plain_warnings():
+        given = make_from_keys(id=id_, **keys)
+        groups = [
+            [
+                make_from_keys(**{**keys, "id": id_, "k": count, "path_order": order})
+                for order in orders or [given.settings.path_order]
+            ]
+            for count in counts or [given.settings.k]
+        ]
+    rules = list(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
+    title = f"{id_} on {Path(given.settings.topology).name}, {given.settings.slots} slots"
+    return print_survey(args, groups, rules, title)
+
+
+def _optical_file(args: Namespace) -> EnvFile | None:
+    """Read `--env`, which must be an optical network."""
+    file = None if args.env is None else read_env_file(args.env, args.set)
+    if file is not None and file.known.source != "optical":
+        raise ConfigError(
+            f"{args.env} describes {file.spec.id}, which is no optical network; heuristics and "
+            "pictures are for "
+            + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
+        )
+    return file
+
+
 def _names(given: str | None) -> list[str]:
     return [] if given is None else [name.strip() for name in given.split(",")]
-
-
-@contextmanager
-def _warnings_said() -> Iterator[None]:
-    """Print Python's warnings as one line each on stderr, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        print(f"warning: {text}", file=sys.stderr)
 
 
 def _trace(args: Namespace, question: _Question) -> int:

@@ -6,16 +6,18 @@ import os
 import shutil
 import sys
 from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ConfigError, StoreError
+from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.journal import Journal
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.lock import lock_holder
 from ..store.query import query, rows_as_json
 from ..store.rows import StudyMeta
 from ..store.study_folder import StudyFolder, find_study, list_studies
-from .board import front_line, print_board, winner_line
+from .board import front_line, print_baselines, print_board, winner_line
 from .documents import print_json
 from .lists import rows_csv, rows_text, studies_listing
 from .terminal import console, knows_blocks, print_listing
@@ -38,29 +40,45 @@ def _folder(args: Namespace) -> StudyFolder:
     return find_study(args.study, Path(args.out))
 
 
-def _read(folder: StudyFolder) -> tuple[list[Entry], StudyMeta, str]:
-    """Give a study's leaderboard, what its journal says of it, and what it does now."""
+@dataclass(frozen=True)
+class _Board:
+    """A study's leaderboard, its baselines, what its journal says of it, and what it does now."""
+
+    entries: list[Entry]
+    baselines: list[BaselineEntry]
+    meta: StudyMeta
+    state: str
+
+
+def _read(folder: StudyFolder) -> _Board:
     with Journal(folder.path) as journal:
         meta, head = journal.meta, journal.head()
         entries = leaderboard_of(meta, journal.trials())
+        baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
     at_rest = "finished" if head.phase == "finished" else "interrupted"
-    return entries, meta, "running" if lock_holder(folder.path) else at_rest
+    state = "running" if lock_holder(folder.path) else at_rest
+    return _Board(entries, baselines, meta, state)
 
 
 def do_top(args: Namespace) -> int:
     """Print the leaderboard."""
     folder = _folder(args)
-    entries, meta, state = _read(folder)
+    seen = _read(folder)
     if args.json:
-        print_json([entry.as_json() for entry in entries[: args.n]])
+        trials = [entry.as_json() for entry in seen.entries[: args.n]]
+        print_json([*trials, *({**entry.as_json(), "trial": None} for entry in seen.baselines)])
         return 0
     out = console(sys.stdout)
+    entries, meta = seen.entries, seen.meta
     names = [str(objective["name"]) for objective in meta.objectives]
     what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
-    out.print(f"{folder.name}: {state}, {len(entries)} trials, {what}", soft_wrap=True)
+    out.print(f"{folder.name}: {seen.state}, {len(entries)} trials, {what}", soft_wrap=True)
     print_board(out, entries, args.n or _ROWS, names)
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
+    if seen.baselines:
+        out.print()
+        print_baselines(out, seen.baselines)
     return 0
 
 
@@ -120,7 +138,8 @@ def do_best(args: Namespace) -> int:
             exists.
     """
     folder = _folder(args)
-    entries, meta, _ = _read(folder)
+    seen = _read(folder)
+    entries, meta = seen.entries, seen.meta
     first = entries[0] if entries else None
     if first is None or first.value is None:
         raise StoreError(f"no trial of {folder.name!r} has run to its end yet; see: hpo top")

@@ -20,7 +20,7 @@ from ..store.rows import TrialRow, TrialState
 from ..studies.spec import Study
 from .pace import Pace
 from .progress_text import best_text, ended_text, status_line
-from .words import duration
+from .words import duration, number
 
 __all__ = ["LinesView", "QuietView", "RunView"]
 
@@ -119,6 +119,10 @@ class RunView(Silent):
         verb = "going on with" if resumed else "beginning"
         self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
         self.on_ready()
+
+    def on_baseline(self, baseline: str, value: float) -> None:
+        """Say what a rule gets that learns nothing."""
+        self.say(f"baseline {baseline}: {number(value)}")
 
     def on_chunk(self, progress: Progress) -> None:
         """Say when there is a new best trial."""

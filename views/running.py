@@ -17,7 +17,7 @@ from .documents import print_json
 from .doorbell import Doorbell
 from .final import print_results, results_data
 from .run_view import LinesView, QuietView, RunView
-from .terminal import can_draw, console
+from .terminal import can_draw, console, plain_warnings
 
 __all__ = ["INTERRUPTED", "go_on_command", "run_watched", "watch"]
 
@@ -62,7 +62,7 @@ def watch(
     view = _view(args, command)
     doorbell = Doorbell(view.pressed, view.leaving)
     view.on_ready = doorbell.arm
-    with doorbell, view:
+    with doorbell, view, plain_warnings(view.warn):
         results = run_study(
             study,
             args.out,

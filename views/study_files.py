@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from ..studies.init_file import init_text
 from ..studies.load import load
 from .documents import print_json
+from .terminal import plain_warnings
 
 __all__ = ["do_check", "do_init", "do_run"]
 
@@ -47,7 +48,8 @@ def do_check(args: Namespace) -> int:
     study = load(args.file, args.set)
     from ..search.preview import preview
 
-    report, note = preview(study)
+    with plain_warnings():
+        report, note = preview(study)
     if args.json:
         print_json({**report.as_data(), "note": note})
     else:

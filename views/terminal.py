@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -12,7 +15,14 @@ from rich.table import Table
 
 from .words import Listing
 
-__all__ = ["can_draw", "console", "knows_blocks", "print_listing"]
+__all__ = [
+    "can_draw",
+    "console",
+    "knows_blocks",
+    "plain_warnings",
+    "print_listing",
+    "to_stderr",
+]
 
 
 def console(stream: TextIO) -> Console:
@@ -47,3 +57,28 @@ def knows_blocks(stream: TextIO) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def to_stderr(text: str) -> None:
+    """Print a warning."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
+@contextmanager
+def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
+    """Say what Python's `UserWarning`s say as one line each, without file and code, each once."""
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        original = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any) -> None:
+            text = " ".join(str(message).split())
+            if not issubclass(category, UserWarning):
+                original(message, category, *rest)
+            elif text not in told:
+                told.add(text)
+                say(text)
+
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -25,6 +26,7 @@ __all__ = [
     "RoutedEnvironment",
     "Routes",
     "Step",
+    "same_observations",
 ]
 
 
@@ -82,7 +84,9 @@ class Environment(Protocol):
     Attributes:
         id: the name it is registered under.
         action_space: Discrete, MultiDiscrete or Box.
-        observation_struct: a tree of `jax.ShapeDtypeStruct`, one environment's observation.
+        observation_struct: a tree of `jax.ShapeDtypeStruct`, one environment's observation. A tree
+            with a method `as_vector`, which gives float32 [..., n] for any leading axes, can be
+            read by networks of one array; it is expanded where a network reads it.
         has_mask: whether `action_mask` gives an array.
         never_ends: no episode ever ends, so no reset is compiled in.
         warmup_steps: steps per environment before learning and metrics begin.
@@ -177,3 +181,9 @@ class RoutedEnvironment(Protocol):
     """
 
     routes: Routes
+
+
+def same_observations(one: Environment, other: Environment) -> bool:
+    """Whether two environments' observations have the same structure, shapes and dtypes."""
+    leaves, structure = jax.tree.flatten(one.observation_struct)
+    return (leaves, structure) == jax.tree.flatten(other.observation_struct)

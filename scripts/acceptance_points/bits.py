@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .common import ROOT, Outcome, call
@@ -19,13 +19,13 @@ def independence(small: bool, work: Path) -> Outcome:
     return Outcome(passed > 0, f"{passed} tests of tests/core/test_population.py hold")
 
 
-def run_tests(paths: Sequence[str]) -> int:
-    """Run tests and give how many passed.
+def run_tests(words: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+    """Run pytest with some words and environment variables, and give how many tests passed.
 
     Raises:
         RuntimeError: one failed, or one was skipped.
     """
-    done = call([sys.executable, "-m", "pytest", "-q", "-x", *paths], ROOT)
+    done = call([sys.executable, "-m", "pytest", "-q", "-x", *words], ROOT, env)
     last = done.stdout.strip().splitlines()[-1]
     if "skipped" in last:
         raise RuntimeError(f"tests were skipped: {last}")

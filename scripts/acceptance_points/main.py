@@ -78,6 +78,14 @@ POINTS: dict[str, dict[int, Point]] = {
         ),
         6: Point("30 sweeps of W&B import or are refused", "imports", "sweeps"),
     },
+    "optical": {
+        1: Point("environments agree with a slow simulator", "optical", "agreement"),
+        2: Point("steady-state blocking as published", "optical", "blocking"),
+        3: Point("speed of heuristics and PPO", "optical", "speed"),
+        4: Point("loads as lanes of one program", "optical", "lanes"),
+        5: Point("PPO blocks no more than ksp_ff", "optical_learning", "learns"),
+        6: Point("bad input is refused in words", "optical", "refusals"),
+    },
 }
 
 

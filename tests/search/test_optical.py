@@ -11,8 +11,11 @@ from hpo.errors import ConfigError
 from hpo.knobs import complete
 from hpo.search.local import LocalFactory
 from hpo.search.population import Refill
+from hpo.search.progress import Silent
 from hpo.search.run import run
 from hpo.store import Stream
+from hpo.store.baselines import baselines_of
+from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.studies.load import loads
 
@@ -31,6 +34,7 @@ metric: {name: eval/service_blocking_probability, goal: minimize}
 evaluation: {steps: 50, episodes: 3}
 seeds: {per_config: 2}
 search: {method: random}
+baselines: []
 population: {lanes: 4}
 budget: {trials: 4}
 """
@@ -136,3 +140,60 @@ def test_a_study_ends_with_metrics_and_warm_up_in_its_tables(tmp_path):
     assert 0.0 < found[4] <= 1.0
     assert results.best is not None
     assert results.best.value == min(row[2] for row in rows)
+
+
+ONE_CHOICE = """\
+name: one-choice
+env: {id: rmsa, topology: ring4, k: 1, slots: 12, aggregate_slots: 12, warmup_requests: 20,
+      load: 30}
+env_steps: 64
+fixed: {num_envs: 4, rollout_length: 8, num_minibatches: 2, hidden_sizes: [8]}
+space: {learning_rate: {min: 1e-4, max: 1e-2}}
+metric: {name: eval/service_blocking_probability, goal: minimize}
+evaluation: {steps: 50, episodes: 3}
+baselines: [ksp_lf, ksp_ff]
+seeds: {per_config: 2}
+search: {method: random}
+confirm: {top_k: 1, choose: 1, report: 5}
+population: {lanes: 4}
+budget: {trials: 1}
+"""
+
+
+class Listener(Silent):
+    def __init__(self):
+        self.baselines = []
+
+    def on_baseline(self, baseline, value):
+        self.baselines.append((baseline, value))
+
+
+def test_baselines_serve_what_the_policies_serve(tmp_path):
+    """One path and one block leave a policy no choice: it is ksp_ff, request for request."""
+    study, folder, heard = loads(ONE_CHOICE), tmp_path / "study", Listener()
+    results = run(study, folder, LocalFactory(study), (heard,), samples.quick())
+    [trial] = results.leaderboard
+    assert trial.value_from == "report" and 0.0 < trial.value < 1.0
+    same = {entry.baseline: entry for entry in results.baselines}["ksp_ff"]
+    assert same.values == trial.values and same.stream == "report" and len(same.values) == 5
+    assert same.difference == 0.0
+    assert same.difference_around.low == same.difference_around.high == 0.0
+    assert [name for name, _ in heard.baselines] == ["ksp_lf", "ksp_ff"]
+    with Journal(folder) as journal:
+        first = journal.trials()[0]
+        kept = {row.baseline: row for row in baselines_of(journal)}
+    assert kept["ksp_ff"].values["search"] == first.seed_values
+    assert kept["ksp_ff"].values["choose"] == first.choose_values
+    assert set(kept) == {"ksp_ff", "ksp_lf"}
+    columns, rows = query(
+        folder,
+        "SELECT b.replicate, b.value, avg(e.service_blocking_probability), b.utilisation, "
+        "avg(e.utilisation) FROM baselines b JOIN evaluations e USING (stream, replicate) "
+        "WHERE b.baseline = 'ksp_ff' GROUP BY ALL",
+    )
+    assert len(columns) == 5 and len(rows) == 2 + 1 + 5
+    for _, value, blocked, used, seen in rows:
+        assert value == pytest.approx(blocked, rel=1e-6)
+        assert used == pytest.approx(seen, rel=1e-6)
+    again = run(study, folder, LocalFactory(study), (heard,), samples.quick())
+    assert len(heard.baselines) == 2 and again.baselines == results.baselines

@@ -46,6 +46,23 @@ def test_keys_are_searched_as_buckets():
     assert study.enqueue[0]["env.bitrates"] == (100,)
 
 
+def test_heuristics_stand_beside_the_trials_unless_told_otherwise():
+    assert loads(STUDY).baselines == ("ksp_ff", "ff_ksp")
+    assert loads(STUDY + "baselines: [kme_ff]\n").baselines == ("kme_ff",)
+    assert loads(STUDY + "baselines: []\n").baselines == ()
+    pole = "env: CartPole-v1\nenv_steps: 100k\nspace: {learning_rate: {min: 1e-5, max: 1e-2}}\n"
+    assert loads(pole).baselines == ()
+    with pytest.raises(StudyError, match="heuristics of optical networks"):
+        loads(pole + "baselines: [ksp_ff]\n")
+
+
+def test_the_names_of_heuristics_are_those_of_the_heuristics():
+    from hpo.core.envs.optical.heuristics import HEURISTICS
+    from hpo.core.envs.optical.settings import HEURISTIC_NAMES
+
+    assert tuple(HEURISTICS) == HEURISTIC_NAMES
+
+
 def test_the_schema_takes_it():
     from jsonschema import Draft202012Validator
 
@@ -81,6 +98,9 @@ def test_the_schema_takes_it():
         ("steps: 500, ", "", 11, "type evaluation: {steps: 5000}"),
         ("metric:", "eval_env: {slots: 30}\nmetric:", 10, "a policy must see"),
         ("metric:", "eval_env: {modulation: x.csv}\nmetric:", 10, "eval_env: modulation file"),
+        ("metric:", "baselines: [ksp_f]\nmetric:", 10, "did you mean 'ksp_lf'?"),
+        ("metric:", "baselines: [ksp_ff, ksp_ff]\nmetric:", 10, "listed twice"),
+        ("metric:", "baselines: ksp_ff\nmetric:", 10, "allowed: a list"),
         ("service_blocking_p", "blocking_p", 10, "eval/service_blocking_probability"),
         ("service_blocking_probability", "path_0_share", 10, "histograms: true"),
     ],

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from hpo.store.rows import TrialState
-from hpo.views.board import print_board, winner_line
+from hpo.store.baselines import baseline_entries
+from hpo.store.rows import BaselineRow, TrialState
+from hpo.views.board import print_baselines, print_board, winner_line
 from hpo.views.words import between
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -104,3 +105,18 @@ def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
 
 def test_without_trials_there_is_no_winner():
     assert "no winner" in winner_line([], "eval/return_mean")
+
+
+def test_baselines_stand_below_with_their_difference():
+    entries = samples.entries(*rows())
+    seeds = tuple(float(x) for x in range(470, 486))  # the winner's less ten
+    known = [BaselineRow("ksp_ff", {"report": seeds, "search": (1.0,)})]
+    console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
+    print_baselines(console, baseline_entries(known, entries, "maximize"))
+    text = console.file.getvalue()
+    assert "best less this" in text and "16 (report)" in text
+    assert "477.5" in text and "+10" in text and "[10, 10]" in text
+    console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
+    print_baselines(console, baseline_entries(known, [], "maximize"))
+    assert "best less" not in console.file.getvalue() and "1 (search)" in console.file.getvalue()
+    print_baselines(console, [])

@@ -129,6 +129,27 @@ def test_the_load_at_a_blocking(capsys, network):
     assert 1.0 < row["load"] < 60.0
 
 
+def test_the_strongest_of_rules_paths_and_orders(capsys, network):
+    given = ["--env", network, "--heuristic", "ksp_ff,ksp_lf", *FEW]
+    data = answer(capsys, *given, "--k", "1,2", "--path-order", "hops,distance")
+    means = [row["service_blocking_probability"]["mean"] for row in data["results"]]
+    assert len(means) == 2 * 2 * 2 and means == sorted(means)
+    keys = {(row["k"], row["path_order"], row["rule"]) for row in data["results"]}
+    assert len(keys) == 8
+    first = data["results"][0]
+    assert first["less_best"] == {"mean": 0.0, "ci_low": 0.0, "ci_high": 0.0}
+    alone = answer(capsys, *given, "--set", "k=1", "--set", "path_order=hops")
+    [row] = [
+        row for row in data["results"]
+        if (row["k"], row["path_order"], row["rule"]) == (1, "hops", "ksp_lf")
+    ]  # fmt: skip
+    [same] = [row for row in alone["results"] if row["rule"] == "ksp_lf"]
+    expected = same["service_blocking_probability"]["mean"]
+    assert row["service_blocking_probability"]["mean"] == expected
+    assert main(["eval", *given, "--k", "2"]) == 0
+    assert "less the best" in capsys.readouterr().out
+
+
 def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
     requests = [(0, 1, 50, 0.0, 9), (3, 1, 100, 1.0, 9), (2, 0, 25, 1.5, 9)]
     lines = ["source,destination,bitrate,arrival,holding"]
@@ -168,6 +189,10 @@ def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path)
         (["--heuristic", "ksp_ff", "--set", "lod=5"], "did you mean 'load'?"),
         (["--heuristic", "ksp_ff", "--set", "id=CartPole-v1"], "has no key"),
         ([], "nothing to evaluate"),
+        (["--k", "5,x", "--heuristic", "ksp_ff"], "allowed: whole numbers from 1"),
+        (["--path-order", "hop", "--heuristic", "ksp_ff"], "did you mean 'hops'?"),
+        (["--k", "5"], "nothing to evaluate"),
+        (["--k", "2", "--heuristic", "ksp_ff", "--loads", "1,2"], "--loads is about one network"),
     ],
 )
 def test_mistakes_are_one_line(capsys, network, argv, words):
@@ -185,6 +210,14 @@ def test_what_is_no_network_is_refused(capsys, tmp_path):
     text = refusal(capsys, "eval", "--env", str(path), "--heuristic", "ksp_ff")
     assert "no optical network" in text
     assert "nothing to show" in refusal(capsys, "show")
+
+
+def test_more_paths_than_there_are_is_one_line(capsys, network):
+    given = ["--env", network, "--heuristic", "ksp_ff", "--set", "k=7", *FEW]
+    assert main(["eval", *given]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    [line] = [line for line in lines if "fewer than k=7" in line]
+    assert line.startswith("warning: ring4: 12 of 12 node pairs")
 
 
 def test_missing_matplotlib_names_the_extra(capsys, network, monkeypatch):

@@ -208,8 +208,8 @@ class OpticalEnvironment:
             senders=ends[:, 0],
             receivers=ends[:, 1],
             pairs=tables.paths.pairs,
-            hops=tables.hops,
-            hop_counts=tables.hop_counts,
+            hops=np.asarray(tables.hops),
+            hop_counts=np.asarray(tables.hop_counts),
             km=tables.km,
             outputs=1 if self.id == "deeprmsa" else self.blocks,
         )

@@ -24,7 +24,15 @@ from .random_words import random_words
 from .resources import share_of_slots
 from .traffic import WORDS_PER_REQUEST, OpticalParams
 
-__all__ = ["Evaluation", "Summary", "evaluate_heuristic", "summarise_seeds", "trace_heuristic"]
+__all__ = [
+    "Evaluation",
+    "Summary",
+    "evaluate_heuristic",
+    "run_tiles",
+    "seed_streams",
+    "summarise_seeds",
+    "trace_heuristic",
+]
 
 BLOCK = 128
 """Requests whose random words are drawn at once."""
@@ -140,9 +148,7 @@ def evaluate_heuristic(
     lanes = len(chosen) * seeds
     devices = math.gcd(lanes, len(jax.local_devices()))
     program = _program(environment, name, steps, utilisation, devices)
-    streams = jax.vmap(functools.partial(jax.random.fold_in, jax.random.key(seed)))(
-        jnp.arange(seeds, dtype=jnp.uint32)
-    )
+    streams = seed_streams(seed, seeds)
     keys = jnp.broadcast_to(streams[None], (len(chosen), seeds)).reshape(lanes)
     erlang = jnp.asarray(np.repeat(chosen, seeds), jnp.float32)
     sums = jax.device_get(program(keys, erlang))
@@ -159,6 +165,12 @@ def evaluate_heuristic(
     )
 
 
+def seed_streams(seed: int, seeds: int) -> jax.Array:
+    """The typed keys of streams 0 .. seeds-1 of a root."""
+    fold = functools.partial(jax.random.fold_in, jax.random.key(seed))
+    return jax.vmap(fold)(jnp.arange(seeds, dtype=jnp.uint32))
+
+
 @functools.lru_cache(maxsize=32)
 def _program(
     environment: OpticalEnvironment,
@@ -168,7 +180,7 @@ def _program(
     devices: int,
 ) -> Callable[[jax.Array, jax.Array], dict[str, jax.Array]]:
     """The compiled evaluation: (keys [lanes], loads [lanes]) -> sums [lanes] by name."""
-    run = functools.partial(_run_tiles, environment, name, steps, utilisation)
+    run = functools.partial(run_tiles, environment, name, steps, utilisation)
     if devices == 1:
         return jax.jit(run)
     mesh = Mesh(np.array(jax.local_devices()[:devices]), ("devices",))
@@ -178,7 +190,7 @@ def _program(
     return jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
 
 
-def _run_tiles(
+def run_tiles(
     environment: OpticalEnvironment,
     name: str | Heuristic,
     steps: int,

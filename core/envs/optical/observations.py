@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt32
 
-from ...pytree import Pytree, pytree
+from ...pytree import Pytree, pytree, static
 from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
-from .resources import SharedLightpaths
+from .resources import Offers, SharedLightpaths
 from .spectral_features import laplacian_features, line_graph_features
 from .tables import take
 from .traffic import OpticalParams
@@ -56,21 +56,23 @@ class LinkTokens(Pytree):
 
 @pytree
 class PackedObservation(Pytree):
-    """The flat observation in a twenty-fifth of the memory; `expand` gives the floats back.
+    """The flat observation in a twenty-fifth of the memory; `as_vector` gives the floats back.
 
     A rollout of flat observations spends more time moving them than the environment takes to step.
 
     Attributes:
         request: source, bitrate, destination; float32 [3].
         words: bits of the slots in use; uint32 [links, W].
+        slots: S, of which each link has a bit.
     """
 
     request: Float[Array, "... 3"]
     words: UInt32[Array, "... links W"]
+    slots: int = static()
 
-    def expand(self, slots: int) -> Float[Array, "... n"]:
-        """The flat observation, float32 [..., 3 + links * slots], for any leading axes."""
-        flags = unpack(self.words, slots).astype(jnp.float32)
+    def as_vector(self) -> Float[Array, "... n"]:
+        """The flat observation, float32 [..., 3 + links * S], for any leading axes."""
+        flags = unpack(self.words, self.slots).astype(jnp.float32)
         return jnp.concatenate([self.request, flags.reshape(*self.request.shape[:-1], -1)], -1)
 
 
@@ -82,7 +84,9 @@ def make_observer(environment: OpticalEnvironment) -> Observer:
     if kind == "packed":
         return _packed(environment)
     if kind == "deeprmsa":
-        return _path_features(environment)
+        return _deeprmsa(environment)
+    if kind == "paths":
+        return _paths(environment)
     if kind == "graph":
         return _graph(environment)
     return _link_tokens(environment, kind.removeprefix("link_"))
@@ -106,7 +110,7 @@ def _packed(env: OpticalEnvironment) -> Observer:
 
     def observe(state: OpticalState, params: OpticalParams) -> PackedObservation:
         return PackedObservation(
-            _raw_request(env, state, params), env.resources.occupancy(state.held)
+            _raw_request(env, state, params), env.resources.occupancy(state.held), env.slots
         )
 
     return observe
@@ -120,17 +124,85 @@ def _raw_request(
     return jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
 
 
-def _path_features(env: OpticalEnvironment) -> Observer:
+def _deeprmsa(env: OpticalEnvironment) -> Observer:
     """float32 [2 N + 1 + 5 K]: one-hot ends, holding time, five features of each path.
 
-    Chen et al., "DeepRMSA", JLT 37(16), 2019: size of the first block that fits over the need, its
-    start / S, need in bitrate over the largest bitrate, mean free block over the need, free share.
-    Where nothing fits, the free block at slot 0 is described (0 if that slot is taken).
+    Chen et al., "DeepRMSA", JLT 37(16), 2019; see `_path_features`.
     """
-    nodes, slots, band = env.tables.topology.num_nodes, env.slots, band_words(env.slots)
+    features = _path_features(env)
+
+    def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
+        holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
+        offers = env.offers(state, params)
+        described = features(state, offers, params)
+        return jnp.concatenate([_one_hot_ends(env, state), holding[None], described.reshape(-1)])
+
+    return observe
+
+
+def _paths(env: OpticalEnvironment) -> Observer:
+    """float32 [2 N + 3 + 8 K + links]: what a choice of path costs, and how full the network is.
+
+    One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use; of
+    each path the five features of deeprmsa, then hops over the most of any path, the link-slots
+    that the service would take over S, and the free share of its fullest link; the free share of
+    every link.
+    """
+    features, slots = _path_features(env), np.float32(env.slots)
+    most = np.float32(env.tables.hops.shape[-1])
 
     def observe(state: OpticalState, params: OpticalParams) -> Float[Array, " n"]:
         offers = env.offers(state, params)
+        counts = take(env.tables.hop_counts, state.request.pair)
+        exists = (counts > 0).astype(jnp.float32)
+        taken = count_bits(env.resources.occupancy(state.held)).astype(jnp.float32)
+        free = 1.0 - taken / slots
+        hops = counts.astype(jnp.float32)
+        costs = jnp.stack(
+            [
+                hops / most,
+                hops * offers.need.astype(jnp.float32) / slots,
+                take(free, offers.hops).min(-1) * exists,
+            ],
+            -1,
+        )
+        mean = params.mean_holding_time / env.traffic.time_per_tick(params)
+        request = [
+            state.request.holding.astype(jnp.float32) / mean,
+            state.request.bitrate / np.float32(env.largest_bitrate),
+            1.0 - free.mean(),
+        ]
+        return jnp.concatenate(
+            [
+                _one_hot_ends(env, state),
+                jnp.stack(request),
+                jnp.concatenate([features(state, offers, params), costs], -1).reshape(-1),
+                free,
+            ]
+        )
+
+    return observe
+
+
+def _one_hot_ends(env: OpticalEnvironment, state: OpticalState) -> Float[Array, " n"]:
+    nodes = env.tables.topology.num_nodes
+    return jnp.concatenate([jax.nn.one_hot(end, nodes) for end in _ends(env, state)])
+
+
+def _path_features(
+    env: OpticalEnvironment,
+) -> Callable[[OpticalState, Offers, OpticalParams], Float[Array, "K 5"]]:
+    """DeepRMSA's five features of each path, 0 where it is missing.
+
+    Size of the first block that fits over the need, its start / S, need in bitrate over the
+    largest bitrate, mean free block over the need, free share. Where nothing fits, the free block
+    at slot 0 is described (0 if that slot is taken).
+    """
+    slots, band = env.slots, band_words(env.slots)
+
+    def describe(
+        state: OpticalState, offers: Offers, params: OpticalParams
+    ) -> Float[Array, "K 5"]:
         first = first_set(offers.starts)
         start = jnp.where(first == NONE, 0, first)
         upwards = jax.vmap(lambda s: window(len(band), s, jnp.asarray(env.slots)))(start)
@@ -153,18 +225,9 @@ def _path_features(env: OpticalEnvironment) -> Observer:
             ],
             -1,
         )
-        source, destination = _ends(env, state)
-        holding = state.request.holding.astype(jnp.float32) * env.traffic.time_per_tick(params)
-        return jnp.concatenate(
-            [
-                jax.nn.one_hot(source, nodes),
-                jax.nn.one_hot(destination, nodes),
-                holding[None],
-                (features * exists[:, None]).reshape(-1),
-            ]
-        )
+        return features * exists[:, None]
 
-    return observe
+    return describe
 
 
 def _graph(env: OpticalEnvironment) -> Observer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
@@ -126,7 +126,7 @@ class _Finder:
     @cached_property
     def graph(self) -> Any:
         """The networkx graph that is searched."""
-        return self.topology.graph()
+        return _graph(self.topology)
 
     def candidates(self, source: int, destination: int) -> tuple[tuple[int, ...], ...]:
         """The sorted candidate paths of a pair as node positions."""
@@ -138,19 +138,19 @@ class _Finder:
         return tuple(tuple(position[node] for node in path) for path in paths)
 
     def _search(self, source: NodeId, destination: NodeId) -> list[Path]:
+        by_km = self.order == "distance"
+        if not self.disjoint:
+            return list(_shortest(self.topology, source, destination, self.k, by_km))
         import networkx as nx
 
-        weight = "km" if self.order == "distance" else None
-        shortest = nx.shortest_simple_paths(self.graph, source, destination, weight=weight)
-        if not self.disjoint:
-            return [tuple(path) for path in islice(shortest, self.k)]
+        shortest = _shortest_paths(self.graph, source, destination, by_km)
         apart = [tuple(path) for path in nx.edge_disjoint_paths(self.graph, source, destination)]
         apart.sort(key=lambda path: (self._search_weight(path), len(path), _fingerprint(path)))
         chosen = dict.fromkeys(apart[: self.k])
         for path in shortest:
             if len(chosen) == self.k:
                 break
-            chosen.setdefault(tuple(path))
+            chosen.setdefault(path)
         return list(chosen)
 
     def _search_weight(self, path: Path) -> float:
@@ -198,6 +198,30 @@ class _Finder:
         for array in arrays:
             array.setflags(write=False)  # cached and shared: nobody may change it
         return PathTable(nodes, *arrays, num_links=self.topology.num_links)
+
+
+@lru_cache(maxsize=65_536)
+def _shortest(
+    topology: Topology, source: NodeId, destination: NodeId, k: int, by_km: bool
+) -> tuple[Path, ...]:
+    """The first k paths of a pair: the same set for all orders but `distance`."""
+    found = _shortest_paths(_graph(topology), source, destination, by_km)
+    return tuple(islice(found, k))
+
+
+@lru_cache(maxsize=8)
+def _graph(topology: Topology) -> Any:
+    return topology.graph()
+
+
+def _shortest_paths(
+    graph: Any, source: NodeId, destination: NodeId, by_km: bool
+) -> Iterator[Path]:
+    """All simple paths of a pair, by km or by hops."""
+    import networkx as nx
+
+    weight = "km" if by_km else None
+    return (tuple(path) for path in nx.shortest_simple_paths(graph, source, destination, weight))
 
 
 def _fingerprint(path: Path) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Array, Bool, Int
 
 from ....errors import ConfigError
-from ..contract import Environment
+from ..contract import Environment, same_observations
 from .environment import OpticalEnvironment, OpticalState
 from .heuristics import Choice, Heuristic
 from .resources import Offers
@@ -42,9 +42,13 @@ def check_fits(learnt_in: Environment, environment: OpticalEnvironment) -> None:
     Raises:
         ConfigError: says which.
     """
-    for name in ("action_space", "observation_struct"):
-        theirs, ours = getattr(learnt_in, name), getattr(environment, name)
-        if theirs != ours:
+    alike = {
+        "action_space": learnt_in.action_space == environment.action_space,
+        "observation_struct": same_observations(learnt_in, environment),
+    }
+    for name, same in alike.items():
+        if not same:
+            theirs, ours = getattr(learnt_in, name), getattr(environment, name)
             what = "actions" if name == "action_space" else "observations"
             raise ConfigError(
                 f"the policy was trained for other {what} ({theirs}) than this environment has "

@@ -13,13 +13,35 @@ from typing import Any
 from ....errors import ConfigError, UnknownNameError, suggestion
 from .paths import PATH_ORDERS
 
-__all__ = ["ENVIRONMENT_IDS", "OBSERVATIONS", "REWARDS", "XLRON_NAMES", "OpticalSettings"]
+__all__ = [
+    "ENVIRONMENT_IDS",
+    "HEURISTIC_NAMES",
+    "OBSERVATIONS",
+    "REWARDS",
+    "XLRON_NAMES",
+    "OpticalSettings",
+]
 
 ENVIRONMENT_IDS = ("rsa", "rmsa", "deeprmsa", "rwa", "rwa_lightpath_reuse")
+HEURISTIC_NAMES = (
+    "ksp_ff",
+    "ksp_lf",
+    "ff_ksp",
+    "ksp_bf",
+    "bf_ksp",
+    "ksp_mu",
+    "mu_ksp",
+    "kca_ff",
+    "kmc_ff",
+    "kmf_ff",
+    "kme_ff",
+)
+"""Of `heuristics`, which needs jax."""
 OBSERVATIONS = (
     "flat",
     "packed",
     "deeprmsa",
+    "paths",
     "graph",
     "link_departure",
     "link_occupancy",

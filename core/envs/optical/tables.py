@@ -23,7 +23,7 @@ __all__ = ["NetworkTables", "make_tables", "take"]
 
 @dataclass(frozen=True, eq=False)
 class NetworkTables:
-    """Host arrays over R pairs, K paths and H hops; jax copies them into the program.
+    """Arrays over R pairs, K paths and H hops, of the host unless `survey` traces them.
 
     Attributes:
         topology: the network.
@@ -37,10 +37,10 @@ class NetworkTables:
 
     topology: Topology
     paths: PathTable
-    hops: np.ndarray
-    hop_counts: np.ndarray
-    width: np.ndarray
-    capacity: np.ndarray
+    hops: np.ndarray | Array
+    hop_counts: np.ndarray | Array
+    width: np.ndarray | Array
+    capacity: np.ndarray | Array
     km: np.ndarray
 
 

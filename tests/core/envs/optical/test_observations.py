@@ -51,9 +51,9 @@ def test_packed_expands_to_flat():
     _, flat = walk()
     env, packed = walk(observation="packed")
     for (_, observation, *_), (_, small, *_) in zip(flat, packed, strict=True):
-        np.testing.assert_array_equal(jax.tree.map(jnp.asarray, small).expand(40), observation)
+        np.testing.assert_array_equal(jax.tree.map(jnp.asarray, small).as_vector(), observation)
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[seen[1] for seen in packed])
-    assert batch.expand(40).shape == (STEPS, 3 + 44 * 40)
+    assert batch.as_vector().shape == (STEPS, 3 + 44 * 40)
     small = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(packed[0][1]))
     assert small == 12 + 44 * 2 * 4 and env.observation_struct.words.shape == (44, 2)
 
@@ -102,6 +102,28 @@ def test_deeprmsa_features_against_loops(simulator):
             features += [size / need, start / 40, need * 12.5 / 100, mean / need, free / 40]
         np.testing.assert_allclose(observation, [*expected, *features], rtol=1e-5, atol=1e-6)
     assert nothing_fitted > 5
+
+
+def test_paths_adds_costs_and_the_network_to_deeprmsas_features():
+    _, deep = walk(id="deeprmsa", load=200.0)
+    env, seen = walk(id="deeprmsa", load=200.0, observation="paths")
+    paths, longest = env.tables.paths, env.tables.hops.shape[-1]
+    assert env.observation_struct.shape == (2 * 14 + 3 + 8 * 3 + 44,)
+    for (_, theirs, *_), (request, observation, occupancy, *_) in zip(deep, seen, strict=True):
+        np.testing.assert_array_equal(observation[:28], theirs[:28])
+        grid = np.array(unpack(jnp.asarray(occupancy), 40))
+        about = [request.holding / TICKS_PER_HOLDING, request.bitrate / 100.0, grid.mean()]
+        np.testing.assert_allclose(observation[28:31], about, rtol=1e-5, atol=1e-6)
+        features = observation[31:55].reshape(3, 8)
+        np.testing.assert_array_equal(features[:, :5], theirs[29:].reshape(3, 5))
+        for rank in range(3):
+            links = [link for link in paths.hops[request.pair, rank] if link < 44]
+            need = np.ceil(request.bitrate / (paths.efficiency[request.pair, rank] * 12.5)) + 1
+            fullest = min(1.0 - grid[link].mean() for link in links)
+            costs = [len(links) / longest, len(links) * need / 40, fullest]
+            np.testing.assert_allclose(features[rank, 5:], costs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(observation[55:], 1.0 - grid.mean(1), rtol=1e-5, atol=1e-6)
+    assert seen[-1][2].any()
 
 
 @pytest.mark.parametrize("directed", [True, False])

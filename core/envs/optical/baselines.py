@@ -1,0 +1,127 @@
+"""A heuristic on the evaluation streams of a study, so that it stands beside the policies.
+
+Episode for episode it serves the requests that `core.evaluation` gives a policy with the same key.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from ...evaluation import STEP_LIMIT, Episodes, reset_keys, restart_keys, step_words
+from ...pytree import Pytree, pytree
+from .environment import OpticalEnvironment
+from .heuristics import Heuristic, make_heuristic
+from .random_words import random_words
+from .traffic import WORDS_PER_REQUEST, OpticalParams
+
+__all__ = ["evaluate_baseline"]
+
+
+@pytree
+class _Carry(Pytree):
+    """One replicate's networks, [episodes]."""
+
+    step: Int[Array, ""]
+    state: Any
+    running: Bool[Array, " episodes"]
+    returns: Float[Array, " episodes"]
+    lengths: Int[Array, " episodes"]
+    info: dict[str, Float[Array, " episodes"]]
+
+
+def evaluate_baseline(
+    environment: OpticalEnvironment,
+    rule: str | Heuristic,
+    params: OpticalParams,
+    keys: UInt32[np.ndarray, "R 2"],
+    episodes: int,
+    steps: int | None,
+) -> Episodes:
+    """Give what a heuristic gets on the streams of R replicates, host arrays [R, episodes].
+
+    Args:
+        environment: that evaluates.
+        rule: a heuristic's name, or a rule of one's own.
+        params: of the environment.
+        keys: raw keys of the replicates, see `core.state.lane_key`.
+        episodes: how many each.
+        steps: see `core.evaluation.evaluate`.
+    """
+    run = functools.partial(_replicate, environment, rule, params, episodes, steps)
+    return jax.device_get(jax.jit(lambda keys: Episodes(*jax.lax.map(run, keys)))(keys))
+
+
+def _replicate(
+    environment: OpticalEnvironment,
+    rule: str | Heuristic,
+    params: OpticalParams,
+    episodes: int,
+    steps: int | None,
+    key: UInt32[Array, "2"],
+) -> tuple[Array, Array, dict[str, Array]]:
+    """Give returns, lengths and metrics of one replicate, [episodes]."""
+    first = environment.warmup_steps if steps is not None else 0
+    last = STEP_LIMIT if steps is None else first + steps
+    params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
+    state, _ = jax.vmap(environment.reset, (0, None))(reset_keys(key, episodes), params)
+    choose = make_heuristic(rule, environment)
+
+    def serve(words: UInt32[Array, "2"], state: Any) -> Any:
+        offers = environment.offers(state, params)
+        path, start = choose(state, offers, params)
+        drawn = random_words(_typed(words), WORDS_PER_REQUEST)
+        return environment.serve(drawn, state, offers, path, start, params)
+
+    def step(carry: _Carry) -> _Carry:
+        words = step_words(key, carry.step, episodes)
+        after = jax.vmap(serve)(words, carry.state)
+        counted = carry.running & (carry.step >= first)
+        ended = after.terminated | after.truncated
+        running, state = carry.running, after.state
+        if steps is None:
+            running = running & ~ended
+        elif not environment.never_ends:
+            fresh, _ = jax.vmap(environment.reset, (0, None))(restart_keys(words), params)
+            state = jax.tree.map(functools.partial(_pick, ended), fresh, state)
+
+        def add(total: Array, value: Array) -> Array:
+            return total + jnp.where(counted, value, 0.0)
+
+        return _Carry(
+            step=carry.step + 1,
+            state=state,
+            running=running,
+            returns=add(carry.returns, after.reward),
+            lengths=carry.lengths + counted.astype(jnp.int32),
+            info={name: add(carry.info[name], value) for name, value in after.info.items()},
+        )
+
+    zero = jnp.zeros(episodes, jnp.float32)
+    words = jnp.zeros((episodes, 2), jnp.uint32)
+    names = jax.eval_shape(jax.vmap(serve), words, state).info
+    carry = _Carry(
+        step=jnp.int32(0),
+        state=state,
+        running=jnp.ones(episodes, bool),
+        returns=zero,
+        lengths=jnp.zeros(episodes, jnp.int32),
+        info=dict.fromkeys(names, zero),
+    )
+    carry = jax.lax.while_loop(lambda c: (c.step < last) & jnp.any(c.running), step, carry)
+    counts = jnp.maximum(carry.lengths, 1).astype(jnp.float32)
+    metrics = jax.vmap(environment.summarise)(carry.info, counts)
+    return carry.returns, carry.lengths, metrics
+
+
+def _typed(words: UInt32[Array, "2"]) -> Array:
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
+
+
+def _pick(ended: Bool[Array, " episodes"], new: Array, old: Array) -> Array:
+    return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 1)), new, old)
