@@ -16,6 +16,7 @@ from .errors import ConfigError, suggestion
 __all__ = [
     "KNOBS",
     "SCHEDULES",
+    "SCHEDULE_KNOBS",
     "Knob",
     "allow_choice",
     "canonical_name",
@@ -434,7 +435,9 @@ KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _TRACED + _STATIC}
 _ELSEWHERE = {alias: knob.name for knob in KNOBS.values() for alias in knob.aliases}
 
 
-_REGISTERED: dict[str, list[str]] = {"network": []}
+SCHEDULE_KNOBS = tuple(name for name, knob in KNOBS.items() if knob.choices == SCHEDULES)
+"""Knobs that say how another one changes over the run."""
+_REGISTERED: dict[str, list[str]] = {name: [] for name in ("network", *SCHEDULE_KNOBS)}
 
 
 def allow_choice(name: str, choice: str) -> None:

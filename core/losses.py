@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 from . import policy
 from .advantages import v_trace
 from .masking import RowWeights, log_valid_mass
+from .networks.outputs import Outputs
 from .pytree import Pytree, pytree
 from .state import OFF, SAME, Hypers, Plan
 

@@ -1,21 +1,42 @@
 """Schedules as traced choices: every lane may follow another one in the same program.
 
-The kind is an int32 leaf, all four curves are a handful of scalar operations, and the lane's own
-is selected.
+The kind is an int32 leaf, all curves are a handful of scalar operations, and the lane's own is
+selected. User code may register more of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..knobs import SCHEDULES
+from ..errors import ConfigError
+from ..knobs import SCHEDULE_KNOBS, SCHEDULES, allow_choice
 
-__all__ = ["KINDS", "annealed_lambda", "curve", "scheduled"]
+__all__ = ["KINDS", "annealed_lambda", "curve", "register", "scheduled"]
 
 KINDS = {name: index for index, name in enumerate(SCHEDULES)}
+Factor = Callable[[Array, Array], Array]
+_OWN: list[Factor] = []
+
+
+def register(name: str, factor: Factor) -> None:
+    """Add a schedule: `factor(p, end_fraction)` gives the value over the initial one.
+
+    p is the share of the horizon that is done, float32 in 0 .. 1. Every `..._schedule` knob then
+    takes the name. Programs compiled before do not know it.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if name in KINDS:
+        raise ConfigError(f"a schedule {name!r} exists already; register it under another name")
+    KINDS[name] = len(KINDS)
+    _OWN.append(factor)
+    for knob in SCHEDULE_KNOBS:
+        allow_choice(knob, name)
 
 
 def scheduled(
@@ -40,6 +61,7 @@ def scheduled(
     - cosine: v0 (e + (1 - e) c(p))
     - warmup_cosine: from v0 * start to v0 * peak over the share w of the horizon, then
       v0 (e + (peak - e) c((p - w) / (1 - w))), which ends at v0 * e.
+    - a registered one: v0 factor(p, e)
     """
     p = jnp.minimum(1.0, progress / multiplier)
 
@@ -53,7 +75,8 @@ def scheduled(
     rest = jnp.clip((p - warmup_fraction) / (1.0 - warmup_fraction), 0.0, 1.0)
     fall = end_fraction + (peak_multiplier - end_fraction) * cosine(rest)
     warmup = jnp.where(p < warmup_fraction, rise, fall)
-    factors = jnp.stack([jnp.ones_like(p), linear, decay, warmup])
+    own = [factor(p, end_fraction) for factor in _OWN]
+    factors = jnp.stack([jnp.ones_like(p), linear, decay, warmup, *own])
     return initial * factors[kind]
 
 

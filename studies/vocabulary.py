@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from ..environments import EnvEntry, EnvKey
 from ..errors import ConfigError, suggestion
-from ..knobs import KNOBS, canonical_name, check_name, check_value
+from ..knobs import KNOBS, SCHEDULE_KNOBS, canonical_name, check_name, check_value
 from .amounts import number_of
 
 __all__ = ["Vocabulary", "check_env_value"]
 
-_REGISTERED = ("network",)
+_REGISTERED = ("network", *SCHEDULE_KNOBS)
 """Choices that user code can add to."""
 
 

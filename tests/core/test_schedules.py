@@ -128,3 +128,39 @@ def test_lambda_between_equals_is_constant():
     for progress in (0.0, 0.37, 1.0):
         numbers = (jnp.float32(x) for x in (0.95, 0.95, progress, 1.0))
         assert float(annealed_lambda(*numbers)) == np.float32(0.95)
+
+
+@pytest.fixture
+def steps():
+    """A registered schedule, taken back afterwards: it would be part of every later program."""
+    from hpo import knobs
+    from hpo.core import schedules
+
+    schedules.register("test-steps", lambda p, end: jnp.where(p < 0.5, 1.0, end))
+    yield "test-steps"
+    del schedules.KINDS["test-steps"], schedules._OWN[-1]
+    for name in knobs.SCHEDULE_KNOBS:
+        knobs._REGISTERED[name].remove("test-steps")
+
+
+def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
+    from hpo.core.schedules import curve, register
+    from hpo.core.state import make_hypers
+    from hpo.errors import ConfigError
+    from hpo.knobs import SCHEDULE_KNOBS, complete
+
+    assert set(SCHEDULE_KNOBS) == {"lr_schedule", "vf_lr_schedule", "clip_eps_schedule",
+                                   "ent_schedule", "valid_mass_schedule"}  # fmt: skip
+    chosen = dict.fromkeys(SCHEDULE_KNOBS, steps)
+    assert {complete(chosen)[name] for name in SCHEDULE_KNOBS} == {steps}
+    hypers = jax.tree.map(jnp.asarray, make_hypers({**chosen, "ent_coef": 0.5}, {}, {}))
+    for progress, expected in ((0.4, 0.5), (0.6, 0.05)):
+        made = curve(
+            hypers, jnp.float32(progress), hypers.ent_coef, hypers.ent_schedule,
+            hypers.ent_end_fraction, hypers.ent_schedule_multiplier,
+        )  # fmt: skip
+        assert float(made) == pytest.approx(expected)
+    with pytest.raises(ConfigError, match="exists already"):
+        register(steps, lambda p, end: p)
+    with pytest.raises(ConfigError, match="lr_schedule is 'test-step'"):
+        complete({"lr_schedule": "test-step"})
