@@ -1,6 +1,8 @@
 """A real population: its copies, its winner trained again bit by bit, the command line."""
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -11,8 +13,10 @@ import pytest
 from hpo.cli import main
 from hpo.errors import StoreError
 from hpo.search.local import LocalFactory
+from hpo.search.progress import Silent
 from hpo.search.replay import replay
 from hpo.search.run import run
+from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
@@ -86,6 +90,26 @@ def test_a_number_that_differs_is_noticed(folder, monkeypatch):
     row = max(trials(folder), key=lambda row: len(row.schedule))
     found = replay(folder, row.trial)
     assert not found.same and found.curve_same < found.curve_rows
+
+
+class CutAt(Silent):
+    """Asks for a clean end after some chunks."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_lanes_that_were_copied_come_back_after_an_interruption(study, folder, tmp_path):
+    """Knobs of copies lie in the lanes' checkpoint: cut between two rungs, the end is the same."""
+    path = tmp_path / study.name
+    assert run(study, path, LocalFactory(study), [CutAt(6)], samples.quick()).state != "finished"
+    assert run(study, path, LocalFactory(study), (), samples.quick()).state == "finished"
+    assert tables_equal(folder.path, path) == []
 
 
 def test_what_was_never_evaluated_cannot_be_replayed(folder):
