@@ -7,7 +7,6 @@ batch of graphs is ever laid end to end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -17,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from ..pytree import Pytree, pytree
 from ..state import Plan
-from .mlp import ACTIVATIONS, initialiser
+from .mlp import ACTIVATIONS, Head, initialiser
 
 __all__ = ["GraphState", "Incidence", "Messages"]
 
@@ -43,21 +42,20 @@ class Incidence:
             jax.nn.one_hot(receivers, nodes, dtype=dtype),
         )
 
-    def at_senders(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
-        """Give each edge what the node it leaves has."""
-        return _spread(self.sent, nodes)
+    def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
+        """Give each edge what the node it leaves has, and beside it what the one it enters has."""
+        both = _spread(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
+        return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def at_receivers(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
         """Give each edge what the node it enters has."""
         return _spread(self.received, nodes)
 
-    def sum_sent(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D"]:
-        """Sum over the edges that leave each node."""
-        return _spread(jnp.swapaxes(self.sent, -1, -2), edges)
-
-    def sum_received(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D"]:
-        """Sum over the edges that enter each node."""
-        return _spread(jnp.swapaxes(self.received, -1, -2), edges)
+    def sums_at_nodes(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D2"]:
+        """Sum over the edges that leave each node, and beside it over those that enter it."""
+        matrix = jnp.concatenate([self.sent, self.received], axis=-1)
+        both = _spread(jnp.swapaxes(matrix, -1, -2), edges)
+        return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def softmax_at_receivers(self, logits: Float[Array, "E B"]) -> Float[Array, "E B"]:
         """Normalise over the edges that enter the same node; logits may be of any size."""
@@ -66,7 +64,8 @@ class Incidence:
         held = jax.lax.stop_gradient(logits).T[:, :, None]  # [B, E, 1]
         largest = jnp.max(jnp.where(inside, held, far), axis=1).T[..., None]  # [N, B, 1]
         raised = jnp.exp(logits - self.at_receivers(largest)[..., 0])
-        total = self.at_receivers(self.sum_received(raised[..., None]))[..., 0]
+        into = jnp.swapaxes(self.received, -1, -2)
+        total = self.at_receivers(_spread(into, raised[..., None]))[..., 0]
         return raised / total
 
 
@@ -85,46 +84,26 @@ class GraphState(Pytree):
 
 
 class Joint(nn.Module):
-    """A dense layer over inputs side by side, each multiplied where it is smallest.
+    """A dense layer over an entity's inputs side by side and the graph's row, which all share.
 
-    W [a; b] = W_a a + W_b b: what belongs to nodes is multiplied at the nodes and then given to
-    the edges, of which there are more.
+    W [a; g] = W_a a + W_g g: the row is multiplied once, not for every edge.
     """
 
     width: int
     kernel_init: nn.initializers.Initializer
-    biased: bool = True
 
     @nn.compact
-    def __call__(self, parts: tuple[tuple[Array, Callable[[Array], Array]], ...]) -> Array:
-        """Give the layer's output.
-
-        Args:
-            parts: inputs [..., D_i], and what brings their products to their place.
-        """
-        sizes = [x.shape[-1] for x, _ in parts]
-        kernel = self.param("kernel", self.kernel_init, (sum(sizes), self.width), jnp.float32)
-        total: Array | None = None
-        start = 0
-        for size, (x, place) in zip(sizes, parts, strict=True):
-            y = place(x @ kernel[start : start + size])
-            total = y if total is None else total + y
-            start += size
-        assert total is not None  # there is always a part
-        if not self.biased:
-            return total
+    def __call__(
+        self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
+    ) -> Float[Array, "*M B W"]:
+        """Give the layer's output."""
+        size = inputs.shape[-1]
+        shape = (size + graph.shape[-1], self.width)
+        kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
-        return total + bias.reshape((1,) * (total.ndim - 1) + bias.shape)
-
-
-def as_it_is(x: Array) -> Array:
-    """Give it back."""
-    return x
-
-
-def over_entities(x: Float[Array, "B D"]) -> Float[Array, "1 B D"]:
-    """Give the graph's row to all edges or nodes."""
-    return x[None]
+        shared = graph @ kernel[size:] + bias[None]
+        own = inputs @ kernel[:size]
+        return own + (shared if own.ndim == shared.ndim else shared[None])
 
 
 class Processor(nn.Module):
@@ -135,27 +114,31 @@ class Processor(nn.Module):
         layers: hidden ones.
         latent: their width.
         outputs: width of the last layer.
-        biased: whether that has a bias; logits of a softmax need none.
+        logit: the last layer gives one number without a bias, which a softmax would not see.
     """
 
     plan: Plan
     layers: int
     latent: int
     outputs: int
-    biased: bool = True
+    logit: bool = False
 
     @nn.compact
-    def __call__(self, *parts: tuple[Array, Callable[[Array], Array]]) -> Array:
+    def __call__(
+        self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
+    ) -> Float[Array, "*M B O"]:
         """Give the last layer's output."""
         plan = self.plan
         hidden = initialiser(plan, plan.hidden_gain)
         final = initialiser(plan, 1.0)
         if self.layers == 0:
-            return Joint(self.outputs, final, self.biased, name="out")(parts)
-        x = self._behind(Joint(self.latent, hidden, name="dense_0")(parts), 0)
+            return Joint(self.outputs, final, name="out")(inputs, graph)
+        x = self._behind(Joint(self.latent, hidden, name="dense_0")(inputs, graph), 0)
         for i in range(1, self.layers):
             x = self._behind(nn.Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x), i)
-        return nn.Dense(self.outputs, self.biased, kernel_init=final, name="out")(x)
+        if self.logit:
+            return Head(1, final, biased=False, name="out")(x)
+        return nn.Dense(self.outputs, kernel_init=final, name="out")(x)
 
     def _behind(self, x: Array, number: int) -> Array:
         if self.plan.gnn_mlp_layer_norm or self.plan.layer_norm:
@@ -210,15 +193,11 @@ class Messages(nn.Module):
         self, state: GraphState, incidence: Incidence, number: int, last: bool
     ) -> GraphState:
         plan = self.plan
-        surroundings = (
-            (state.nodes, incidence.at_senders),
-            (state.nodes, incidence.at_receivers),
-            (state.graph, over_entities),
-        )
+        ends = incidence.at_ends(state.nodes)
         messages = Processor(
             plan, plan.gnn_edge_mlp_layers, plan.gnn_edge_mlp_latent,
             plan.gnn_edge_embedding_size, name=f"edges_{number}",
-        )((state.edges, as_it_is), *surroundings)  # fmt: skip
+        )(jnp.concatenate([state.edges, ends], axis=-1), state.graph)  # fmt: skip
         edges = state.edges
         if not last or "edges" in self.reads:
             edges = self._add(state.edges, messages, f"edge_norm_{number}")
@@ -227,30 +206,24 @@ class Messages(nn.Module):
         weighted = messages
         if plan.gnn_attn_mlp_layers:
             logits = Processor(
-                plan, plan.gnn_attn_mlp_layers, plan.gnn_attn_mlp_latent, 1, biased=False,
+                plan, plan.gnn_attn_mlp_layers, plan.gnn_attn_mlp_latent, 1, logit=True,
                 name=f"attention_{number}",
-            )((messages, as_it_is), *surroundings)[..., 0]  # fmt: skip
+            )(jnp.concatenate([messages, ends], axis=-1), state.graph)  # fmt: skip
+            logits = logits[..., 0]
             weighted = messages * incidence.softmax_at_receivers(logits)[..., None]
+        exchanged = [state.nodes, incidence.sums_at_nodes(weighted)]
         node_update = Processor(
             plan, plan.gnn_node_mlp_layers, plan.gnn_node_mlp_latent,
             plan.gnn_node_embedding_size, name=f"nodes_{number}",
-        )(
-            (state.nodes, as_it_is),
-            (incidence.sum_sent(weighted), as_it_is),
-            (incidence.sum_received(weighted), as_it_is),
-            (state.graph, over_entities),
-        )  # fmt: skip
+        )(jnp.concatenate(exchanged, axis=-1), state.graph)  # fmt: skip
         nodes = state.nodes
         if not last:
             nodes = self._add(state.nodes, node_update, f"node_norm_{number}")
+        means = [jnp.mean(node_update, axis=0), jnp.mean(messages, axis=0)]
         graph_update = Processor(
             plan, plan.gnn_global_mlp_layers, plan.gnn_global_mlp_latent,
             plan.gnn_global_embedding_size, name=f"graph_{number}",
-        )(
-            (jnp.mean(node_update, axis=0), as_it_is),
-            (jnp.mean(messages, axis=0), as_it_is),
-            (state.graph, as_it_is),
-        )  # fmt: skip
+        )(jnp.concatenate(means, axis=-1), state.graph)  # fmt: skip
         graph = self._add(state.graph, graph_update, f"graph_norm_{number}")
         return GraphState(edges, nodes, graph)
 

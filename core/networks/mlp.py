@@ -58,6 +58,7 @@ class Head(nn.Module):
 
     outputs: int
     kernel_init: nn.initializers.Initializer
+    biased: bool = True
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H"]) -> Float[Array, "... A"]:
@@ -67,9 +68,11 @@ class Head(nn.Module):
             return self.kernel_init(key, shape[::-1], jnp.float32).T
 
         kernel = self.param("kernel", transposed, (self.outputs, x.shape[-1]))
-        bias = self.param("bias", nn.initializers.zeros, (self.outputs,))
         contracted = (((x.ndim - 1,), (1,)), ((), ()))
         y = jax.lax.dot_general(x, kernel, contracted)
+        if not self.biased:
+            return y
+        bias = self.param("bias", nn.initializers.zeros, (self.outputs,))
         return y + bias.reshape((1,) * (y.ndim - 1) + bias.shape)
 
 

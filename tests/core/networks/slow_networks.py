@@ -81,6 +81,8 @@ def processor(layers, x, activation=relu):
             x = norm(layers[f"norm_{count}"], x)
         x = activation(x)
         count += 1
+    if "bias" not in layers["out"]:  # the logit of an attention
+        return layers["out"]["kernel"] @ x
     return dense(layers["out"], x)
 
 
