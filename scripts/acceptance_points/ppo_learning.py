@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .common import Outcome
 from .learning import FIGURES, draw, train
+from .ppo_networks import NETWORK_CASES
 
 SEEDS, SEEDS_NEEDED = 5, 4
 SEEN = FIGURES / "learning.json"
@@ -88,4 +89,5 @@ CASES: dict[str, Case] = {
     "brax_inverted_pendulum": partial(reaches, study="base_inverted_pendulum", value=900.0),
     "gym_cartpole": partial(reaches, study="gym_base_cartpole", value=475.0),
     "navigators": partial(reaches, study="base_navigators", value=0.9),
+    **NETWORK_CASES,
 }

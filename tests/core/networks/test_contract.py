@@ -1,5 +1,6 @@
 """Every network passes the contract test; ones that break a promise do not."""
 
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -54,6 +55,21 @@ class TestLSTM(NetworkContract):
 class TestGRU(NetworkContract):
     network = "gru"
     knobs = {"hidden_sizes": (), "recurrent_size": 4, "shared_encoder": True}  # noqa: RUF012
+
+
+class TestDocumented(NetworkContract):
+    """The example of docs/networks.md."""
+
+    network = "scaled"
+    knobs = {"hidden_sizes": (6,)}  # noqa: RUF012
+
+    @classmethod
+    def plan(cls):
+        if "scaled" not in registry.known():
+            text = (Path(__file__).parents[3] / "docs" / "networks.md").read_text()
+            code = text.split("<!-- example: scaled.py -->\n```python\n")[1].split("```")[0]
+            exec(compile(code, "scaled.py", "exec"), {"__name__": "scaled"})
+        return super().plan()
 
 
 class Mixed(nn.Module):

@@ -1,0 +1,154 @@
+"""PPO, point 2, networks: studies that search `network` alone, compared at equal env steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .common import ROOT, Outcome, call, hpo_command
+from .learning import FIGURES
+
+__all__ = ["NETWORK_CASES"]
+
+Curves = dict[str, dict[int, dict[int, float]]]
+"""Network -> replicate -> env steps -> mean of the evaluation."""
+Final = dict[str, list[float]]
+
+
+def _memory_holds(final: Final) -> bool:
+    return all(min(final[name]) >= 0.9 for name in ("lstm", "gru")) and max(final["mlp"]) <= 0.4
+
+
+def _breakout_holds(final: Final) -> bool:
+    return min(final["cnn"]) >= 5.0
+
+
+def _links_hold(final: Final) -> bool:
+    mean = {name: sum(values) / len(values) for name, values in final.items()}
+    return max(mean["gnn"], mean["transformer"]) <= mean["mlp"]
+
+
+def compares(
+    name: str,
+    small: bool,
+    work: Path,
+    *,
+    holds: Callable[[Final], bool],
+    promise: str,
+    small_steps: int = 4096,
+    column: str = "episode_return",
+) -> Outcome:
+    """Train studies/<name>.yaml on its seeds, draw its curves, judge the ends.
+
+    Args:
+        name: of the study.
+        small: cut the run to `small_steps`; holds if it runs.
+        work: a folder to work in.
+        holds: says so of the value at the end of every seed, by network.
+        promise: the same in words.
+        small_steps: env steps of the short form.
+        column: of the table of evaluations.
+    """
+    curves = train(name, work, small, small_steps, column)
+    final = last(curves)
+    draw(name, curves, column.replace("_", " "), work if small else FIGURES)
+    return Outcome(small or holds(final), f"{told(final)} ({promise})")
+
+
+NETWORK_CASES = {
+    "memory_chain": partial(
+        compares, holds=_memory_holds, promise="lstm and gru at least 0.9, mlp at most 0.4"
+    ),
+    "breakout_cnn": partial(
+        compares, holds=_breakout_holds, promise="every seed of the cnn at least 5"
+    ),
+    "nsfnet_networks": partial(
+        compares,
+        holds=_links_hold,
+        promise="gnn and transformer block at most what the mlp does",
+        small_steps=2048,
+        column="service_blocking_probability",
+    ),
+}
+
+
+def train(
+    name: str, work: Path, small: bool, small_steps: int, column: str
+) -> Curves:  # fmt: skip
+    """Run a study that searches `network` by the command line; give its evaluations.
+
+    Args:
+        name: of studies/<name>.yaml.
+        work: folder for the results.
+        small: cut the run to `small_steps` env steps, with one evaluation at their end.
+        small_steps: likewise.
+        column: of the table of evaluations.
+    """
+    words: list[str | Path] = [
+        *hpo_command(), "run", ROOT / "studies" / f"{name}.yaml", "--out", work, "--json"
+    ]  # fmt: skip
+    if small:
+        words += ["--set", f"env_steps={small_steps}", "--set", f"evaluation.every={small_steps}"]
+        words += ["--set", "evaluation.episodes=4", "--set", "seeds.per_config=2"]
+    call(words, work)
+    return read_curves(work / name.replace("_", "-"), column)
+
+
+def read_curves(study: Path, column: str) -> Curves:
+    """Give the evaluations of a study's folder."""
+    import pyarrow.parquet as pq
+
+    trials = pq.read_table(study / "trials.parquet").to_pylist()
+    values = {row["trial"]: row["param.network"] for row in trials}
+    sums: dict[str, dict[int, dict[int, list[float]]]] = {}
+    for row in pq.read_table(study / "evaluations.parquet").to_pylist():
+        curve = sums.setdefault(values[row["trial"]], {}).setdefault(row["replicate"], {})
+        curve.setdefault(row["env_steps"], []).append(row[column])
+    return {
+        value: {
+            replicate: {at: sum(seen) / len(seen) for at, seen in sorted(points.items())}
+            for replicate, points in sorted(curves.items())
+        }
+        for value, curves in sums.items()
+    }
+
+
+def last(curves: Curves) -> Final:
+    """Give the value at the end of every seed."""
+    return {
+        name: [points[max(points)] for points in seeds.values()] for name, seeds in curves.items()
+    }
+
+
+def told(final: Mapping[str, list[float]]) -> str:
+    """Say mean and range of each."""
+    return ", ".join(
+        f"{name} {sum(values) / len(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
+        for name, values in final.items()
+    )
+
+
+def draw(name: str, curves: Curves, what: str, folder: Path) -> None:
+    """Draw one thin curve a seed and one thick one of their mean, in a colour each value."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    colours: dict[str, Any] = dict(zip(curves, plt.rcParams["axes.prop_cycle"], strict=False))
+    for value, seeds in curves.items():
+        colour = colours[value]["color"]
+        for points in seeds.values():
+            axes.plot(list(points), list(points.values()), color=colour, alpha=0.3, linewidth=1)
+        steps = sorted(set.intersection(*(set(points) for points in seeds.values())))
+        mean = [sum(points[at] for points in seeds.values()) / len(seeds) for at in steps]
+        axes.plot(steps, mean, color=colour, linewidth=2.2, label=f"{value} ({len(seeds)} seeds)")
+    axes.set(xlabel="env steps", ylabel=what, title=f"studies/{name}.yaml")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    folder.mkdir(exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+    plt.close(figure)
