@@ -183,6 +183,25 @@ def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, t
     assert not ppo.defines(ROOT / "core" / "no_such_file.py", "ppo_loss")
 
 
+def test_studies_run_to_their_end_whatever_the_method_and_the_rule(load, tmp_path):
+    points = load("acceptance_points.search_methods")
+    assert points.everything(small=True, work=tmp_path).passed
+
+
+def test_regret_is_zero_at_the_best_and_a_ratio_needs_pairs(load):
+    regret = load("acceptance_points.regret")
+    space = regret.space()
+    best = {
+        p.name: p.distribution.outward(p.distribution.axis.at(regret._BEST[p.name]))
+        for p in space.parameters
+        if p.name in regret._BEST
+    }
+    near = min(regret.height({**best, "update_epochs": epochs}) for epochs in (5, 6))
+    assert near < 0.01 < 0.3 < regret.height(space.default())
+    ratio, low, high = regret.ratio_interval([2.0, 2.0, 2.0], [1.0, 1.0, 1.0], 200)
+    assert ratio == low == high == 2.0
+
+
 def test_two_samples_are_told_apart_only_if_they_differ(load):
     compare = load("two_sample").compare
     rng = np.random.default_rng(5)

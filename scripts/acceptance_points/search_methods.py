@@ -166,13 +166,14 @@ def scale(small: bool, work: Path) -> Outcome:
     sql = "SELECT trial, value, ci_low, ci_high, param.learning_rate FROM trials ORDER BY rank"
     query(folder, "SELECT 1")  # imports DuckDB
     times = []
+    found = 0
     for _ in range(5):
         started = time.perf_counter()
-        _, rows = query(folder, f"{sql} LIMIT 20")
+        found = len(query(folder, f"{sql} LIMIT 20")[1])
         times.append(time.perf_counter() - started)
     grown, slowest = seen["peak"] - seen["idle"], max(times)
     held = grown <= _MOST_MEGABYTES and slowest < _MOST_SECONDS and seen["trials"] == trials
-    held = held and len(rows) == 20
+    held = held and found == 20
     numbers = (
         f"{seen['trials']} trials in {seen['seconds']:.0f} s; driver {seen['idle']:.0f} MB idle, "
         f"{seen['peak']:.0f} MB at most (+{grown:.0f}); leaderboard query {slowest:.3f} s"
