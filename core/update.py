@@ -26,7 +26,7 @@ from .rollout import EpisodeSums, Trajectory, rollout
 from .scheduled import Scheduled, progress_of, scheduled_values
 from .state import Hypers, LaneState, Plan, use_key
 
-__all__ = ["learn", "update"]
+__all__ = ["learn", "prepare", "update"]
 
 ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, population.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
@@ -61,6 +61,32 @@ def learn(
         sums: of the episodes that ended in it.
         last_value: V of the observation after it.
     """
+    values, state, samples = prepare(plan, hypers, state, trajectory, last_value)
+    in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
+    learning = run_epochs(plan, hypers, values, state, samples)
+    metrics = jax.vmap(lambda *lane: _measure(plan, *lane))(
+        hypers, values, state, learning, samples, in_lanes, sums
+    )
+    state = state.replace(
+        params=learning.params,
+        moments=learning.moments,
+        gradient_steps=state.gradient_steps + learning.taken.astype(jnp.int32),
+        updates=state.updates + 1,
+    )
+    return state, metrics
+
+
+def prepare(
+    plan: Plan,
+    hypers: Hypers,
+    state: LaneState,
+    trajectory: Trajectory,
+    last_value: Float[Array, "L E"],
+) -> tuple[Scheduled, LaneState, Samples]:
+    """Give what the lanes [L] learn from: scheduled values, new statistics, samples.
+
+    Arguments are those of `learn`.
+    """
     rows = trajectory.reward.shape[2] * (1 if plan.by_segments else trajectory.reward.shape[0])
     count, _ = minibatch_shape(plan, rows)
 
@@ -73,17 +99,7 @@ def learn(
     state, samples = jax.vmap(lambda *lane: _prepare(plan, *lane))(
         hypers, values, state, in_lanes, last_value
     )
-    learning = run_epochs(plan, hypers, values, state, samples)
-    metrics = jax.vmap(lambda *lane: _measure(plan, *lane))(
-        hypers, values, state, learning, samples, in_lanes, sums
-    )
-    state = state.replace(
-        params=learning.params,
-        moments=learning.moments,
-        gradient_steps=state.gradient_steps + learning.taken.astype(jnp.int32),
-        updates=state.updates + 1,
-    )
-    return state, metrics
+    return values, state, samples
 
 
 def _prepare(

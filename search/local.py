@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..core.envs.contract import same_observations
 from ..core.evaluation import Episodes
 from ..core.host.workers import Workers
 from ..core.initial import Initial, kept
+from ..core.look import look
 from ..core.metrics import chunk_rows
 from ..core.parts import read_part, write_parts
 from ..core.population import Device, lane_shapes
@@ -86,6 +87,7 @@ class LocalFactory:
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
         self.features = features_of(_possible(study))
+        _check_parts(study)
         self._saved = _saved(study)
         if self._saved is not None:  # one that does not fit is refused before anything begins
             default = complete({**study.fixed, **study.space.default()})
@@ -369,12 +371,33 @@ class LocalPopulation:
             about={"study": self._factory.study.name},
         )
         saved_policy.save_policy(directory, saved)
-        write_parts(directory, self._parts(state))
+        write_parts(directory, self._parts(config, state))
 
-    def _parts(self, state: LaneState) -> dict[str, Any]:
+    def _parts(self, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
         """Give the parts of a lane that the study wants beside its policies."""
+        wanted = self._factory.study.checkpoint.parts
         found = {"parameters": state.params, "optimiser": state.moments}
-        return {part: found[part] for part in self._factory.study.checkpoint.parts}
+        if not set(wanted) <= set(found):
+            found |= jax.device_get(self._look(self._factory.hypers(config), state))
+        return {part: found[part] for part in wanted}
+
+    @cached_property
+    def _look(self) -> Callable[[Hypers, LaneState], dict[str, Any]]:
+        return jax.jit(partial(look, self._program.plan))
+
+
+def _check_parts(study: Study) -> None:
+    """Refuse parts that need a rollout where the host steps the environments.
+
+    Raises:
+        ConfigError: names the part.
+    """
+    rollouts = [name for name in study.checkpoint.parts if name not in ("parameters", "optimiser")]
+    if rollouts and is_gymnasium(study.env.id):
+        raise ConfigError(
+            f"checkpoint.parts: {rollouts[0]} needs a rollout inside of a compiled program, but "
+            f"{study.env.id} is stepped by the host; allowed: parameters, optimiser"
+        )
 
 
 def _init_folder(study: Study) -> Path:

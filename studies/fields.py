@@ -227,7 +227,7 @@ LOGGERS: Mapping[str, tuple[Field, ...]] = {
 }
 """Logger type -> its options."""
 
-PARTS = ("parameters", "optimiser")
+PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajectories")
 _AGGREGATES = ("mean", "median", "min", "max", "iqm")
 
 CONSTRAINT: tuple[Field, ...] = (

@@ -17,6 +17,7 @@ import pytest
 
 import hpo
 from hpo.cli import main
+from hpo.studies.fields import PARTS
 
 STUDY = """\
 env: CartPole-v1
@@ -318,7 +319,7 @@ def trained(home, tmp_path_factory):
     """One configuration trained on two seeds, in a folder of its own."""
     out = tmp_path_factory.mktemp("trained")
     words = ["train", str(home / "tiny.yaml"), "--name", "alone", "--out", str(out)]
-    words += ["--set", "seeds.per_config=2", "--set", "checkpoint.parts=[optimiser, parameters]"]
+    words += ["--set", "seeds.per_config=2", "--set", f"checkpoint.parts=[{', '.join(PARTS)}]"]
     assert main([*words, "--quiet", "--export", str(out / "policy")]) == 0
     return SimpleNamespace(words=words, out=out, study=out / "alone")
 
@@ -333,6 +334,17 @@ def test_training_ends_with_values_curve_picture_and_policy(say, trained):
     assert lines["picture"] == str(trained.study / "training.png")
     assert (trained.study / "training.png").read_bytes().startswith(b"\x89PNG")
     assert lines["policy"].startswith(str(trained.study / "policies" / "trial_0"))
+
+
+def test_the_parts_of_the_policy_are_numpy_files(trained):
+    shapes = {}
+    for part in PARTS:
+        with np.load(trained.out / "policy" / "parts" / f"{part}.npz") as file:
+            shapes[part] = {name: file[name].shape for name in file.files}
+    assert shapes["trajectories"]["observation"] == (32, 4, 4)
+    assert shapes["advantages"] == {"advantage": (32, 4), "target": (32, 4)}
+    assert shapes["gradients"] == shapes["parameters"]
+    assert shapes["losses"]["policy_loss"] == ()
 
 
 def test_training_as_a_document(say, trained):
