@@ -284,7 +284,7 @@ def _learn(
     """Learn from one rollout of a tile of lanes."""
     before = jax.tree.map(lambda x: x[None], lanes.state.carry)
     state, sums = _account(lanes.state, steps)
-    ended = steps.terminated[-1] | steps.truncated[-1]
+    ended = jnp.asarray(steps.terminated[-1] | steps.truncated[-1])
     state = state.replace(observation=after, carry=forget(plan, ended, memory))
 
     def value(hypers: Hypers, state: LaneState) -> Array:
