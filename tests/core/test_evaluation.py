@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core import evaluation, population, rollout, update
+from hpo.core import epochs, evaluation, population, rollout, update
 from hpo.core.envs import registry
 from hpo.core.evaluation import Policies, evaluate
 from hpo.core.normalise import RunningStatistics
@@ -145,7 +145,7 @@ def test_seeds_of_evaluation_are_not_training_s():
         bits = np.asarray(jax.random.bits(steps, shape)).reshape(-1, 2)
         training |= {tuple(row) for row in bits}
         training |= {tuple(row) for row in bits ^ np.array([0, rollout._RESET_WORD], np.uint32)}
-        for use in (rollout.ROLLOUT_NOISE, update.SHUFFLE):
+        for use in (rollout.ROLLOUT_NOISE, epochs.SHUFFLE, epochs.PRIORITY, update.ENTROPY_NOISE):
             training |= words(use_key(raw, use, counter)[None])
     tests |= words(jax.random.split(use_key(raw, evaluation.EVALUATION), 64))
     for step in range(200):
@@ -155,8 +155,8 @@ def test_seeds_of_evaluation_are_not_training_s():
     assert len(training) > 10_000 and len(tests) > 10_000
     assert not training & tests
     uses = (population.INIT, population.ENV_RESET, rollout.ROLLOUT_NOISE, rollout.ROLLOUT_STEPS,
-            update.SHUFFLE, evaluation.EVALUATION)  # fmt: skip
-    assert len(set(uses)) == 6
+            epochs.SHUFFLE, epochs.PRIORITY, update.ENTROPY_NOISE, evaluation.EVALUATION)  # fmt: skip
+    assert len(set(uses)) == len(uses)
 
 
 def test_replicates_streams_and_seeds_have_different_keys():

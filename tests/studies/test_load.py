@@ -132,7 +132,7 @@ def test_the_line_is_that_of_the_key_inside_of_a_block():
         ("clip_eps", "{min: 0, max: 0.4, distribution: uniform}", "min 0.0 is not legal"),
         ("clip_eps", "{min: 0.1, max: 0.4, zero: 0.1}", "zero 0.0 is not legal"),
         ("gae_lambda", "{mu: 0.9, sigma: 0.1}", "1.3 is not legal"),
-        ("optimizer", "{values: [adam, addam]}", "'addam'; allowed: one of"),
+        ("optimizer", "{values: [adam, addam]}", "'addam'; did you mean 'adam'?"),
         ("n_steps", "{values: [64]}", "here it is called 'rollout_length'"),
         ("env.lenght", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
         ("length", "{min: 0.1, max: 1.0}", "did you mean 'env.length'"),
