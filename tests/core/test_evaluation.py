@@ -155,7 +155,8 @@ def test_seeds_of_evaluation_are_not_training_s():
     assert len(training) > 10_000 and len(tests) > 10_000
     assert not training & tests
     uses = (population.INIT, population.ENV_RESET, rollout.ROLLOUT_NOISE, rollout.ROLLOUT_STEPS,
-            epochs.SHUFFLE, epochs.PRIORITY, update.ENTROPY_NOISE, evaluation.EVALUATION)  # fmt: skip
+            epochs.SHUFFLE, epochs.PRIORITY, update.ENTROPY_NOISE,
+            evaluation.EVALUATION)  # fmt: skip
     assert len(set(uses)) == len(uses)
 
 
