@@ -70,5 +70,6 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
     if done.returncode:
         return f"run: {done.stderr[-300:]}"
     top = [*hpo_command(), "top", "--json", "--study", str(next(out.iterdir()))]
-    rows = json.loads(_ended(top, study.parent).stdout)
+    found = json.loads(_ended(top, study.parent).stdout)
+    rows = [row for row in found if row["trial"] is not None]  # baselines stand beside trials
     return "" if len(rows) == trials else f"{len(rows)} trials, not {trials}"
