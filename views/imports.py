@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..studies.imports.draft import Draft
 from ..studies.imports.flags import flags_of
+from .study_files import give_study
 
 __all__ = ["KINDS", "do_import"]
 
@@ -24,21 +24,12 @@ def do_import(args: Namespace) -> int:
     """
     given = flags_of(args.rest)
     draft = KINDS[args.kind](args, given)
-    draft.override({name: value for name, value in given.items() if value is not None})
+    draft.override(given)
     text = draft.text()
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             print(f"{title}: {item}", file=sys.stderr)
-    if args.out is None:
-        sys.stdout.write(text)
-        return 0
-    path = Path(args.out)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already; choose another file with --out") from None
-    print(f"wrote {path}; next: hpo check {shlex.quote(str(path))}", file=sys.stderr)
+    give_study(text, args.out)
     return 0
 
 

@@ -161,8 +161,11 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
 
 def _side(folder: StudyFolder, row: TrialRow, entry: Entry) -> _Side:
     side = _Side(row, entry, str(folder.path.resolve()))
-    if not side.values:
-        raise StoreError(f"trial {row.trial} of {folder.name!r} has no value yet")
+    if entry.value is None or not side.values:  # its last values come from an earlier point
+        raise StoreError(
+            f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
+            "full run; compare trials that ran to their end"
+        )
     return side
 
 

@@ -16,7 +16,7 @@ from ..studies.load import load
 from .documents import print_json
 from .terminal import plain_warnings
 
-__all__ = ["do_check", "do_init", "do_run"]
+__all__ = ["do_check", "do_init", "do_run", "give_study"]
 
 
 def do_init(args: Namespace) -> int:
@@ -25,18 +25,26 @@ def do_init(args: Namespace) -> int:
     Raises:
         ConfigError: unknown environment, or the file exists.
     """
-    text = init_text(args.env)
-    if args.out is None:
+    give_study(init_text(args.env), args.out)
+    return 0
+
+
+def give_study(text: str, out: str | None) -> None:
+    """Write a study file, or print it where no file is named; an existing one is left alone.
+
+    Raises:
+        ConfigError: the file exists.
+    """
+    if out is None:
         sys.stdout.write(text)
-        return 0
-    path = Path(args.out)
+        return
+    path = Path(out)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path} exists already; choose another file with --out") from None
     print(f"wrote {path}; next: hpo check {shlex.quote(str(path))}", file=sys.stderr)
-    return 0
 
 
 def do_check(args: Namespace) -> int:

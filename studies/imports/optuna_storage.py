@@ -25,7 +25,8 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         raise ConfigError(f"{storage}: {theirs.name!r} has {len(theirs.directions)} objectives; "
                           "a study is imported with one")  # fmt: skip
     draft = Draft(f"{storage} ({theirs.name})")
-    draft.constant("env", given["env"]) if "env" in given else None
+    if "env" in given:
+        draft.constant("env", given["env"])
     for parameter, fields in theirs.space.items():
         if len(fields.get("values", ())) == 1:
             draft.constant(parameter, fields["values"][0])

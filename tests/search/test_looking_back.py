@@ -88,5 +88,9 @@ def test_the_commands(results, capsys):
     assert "unlike seeds" in capsys.readouterr().out
     assert main(["compare", "1", "one", *out]) == 2
     assert "not one with the other" in capsys.readouterr().err
+    rows = read_points(results / "one").trials.values()
+    stopped = next(row.trial for row in rows if row.state is TrialState.STOPPED)
+    assert main(["compare", "0", str(stopped), "--study", "one", *out]) == 2
+    assert "has no value of a full run" in capsys.readouterr().err
     assert main(["compare", "0", "999", "--study", "one", *out]) == 2
     assert "no trial 999" in capsys.readouterr().err
