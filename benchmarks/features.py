@@ -53,7 +53,8 @@ def work(task: dict[str, Any]) -> None:
     """Serve one side: a program of the task, in whichever checkout is importable."""
     from hpo.core import program
     from hpo.core.envs import registry
-    from hpo.core.state import EnvPlan, make_hypers, make_plan
+    from hpo.core.hypers import make_hypers
+    from hpo.core.plan import EnvPlan, make_plan
     from hpo.search.lanes import tile_of
 
     devices = program.prepare_devices("cpu")

@@ -81,7 +81,8 @@ def default_tile(backend: str) -> int:
 def make_program(env_id: str, lanes: int, tile: int, updates: int, devices: tuple) -> Any:
     from hpo.core import program
     from hpo.core.envs import registry
-    from hpo.core.state import EnvPlan, make_hypers, make_plan
+    from hpo.core.hypers import make_hypers
+    from hpo.core.plan import EnvPlan, make_plan
 
     where = EnvPlan(env_id)
     params = registry.make(where).default_params

@@ -26,8 +26,9 @@ make_importable()
 from hpo.core.envs import registry  # noqa: E402
 from hpo.core.host.program import HostProgram  # noqa: E402
 from hpo.core.host.workers import Workers  # noqa: E402
+from hpo.core.hypers import make_hypers  # noqa: E402
+from hpo.core.plan import EnvPlan, make_plan  # noqa: E402
 from hpo.core.program import EvaluationPlan, prepare_devices  # noqa: E402
-from hpo.core.state import EnvPlan, make_hypers, make_plan  # noqa: E402
 
 ENVIRONMENTS = ("gym:CartPole-v1", "gym:LunarLander-v3", "gym:HalfCheetah-v5")
 KNOBS = {"num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64]}

@@ -25,7 +25,8 @@ ENVS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
 def ours(lanes: int, tile: int | None, updates: int) -> None:
     from hpo.core import program
     from hpo.core.envs import registry
-    from hpo.core.state import EnvPlan, make_hypers, make_plan
+    from hpo.core.hypers import make_hypers
+    from hpo.core.plan import EnvPlan, make_plan
     from hpo.search.lanes import tile_of
 
     program.prepare_devices("cpu")

@@ -56,7 +56,8 @@ def timed(run: Callable[[], None], steps: int) -> dict[str, float]:
 
 def plan_and_hypers(network: str, knobs: dict[str, Any]) -> tuple[Any, Any]:
     from hpo.core.envs import registry
-    from hpo.core.state import EnvPlan, make_hypers, make_plan
+    from hpo.core.hypers import make_hypers
+    from hpo.core.plan import EnvPlan, make_plan
 
     keys = {**CASES[network]["keys"], "warmup_requests": 0}
     knobs = {

@@ -175,8 +175,9 @@ def ppo() -> list[dict]:
     import numpy as np
 
     from hpo.core.envs import registry
+    from hpo.core.hypers import make_hypers
     from hpo.core.observations import as_array
-    from hpo.core.state import EnvPlan, make_hypers, make_plan
+    from hpo.core.plan import EnvPlan, make_plan
 
     rows, devices = [], program.prepare_devices("cpu")
     for name, (kind, keys, knobs, envs, length) in PPO.items():

@@ -18,7 +18,7 @@ from ..errors import ConfigError
 from .bounded_distributions import Beta, TanhGaussian
 from .distributions import Categorical, Distribution, Gaussian, MultiCategorical
 from .envs.contract import Box, Discrete, Environment, MultiDiscrete
-from .state import Plan
+from .plan import Plan
 
 __all__ = [
     "action_range",

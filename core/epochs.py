@@ -15,12 +15,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from . import optimisers
+from .hypers import Hypers
 from .losses import Losses, Samples, loss_and_gradient
+from .plan import Plan
 from .priority import choose_rows
 from .pytree import Pytree, pytree
 from .scheduled import Scheduled, progress_of, scheduled_values
 from .shuffle import permutation
-from .state import Hypers, LaneState, Plan, use_key
+from .state import LaneState, use_key
 
 __all__ = ["Learning", "minibatch_shape", "run_epochs"]
 

@@ -17,9 +17,11 @@ from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.bodies import agents_of, mask_all, mean_over_bodies, per_body, reset_all, step_all
 from .envs.contract import Environment
+from .hypers import Hypers
 from .normalise import RunningStatistics
-from .pytree import Pytree, pytree
-from .state import Hypers, Leaf, Plan, use_key
+from .plan import Plan
+from .pytree import Leaf, Pytree, pytree
+from .state import use_key
 
 __all__ = [
     "STEP_LIMIT",

@@ -13,8 +13,9 @@ from jaxtyping import Array
 from ..errors import ConfigError
 from . import policy
 from .normalise import RunningStatistics
+from .plan import Plan
 from .pytree import Pytree, pytree
-from .state import LaneState, Plan
+from .state import LaneState
 
 __all__ = ["Initial", "Keep", "kept", "start_from"]
 

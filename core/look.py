@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .hypers import Hypers
 from .losses import ppo_loss
+from .plan import Plan
 from .rollout import rollout
-from .state import Hypers, LaneState, Plan
+from .state import LaneState
 from .update import prepare
 
 __all__ = ["look"]

@@ -1,7 +1,7 @@
 """The PPO loss of one minibatch of one lane (Schulman et al. 2017), every switch traced.
 
 Rows are single steps, or whole segments where a plan learns by segments; what only some plans
-need (see `state.FEATURES`) is compiled into theirs alone.
+need (see `plan.FEATURES`) is compiled into theirs alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from jaxtyping import Array, Bool, Float
 
 from . import policy
 from .advantages import v_trace
+from .hypers import OFF, SAME, Hypers
 from .masking import RowWeights, log_valid_mass
 from .networks.outputs import Outputs
+from .plan import Plan
 from .pytree import Pytree, pytree
-from .state import OFF, SAME, Hypers, Plan
 
 __all__ = ["Coefficients", "Losses", "Samples", "Segments", "loss_and_gradient", "ppo_loss"]
 

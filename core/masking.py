@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .hypers import Hypers
 from .pytree import Pytree, pytree
-from .state import Hypers
 
 __all__ = ["RowWeights", "log_valid_mass", "row_weights", "valid_mass_of"]
 

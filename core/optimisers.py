@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from .hypers import Hypers
+from .plan import Plan
 from .policy import is_critic
 from .pytree import Pytree, pytree
 from .schedules import curve
-from .state import Hypers, Plan
 
 __all__ = [
     "StepSizes",

@@ -24,12 +24,13 @@ from .actions import (
 from .distributions import Distribution
 from .envs import registry as environments
 from .envs.contract import Environment
+from .hypers import Hypers
 from .networks import registry as networks
 from .networks.attention import Keyed
 from .networks.outputs import Outputs
 from .normalise import RunningStatistics
 from .observations import as_array
-from .state import RECURRENT, Hypers, Plan
+from .plan import RECURRENT, Plan
 
 __all__ = [
     "action_shape",

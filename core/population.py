@@ -18,11 +18,13 @@ from jaxtyping import Array, Bool, Int
 from . import optimisers, policy
 from .envs import registry as environments
 from .envs.bodies import agents_of, reset_all
+from .hypers import Hypers
 from .initial import Initial, start_from
 from .metrics import Metrics
 from .normalise import RunningStatistics
-from .pytree import Pytree, pytree
-from .state import Hypers, LaneState, Leaf, Plan, lane_key, use_key
+from .plan import Plan
+from .pytree import Leaf, Pytree, pytree
+from .state import LaneState, lane_key, use_key
 from .update import update
 
 __all__ = [

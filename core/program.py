@@ -24,9 +24,11 @@ from . import policy
 from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
 from .evaluation import Episodes, Policies, evaluate
+from .hypers import Hypers
 from .initial import Initial
 from .metrics import Metrics
 from .observations import as_array
+from .plan import Plan
 from .population import (
     Changes,
     Device,
@@ -38,7 +40,7 @@ from .population import (
     lane_mesh,
     lane_shapes,
 )
-from .state import Hypers, LaneState, Plan
+from .state import LaneState
 
 __all__ = [
     "EvaluationPlan",

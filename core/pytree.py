@@ -7,11 +7,18 @@ and sentinels, while `__init__`, whose annotations the tests check, sees arrays 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
+from jaxtyping import Array
 
-__all__ = ["Pytree", "pytree", "static"]
+__all__ = ["Leaf", "Pytree", "pytree", "stack", "static"]
+
+if TYPE_CHECKING:
+    Leaf = Any
+else:  # checked when tests run: rows are NumPy arrays until they are put on a device
+    Leaf = Array | np.ndarray
 
 T = TypeVar("T")
 
@@ -57,3 +64,8 @@ def pytree(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(made, children, rebuilt, flat)
     return made
+
+
+def stack(trees: list[Any]) -> Any:
+    """Stack equal pytrees along a new leading lane axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)

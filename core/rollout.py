@@ -19,9 +19,11 @@ from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.bodies import agents_of, mask_all, per_body, reset_all, step_all
 from .envs.contract import Environment, Step
+from .hypers import Hypers
 from .masking import valid_mass_of
+from .plan import Plan
 from .pytree import Pytree, pytree
-from .state import Hypers, LaneState, Plan, use_key
+from .state import LaneState, use_key
 
 __all__ = ["EpisodeSums", "Trajectory", "forget", "rollout"]
 

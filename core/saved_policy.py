@@ -27,9 +27,11 @@ from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment
 from .evaluation import Episodes, Policies, evaluate
+from .hypers import Hypers, make_hypers
 from .normalise import RunningStatistics
+from .plan import EnvPlan, Plan, make_plan
 from .population import lane_shapes
-from .state import EnvPlan, Hypers, Plan, lane_key, make_hypers, make_plan
+from .state import lane_key
 from .trace import trace
 
 __all__ = ["SavedPolicy", "load_policy", "save_policy"]

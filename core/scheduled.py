@@ -5,11 +5,13 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .hypers import Hypers
 from .losses import Coefficients
 from .optimisers import StepSizes, step_sizes
+from .plan import Plan
 from .pytree import Pytree, pytree
 from .schedules import annealed_lambda, curve
-from .state import Hypers, LaneState, Plan
+from .state import LaneState
 
 __all__ = ["Scheduled", "progress_of", "scheduled_values"]
 

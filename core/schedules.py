@@ -92,7 +92,7 @@ def curve(
     """Give `scheduled` with the warm-up and the exponent of the learning rate.
 
     Args:
-        hypers: of one lane (`state.Hypers`).
+        hypers: of one lane (`hypers.Hypers`).
         progress: of its run.
         initial: the value scheduled.
         kind: index into `SCHEDULES`.

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from .evaluation import Policies, Seen, advance, begin, last_step
-from .state import Plan
+from .plan import Plan
 
 __all__ = ["trace"]
 

@@ -15,8 +15,8 @@ from ..environments import find
 from ..errors import ConfigError, UnknownNameError
 from .envs import registry as environments
 from .evaluation import Episodes
+from .plan import EnvPlan
 from .saved_policy import SavedPolicy
-from .state import EnvPlan
 
 __all__ = ["evaluate", "predict"]
 

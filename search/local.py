@@ -24,23 +24,14 @@ from ..core.envs import registry as environments
 from ..core.envs.contract import same_observations
 from ..core.evaluation import Episodes
 from ..core.host.workers import Workers
+from ..core.hypers import Hypers, make_hypers
 from ..core.initial import Initial, kept
 from ..core.look import look
 from ..core.metrics import chunk_rows
 from ..core.parts import read_part, write_parts
+from ..core.plan import FEATURES, EnvPlan, Plan, features_of, make_plan, plan_hash
 from ..core.population import Device, lane_shapes
-from ..core.state import (
-    FEATURES,
-    EnvPlan,
-    Hypers,
-    LaneState,
-    Plan,
-    features_of,
-    lane_key,
-    make_hypers,
-    make_plan,
-    plan_hash,
-)
+from ..core.state import LaneState, lane_key
 from ..environments import files_of
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete

@@ -229,7 +229,7 @@ def test_the_gpu_benchmark_needs_nothing_but_the_core():
         "names = 'optuna pyarrow duckdb ConfigSpace jraph networkx hpo.search hpo.store'\n"
         "sys.modules.update(dict.fromkeys(names.split()))  # importing them is an error\n"
         "import hpo.core.program, hpo.core.envs.registry as registry\n"
-        "from hpo.core.state import EnvPlan\n"
+        "from hpo.core.plan import EnvPlan\n"
         "registry.make(EnvPlan('Pendulum-v1'))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -61,7 +61,7 @@ def test_metrics_are_those_that_environments_summarise():
     import jax.numpy as jnp
 
     from hpo.core.envs.registry import make
-    from hpo.core.state import EnvPlan
+    from hpo.core.plan import EnvPlan
 
     env = make(EnvPlan("rmsa", (("slots", 10), ("topology", "ring4"), ("k", 2))))
     sums = dict.fromkeys(("blocked", "bitrate", "bitrate_blocked", "utilisation"), jnp.ones(()))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ...environments import ENVIRONMENTS, entry, find, rooted
 from ...errors import ConfigError, UnknownNameError
 from ...via_gymnasium import is_gymnasium
-from ..state import EnvPlan
+from ..plan import EnvPlan
 from .contract import Environment, HostedEnvironment
 from .from_gymnax import GymnaxEnvironment
 from .history import StackedEnvironment

@@ -20,11 +20,13 @@ from jaxtyping import Array, Bool, Float, UInt32
 from .. import policy
 from ..distributions import draw_noise
 from ..envs import registry as environments
+from ..hypers import Hypers
 from ..metrics import Metrics
+from ..plan import Plan
 from ..population import Lanes, refill_lanes
-from ..pytree import Pytree, pytree
+from ..pytree import Leaf, Pytree, pytree
 from ..rollout import ROLLOUT_NOISE, ROLLOUT_STEPS, EpisodeSums, Trajectory, forget
-from ..state import Hypers, LaneState, Leaf, Plan, use_key
+from ..state import LaneState, use_key
 from ..update import learn
 
 __all__ = ["Functions", "HostRollout", "HostSteps"]

@@ -17,8 +17,8 @@ from .. import policy
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies
+from ..plan import Plan
 from ..rollout import forget
-from ..state import Plan
 from .batch import TimedBatch, make_batch
 from .slots import Opening
 from .stage import stream_words

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt32
 
+from ..plan import Plan
 from ..pytree import Pytree, pytree
-from ..state import Plan
 from .mlp import ACTIVATIONS, initialiser
 
 __all__ = ["Blocks", "HeadLayers", "Keyed", "dropped", "rotated"]

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...errors import ConfigError
-from ..state import Plan
+from ..plan import Plan
 from .mlp import ACTIVATIONS, Head, initialiser
 from .outputs import Outputs
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..envs.contract import Routes
-from ..state import Plan
+from ..plan import Plan
 from .graph import GraphState, Incidence, Messages
 from .mlp import Head, initialiser
 from .outputs import Outputs

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from ..plan import Plan
 from ..pytree import Pytree, pytree
-from ..state import Plan
 from .mlp import ACTIVATIONS, Head, initialiser
 
 __all__ = ["GraphState", "Incidence", "Messages"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..state import Plan
+from ..plan import Plan
 from .outputs import Outputs
 
 __all__ = ["ACTIVATIONS", "MLP"]

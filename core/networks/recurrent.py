@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..state import Plan
+from ..plan import Plan
 from .mlp import Head, Tower, initialiser
 from .outputs import Outputs
 

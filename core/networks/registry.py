@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool
 from ...errors import ConfigError, UnknownNameError
 from ...knobs import allow_choice
 from ..envs import registry as environments
-from ..state import RECURRENT, Plan
+from ..plan import RECURRENT, Plan
 from .cnn import CNN, convolutions_of
 from .gnn import GNN
 from .mlp import MLP

@@ -24,7 +24,8 @@ from jaxtyping import Array
 from .. import policy
 from ..envs import registry as environments
 from ..envs.contract import Discrete
-from ..state import EnvPlan, Plan, make_hypers, make_plan
+from ..hypers import make_hypers
+from ..plan import EnvPlan, Plan, make_plan
 from .outputs import Outputs
 from .registry import RecurrentNetwork, make
 

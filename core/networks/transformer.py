@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt32
 
 from ..envs.contract import Routes
-from ..state import Plan
+from ..plan import Plan
 from .attention import Blocks, HeadLayers, Keyed
 from .mlp import Head, initialiser
 from .outputs import Outputs

@@ -13,8 +13,9 @@ import jax
 import numpy as np
 
 from hpo.core.envs import registry
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import EvaluationPlan, Program
-from hpo.core.state import EnvPlan, make_hypers, make_plan
 
 KNOBS = {"num_envs": 8, "rollout_length": 128, "hidden_sizes": (64, 64), "num_minibatches": 4}
 COLLECTIVE = r"\b(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-[a-z]+)\b"

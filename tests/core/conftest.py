@@ -21,7 +21,7 @@ class Tiny:
 
     def __init__(self):
         from hpo.core.envs import registry
-        from hpo.core.state import EnvPlan, make_plan
+        from hpo.core.plan import EnvPlan, make_plan
 
         where = EnvPlan("CartPole-v1")
         self.plan = make_plan(self.knobs, where, features=self.features)
@@ -29,7 +29,7 @@ class Tiny:
         self._programs = {}
 
     def hypers(self, **knobs):
-        from hpo.core.state import make_hypers
+        from hpo.core.hypers import make_hypers
 
         params = self.env.default_params
         return make_hypers({**self.knobs, **knobs}, params, params)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Discrete, Step
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 
 LIMIT, ACTIONS = 5, 4
 ID = "test-countdown"

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import MultiDiscrete, Step
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 
 LIMIT, SIZES, BODIES = 5, (3, 2), 2
 ID = "test-dials"

@@ -9,9 +9,10 @@ from hpo.core.actions import action_range, environment_action, head_outputs
 from hpo.core.distributions import draw_noise
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete, MultiDiscrete
+from hpo.core.hypers import make_hypers
 from hpo.core.networks.outputs import Outputs
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane
-from hpo.core.state import EnvPlan, make_hypers, make_plan
 from hpo.core.update import update
 from hpo.errors import ConfigError
 from hpo.knobs import complete

@@ -13,10 +13,13 @@ from hpo.core.envs import registry
 from hpo.core.envs.bodies import agents_of, mean_over_bodies, per_body
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.evaluation import Policies, evaluate
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane
 from hpo.core.program import estimate_memory
+from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
-from hpo.core.state import EnvPlan, make_hypers, make_plan, stack, use_key
+from hpo.core.state import use_key
 from hpo.core.update import update
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))

@@ -10,9 +10,12 @@ import pytest
 from hpo.core import epochs, evaluation, population, rollout, update
 from hpo.core.envs import registry
 from hpo.core.evaluation import Policies, evaluate
+from hpo.core.hypers import make_hypers
 from hpo.core.normalise import RunningStatistics
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
-from hpo.core.state import EnvPlan, lane_key, make_hypers, make_plan, stack, use_key
+from hpo.core.pytree import stack
+from hpo.core.state import lane_key, use_key
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))

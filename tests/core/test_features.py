@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from hpo.core.state import FEATURES, EnvPlan
+from hpo.core.plan import FEATURES, EnvPlan
 
 whole = SimpleNamespace(**run_path(str(Path(__file__).with_name("whole_update.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))

@@ -10,9 +10,9 @@ import pytest
 from hpo.core.initial import kept, start_from
 from hpo.core.normalise import RunningStatistics
 from hpo.core.parts import part_path, read_part, write_parts
+from hpo.core.plan import make_plan
 from hpo.core.population import init_lane, lane_shapes
 from hpo.core.program import Program
-from hpo.core.state import make_plan
 from hpo.errors import ConfigError, StoreError
 
 

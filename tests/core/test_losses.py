@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from hpo.core import policy
+from hpo.core.hypers import make_hypers
 from hpo.core.losses import Coefficients, Samples, ppo_loss
-from hpo.core.state import EnvPlan, make_hypers, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 B = 12

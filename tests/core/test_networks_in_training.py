@@ -7,9 +7,11 @@ import pytest
 
 from hpo.core import policy
 from hpo.core.envs import registry
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane
+from hpo.core.pytree import stack
 from hpo.core.rollout import rollout
-from hpo.core.state import EnvPlan, make_hypers, make_plan, stack
 from hpo.core.update import update
 
 RMSA = EnvPlan("rmsa", (("continuous", False), ("k", 2), ("max_requests", 5), ("slots", 8),

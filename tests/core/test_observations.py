@@ -10,10 +10,12 @@ import pytest
 from hpo.core import policy
 from hpo.core.envs import registry
 from hpo.core.envs.contract import same_observations
+from hpo.core.hypers import make_hypers
 from hpo.core.observations import as_array
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane, lane_shapes
 from hpo.core.program import estimate_memory
-from hpo.core.state import EnvPlan, make_hypers, make_plan, stack
+from hpo.core.pytree import stack
 from hpo.core.update import update
 
 KNOBS = {"num_envs": 4, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],

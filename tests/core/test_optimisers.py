@@ -4,6 +4,7 @@ import numpy as np
 import optax
 import pytest
 
+from hpo.core.hypers import make_hypers
 from hpo.core.optimisers import (
     apply_gradients,
     init_moments,
@@ -11,7 +12,7 @@ from hpo.core.optimisers import (
     step_sizes,
     tree_norm,
 )
-from hpo.core.state import EnvPlan, make_hypers, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 
 STEPS = 40
 CRITIC = ("critic", "critic_head")

@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 
 from hpo.core.epochs import minibatch_shape
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.priority import choose_rows, draw_rows, importance_weights, probabilities
-from hpo.core.state import EnvPlan, make_plan
 
 KEY = jax.random.key(3, impl="threefry2x32")
 ADVANTAGE = np.array([0.5, -2.0, 0.0, 1.0, -0.1], np.float32)

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import ENV_RESET, init_lane
+from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
-from hpo.core.state import EnvPlan, make_hypers, make_plan, stack, use_key
+from hpo.core.state import use_key
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))

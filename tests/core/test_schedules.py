@@ -144,8 +144,8 @@ def steps():
 
 
 def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):
+    from hpo.core.hypers import make_hypers
     from hpo.core.schedules import curve, register
-    from hpo.core.state import make_hypers
     from hpo.errors import ConfigError
     from hpo.knobs import SCHEDULE_KNOBS, complete
 

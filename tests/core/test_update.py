@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpo.core.epochs import _split, minibatch_shape
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.shuffle import permutation
-from hpo.core.state import EnvPlan, make_plan
 
 Updates = run_path(str(Path(__file__).with_name("whole_update.py")))["Updates"]
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))

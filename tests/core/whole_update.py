@@ -18,10 +18,13 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.epochs import PRIORITY, SHUFFLE
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import make_plan
 from hpo.core.population import init_lane
+from hpo.core.pytree import stack
 from hpo.core.rollout import rollout
 from hpo.core.shuffle import permutation
-from hpo.core.state import make_hypers, make_plan, stack, use_key
+from hpo.core.state import use_key
 from hpo.core.update import update
 from hpo.knobs import complete
 

@@ -51,8 +51,8 @@ def policy(tmp_path_factory):
 
     from hpo.core import policy as policies
     from hpo.core.normalise import RunningStatistics
+    from hpo.core.plan import EnvPlan, make_plan
     from hpo.core.saved_policy import SavedPolicy, save_policy
-    from hpo.core.state import EnvPlan, make_plan
     from hpo.knobs import complete
 
     folder = tmp_path_factory.mktemp("study")

@@ -11,7 +11,7 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 from hpo.environments import ENVIRONMENTS
 from hpo.errors import MissingExtraError
 

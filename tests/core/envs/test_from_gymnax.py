@@ -7,7 +7,7 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 from hpo.environments import ENVIRONMENTS
 
 IDS = [id_ for id_, entry in ENVIRONMENTS.items() if entry.source == "gymnax"]

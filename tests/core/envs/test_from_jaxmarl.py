@@ -10,7 +10,7 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.contract import Box, Discrete
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 from hpo.errors import MissingExtraError
 
 SPREAD = "jaxmarl:MPE_simple_spread_v3"

@@ -9,7 +9,7 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.state import EnvPlan, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
 countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))

@@ -8,7 +8,7 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.navigators import Navigators, State
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 from hpo.environments import ENVIRONMENTS
 from hpo.errors import ConfigError
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.testing import EnvironmentContract
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 from hpo.search.user_code import import_user_code
 from hpo.studies.load import load
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 from hpo.environments import ENVIRONMENTS
 from hpo.errors import ConfigError, UnknownNameError
 

@@ -10,8 +10,9 @@ from hpo.core.envs import registry
 from hpo.core.host import stage
 from hpo.core.host.program import HostProgram
 from hpo.core.host.workers import Workers
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import EvaluationPlan, Program
-from hpo.core.state import EnvPlan, make_hypers, make_plan
 
 KNOBS = {"num_envs": 3, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],
          "normalise_observations": True, "learning_rate": 1e-3}  # fmt: skip

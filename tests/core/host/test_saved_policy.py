@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
+from hpo.core.hypers import make_hypers
 from hpo.core.normalise import RunningStatistics
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
 from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
-from hpo.core.state import EnvPlan, make_hypers, make_plan
 from hpo.knobs import complete
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpo.core.networks import registry
 from hpo.core.networks.cnn import CNN, convolutions_of
-from hpo.core.state import EnvPlan, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))

@@ -11,7 +11,7 @@ from hpo.core.networks import registry
 from hpo.core.networks.mlp import MLP, Head
 from hpo.core.networks.outputs import Outputs
 from hpo.core.networks.testing import NetworkContract
-from hpo.core.state import EnvPlan
+from hpo.core.plan import EnvPlan
 
 RMSA = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 0)))
 
@@ -102,7 +102,7 @@ def test_a_bad_network_fails(test):
 
 
 def test_a_registered_network_is_a_choice_that_keeps_every_knob():
-    from hpo.core.state import make_plan
+    from hpo.core.plan import make_plan
     from hpo.errors import ConfigError
     from hpo.knobs import check_value
 

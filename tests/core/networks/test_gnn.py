@@ -12,7 +12,7 @@ from hpo.core.envs import registry as environments
 from hpo.core.networks import registry
 from hpo.core.networks.gnn import GNN
 from hpo.core.networks.paths import marked_pairs, membership, pairs_by_ends, routes_of
-from hpo.core.state import EnvPlan, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))

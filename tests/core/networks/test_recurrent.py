@@ -10,7 +10,7 @@ import pytest
 from hpo.core import policy
 from hpo.core.networks import registry
 from hpo.core.networks.recurrent import Recurrent
-from hpo.core.state import EnvPlan, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 

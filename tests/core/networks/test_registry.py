@@ -5,7 +5,7 @@ import pytest
 
 from hpo.core.networks import registry
 from hpo.core.networks.mlp import MLP
-from hpo.core.state import EnvPlan, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError, UnknownNameError
 
 PLAN = make_plan({}, EnvPlan("CartPole-v1"), features=())

@@ -12,7 +12,7 @@ from hpo.core.networks import registry
 from hpo.core.networks.attention import Keyed, dropped
 from hpo.core.networks.paths import Pooling
 from hpo.core.networks.transformer import LinkTransformer, SequenceTransformer
-from hpo.core.state import EnvPlan, make_plan
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))

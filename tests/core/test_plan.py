@@ -1,18 +1,9 @@
 import dataclasses
 
-import numpy as np
 import pytest
 
-from hpo.core.state import (
-    FEATURES,
-    EnvPlan,
-    Hypers,
-    Plan,
-    features_of,
-    make_hypers,
-    make_plan,
-    plan_hash,
-)
+from hpo.core.hypers import Hypers
+from hpo.core.plan import FEATURES, EnvPlan, Plan, features_of, make_plan, plan_hash
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
 
@@ -22,11 +13,6 @@ _SPENT = ("num_layers", "hidden_size", "history", "transformer_obs_type",
           "transformer_share_layers")  # fmt: skip
 
 
-def test_hypers_hold_exactly_the_traced_knobs():
-    fields = {field.name for field in dataclasses.fields(Hypers)} - {"env_params", "eval_params"}
-    assert fields == {name for name, knob in KNOBS.items() if knob.traced}
-
-
 def test_no_field_is_both_static_and_traced():
     static = {field.name for field in dataclasses.fields(Plan)}
     traced = {field.name for field in dataclasses.fields(Hypers)}
@@ -34,34 +20,6 @@ def test_no_field_is_both_static_and_traced():
     assert static & set(KNOBS) == {
         name for name, knob in KNOBS.items() if not knob.traced and name not in _SPENT
     }
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {},
-        {"value_clip_eps": "same", "target_kl": 0.01, "lr_schedule": "cosine"},
-        {"value_clip_eps": 0.2, "max_grad_norm": None, "update_epochs": 7},
-        {"separate_vf_optimiser": True, "normalise_rewards": True},
-    ],
-)
-def test_every_leaf_is_strongly_typed_float32_or_int32(config):
-    hypers = make_hypers(config, {"gravity": 9.8}, {"gravity": 9.8})
-    for field in dataclasses.fields(Hypers):
-        leaf = getattr(hypers, field.name)
-        if field.name in ("env_params", "eval_params"):
-            leaf = leaf["gravity"]
-        assert isinstance(leaf, np.ndarray)
-        assert leaf.dtype in (np.float32, np.int32)
-        reference = getattr(make_hypers({}, {"gravity": 9.8}, {"gravity": 9.8}), field.name)
-        if field.name not in ("env_params", "eval_params"):
-            assert leaf.dtype == reference.dtype
-
-
-def test_off_is_infinite_and_same_is_marked():
-    hypers = make_hypers({"value_clip_eps": "same"}, (), ())
-    assert np.isinf(hypers.target_kl) and hypers.value_clip_eps == -1.0
-    assert hypers.gae_lambda_initial == hypers.gae_lambda_final == np.float32(0.95)
 
 
 def test_equal_plans_have_equal_hashes_and_others_do_not():

@@ -1,0 +1,146 @@
+"""The traced part of a configuration: array leaves alone, one a knob, which may differ per lane.
+
+What shapes a program is in `plan.Plan`; no field is in both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..knobs import KNOBS, complete
+from .pytree import Leaf, Pytree, pytree
+from .schedules import KINDS
+
+__all__ = ["OFF", "SAME", "Hypers", "make_hypers"]
+
+OFF = math.inf
+"""How a clip or limit that is off looks in `Hypers`."""
+
+SAME = -1.0
+"""How `value_clip_eps: same` looks in `Hypers`."""
+
+
+@pytree
+class Hypers(Pytree):
+    """The traced part of a configuration: one leaf a knob, float32 or int32, [] or [L].
+
+    Switches are float32 0 or 1, schedules are int32 indices into `SCHEDULES`, what is off is
+    infinite. `env_params` holds the environment's parameters (a pytree of float32), `eval_params`
+    those of the evaluation environment.
+    """
+
+    learning_rate: Float[Leaf, "..."]
+    lr_schedule: Int[Leaf, "..."]
+    lr_end_fraction: Float[Leaf, "..."]
+    lr_warmup_fraction: Float[Leaf, "..."]
+    lr_warmup_multiplier: Float[Leaf, "..."]
+    lr_warmup_start_fraction: Float[Leaf, "..."]
+    lr_schedule_multiplier: Float[Leaf, "..."]
+    lr_decay_exponent: Float[Leaf, "..."]
+    gamma: Float[Leaf, "..."]
+    gae_lambda: Float[Leaf, "..."]
+    gae_lambda_initial: Float[Leaf, "..."]
+    gae_lambda_final: Float[Leaf, "..."]
+    gae_lambda_schedule_multiplier: Float[Leaf, "..."]
+    clip_eps: Float[Leaf, "..."]
+    clip_eps_schedule: Int[Leaf, "..."]
+    clip_eps_end_fraction: Float[Leaf, "..."]
+    value_clip_eps: Float[Leaf, "..."]
+    vf_coef: Float[Leaf, "..."]
+    ent_coef: Float[Leaf, "..."]
+    ent_schedule: Int[Leaf, "..."]
+    ent_end_fraction: Float[Leaf, "..."]
+    ent_schedule_multiplier: Float[Leaf, "..."]
+    max_grad_norm: Float[Leaf, "..."]
+    adam_eps: Float[Leaf, "..."]
+    adam_beta1: Float[Leaf, "..."]
+    adam_beta2: Float[Leaf, "..."]
+    weight_decay: Float[Leaf, "..."]
+    sgd_momentum: Float[Leaf, "..."]
+    muon_momentum: Float[Leaf, "..."]
+    separate_vf_optimiser: Float[Leaf, "..."]
+    vf_learning_rate: Float[Leaf, "..."]
+    vf_lr_schedule: Int[Leaf, "..."]
+    vf_lr_end_fraction: Float[Leaf, "..."]
+    vf_warmup_fraction: Float[Leaf, "..."]
+    vf_warmup_multiplier: Float[Leaf, "..."]
+    vf_warmup_start_fraction: Float[Leaf, "..."]
+    vf_schedule_multiplier: Float[Leaf, "..."]
+    vf_adam_eps: Float[Leaf, "..."]
+    vf_adam_beta1: Float[Leaf, "..."]
+    vf_adam_beta2: Float[Leaf, "..."]
+    vf_max_grad_norm: Float[Leaf, "..."]
+    vf_weight_decay: Float[Leaf, "..."]
+    reward_scale: Float[Leaf, "..."]
+    reward_clip: Float[Leaf, "..."]
+    reward_centering: Float[Leaf, "..."]
+    average_reward_initial: Float[Leaf, "..."]
+    average_reward_step: Float[Leaf, "..."]
+    normalise_observations: Float[Leaf, "..."]
+    observation_clip: Float[Leaf, "..."]
+    normalise_rewards: Float[Leaf, "..."]
+    normalise_advantages: Float[Leaf, "..."]
+    logr_clip: Float[Leaf, "..."]
+    adv_clip: Float[Leaf, "..."]
+    target_kl: Float[Leaf, "..."]
+    priority_alpha: Float[Leaf, "..."]
+    priority_beta0: Float[Leaf, "..."]
+    anneal_priority_beta: Float[Leaf, "..."]
+    rho_clip: Float[Leaf, "..."]
+    c_clip: Float[Leaf, "..."]
+    log_std_init: Float[Leaf, "..."]
+    log_std_min: Float[Leaf, "..."]
+    log_std_max: Float[Leaf, "..."]
+    update_epochs: Int[Leaf, "..."]
+    action_masking: Float[Leaf, "..."]
+    off_policy_masking: Float[Leaf, "..."]
+    masking_gate_min_actions: Int[Leaf, "..."]
+    masking_gating: Float[Leaf, "..."]
+    masking_damping: Float[Leaf, "..."]
+    valid_mass_target: Float[Leaf, "..."]
+    valid_mass_coef: Float[Leaf, "..."]
+    valid_mass_schedule: Int[Leaf, "..."]
+    valid_mass_end_fraction: Float[Leaf, "..."]
+    valid_mass_schedule_multiplier: Float[Leaf, "..."]
+    schedule_on_gradient_steps: Float[Leaf, "..."]
+    env_params: Any
+    eval_params: Any
+
+
+def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
+    """Give the traced part of a configuration as NumPy scalars, canonical in dtype.
+
+    Every leaf is float32 or int32 and never weakly typed, so that no value recompiles a program.
+
+    Args:
+        config: knob -> value, as for `knobs.complete`.
+        env_params: the environment's parameters, a pytree of numbers.
+        eval_params: those of the evaluation environment.
+    """
+    full = complete(config)
+    if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
+        full["gae_lambda_initial"] = full["gae_lambda_final"] = full["gae_lambda"]
+    leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
+    return Hypers(**leaves, env_params=_floats(env_params), eval_params=_floats(eval_params))
+
+
+def _encode(name: str, value: Any) -> np.ndarray:
+    if KNOBS[name].type == "int":
+        return np.asarray(value, np.int32)
+    if isinstance(value, str):
+        return np.asarray(SAME, np.float32) if value == "same" else _kind(value)
+    return np.asarray(OFF if value is None else value, np.float32)
+
+
+def _kind(schedule: str) -> np.ndarray:
+    return np.asarray(KINDS[schedule], np.int32)
+
+
+def _floats(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), params)

@@ -1,0 +1,253 @@
+"""The static part of a configuration: hashable Python values, by which a program is keyed.
+
+What may differ per lane is in `hypers.Hypers`; no field is in both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..environments import ENVIRONMENTS
+from ..errors import ConfigError
+from ..knobs import KNOBS, complete, matters
+
+__all__ = ["FEATURES", "RECURRENT", "EnvPlan", "Plan", "features_of", "make_plan", "plan_hash"]
+
+FEATURES: Mapping[str, str] = {
+    "normalise_observations": "normalise_observations",
+    "normalise_rewards": "normalise_rewards",
+    "off_policy_masking": "off_policy_masking",
+    "priority": "priority_alpha",
+    "reward_centering": "reward_centering",
+    "schedule_on_gradient_steps": "schedule_on_gradient_steps",
+    "v_trace": "rho_clip",
+    "valid_mass_loss": "valid_mass_coef",
+}
+"""What costs time even when off, and the knob that is neither 0 nor off where it is on.
+
+A Plan compiles in only those that its study can switch on.
+"""
+
+RECURRENT = {"lstm", "gru"}
+"""Networks with a carry, which learn from whole segments; registering one adds its name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvPlan:
+    """The static part of an environment: its id and its fixed keys, sorted by name.
+
+    Attributes:
+        id: of the registry.
+        keys: (name, value), as written.
+        folder: that files among the values are relative to; not part of the plan's hash, so that
+            a study may be moved. Empty where no key names a file.
+        history: observations stacked (the knob `history`).
+    """
+
+    id: str
+    keys: tuple[tuple[str, Any], ...] = ()
+    folder: str = dataclasses.field(default="", repr=False)
+    history: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The static part of a configuration; equal plans share a compiled program.
+
+    Attributes are the static knobs of `knobs.KNOBS` (those of other networks at their defaults;
+    `history` and `transformer_obs_type` are part of the environments), plus:
+        env: the environment that trains.
+        eval_env: the environment that evaluates.
+        features: the costly switches compiled in (see `FEATURES`).
+    """
+
+    env: EnvPlan
+    eval_env: EnvPlan
+    num_envs: int
+    rollout_length: int
+    num_minibatches: int
+    minibatch_size: int
+    network: str
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    layer_norm: bool
+    shared_encoder: bool
+    cnn_channels: tuple[int, ...] | None
+    cnn_kernels: tuple[int, ...] | None
+    cnn_strides: tuple[int, ...] | None
+    cnn_dense: tuple[int, ...] | None
+    recurrent_size: int
+    gnn_message_passing_steps: int
+    gnn_edge_embedding_size: int
+    gnn_node_embedding_size: int
+    gnn_global_embedding_size: int
+    gnn_edge_mlp_layers: int
+    gnn_node_mlp_layers: int
+    gnn_global_mlp_layers: int
+    gnn_edge_mlp_latent: int
+    gnn_node_mlp_latent: int
+    gnn_global_mlp_latent: int
+    gnn_attn_mlp_layers: int
+    gnn_attn_mlp_latent: int
+    gnn_num_spectral_features: int
+    gnn_layer_norm: bool
+    gnn_mlp_layer_norm: bool
+    gnn_normalise_by_link_length: bool
+    gnn_node_features: bool
+    transformer_layers: int
+    transformer_heads: int
+    transformer_embedding_size: int
+    transformer_intermediate_size: int
+    transformer_wire_features: int
+    transformer_actor_mlp_width: int
+    transformer_actor_mlp_depth: int
+    transformer_critic_mlp_width: int
+    transformer_critic_mlp_depth: int
+    transformer_actor_pooling: str
+    transformer_critic_pooling: str
+    transformer_dropout: float
+    transformer_attention_dropout: float
+    transformer_enable_dropout: bool
+    initialisation: str
+    hidden_gain: float
+    policy_gain: float
+    value_gain: float
+    optimiser: str
+    gradient_accumulation: int
+    priority_over: str | None
+    distribution: str | None
+    action_low: float | None
+    action_high: float | None
+    dtype: str
+    matmul_precision: str
+    features: tuple[str, ...] = ()
+
+    @property
+    def steps_per_update(self) -> int:
+        """Env steps of one update of one lane."""
+        return self.num_envs * self.rollout_length
+
+    @property
+    def by_segments(self) -> bool:
+        """Whether minibatches are whole segments (T steps of one environment), not single steps.
+
+        True where what a step teaches depends on the steps around it, and where segments are
+        drawn by priority.
+        """
+        drawn = "priority" in self.features and self.priority_over == "segments"
+        return self.network in RECURRENT or "v_trace" in self.features or drawn
+
+    @property
+    def has_free_minibatches(self) -> bool:
+        """Whether number and size of minibatches were both given (prioritised sampling)."""
+        return self.num_minibatches != math.ceil(self.steps_per_update / self.minibatch_size)
+
+
+def make_plan(
+    config: Mapping[str, Any],
+    env: EnvPlan,
+    eval_env: EnvPlan | None = None,
+    features: tuple[str, ...] | None = None,
+) -> Plan:
+    """Give the static part of a configuration.
+
+    Args:
+        config: knob -> value, as for `knobs.complete`.
+        env: the environment.
+        eval_env: the one that evaluates; the same if None.
+        features: costly switches that this study may turn on; None: those that are on here.
+
+    Raises:
+        ConfigError: something is on that `features` leaves out, or does not go with it.
+    """
+    full = complete(config)
+    on = tuple(name for name, knob in FEATURES.items() if full[knob])
+    features = on if features is None else features
+    names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)
+    unused = set(features) - set(FEATURES)
+    if unused:
+        raise ConfigError(f"unknown features {sorted(unused)}; known: {', '.join(FEATURES)}")
+    missing = [name for name in on if name not in features]
+    if missing:
+        raise ConfigError(f"{missing[0]} is on, but this plan was made without it")
+    network = full["network"]
+    chosen = {
+        name: full[name] if matters(name, network) else KNOBS[name].default for name in names
+    }
+    if network == "transformer":
+        chosen["shared_encoder"] |= full["transformer_share_layers"]
+    if not full["transformer_enable_dropout"]:
+        for name in ("transformer_dropout", "transformer_attention_dropout"):
+            chosen[name] = KNOBS[name].default
+    plan = Plan(
+        env=_as_seen(env, full),
+        eval_env=_as_seen(eval_env or env, full),
+        features=tuple(sorted(features)),
+        **chosen,
+    )
+    _check_segments(plan)
+    return plan
+
+
+def _check_segments(plan: Plan) -> None:
+    if not plan.by_segments:
+        return
+    if plan.priority_over == "steps" and "priority" in plan.features:
+        reason = "V-trace" if "v_trace" in plan.features else plan.network
+        raise ConfigError(
+            f"priority_over is 'steps', but {reason} learns from whole segments; take 'segments' "
+            "or leave it out"
+        )
+    if plan.has_free_minibatches:
+        return
+    if plan.num_minibatches > plan.num_envs:
+        raise ConfigError(
+            f"num_minibatches is {plan.num_minibatches}, but minibatches are whole segments here, "
+            f"one of each environment; allowed: at most num_envs, which is {plan.num_envs}"
+        )
+    segments = math.ceil(plan.num_envs / plan.num_minibatches)
+    if plan.gradient_accumulation > segments:
+        raise ConfigError(
+            f"gradient_accumulation is {plan.gradient_accumulation}, but a minibatch has only "
+            f"{segments} whole segments; allowed: at most {segments}"
+        )
+
+
+def _as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
+    """Give an environment that shows what the network reads: stacked, and links to link networks.
+
+    Optical environments whose `observation` is left out show a graph to a gnn and link tokens to
+    a transformer.
+    """
+    env = dataclasses.replace(env, history=config["history"])
+    shown = {"gnn": "graph", "transformer": f"link_{config['transformer_obs_type']}"}
+    keys, network = dict(env.keys), config["network"]
+    if network not in shown or "observation" in keys or not _is_optical(env.id):
+        return env
+    keys["observation"] = shown[network]
+    return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
+
+
+def _is_optical(id_: str) -> bool:
+    known = ENVIRONMENTS.get(id_)
+    return known is not None and known.source == "optical"
+
+
+def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
+    """Give the features some configuration of a study can switch on.
+
+    Args:
+        possible: knob -> the values it can take; a knob left out keeps its default.
+    """
+    return tuple(
+        name for name, knob in FEATURES.items() if any(possible.get(knob, {KNOBS[knob].default}))
+    )
+
+
+def plan_hash(plan: Plan) -> str:
+    """Give eight hex digits that name a plan, the same in every process."""
+    return hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
