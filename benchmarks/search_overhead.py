@@ -22,7 +22,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from hpo.search import via_optuna
+from hpo.search import optuna_tpe
 from hpo.search.analytic import AnalyticFactory
 from hpo.search.methods import register_sampler
 from hpo.search.population import PopulationFactory
@@ -38,7 +38,7 @@ class ShadowTpe:
     adaptive = False
 
     def __init__(self, spec):
-        self._tpe = via_optuna.build(spec)
+        self._tpe = optuna_tpe.build(spec)
         self._random = RandomSearch(spec.space, spec.seed)
 
     def begin(self, batch, history):

@@ -25,10 +25,10 @@ METHODS: dict[str, Callable[[SamplerSpec], Sampler]] = {
     "random": _in("random_search"),
     "grid": _in("grid_search"),
     "sobol": _in("sobol_search"),
-    "tpe": _in("via_optuna"),
-    "gp": _in("via_optuna", "build_gp"),
+    "tpe": _in("optuna_tpe"),
+    "gp": _in("optuna_gp"),
     "cmaes": _in("via_cmaes"),
-    "nsga2": _in("via_optuna", "build_nsga2"),
+    "nsga2": _in("optuna_nsga2"),
     "smac": _in("via_smac"),
 }
 

@@ -140,7 +140,7 @@ _CHILD = """
 import json, resource, sys
 from pathlib import Path
 import duckdb, optuna, pyarrow.parquet, scipy.stats
-from hpo.search import via_optuna
+from hpo.search import optuna_tpe
 from hpo.search.run import Settings, run
 from acceptance_points.search_methods import large_study, resident_megabytes
 study, factory = large_study(int(sys.argv[2]))

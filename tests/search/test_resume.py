@@ -27,7 +27,7 @@ Factory = samples.AnalyticFactory
 
 _PRELOAD = [
     "hpo.search.run",
-    "hpo.search.via_optuna",
+    "hpo.search.optuna_tpe",
     "hpo.search.sobol_search",
     "hpo.search.via_cmaes",
     "pyarrow.parquet",

@@ -13,7 +13,17 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState as OptunaState
 
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search import grid_search, random_search, sobol_search, via_cmaes, via_optuna, via_smac
+from hpo.search import (
+    grid_search,
+    optuna_gp,
+    optuna_nsga2,
+    optuna_tpe,
+    random_search,
+    sobol_search,
+    via_cmaes,
+    via_optuna,
+    via_smac,
+)
 from hpo.search.contracts import SamplerContract, contract_space
 from hpo.search.history import Window, estimates, penalised
 from hpo.search.methods import METHODS, make_sampler, register_sampler
@@ -43,7 +53,7 @@ class TestGrid(SamplerContract):
 
 class TestTpe(SamplerContract):
     def make(self, space, seed):
-        return via_optuna.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return optuna_tpe.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 class TestGp(SamplerContract):
@@ -51,7 +61,7 @@ class TestGp(SamplerContract):
 
     def make(self, space, seed):
         pytest.importorskip("torch")
-        return via_optuna.build_gp(SamplerSpec(space, seed, {"n_startup_trials": 3}))
+        return optuna_gp.build(SamplerSpec(space, seed, {"n_startup_trials": 3}))
 
 
 class TestCmaEs(SamplerContract):
@@ -62,13 +72,13 @@ class TestCmaEs(SamplerContract):
 
 class TestNsga2(SamplerContract):
     def make(self, space, seed):
-        return via_optuna.build_nsga2(SamplerSpec(space, seed, {"population_size": 4}))
+        return optuna_nsga2.build(SamplerSpec(space, seed, {"population_size": 4}))
 
 
 class TestNsga2OfTwo(SamplerContract):
     def make(self, space, seed):
         spec = SamplerSpec(space, seed, {"population_size": 4}, objectives=2, constraints=1)
-        return via_optuna.build_nsga2(spec)
+        return optuna_nsga2.build(spec)
 
     def ended(self, past):
         end = super().ended(past)
@@ -87,7 +97,7 @@ class TestNsga2OfTwo(SamplerContract):
 class TestTpeOfTwo(TestNsga2OfTwo):
     def make(self, space, seed):
         spec = SamplerSpec(space, seed, {"n_startup_trials": 3}, objectives=2, constraints=1)
-        return via_optuna.build(spec)
+        return optuna_tpe.build(spec)
 
 
 class TestSmac(SamplerContract):
@@ -164,7 +174,7 @@ def test_options_are_checked(method):
 
 def test_an_option_must_have_its_type():
     with pytest.raises(ConfigError, match="must be bool"):
-        via_optuna.build(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
+        optuna_tpe.build(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
 
 
 def test_a_method_is_registered_once(monkeypatch):
@@ -235,7 +245,7 @@ def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
     ]
     rates = [
         entry.params["learning_rate"]
-        for entry in drawn(via_optuna.build(SamplerSpec(space, 0, {})), 1, 20, history)
+        for entry in drawn(optuna_tpe.build(SamplerSpec(space, 0, {})), 1, 20, history)
     ]
     near = sum(10**-4.25 < rate < 10**-2.75 for rate in rates)  # shares 0.15 to 0.45
     assert near >= 10  # random search would put 6 of them there
@@ -250,7 +260,7 @@ def test_tpe_moves_towards_good_trials_and_away_from_diverged_ones():
     ]
     rates = [
         entry.params["learning_rate"]
-        for entry in drawn(via_optuna.build(SamplerSpec(space, 0, {})), 1, 20, wild)
+        for entry in drawn(optuna_tpe.build(SamplerSpec(space, 0, {})), 1, 20, wild)
     ]
     assert sum(rate > 10**-2.5 for rate in rates) <= 5
 
@@ -262,7 +272,7 @@ def test_tpe_spreads_out_around_running_trials():
     ]
 
     def spread(options):
-        found = drawn(via_optuna.build(SamplerSpec(space, 1, options)), 1, 30, history)
+        found = drawn(optuna_tpe.build(SamplerSpec(space, 1, options)), 1, 30, history)
         return len({round(entry.params["gamma"], 3) for entry in found})
 
     assert spread({}) >= spread({"constant_liar": False})
@@ -270,9 +280,9 @@ def test_tpe_spreads_out_around_running_trials():
 
 def test_every_optuna_option_exists_in_optuna():
     for sampler, options in (
-        (via_optuna.TPESampler, via_optuna._TPE_OPTIONS),
-        (via_optuna.GPSampler, via_optuna._GP_OPTIONS),
-        (via_optuna.NSGAIISampler, via_optuna._NSGA2_OPTIONS),
+        (optuna_tpe.TPESampler, optuna_tpe.OPTIONS),
+        (optuna_gp.GPSampler, optuna_gp.OPTIONS),
+        (optuna_nsga2.NSGAIISampler, optuna_nsga2.OPTIONS),
     ):
         assert set(options) <= set(inspect.signature(sampler.__init__).parameters)
 
@@ -285,9 +295,9 @@ def test_study_files_know_the_same_methods_and_options():
         if method not in needs or find_spec(needs[method]) is not None:
             METHODS[method](SamplerSpec(contract_space(), 0, options))
     for method, known in (
-        ("tpe", via_optuna._TPE_OPTIONS),
-        ("gp", via_optuna._GP_OPTIONS),
-        ("nsga2", via_optuna._NSGA2_OPTIONS),
+        ("tpe", optuna_tpe.OPTIONS),
+        ("gp", optuna_gp.OPTIONS),
+        ("nsga2", optuna_nsga2.OPTIONS),
         ("cmaes", via_cmaes._OPTIONS),
         ("smac", via_smac._OPTIONS),
     ):
@@ -298,7 +308,7 @@ def test_study_files_know_the_same_methods_and_options():
     ("method", "package"), [("gp", "torch"), ("cmaes", "cmaes"), ("smac", "smac")]
 )
 def test_a_missing_package_names_its_extra(monkeypatch, method, package):
-    module = via_optuna if method == "gp" else sys.modules[f"hpo.search.via_{method}"]
+    module = optuna_gp if method == "gp" else sys.modules[f"hpo.search.via_{method}"]
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs.*{package}.*hpo-lanes\[{method}\]"):
         make_sampler(samples.study(method=method))
@@ -389,7 +399,7 @@ def test_cmaes_refuses_what_it_cannot_do(space, changes, words):
 
 def test_nsga2_breeds_from_the_better_half():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
-    seen = played(via_optuna.build_nsga2(spec), 20, 10, distance)
+    seen = played(optuna_nsga2.build(spec), 20, 10, distance)
     assert [past.attributes["nsga2:generation"] for past in seen] == [n // 10 for n in range(200)]
     with_parents = [past for past in seen if "nsga2:parents" in past.attributes]
     assert [past.trial for past in with_parents] == list(range(10, 200, 10))
@@ -402,7 +412,7 @@ def test_nsga2_breeds_from_the_better_half():
 
 def test_trials_of_other_sources_belong_to_a_generation():
     spec = SamplerSpec(samples.study().space, 0, {"population_size": 10})
-    sampler = via_optuna.build_nsga2(spec)
+    sampler = optuna_nsga2.build(spec)
     seen = [dataclasses.replace(past, attributes={}) for past in played(sampler, 1, 10, distance)]
     found = drawn(sampler, 1, 2, seen)
     assert [past.attributes["nsga2:generation"] for past in found] == [1, 1]
@@ -463,7 +473,7 @@ def test_refused_draws_count_as_running_until_one_is_kept():
     space = samples.study().space
     known = via_optuna.frozen_trial(space, corner(0, 0.5, TrialState.FINISHED, 1.0))
     storage = HistoryStorage([StudyDirection.MINIMIZE], [known])
-    batch = via_optuna._GpBatch(space, RandomSampler(seed=0), storage, 0, seed=3)
+    batch = optuna_gp.GpBatch(space, RandomSampler(seed=0), storage, 0, seed=3)
 
     def numbers():
         return [trial.number for trial in storage.get_all_trials(0, deepcopy=False)]
