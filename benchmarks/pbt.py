@@ -59,7 +59,8 @@ def study(rule: str | None, trials: int, rungs: int, updates: int) -> Any:
 
 def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) -> Any:
     """Give a factory whose programs outlive a study, and whose changes of lanes are timed."""
-    from hpo.search.local import LocalFactory, LocalPopulation
+    from hpo.search.local import LocalFactory
+    from hpo.search.local_population import LocalPopulation
 
     class Timed(LocalPopulation):
         def change(self, changes: Any) -> None:
@@ -75,7 +76,7 @@ def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) ->
         def make(self, config: Any, lanes: int | None) -> Timed:
             program = self.program_of(config, lanes)
             key = (program.plan, program.lanes, program.updates, program.tile)
-            return Timed(self, programs.setdefault(key, program))
+            return Timed(self.split, programs.setdefault(key, program))
 
     return Kept(asked)
 

@@ -77,7 +77,7 @@ def run(
     factory = LocalFactory(study, compiling, warn)
     # What only imported code knows has not been checked yet; nothing is on disk so far.
     config = complete({**study.fixed, **study.space.default()})
-    factory.hypers(config)
+    factory.split.hypers(config)
     if population_replicates(study) > 1:  # all of them must have a lane
         factory.program_of(config)
     earlier = warm_start(study, out / name)

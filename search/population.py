@@ -1,7 +1,7 @@
 """What the search loop asks of a population of lanes, and what it gets back.
 
-`search.local` implements it over `hpo.core`; tests implement it with analytic learning curves, so
-that the loop's rules are tested in milliseconds.
+`search.local_population` implements it over `hpo.core`; tests implement it with analytic learning
+curves, so that the loop's rules are tested in milliseconds.
 """
 
 from __future__ import annotations

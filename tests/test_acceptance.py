@@ -124,8 +124,8 @@ def test_base_studies_stay_within_their_env_steps(name, most):
 
     study = load_study(ROOT / "studies" / f"{name}.yaml")
     factory = LocalFactory(study)
-    plan = factory.plan(complete(study.fixed))
-    assert factory.quanta(plan).env_steps == study.env_steps <= most
+    plan = factory.split.plan(complete(study.fixed))
+    assert factory.split.quanta(plan).env_steps == study.env_steps <= most
     assert study.seeds.per_config == 10 and study.evaluation.episodes == 100
 
 

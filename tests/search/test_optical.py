@@ -102,7 +102,7 @@ def test_warm_up_steps_networks_and_learns_nothing(alone):
 
 
 def test_buckets_of_searched_keys_are_programs(factory):
-    small, large = (factory.plan(config(10.0, blocks)) for blocks in (12, 4))
+    small, large = (factory.split.plan(config(10.0, blocks)) for blocks in (12, 4))
     assert dict(small.env.keys)["aggregate_slots"] == 12
     assert "load" not in dict(small.env.keys)
     assert factory.bucket_of(config(10.0)) == factory.bucket_of(config(20.0))

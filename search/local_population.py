@@ -1,0 +1,200 @@
+"""The lanes of one program on this machine, as the search loop sees them.
+
+Lanes have the numbers of the loop, in filling order; where the program keeps them is its affair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..core import checkpoint, saved_policy
+from ..core.envs import registry as environments
+from ..core.evaluation import Episodes
+from ..core.hypers import Hypers
+from ..core.look import look
+from ..core.metrics import chunk_rows
+from ..core.parts import write_parts
+from ..core.program import Program
+from ..core.state import LaneState
+from ..knobs import complete
+from ..store.rows import Stream
+from .population import Change, ChunkResult, EvaluationResult, Refill
+from .split import Split, knobs_of
+
+__all__ = ["STREAMS", "LocalPopulation", "results_of"]
+
+STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
+"""Which of a study's seeds, as a number that keys are folded with."""
+
+
+class LocalPopulation:
+    """The lanes of one program.
+
+    Args:
+        split: of the study's configurations.
+        compiled: the program; it is compiled when it is first needed.
+        compiling: entered around each compile, with words for it.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        compiled: Program,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ):
+        """Start with empty lanes."""
+        self._split, self._program, self._compiling = split, compiled, compiling
+        self._lanes = compiled.empty()
+        self._place = compiled.lane_order()
+        plan = compiled.plan
+        self.lanes = compiled.lanes
+        self.block = compiled.tile * len(compiled.devices)
+        self.steps_per_chunk = compiled.updates * plan.steps_per_update
+        warmup = environments.make(plan.env).warmup_steps
+        self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
+        self._total_updates = split.quanta(plan).chunks * compiled.updates
+
+    @property
+    def program(self) -> Program:
+        """What runs; for those who time it."""
+        return self._program
+
+    @property
+    def compiles(self) -> int:
+        """Training programs compiled so far: 0 before the first chunk, then 1."""
+        return int(self._program.compiled)
+
+    def _compile(self) -> None:
+        """Compile the training program if this is its first chunk."""
+        if self._program.compiled:
+            return
+        with self._compiling(f"the training program: {self._words()}"):
+            self._program.compile()
+
+    def _words(self) -> str:
+        plan = self._program.plan
+        return f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """Refill lanes, then run one chunk; blocks until done."""
+        self._compile()
+        started = time.perf_counter()
+        rows = self._program.no_refills()
+        rows.busy[:] = False
+        rows.busy[self._place[list(busy)]] = True
+        for refill in refills:
+            at = self._place[refill.lane]
+            rows.mask[at] = True
+            rows.stream[at] = STREAMS[refill.stream]
+            rows.replicate[at] = refill.replicate
+            rows.updates[at] = -self.warmup_chunks * self._program.updates
+            rows.total_updates[at] = self._total_updates
+            _put_row(rows.hypers, self._split.hypers(refill.config), at)
+        self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
+        values, diverged = chunk_rows(metrics)
+        values = {name: value[self._place] for name, value in values.items()}
+        return ChunkResult(values, diverged[self._place], time.perf_counter() - started)
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Copy training states between lanes and change their knobs; see `Population`."""
+        rows = self._program.no_changes()
+        for change in changes:
+            at = self._place[change.lane]
+            rows.mask[at] = True
+            if change.source is not None:
+                rows.source[at] = self._place[change.source]
+            _put_row(rows.hypers, self._split.hypers(change.config), at)
+        self._lanes = self._program.change(self._lanes, rows)
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Evaluate the policies of some lanes, in that order."""
+        if not self._program.evaluation_compiled:
+            with self._compiling(f"the evaluation: {self._words()}"):
+                self._program.compile_evaluation()
+        found = self._program.evaluate(self._lanes, self._place[list(lanes)])
+        return results_of(found, range(len(lanes)))
+
+    def save(self, directory: Path) -> None:
+        """Write the exact state of all lanes into a new directory."""
+        self._program.save(self._lanes, directory)
+
+    def restore(self, directory: Path) -> None:
+        """Read what `save` wrote; the next chunk gives the same bits."""
+        self._lanes = self._program.restore(self._lanes, directory)
+
+    def save_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Write some fields of the state of all lanes into a new directory, a folder each."""
+        directory.mkdir(parents=True)
+        for name in names:
+            value = getattr(self._lanes.state, name)
+            if jax.tree.leaves(value):
+                checkpoint.save_tree(directory / name, value)
+
+    def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Read some of the fields that `save_fields` wrote; the others stay as they are."""
+        state = self._lanes.state
+        old = {
+            name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))
+        }
+        found = {
+            name: checkpoint.restore_tree(directory / name, value) for name, value in old.items()
+        }
+        placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
+        self._lanes = self._lanes.replace(state=state.replace(**placed))
+
+    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
+        """Write one lane's policy (with normaliser and resolved configuration)."""
+        state = self._program.lane(self._lanes, int(self._place[lane]))
+        train, held_out = self._split.env_params(config)
+        saved = saved_policy.SavedPolicy(
+            plan=self._program.plan,
+            config=complete(knobs_of(config)),
+            env_params=train,
+            eval_params=held_out,
+            params=state.params,
+            statistics=state.observation_statistics,
+            about={"study": self._split.study.name},
+        )
+        saved_policy.save_policy(directory, saved)
+        write_parts(directory, self._parts(config, state))
+
+    def _parts(self, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
+        """Give the parts of a lane that the study wants beside its policies."""
+        wanted = self._split.study.checkpoint.parts
+        found = {"parameters": state.params, "optimiser": state.moments}
+        if not set(wanted) <= set(found):
+            found |= jax.device_get(self._look(self._split.hypers(config), state))
+        return {part: found[part] for part in wanted}
+
+    @cached_property
+    def _look(self) -> Callable[[Hypers, LaneState], dict[str, Any]]:
+        return jax.jit(partial(look, self._program.plan))
+
+
+def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
+    """Give some rows of what was evaluated."""
+    return [
+        EvaluationResult(
+            returns=np.asarray(found.returns[i], np.float64),
+            lengths=np.asarray(found.lengths[i], np.int64),
+            metrics={
+                name: np.asarray(value[i], np.float64) for name, value in found.metrics.items()
+            },
+        )
+        for i in rows
+    ]
+
+
+def _put_row(rows: Hypers, row: Hypers, at: int) -> None:
+    def put(all_rows: np.ndarray, one: np.ndarray) -> None:
+        all_rows[at] = one
+
+    jax.tree.map(put, rows, row)

@@ -1,0 +1,100 @@
+"""How the configurations of one study become what the core takes.
+
+A complete configuration is split into the Plan of its bucket and the traced rest; a name
+`env.<key>` goes to the environment, on whichever side that key belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.envs import registry as environments
+from ..core.hypers import Hypers, make_hypers
+from ..core.plan import FEATURES, EnvPlan, Plan, features_of, make_plan
+from ..environments import files_of
+from ..knobs import KNOBS
+from ..studies.quanta import Quanta, quanta_of
+from ..studies.spec import Study
+
+__all__ = ["Split", "knobs_of"]
+
+
+class Split:
+    """The two parts of every configuration of one study.
+
+    Attributes:
+        study: what is asked.
+        features: costly switches that it may turn on.
+    """
+
+    def __init__(self, study: Study):
+        self.study = study
+        self.features = features_of(_possible(study))
+
+    def plan(self, config: Mapping[str, Any]) -> Plan:
+        """Give the static part of a configuration of this study."""
+        overrides = self.study.evaluation.env
+        env, eval_env = self._env_plan(config, {}), self._env_plan(config, overrides)
+        return make_plan(knobs_of(config), env, eval_env, self.features)
+
+    def env_params(self, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+        """Give the given parameters of the training and of the evaluation environment."""
+        plan = self.plan(config)
+        overrides = self.study.evaluation.env
+        return self._params(plan.env, config, {}), self._params(plan.eval_env, config, overrides)
+
+    def hypers(self, config: Mapping[str, Any]) -> Hypers:
+        """Give the traced part of a configuration of this study."""
+        plan = self.plan(config)
+        train, held_out = self.env_params(config)
+        return make_hypers(
+            knobs_of(config),
+            environments.params_of(environments.make(plan.env), train),
+            environments.params_of(environments.make(plan.eval_env), held_out),
+        )
+
+    def quanta(self, plan: Plan) -> Quanta:
+        """Say how the runs of a bucket are cut into chunks."""
+        return quanta_of(self.study, plan.steps_per_update)
+
+    def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
+        """Give the static part of the environment: given keys that are no traced parameter."""
+        id_ = self.study.env.id
+        given = {**self.study.env.values, **_env_values(config), **overrides}
+        floats = environments.float_params(id_)
+        keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
+        folder = self.study.source if files_of(id_, keys) else ""
+        return EnvPlan(id_, tuple(sorted(keys.items())), folder)
+
+    def _params(self, plan: EnvPlan, config: Mapping[str, Any], overrides: Mapping[str, Any]
+                ) -> dict[str, float]:  # fmt: skip
+        given = {**self.study.env.values, **_env_values(config), **overrides}
+        static = dict(plan.keys)
+        return {name: value for name, value in given.items() if name not in static}
+
+
+def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a configuration without what belongs to the environment."""
+    return {name: value for name, value in config.items() if not name.startswith("env.")}
+
+
+def _env_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name[4:]: value for name, value in config.items() if name.startswith("env.")}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def _possible(study: Study) -> dict[str, set[Any]]:
+    """Give, for the knob of each feature, the values that the study can give it, or as good."""
+    possible: dict[str, set[Any]] = {}
+    searched = {parameter.name for parameter in study.space.parameters}
+    for name in FEATURES.values():
+        if name in searched:
+            possible[name] = {True, False}
+        else:
+            possible[name] = {study.fixed.get(name, KNOBS[name].default)}
+        possible[name] |= {given[name] for given in study.enqueue if name in given}
+    return possible
