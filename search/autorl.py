@@ -14,19 +14,19 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import ConfigError, suggestion
-from ..knobs import KNOBS, complete
+from ..knobs import complete
 from ..store.rows import Stream
-from ..studies.load import load, loads
-from ..studies.spec import EarlyTerminate, Seeds, Study
-from ..studies.writer import to_yaml
+from ..studies.spec import Study
 from .autorl_actions import Action, Actions
+from .autorl_parts import PARTS, fields_of
+from .autorl_study import study_of
 from .compile_cache import enable_compilation_cache
 from .objective import measure
 from .population import Change, ChunkResult, EvaluationResult, Refill
 from .schedule import schedule_of
 from .user_code import import_user_code
 
-__all__ = ["FEATURES", "PARTS", "AutoRLEnv"]
+__all__ = ["FEATURES", "AutoRLEnv"]
 
 FEATURES = (
     "loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "ratio_std",
@@ -34,18 +34,6 @@ FEATURES = (
     "learning_rate", "clip_eps", "ent_coef", "episode_return", "episode_length", "reward_mean",
 )  # fmt: skip
 """Metrics of training that an observation holds, as of the last chunk of a step."""
-
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "policy": ("params",),
-    "optimiser": ("moments",),
-    "normalisers": ("observation_statistics", "return_statistics", "discounted_return"),
-    "environment": ("env_state", "observation", "episode_return", "episode_length"),
-    "position": ("key", "updates", "total_updates"),
-}
-"""Parts of a run that a checkpoint may hold: fields of `core.state.LaneState`.
-
-A field in none of these belongs to `environment`.
-"""
 
 
 class AutoRLEnv:
@@ -86,7 +74,7 @@ class AutoRLEnv:
         objectives: Sequence[str] | None = None,
         reward: Literal["value", "gain"] = "value",
     ):
-        self._study = _prepared(_loaded(study), runs, steps)
+        self._study = study_of(study, runs, steps)
         import_user_code(self._study.imports, self._study.source)
         enable_compilation_cache()
         from .local import LocalFactory
@@ -233,14 +221,14 @@ class AutoRLEnv:
 
         Args:
             directory: must not exist.
-            parts: of `PARTS`.
+            parts: of `autorl_parts.PARTS`.
 
         Raises:
             ConfigError: a part is not known, or a run was reset and not stepped yet.
         """
         if self._fresh:
             raise ConfigError("runs were reset and have no state yet; step() first")
-        self._population.save_fields(Path(directory), _fields(parts))
+        self._population.save_fields(Path(directory), fields_of(parts))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
         """Read chosen parts of all runs back; what is not named stays as it is.
@@ -249,7 +237,7 @@ class AutoRLEnv:
 
         Args:
             directory: written by `save` with these parts among its own.
-            parts: of `PARTS`.
+            parts: of `autorl_parts.PARTS`.
 
         Raises:
             ConfigError: a part is not known, or a run was reset and not stepped yet.
@@ -257,7 +245,7 @@ class AutoRLEnv:
         """
         if self._fresh:
             raise ConfigError("runs were reset and have no state yet; step() first")
-        self._population.restore_fields(Path(directory), _fields(parts))
+        self._population.restore_fields(Path(directory), fields_of(parts))
 
     # ------------------------------------------------------------------ one step
 
@@ -351,59 +339,6 @@ def _checked_objective(name: str) -> str:
         f"unknown objective {name!r};{suggestion(name, known)} Known: eval/<metric>, "
         f"{', '.join(FEATURES)}"
     )
-
-
-def _loaded(study: Study | str | Path | Mapping[str, Any]) -> Study:
-    if isinstance(study, Study):
-        return study
-    if isinstance(study, Mapping):
-        return loads(to_yaml({"name": "autorl", **study}), "study")
-    return load(study)
-
-
-def _prepared(study: Study, runs: int, steps: int) -> Study:
-    """Give the study whose chunks end where decisions fall."""
-    if runs < 1 or steps < 1 or steps > study.env_steps:
-        raise ConfigError(
-            f"runs is {runs} and steps {steps}; allowed: at least 1 of each, and no more steps "
-            f"than the {study.env_steps} env steps of a run"
-        )
-    static = [
-        name
-        for name in study.space.names
-        if not name.startswith("env.") and not KNOBS[name].traced
-    ]
-    if static:
-        raise ConfigError(
-            f"{static[0]} is part of the compiled program and cannot change in mid-run; put it "
-            "under `fixed`"
-        )
-    every = -(-study.env_steps // steps)
-    return dataclasses.replace(
-        study,
-        early_terminate=EarlyTerminate("pbt", every=every),
-        seeds=Seeds(),
-        confirm=None,
-        population=dataclasses.replace(study.population, lanes=None),
-        budget=dataclasses.replace(study.budget, trials=max(2, runs)),
-    )
-
-
-def _fields(parts: Iterable[str]) -> tuple[str, ...]:
-    """Give the fields of a lane's state that parts stand for."""
-    from ..core.state import LaneState
-
-    named = {field for fields in PARTS.values() for field in fields}
-    others = [field.name for field in dataclasses.fields(LaneState) if field.name not in named]
-    fields: list[str] = []
-    for part in parts:
-        if part not in PARTS:
-            known = ", ".join(PARTS)
-            raise ConfigError(f"unknown part {part!r};{suggestion(part, PARTS)} Known: {known}")
-        fields += [*PARTS[part], *(others if part == "environment" else ())]
-    if not fields:
-        raise ConfigError(f"no part was named; known: {', '.join(PARTS)}")
-    return tuple(fields)
 
 
 def _known(values: np.ndarray) -> np.ndarray:
