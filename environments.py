@@ -1,26 +1,23 @@
 """A plain table of the environments known by id, so that a study is checked without importing jax.
 
-`params` are float parameters (each may differ per lane and be swept as `env.<name>`); `keys` are
-fixed for a program and become part of the Plan; searched, each value is a bucket.
+Gymnasium's own are looked up in that library when one of them is named.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from .env_entry import EnvEntry, EnvKey
 from .errors import UnknownNameError
 from .via_gymnasium import facts_of, is_gymnasium
 
 __all__ = [
     "DISTRIBUTIONS",
     "ENVIRONMENTS",
-    "EnvEntry",
-    "EnvKey",
     "entry",
     "files_of",
     "find",
@@ -33,79 +30,6 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "continuous": ("gaussian", "tanh_gaussian", "beta"),
 }
 """Kind of action space -> values of the knob `distribution` that fit; unset means the first."""
-
-
-@dataclass(frozen=True)
-class EnvKey:
-    """A key of `env:` that is fixed for a program: searched, each value is a bucket of its own.
-
-    Attributes:
-        type: what its values are; `any` is checked by the environment itself.
-        default: its value when left out.
-        choices: legal values, if they are few.
-        meaning: one line, with unit where there is one.
-        low: smallest legal number.
-        low_open: `low` itself is not legal.
-        file: it may be the path of a file, relative to the folder of the file that names it.
-    """
-
-    type: Literal["int", "bool", "float", "str", "any"]
-    default: Any
-    choices: tuple[Any, ...] = ()
-    meaning: str = ""
-    low: float = -math.inf
-    low_open: bool = False
-    file: bool = False
-
-    def allowed(self) -> str:
-        """Say in words what is legal."""
-        if self.choices:
-            return ", ".join(map(str, self.choices))
-        if self.low == -math.inf:
-            return _NOUNS[self.type]
-        return f"{_NOUNS[self.type]} {'above' if self.low_open else 'of at least'} {self.low:g}"
-
-    def in_range(self, number: float) -> bool:
-        """Say whether a number is legal."""
-        return math.isfinite(number) and (
-            number > self.low if self.low_open else number >= self.low
-        )
-
-
-_NOUNS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a text",
-    "any": "what the environment takes",
-}
-
-
-@dataclass(frozen=True)
-class EnvEntry:
-    """What is known of one environment.
-
-    Attributes:
-        id: as written in a study.
-        source: the library or module it comes from.
-        actions: kind of action space; `any` where it depends on the keys.
-        params: float parameter -> default.
-        keys: fixed key -> its description.
-        meaning: one line.
-        positive: the parameters that must be above 0; all others may be any finite number.
-        metrics: what evaluations report as `eval/<name>`: name -> meaning.
-        elsewhere: what another system calls a key -> our name; suggested, never accepted.
-    """
-
-    id: str
-    source: str
-    actions: Literal["discrete", "continuous", "any"]
-    params: Mapping[str, float] = field(default_factory=dict)
-    keys: Mapping[str, EnvKey] = field(default_factory=dict)
-    meaning: str = ""
-    positive: tuple[str, ...] = ()
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 def _gymnax(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..environments import EnvEntry
+from ..env_entry import EnvEntry
 from ..errors import suggestion
 from .notes import Notes
 from .reader import Node

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..environments import EnvEntry
+from ..env_entry import EnvEntry
 from ..errors import ConfigError
 from .env_section import read_env, read_eval_env
 from .notes import Notes

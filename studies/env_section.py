@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..environments import EnvEntry, entry
+from ..env_entry import EnvEntry
+from ..environments import entry
 from ..errors import ConfigError, MissingExtraError, UnknownNameError
 from .notes import Notes
 from .paths import is_inside

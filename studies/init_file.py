@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..environments import EnvEntry, entry
+from ..env_entry import EnvEntry
+from ..environments import entry
 from ..knobs import KNOBS
 from ..spaces.make import make_distribution
 from .writer import to_yaml

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..environments import EnvEntry
+from ..env_entry import EnvEntry
 from ..errors import ConfigError
 from ..spaces.space import Space
 from .baselines_section import read_baselines

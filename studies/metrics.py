@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..environments import EnvEntry
+from ..env_entry import EnvEntry
 from ..errors import suggestion
 
 __all__ = ["COSTS", "METRICS", "metric_fault"]

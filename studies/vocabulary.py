@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..environments import EnvEntry, EnvKey
+from ..env_entry import EnvEntry, EnvKey
 from ..errors import ConfigError, suggestion
 from ..knobs import KNOBS, SCHEDULE_KNOBS, canonical_name, check_name, check_value
 from .amounts import number_of

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..environments import ENVIRONMENTS, EnvEntry
+from ..env_entry import EnvEntry
+from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, Knob
 from ..store.codec import finite_json
 from ..store.query import rows_as_json

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...environments import EnvEntry
+from ...env_entry import EnvEntry
 from ...errors import ConfigError, MissingExtraError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Step

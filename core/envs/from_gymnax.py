@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from ...environments import EnvEntry
+from ...env_entry import EnvEntry
 from ...errors import ConfigError
 from .contract import ActionSpace, Box, Discrete, Step
 from .foreign import canonical, made_params, relaxed

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from ...environments import EnvEntry
+from ...env_entry import EnvEntry
 from ...errors import ConfigError, MissingExtraError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Discrete, Step

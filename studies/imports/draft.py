@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...environments import ENVIRONMENTS, EnvEntry
+from ...env_entry import EnvEntry
+from ...environments import ENVIRONMENTS
 from ...errors import ConfigError, StudyError
 from ...knobs import KNOBS, canonical_name, check_value
 from ..amounts import count_of, number_of
