@@ -16,10 +16,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from . import optimisers
 from .hypers import Hypers
-from .losses import Losses, Samples, loss_and_gradient
+from .losses import Losses, loss_and_gradient
 from .plan import Plan
 from .priority import choose_rows
 from .pytree import Pytree, pytree
+from .samples import Samples
 from .scheduled import Scheduled, progress_of, scheduled_values
 from .shuffle import permutation
 from .state import LaneState, use_key

@@ -11,83 +11,22 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from . import policy
 from .advantages import v_trace
 from .hypers import OFF, SAME, Hypers
-from .masking import RowWeights, log_valid_mass
+from .masking import log_valid_mass
 from .networks.outputs import Outputs
 from .plan import Plan
 from .pytree import Pytree, pytree
+from .samples import Samples
+from .scheduled import Coefficients
 
-__all__ = ["Coefficients", "Losses", "Samples", "Segments", "loss_and_gradient", "ppo_loss"]
+__all__ = ["Losses", "loss_and_gradient", "ppo_loss"]
 
 _LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss
 Mean = Callable[[Array], Array]
-
-
-@pytree
-class Segments(Pytree):
-    """What V-trace needs of whole segments, [B, T] or [N, T].
-
-    Attributes:
-        reward: as the learner sees it.
-        terminated: the episode ended by its rules.
-        truncated: it was cut.
-        bootstrap: V of the final observation where it was cut, when it was cut.
-    """
-
-    reward: Float[Array, "B T"]
-    terminated: Bool[Array, "B T"]
-    truncated: Bool[Array, "B T"]
-    bootstrap: Float[Array, "B T"]
-
-
-@pytree
-class Samples(Pytree):
-    """Rows of a rollout, [B, ...] or [N, ...]; with whole segments [B, T, ...] or [N, T, ...].
-
-    Attributes:
-        observation: as the network saw it (normalised); with V-trace that after the rollout is
-            the last of T + 1.
-        action: taken.
-        mask: valid actions then, or None.
-        log_prob: of the action under the policy that took it.
-        value: V_old.
-        advantage: A.
-        target: R = A + V_old.
-        noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
-        first: for networks with a memory: an episode begins at this step, [B, T].
-        carry: likewise: the memory before the segment, [B, 1, ...].
-        weights: what rows count for, by their valid actions; None without masks of one choice.
-        importance: weight of the row in the policy loss, [B] or [N]; None without priorities.
-        segments: for V-trace, else None.
-    """
-
-    observation: Any
-    action: Array
-    mask: Array | None
-    log_prob: Float[Array, "B *T"]
-    value: Float[Array, "B *T"]
-    advantage: Float[Array, "B *T"]
-    target: Float[Array, "B *T"]
-    noise: Array | None = None
-    first: Bool[Array, "B T"] | None = None
-    carry: Any = ()
-    weights: RowWeights | None = None
-    importance: Float[Array, " B"] | None = None
-    segments: Segments | None = None
-
-
-@pytree
-class Coefficients(Pytree):
-    """Scheduled values of one update."""
-
-    clip_eps: Float[Array, ""]
-    ent_coef: Float[Array, ""]
-    valid_mass_coef: Float[Array, ""]
-    gae_lambda: Float[Array, ""]
 
 
 @pytree

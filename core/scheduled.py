@@ -6,14 +6,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .hypers import Hypers
-from .losses import Coefficients
 from .optimisers import StepSizes, step_sizes
 from .plan import Plan
 from .pytree import Pytree, pytree
 from .schedules import annealed_lambda, curve
 from .state import LaneState
 
-__all__ = ["Scheduled", "progress_of", "scheduled_values"]
+__all__ = ["Coefficients", "Scheduled", "progress_of", "scheduled_values"]
+
+
+@pytree
+class Coefficients(Pytree):
+    """Values of one update that the loss takes, []."""
+
+    clip_eps: Float[Array, ""]
+    ent_coef: Float[Array, ""]
+    valid_mass_coef: Float[Array, ""]
+    gae_lambda: Float[Array, ""]
 
 
 @pytree

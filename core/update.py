@@ -18,13 +18,13 @@ from .distributions import draw_entropy_noise
 from .envs import registry as environments
 from .epochs import Learning, minibatch_shape, run_epochs
 from .hypers import Hypers
-from .losses import Samples, Segments
 from .masking import row_weights
 from .metrics import Metrics, mask_metrics
 from .observations import as_array
 from .plan import Plan
 from .priority import importance_weights, probabilities
 from .rollout import EpisodeSums, Trajectory, rollout
+from .samples import Samples, Segments
 from .scheduled import Scheduled, progress_of, scheduled_values
 from .state import LaneState, use_key
 

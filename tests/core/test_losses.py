@@ -9,8 +9,10 @@ import pytest
 
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
-from hpo.core.losses import Coefficients, Samples, ppo_loss
+from hpo.core.losses import ppo_loss
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.samples import Samples
+from hpo.core.scheduled import Coefficients
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 B = 12

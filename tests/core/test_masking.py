@@ -10,9 +10,11 @@ import scipy.special
 
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
-from hpo.core.losses import Coefficients, Samples, loss_and_gradient, ppo_loss
+from hpo.core.losses import loss_and_gradient, ppo_loss
 from hpo.core.masking import log_valid_mass, row_weights, valid_mass_of
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.samples import Samples
+from hpo.core.scheduled import Coefficients
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 RNG = np.random.default_rng(4)
