@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from .bits import run_tests
+from .cases import FIGURES
 from .common import ROOT, Outcome, call, hpo_command
 
-FIGURES = ROOT / "docs" / "figures"
 SEEDS_NEEDED = 9
 BASES = {"base_cartpole": (475.0, 200_000), "base_pendulum": (-200.0, 500_000)}
 

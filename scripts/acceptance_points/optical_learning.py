@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from pathlib import Path
 from typing import Any
 
+from .cases import FIGURES, run_cases
 from .common import ROOT, Outcome, call, hpo_command
 
-FIGURES = ROOT / "docs" / "figures"
 STUDIES = ("deeprmsa", "nsfnet_rmsa")
 SEEDS, REQUESTS = 40, 20_000
 SMALL = ("env_steps=8192", "budget.trials=2", "evaluation.steps=100", "evaluation.episodes=1",
@@ -19,17 +20,18 @@ SMALL = ("env_steps=8192", "budget.trials=2", "evaluation.steps=100", "evaluatio
 
 def learns(small: bool, work: Path) -> Outcome:
     """Run both studies, then compare each winner with ksp_ff on requests no study has seen."""
-    found = [one(name, small, work) for name in (STUDIES[:1] if small else STUDIES)]
-    return Outcome(all(part.passed for part in found), "; ".join(part.numbers for part in found))
+    names = STUDIES[:1] if small else STUDIES
+    return run_cases(dict.fromkeys(names, one), "optical_learning.json", small, work)
 
 
 def one(name: str, small: bool, work: Path) -> Outcome:
     """Run one study by the command line and judge its winner."""
     file, hpo = ROOT / "studies" / f"{name}.yaml", hpo_command()
     changes = [word for change in SMALL for word in ("--set", change)] if small else []
-    started = time.monotonic()
+    started, cpu_before = time.monotonic(), _cpu_of_children()
     call([*hpo, "run", file, "--out", work, "--json", *changes], work)
     minutes = (time.monotonic() - started) / 60.0
+    cpu = (_cpu_of_children() - cpu_before) / 60.0
     study = work / name.replace("_", "-")
     policy = work / f"{name}-policy"
     words = ["best", "--study", study, "--export", policy, "--json"]
@@ -40,14 +42,20 @@ def one(name: str, small: bool, work: Path) -> Outcome:
     seen = json.loads(call([*hpo, *words], work).stdout)
     means = {row["rule"]: row["service_blocking_probability"]["mean"] for row in seen["results"]}
     apart = next(row for row in seen["differences"] if row["heuristic"] == "ksp_ff")
-    draw(name, study, work if small else FIGURES)
+    draw(name, study, winner["trial"], work if small else FIGURES)
     return Outcome(
         small or apart["mean"] <= 0.0,
-        f"{name}: winner {means[str(policy)]:.4f}, ksp_ff {means['ksp_ff']:.4f}, ff_ksp "
+        f"winner {means[str(policy)]:.4f}, ksp_ff {means['ksp_ff']:.4f}, ff_ksp "
         f"{means['ff_ksp']:.4f}; less ksp_ff {apart['mean']:+.4f} [{apart['ci_low']:+.4f}, "
         f"{apart['ci_high']:+.4f}], {seen['seeds']} seeds x {seen['requests_per_seed']} requests; "
-        f"{minutes:.0f} minutes, trial {winner['trial']} {shown(winner['params'])}",
+        f"{minutes:.0f} minutes, {cpu:.0f} CPU-minutes, trial {winner['trial']} "
+        f"{shown(winner['params'])}",
     )
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def shown(params: dict[str, Any]) -> str:
@@ -59,7 +67,7 @@ def shown(params: dict[str, Any]) -> str:
     return "(" + ", ".join(cells) + ")"
 
 
-def draw(name: str, study: Path, folder: Path) -> None:
+def draw(name: str, study: Path, winner: int, folder: Path) -> None:
     """Draw the evaluations of all trials over env steps, beside the baselines."""
     import matplotlib
     import pyarrow.parquet as pq
@@ -68,7 +76,6 @@ def draw(name: str, study: Path, folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     rows = pq.read_table(study / "evaluations.parquet").to_pylist()
-    trials = pq.read_table(study / "trials.parquet").to_pylist()
     curves: dict[int, dict[int, list[float]]] = {}
     for row in rows:
         if row["stream"] == "search":
@@ -76,7 +83,7 @@ def draw(name: str, study: Path, folder: Path) -> None:
             at.setdefault(row["env_steps"], []).append(row["service_blocking_probability"])
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
     for trial, points in sorted(curves.items()):
-        first = trial == trials[0]["trial"]
+        first = trial == winner
         steps = sorted(points)
         axes.plot(
             steps, [sum(points[at]) / len(points[at]) for at in steps], marker=".",

@@ -1,49 +1,21 @@
-"""PPO, point 2: every network, distribution and kind of environment learns, five seeds each.
-
-The point is made of cases, which may be run a few at a time: the environment variable HPO_CASES
-names them, separated by commas. What was last seen of each is kept beside the curves, and the row
-of the point holds all of them.
-"""
+"""PPO, point 2: every network, distribution and kind of environment learns, five seeds each."""
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from .cases import FIGURES, Case, run_cases
 from .common import Outcome
-from .learning import FIGURES, draw, train
+from .learning import draw, train
 from .ppo_networks import NETWORK_CASES
 
 SEEDS, SEEDS_NEEDED = 5, 4
-SEEN = FIGURES / "learning.json"
-Case = Callable[[str, bool, Path], Outcome]
 
 
 def learns(small: bool, work: Path) -> Outcome:
     """Run the cases asked for, all by default; pass if all cases have been seen to hold."""
-    wanted = os.environ.get("HPO_CASES", "")
-    names = wanted.split(",") if wanted else list(CASES)
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise ValueError(f"no case {unknown[0]!r}; known: {', '.join(CASES)}")
-    seen = json.loads(SEEN.read_text()) if SEEN.is_file() else {}
-    for name in names:
-        started = time.monotonic()
-        outcome = CASES[name](name, small, work)
-        seconds = round(time.monotonic() - started)
-        print(f"  {name}: {outcome.numbers} [{seconds} s]", flush=True)
-        seen[name] = {"passed": outcome.passed, "numbers": outcome.numbers, "seconds": seconds}
-        if not small:
-            SEEN.write_text(json.dumps(seen, indent=1, sort_keys=True) + "\n")
-    left = [name for name in CASES if name not in seen]
-    words = [f"{name}: {seen[name]['numbers']}" for name in CASES if name in seen]
-    words += [f"not run: {', '.join(left)}"] if left else []
-    held = not left and all(seen[name]["passed"] for name in CASES)
-    return Outcome(held or small, "; ".join(words))
+    return run_cases(CASES, "learning.json", small, work)
 
 
 def reaches(

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .cases import FIGURES
 from .common import ROOT, Outcome, call, hpo_command
-from .learning import FIGURES
 
 __all__ = ["NETWORK_CASES"]
 
