@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-__all__ = ["Leaf", "Pytree", "pytree", "stack", "static"]
+__all__ = ["Pytree", "pytree", "stack", "static"]
 
 if TYPE_CHECKING:
     Leaf = Any

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
-from .follow import Follower, Mark, News, TrialNews, is_finished
+from .follow import Follower, News, TrialNews
+from .following_sink import FollowingSink
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     from tensorboardX import SummaryWriter
@@ -24,12 +25,8 @@ __all__ = ["TensorBoardSink"]
 _FOLDER = "tensorboard"
 
 
-class TensorBoardSink:
-    """Writes scalars and hyperparameters; see `store.sinks.Sink`.
-
-    Args:
-        follower: says which trials to show.
-        target: the folder to write into; None is the study's.
+class TensorBoardSink(FollowingSink):
+    """Writes scalars and hyperparameters; see `FollowingSink`.
 
     Raises:
         MissingExtraError: tensorboardX is not installed.
@@ -43,39 +40,24 @@ class TensorBoardSink:
         except ImportError as error:
             name = "the tensorboard logger"
             raise MissingExtraError("tensorboardX", "tensorboard", name) from error
-        self._follower, self._target = follower, target
-        self._directory: Path | None = None
+        super().__init__(follower, target)
         self._writers: dict[str, SummaryWriter] = {}
-        self._mark = Mark()
 
-    def published(self, directory: Path) -> None:
-        """Add what is new."""
-        if self._directory is None:
-            self._mark = Mark.read(self._target or directory, self.name)
-        self._directory = directory
-        self._write(directory, final=False)
+    def _write(self, directory: Path, news: News) -> None:
+        folder = self._place(directory) / _FOLDER
+        self._write_study(folder, news)
+        for trial in news.trials:
+            self._write_trial(folder, trial)
+        for writer in self._writers.values():
+            writer.flush()
 
-    def close(self) -> None:
-        """Add what only the end decides, and close the files."""
-        if self._directory is not None:
-            self._write(self._directory, is_finished(self._directory))
-            self._directory = None
+    def _close_all(self) -> None:
         for writer in self._writers.values():
             writer.close()
         self._writers = {}
 
-    def _write(self, directory: Path, final: bool) -> None:
-        news = self._follower.news(directory, self._mark, final)
-        self._write_study(news)
-        for trial in news.trials:
-            self._write_trial(trial)
-        for writer in self._writers.values():
-            writer.flush()
-        # Last: after a crash points come twice, and none is missing.
-        self._mark.write(self._target or directory, self.name)
-
-    def _write_study(self, news: News) -> None:
-        writer = self._writer("study")
+    def _write_study(self, folder: Path, news: News) -> None:
+        writer = self._writer(folder, "study")
         values = {f"trials/{state}": float(count) for state, count in sorted(news.states.items())}
         if news.best is not None:
             values["best"] = news.best
@@ -84,26 +66,22 @@ class TensorBoardSink:
             if row["value"] is not None:
                 _add(writer, {"value_of_trial": row["value"]}, row["trial"])
 
-    def _write_trial(self, news: TrialNews) -> None:
+    def _write_trial(self, folder: Path, news: TrialNews) -> None:
         run = f"trial_{news.trial}"
-        writer = self._writer(run)
+        writer = self._writer(folder, run)
         for point in news.points:
             _add(writer, point.values, point.env_steps)
         if news.ended:
             _add_hyperparameters(writer, news)
             self._writers.pop(run).close()
 
-    def _writer(self, run: str) -> SummaryWriter:
+    def _writer(self, folder: Path, run: str) -> SummaryWriter:
         if run not in self._writers:
             from tensorboardX import SummaryWriter
 
-            target = self._target or self._directory
-            if target is None:
-                raise RuntimeError("a sink was written before it was told of a study")
             # Names are by the second; two processes within one would write the same file.
             unique = f".{time.time_ns()}"
-            folder = str(target / _FOLDER / run)
-            self._writers[run] = SummaryWriter(folder, filename_suffix=unique)
+            self._writers[run] = SummaryWriter(str(folder / run), filename_suffix=unique)
         return self._writers[run]
 
 

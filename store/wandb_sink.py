@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConfigError, MissingExtraError
-from .follow import Follower, Mark, News, Point, TrialNews, is_finished
+from .follow import Follower, News, Point, TrialNews
+from .following_sink import FollowingSink
 
 if TYPE_CHECKING:  # an optional package, loaded on use
     import wandb
@@ -54,8 +55,8 @@ class WandbSettings:
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
-class WandbSink:
-    """Logs to W&B; see `store.sinks.Sink`.
+class WandbSink(FollowingSink):
+    """Logs to W&B; see `FollowingSink`.
 
     Args:
         follower: says which trials to show.
@@ -79,34 +80,18 @@ class WandbSink:
                 "the wandb logger is online, but nobody is logged in here; type: wandb login, "
                 "or write mode: offline in `loggers`"
             )
-        self._follower, self._settings, self._target = follower, settings, target
-        self._directory: Path | None = None
+        super().__init__(follower, target)
+        self._settings = settings
         self._runs: dict[str, Run] = {}
-        self._mark = Mark()
 
-    def published(self, directory: Path) -> None:
-        """Log what is new."""
-        if self._directory is None:
-            self._mark = Mark.read(self._target or directory, self.name)
-        self._directory = directory
-        self._write(directory, final=False)
-
-    def close(self) -> None:
-        """Log what only the end decides, and finish the runs."""
-        directory, self._directory = self._directory, None
-        if directory is not None:
-            finished = is_finished(directory)
-            news = self._write(directory, finished)
-            if finished:
-                self._write_end(directory, news)
+    def _close_all(self) -> None:
         for run in self._runs.values():
             run.finish()
         self._runs = {}
 
     # ------------------------------------------------------------------ what is logged
 
-    def _write(self, directory: Path, final: bool) -> News:
-        news = self._follower.news(directory, self._mark, final)
+    def _write(self, directory: Path, news: News) -> None:
         study = self._run(directory, "study", self._settings.name, self._settings.study)
         values = {f"trials/{state}": float(count) for state, count in sorted(news.states.items())}
         if news.best is not None:
@@ -117,8 +102,6 @@ class WandbSink:
                 study.log({"trial": row["trial"], "value_of_trial": row["value"]})
         for trial in news.trials:
             self._write_trial(directory, trial)
-        self._mark.write(self._target or directory, self.name)
-        return news
 
     def _write_trial(self, directory: Path, news: TrialNews) -> None:
         name = f"trial-{news.trial}"
@@ -158,11 +141,10 @@ class WandbSink:
             return self._runs[key]
         import wandb
 
-        target = self._target or directory
         ids: dict[str, str] = self._mark.kept.setdefault("runs", {})
         if key not in ids:
             ids[key] = uuid.uuid4().hex[:12]
-            self._mark.write(target, self.name)  # before the run begins: no crash makes a second
+            self._keep_mark(directory)  # before the run begins: no crash makes a second
         settings, offline = self._settings, self._settings.mode == "offline"
         run = wandb.init(
             project=settings.project,
@@ -173,7 +155,7 @@ class WandbSink:
             id=ids[key],
             resume=None if offline else "allow",
             mode=settings.mode,
-            dir=str(target),
+            dir=str(self._place(directory)),
             config=dict(config),
             reinit="create_new",
             settings=_quiet(wandb),

@@ -1,8 +1,12 @@
-"""What adapters of other libraries share: their strictness, and the types that leave them."""
+"""What adapters of other libraries share: imports, strictness, types, and what none of them has.
+
+Their code runs inside `relaxed`; what leaves an adapter is canonical.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -13,14 +17,73 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-__all__ = ["canonical", "made_params", "quietly", "relaxed"]
+from ...env_entry import EnvEntry
+from ...errors import ConfigError, MissingExtraError
+from .contract import Box
+
+__all__ = [
+    "ForeignEnvironment",
+    "box_of",
+    "canonical",
+    "imported",
+    "limit_and_keys",
+    "made_params",
+    "relaxed",
+]
+
+_LIMIT = "max_steps_in_episode"
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Drop what a library prints when it is imported; its errors are raised as ever."""
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        yield
+class ForeignEnvironment:
+    """An environment with episodes, and with neither masks nor metrics of its own."""
+
+    id: str
+    has_mask = False
+    never_ends = False
+    warmup_steps = 0
+
+    def action_mask(self, state: Any, params: Any) -> Array:
+        """Refuse: every action is allowed."""
+        raise ConfigError(f"{self.id} has no action mask")
+
+    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
+        """Give nothing: returns and lengths say what there is to say."""
+        return {}
+
+
+def imported(module: str, entry: EnvEntry) -> Any:
+    """Import what an environment needs, and drop what it prints; `entry.source` is its extra.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        purpose = f"environment {entry.id}"
+        raise MissingExtraError(entry.source, entry.source, purpose) from error
+
+
+def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Give the env steps of an episode, which the adapter counts, and all other fixed keys.
+
+    Args:
+        entry: says the defaults.
+        keys: that differ from them.
+    """
+    given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
+    return int(given.pop(_LIMIT)), given
+
+
+def box_of(space: Any) -> Box:
+    """Give a space with `low`, `high` and `shape`, numbers or arrays, as ours."""
+    shape = tuple(int(size) for size in space.shape)
+    low, high = (
+        np.broadcast_to(np.asarray(bound, np.float32), shape).reshape(-1)
+        for bound in (space.low, space.high)
+    )
+    return Box(tuple(map(float, low)), tuple(map(float, high)), shape)
 
 
 @contextmanager

@@ -15,14 +15,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ...env_entry import EnvEntry
-from ...errors import ConfigError, MissingExtraError
+from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Step
-from .foreign import canonical, made_params, quietly, relaxed
+from .foreign import (
+    ForeignEnvironment,
+    canonical,
+    imported,
+    limit_and_keys,
+    made_params,
+    relaxed,
+)
 
 __all__ = ["BraxEnvironment", "BraxState"]
-
-_LIMIT = "max_steps_in_episode"
 
 
 @pytree
@@ -33,16 +38,12 @@ class BraxState(Pytree):
     time: Int[Array, ""]
 
 
-class BraxEnvironment:
+class BraxEnvironment(ForeignEnvironment):
     """One brax environment with fixed keys; gravity, friction and strength are traced.
 
     An episode whose physics gives numbers that are not finite terminates at once, with reward 0
     and an observation of zeros, so that it spoils neither the learner nor the normaliser.
     """
-
-    has_mask = False
-    never_ends = False
-    warmup_steps = 0
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         """Make the environment of an entry.
@@ -56,8 +57,7 @@ class BraxEnvironment:
             ConfigError: brax refuses the keys.
         """
         self.id = entry.id
-        given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
-        self._limit = int(given.pop(_LIMIT))
+        self._limit, given = limit_and_keys(entry, keys)
         self._env = _made(entry, given)
         self.action_space: ActionSpace = _box(self._env.action_size)
         self.default_params = made_params(entry.params)
@@ -105,22 +105,9 @@ class BraxEnvironment:
             info={},
         )
 
-    def action_mask(self, state: Any, params: Any) -> Array:
-        """Refuse: every action is allowed."""
-        raise ConfigError(f"{self.id} has no action mask")
-
-    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give nothing: returns and lengths say what there is to say."""
-        return {}
-
 
 def _made(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
-    try:
-        with quietly():
-            from brax import envs
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("brax", "brax", f"environment {entry.id}") from error
-    name = entry.id.removeprefix("brax:")
+    envs, name = imported("brax.envs", entry), entry.id.removeprefix("brax:")
     try:
         with relaxed():
             return envs.get_environment(name, **keys)

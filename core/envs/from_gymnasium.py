@@ -19,11 +19,12 @@ from ...errors import ConfigError
 from ...via_gymnasium import facts_of, make
 from ..host.spaces import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
+from .foreign import ForeignEnvironment, made_params
 
 __all__ = ["GymnasiumEnvironment"]
 
 
-class GymnasiumEnvironment:
+class GymnasiumEnvironment(ForeignEnvironment):
     """One environment of Gymnasium with fixed keys; real-valued arguments may differ per lane.
 
     Attributes:
@@ -31,10 +32,6 @@ class GymnasiumEnvironment:
         keys: fixed arguments of its constructor.
         code: how its observations and actions look as arrays.
     """
-
-    has_mask = False
-    never_ends = False
-    warmup_steps = 0
 
     def __init__(self, id_: str, keys: Mapping[str, Any]):
         """Make one to see its spaces.
@@ -50,11 +47,7 @@ class GymnasiumEnvironment:
         self.action_space = _action_space(self.code)
         shape, dtype = self.code.observation_shape, np.dtype(self.code.observation_dtype)
         self.observation_struct = jax.ShapeDtypeStruct(shape, dtype)
-        made = dataclasses.make_dataclass(
-            "Params", [(name, float) for name in params], frozen=True
-        )
-        jax.tree_util.register_dataclass(made, data_fields=list(params), meta_fields=[])
-        self.default_params = made(**params)
+        self.default_params = made_params(params)
 
     def values(self, params: Any) -> dict[str, Any]:
         """Give the arguments of the constructor for one lane's parameters.
@@ -91,14 +84,6 @@ class GymnasiumEnvironment:
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
         """Refuse: no compiled program can step it."""
         raise ConfigError(f"{self.id} is stepped by the host; use core.host.program.HostProgram")
-
-    def action_mask(self, state: Any, params: Any) -> Array:
-        """Refuse: Gymnasium's environments have no masks."""
-        raise ConfigError(f"{self.id} has no action mask")
-
-    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give nothing: returns and lengths are all that every environment has."""
-        return {}
 
 
 def _action_space(code: SpaceCode) -> ActionSpace:

@@ -12,13 +12,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ...env_entry import EnvEntry
 from ...errors import ConfigError
 from .contract import ActionSpace, Box, Discrete, Step
-from .foreign import canonical, made_params, relaxed
+from .foreign import ForeignEnvironment, box_of, canonical, made_params, relaxed
 
 __all__ = ["GymnaxEnvironment"]
 
@@ -29,19 +28,12 @@ def _action_space(space: Any) -> ActionSpace:
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
     if isinstance(space, spaces.Box):
-        shape = tuple(int(size) for size in space.shape)
-        low = np.broadcast_to(np.asarray(space.low, np.float32), shape).reshape(-1)
-        high = np.broadcast_to(np.asarray(space.high, np.float32), shape).reshape(-1)
-        return Box(tuple(map(float, low)), tuple(map(float, high)), shape)
+        return box_of(space)
     raise ConfigError(f"actions of the kind {type(space).__name__} are not supported")
 
 
-class GymnaxEnvironment:
+class GymnaxEnvironment(ForeignEnvironment):
     """One gymnax environment with fixed keys; float parameters stay traced."""
-
-    has_mask = False
-    never_ends = False
-    warmup_steps = 0
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         """Make the environment of an entry.
@@ -95,11 +87,3 @@ class GymnaxEnvironment:
             truncated=jnp.asarray(truncated, bool).reshape(()),
             info={},
         )
-
-    def action_mask(self, state: Any, params: Any) -> Array:
-        """Refuse: gymnax environments have no masks."""
-        raise ConfigError(f"{self.id} has no action mask")
-
-    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give nothing: gymnax environments add no metrics."""
-        return {}

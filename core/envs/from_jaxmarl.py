@@ -15,14 +15,22 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from ...env_entry import EnvEntry
-from ...errors import ConfigError, MissingExtraError
+from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .contract import ActionSpace, Box, Discrete, Step
-from .foreign import canonical, made_params, quietly, relaxed
+from .foreign import (
+    ForeignEnvironment,
+    box_of,
+    canonical,
+    imported,
+    limit_and_keys,
+    made_params,
+    relaxed,
+)
 
 __all__ = ["JaxMarlEnvironment", "JaxMarlState"]
 
-_LIMIT, _NEVER = "max_steps_in_episode", 2**30
+_NEVER = 2**30
 
 
 @pytree
@@ -33,12 +41,8 @@ class JaxMarlState(Pytree):
     time: Int[Array, ""]
 
 
-class JaxMarlEnvironment:
+class JaxMarlEnvironment(ForeignEnvironment):
     """One JaxMARL environment with fixed keys, all of whose bodies see and do alike."""
-
-    has_mask = False
-    never_ends = False
-    warmup_steps = 0
 
     def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
         """Make the environment of an entry.
@@ -52,8 +56,7 @@ class JaxMarlEnvironment:
             ConfigError: its bodies see or do different things.
         """
         self.id = entry.id
-        given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
-        self._limit = int(given.pop(_LIMIT))
+        self._limit, given = limit_and_keys(entry, keys)
         self._env = _made(entry, given)
         self._names = tuple(self._env.agents)
         self.agents = len(self._names)
@@ -104,21 +107,9 @@ class JaxMarlEnvironment:
             rows = [jnp.asarray(by_name[name]).astype(jnp.float32) for name in self._names]
         return jnp.stack(rows) if self.agents > 1 else rows[0]
 
-    def action_mask(self, state: Any, params: Any) -> Array:
-        """Refuse: every action is allowed."""
-        raise ConfigError(f"{self.id} has no action mask")
-
-    def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give nothing: returns and lengths say what there is to say."""
-        return {}
-
 
 def _made(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
-    try:
-        with quietly():
-            import jaxmarl
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("jaxmarl", "jaxmarl", f"environment {entry.id}") from error
+    jaxmarl = imported("jaxmarl", entry)
     with relaxed():
         return jaxmarl.make(entry.id.removeprefix("jaxmarl:"), max_steps=_NEVER, **keys)
 
@@ -126,12 +117,7 @@ def _made(entry: EnvEntry, keys: Mapping[str, Any]) -> Any:
 def _action_space(space: Any) -> ActionSpace:
     if hasattr(space, "n"):
         return Discrete(int(space.n))
-    shape = tuple(int(size) for size in space.shape)
-    low, high = (
-        np.broadcast_to(np.asarray(x, np.float32), shape).reshape(-1)
-        for x in (space.low, space.high)
-    )
-    return Box(tuple(map(float, low)), tuple(map(float, high)), shape)
+    return box_of(space)
 
 
 def _like(after: Any, before: Array) -> Array:
