@@ -30,7 +30,6 @@ PARTS = ("heuristics", "steps", "memory", "ppo")
 RMSA = {"hidden_sizes": (64, 64), "update_epochs": 1}
 PPO = {
     "rmsa": ("rmsa", {}, RMSA, 16, 100),
-    "rmsa flat": ("rmsa", {"observation": "flat"}, RMSA, 16, 100),
     "rmsa packed": ("rmsa", {"observation": "packed"}, RMSA, 16, 100),
     "deeprmsa": ("deeprmsa", {}, {"hidden_sizes": (128,) * 5, "update_epochs": 10}, 16, 100),
 }
@@ -166,7 +165,8 @@ def matrix_products(inputs: int, outputs: int, knobs: dict, envs: int, length: i
 
         return jax.lax.fori_loop(0, knobs["update_epochs"], epoch, (weights, acted.sum()))
 
-    compiled, batch = jax.jit(update), jnp.ones((length, envs, inputs))
+    options = program.compiler_options(jax.devices())
+    compiled, batch = jax.jit(update, compiler_options=options), jnp.ones((length, envs, inputs))
     return timed(lambda: jax.block_until_ready(compiled(weights, batch)), envs * length)
 
 
