@@ -63,7 +63,9 @@ def compiler_options(devices: Sequence[Device]) -> dict[str, bool]:
     return _CPU_OPTIONS if devices[0].platform == "cpu" else {}
 
 
-def prepare_devices(platform: str = "auto", deterministic: bool = False) -> tuple[Device, ...]:
+def prepare_devices(
+    platform: str = "auto", deterministic: bool = False, cores: int | None = None
+) -> tuple[Device, ...]:
     """Give the devices to use: all of the platform; on CPU one a core, at least two.
 
     At least two host devices are used everywhere, because one gives other bits than several.
@@ -72,12 +74,13 @@ def prepare_devices(platform: str = "auto", deterministic: bool = False) -> tupl
         platform: `auto`, `cpu` or `gpu`.
         deterministic: on GPUs, use only kernels that give the same bits every time (slower: no
             atomic scatters, no autotuning); on CPU they always do.
+        cores: of this process's share of the machine; None: all.
 
     Raises:
         ConfigError: jax was used before this call with a single host device or, where that was
             asked for, without deterministic kernels; or the platform is not there.
     """
-    wanted = max(2, os.cpu_count() or 2)
+    wanted = max(2, cores or os.cpu_count() or 2)
     try:
         if int(jax.config.values["jax_num_cpu_devices"]) < wanted:
             jax.config.update("jax_num_cpu_devices", wanted)

@@ -106,7 +106,7 @@ class AnalyticPopulation:
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """See `Population`."""
         started = time.perf_counter()
-        self._compiled = True
+        self.compile()
         for refill in refills:
             config = json.loads(json.dumps(refill.config))
             self._state[refill.lane] = _Lane(config, refill.stream, refill.replicate)
@@ -144,6 +144,25 @@ class AnalyticPopulation:
                 raise ValueError(f"lane {change.source} is empty and was to be copied")
             config = json.loads(json.dumps(change.config))
             self._state[change.lane] = replace(lane, config=config)
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """See `Population`."""
+        found = [self._state[lane] for lane in lanes]
+        if None in found:
+            raise ValueError("an empty lane was to be taken")
+        return [replace(lane) for lane in found if lane is not None]
+
+    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+        """See `Population`."""
+        for lane, (state, config) in states.items():
+            self._state[lane] = replace(state, config=json.loads(json.dumps(config)))
+
+    def compile(self) -> None:
+        """See `Population`."""
+        self._compiled = True
+
+    def compile_evaluation(self) -> None:
+        """See `Population`; there is nothing to compile."""
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`; returns lie between 0 and 100, each with noise."""

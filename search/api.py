@@ -1,4 +1,4 @@
-"""A study from a file or from Python to its results on this machine: everything but words.
+"""A study from a file or from Python to its results: everything but words.
 
 The command line and `hpo.run` are this function; jax is imported when it is called.
 """
@@ -11,14 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..knobs import complete
 from ..store.study_folder import RESULTS, checked_name, free_name
 from ..studies.load import load
 from ..studies.single import single
 from ..studies.spec import Study
 from .callbacks import Callback
-from .compile_cache import enable_compilation_cache
-from .lanes import population_replicates
+from .executors import factory_of
 from .loggers import sinks_of
 from .progress import Observer
 from .run import Results, Settings
@@ -41,7 +39,7 @@ def run(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Run a study on this machine, or go on with it; a finished one gives its results at once.
+    """Run a study where it asks to, or go on with it; a finished one gives its results at once.
 
     Args:
         study: loaded, or the path of its file.
@@ -71,15 +69,6 @@ def run(
     study = replace(study, name=name)
     import_user_code(study.imports, study.source)
     check_registered(study)
-    enable_compilation_cache()
-    from .local import LocalFactory
-
-    factory = LocalFactory(study, compiling, warn)
-    # What only imported code knows has not been checked yet; nothing is on disk so far.
-    config = complete({**study.fixed, **study.space.default()})
-    factory.split.hypers(config)
-    if population_replicates(study) > 1:  # all of them must have a lane
-        factory.program_of(config)
     earlier = warm_start(study, out / name)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
@@ -90,7 +79,8 @@ def run(
         callbacks=tuple(callbacks),
         resume=not new,
     )
-    return run_study(study, out / name, factory, observers, settings)
+    with factory_of(study, compiling, warn) as factory:
+        return run_study(study, out / name, factory, observers, settings)
 
 
 def train(

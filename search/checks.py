@@ -16,7 +16,7 @@ from ..studies.reader import plain, read_text
 from ..studies.resolved import diff, resolved, resolved_yaml, study_hash
 from ..studies.spec import EarlyTerminate, Study
 
-__all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta"]
+__all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta", "versions"]
 
 _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
 
@@ -28,6 +28,8 @@ def check_runnable(study: Study) -> None:
         ConfigError: says what to change.
     """
     seeds, budget = study.seeds, study.budget
+    if study.search.driver != "lanes":
+        raise ConfigError("search.driver ray_tune is not available yet; leave it out")
     if study.metric.aggregate == "iqm" and seeds.per_config - seeds.tolerate < IQM_MIN_SEEDS:
         raise ConfigError(
             f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but seeds.per_config is "
@@ -74,7 +76,7 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         goal=study.metric.goal,
         aggregate=study.metric.aggregate,
         param_kinds=_param_kinds(study.space),
-        versions=_versions(),
+        versions=versions(),
         backend=backend,
         devices=devices,
         created_at=time.time(),
@@ -124,7 +126,8 @@ def _param_kinds(space: Space) -> dict[str, str]:
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Give the versions of the packages that decide what numbers come out."""
     found: dict[str, str] = {}
     for package in _PACKAGES:
         try:

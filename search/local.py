@@ -53,6 +53,7 @@ class LocalFactory:
         study: what is asked; `split` splits its configurations.
         compiling: entered around each compile of a program, with words for it.
         warn: takes a line about what went wrong with some environments.
+        cores: of this machine that it may use; None: all.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class LocalFactory:
         study: Study,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
         warn: Callable[[str], None] = lambda text: None,
+        cores: int | None = None,
     ):
         """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling, self.warn = compiling, warn
+        self._cores = cores or os.cpu_count() or 1
         self.devices = program.prepare_devices(
-            study.population.device, study.population.deterministic
+            study.population.device, study.population.deterministic, cores
         )
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
@@ -75,6 +78,16 @@ class LocalFactory:
         if self._saved is not None:  # one that does not fit is refused before anything begins
             default = complete({**study.fixed, **study.space.default()})
             self._initial(self.split.plan(default), self.split.hypers(default))
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Refuse a configuration that cannot run, or a population that finds no room.
+
+        Raises:
+            ConfigError: says why.
+        """
+        self.split.hypers(config)
+        if population_replicates(self.study) > 1:  # all of them must have a lane
+            self.program_of(config)
 
     def bucket_of(self, config: Mapping[str, Any]) -> str:
         """Give the short hash of the Plan of a complete configuration; no compile."""
@@ -112,6 +125,31 @@ class LocalFactory:
         lanes = -(-max(1, replicates) // block) * block
         return self._population(dataclasses.replace(whole, lanes=lanes))
 
+    def make_share(
+        self, config: Mapping[str, Any], lanes: int | None, shares: int, neighbours: int = 1
+    ) -> LocalPopulation:
+        """Make one of several equal populations that stand for one; its lanes have the same bits.
+
+        The tile is the study's own, so that lanes are rounded up to whole blocks of every share.
+
+        Args:
+            config: whose bucket.
+            lanes: of all shares together; None leaves them to the rule.
+            shares: how many there are.
+            neighbours: of them that share this machine's memory.
+        """
+        asked = self.study.population.lanes
+        plan, example = self.split.plan(config), self.split.hypers(config)
+        count = len(self.devices)
+        tile = self._tile(plan, example) if asked is None else self.program_of(config, asked).tile
+        block = count * tile
+        if lanes is None and asked is None:
+            own = self._auto_lanes(plan, example, tile, shares, neighbours)
+        else:
+            own = -(-(lanes or asked or 1) // (shares * block)) * block
+        whole = self.program_of(config, own)
+        return self._population(dataclasses.replace(whole, tile=tile))
+
     def baseline(
         self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
@@ -141,17 +179,8 @@ class LocalFactory:
         if lanes is None:
             lanes = self.study.population.lanes
         count = len(self.devices)
-        needed = population_replicates(self.study)
         if lanes is None:
-            machine = Machine(self.backend, count, _memory(self.devices))
-            per_lane = program.estimate_memory(plan, example, count * tile, tile, count)
-            each = per_lane // (count * tile)
-            lanes = auto_lanes(machine, tile, startable_replicates(self.study), each, needed)
-            if lanes < needed:
-                raise ConfigError(
-                    f"the population needs {needed} lanes, but memory holds {lanes}; lower "
-                    "budget.trials or seeds.per_config"
-                )
+            lanes = self._auto_lanes(plan, example, tile)
         else:
             while lanes % (count * tile) and tile > 1:
                 tile -= 1
@@ -172,10 +201,33 @@ class LocalFactory:
 
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
+    def _auto_lanes(
+        self, plan: Plan, example: Hypers, tile: int, shares: int = 1, neighbours: int = 1
+    ) -> int:
+        """Give the lanes of one share by the rule of `search.lanes`.
+
+        Raises:
+            ConfigError: the population must run side by side, and memory does not hold it.
+        """
+        count = len(self.devices)
+        memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
+        per_lane = program.estimate_memory(plan, example, count * tile, tile, count)
+        needed = -(-population_replicates(self.study) // shares)
+        lanes = auto_lanes(
+            Machine(self.backend, count, memory), tile,
+            -(-startable_replicates(self.study) // shares), per_lane // (count * tile), needed,
+        )  # fmt: skip
+        if lanes < needed:
+            raise ConfigError(
+                f"the population needs {needed} lanes, but memory holds {lanes}; lower "
+                "budget.trials or seeds.per_config"
+            )
+        return lanes
+
     @cached_property
     def _workers(self) -> Workers | None:
         """The processes that step host environments, shared by all populations."""
-        return workers_of(self.study, os.cpu_count() or 1)
+        return workers_of(self.study, self._cores)
 
     def _initial(self, plan: Plan, example: Hypers) -> Initial | None:
         """Give what lanes of a plan start with, if the study says so.

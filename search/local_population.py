@@ -24,8 +24,10 @@ from ..core.metrics import chunk_rows
 from ..core.parts import write_parts
 from ..core.program import Program
 from ..core.state import LaneState
+from ..errors import ConfigError
 from ..knobs import complete
 from ..store.rows import Stream
+from ..via_gymnasium import is_gymnasium
 from .population import Change, ChunkResult, EvaluationResult, Refill
 from .split import Split, knobs_of
 
@@ -72,8 +74,8 @@ class LocalPopulation:
         """Training programs compiled so far: 0 before the first chunk, then 1."""
         return int(self._program.compiled)
 
-    def _compile(self) -> None:
-        """Compile the training program if this is its first chunk."""
+    def compile(self) -> None:
+        """Compile the training program now (else at the first chunk)."""
         if self._program.compiled:
             return
         with self._compiling(f"the training program: {self._words()}"):
@@ -85,7 +87,7 @@ class LocalPopulation:
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; blocks until done."""
-        self._compile()
+        self.compile()
         started = time.perf_counter()
         rows = self._program.no_refills()
         rows.busy[:] = False
@@ -114,11 +116,46 @@ class LocalPopulation:
             _put_row(rows.hypers, self._split.hypers(change.config), at)
         self._lanes = self._program.change(self._lanes, rows)
 
-    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """Evaluate the policies of some lanes, in that order."""
+    def compile_evaluation(self) -> None:
+        """Compile the evaluation now (else at the first one)."""
         if not self._program.evaluation_compiled:
             with self._compiling(f"the evaluation: {self._words()}"):
                 self._program.compile_evaluation()
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """Give the whole training states of some lanes, to be kept or put elsewhere; host arrays.
+
+        Raises:
+            ConfigError: the host steps the environments, which cannot be taken along.
+        """
+        self._check_movable()
+        return [self._program.lane(self._lanes, int(self._place[lane])) for lane in lanes]
+
+    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+        """Let lanes go on from states that `take` gave; see `Population`.
+
+        Every word is copied as it is. All lanes pass through the host, so this is for the rare
+        state that comes from elsewhere.
+        """
+        self._check_movable()
+        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
+        for lane, (state, config) in states.items():
+            at = int(self._place[lane])
+            _put_row(whole.state, state, at)
+            _put_row(whole.hypers, self._split.hypers(config), at)
+        self._lanes = self._program.place(whole)
+
+    def _check_movable(self) -> None:
+        id_ = self._program.plan.env.id
+        if is_gymnasium(id_):
+            raise ConfigError(
+                f"the host steps {id_}, whose environments cannot be moved from one place to "
+                "another; take a compiled environment"
+            )
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Evaluate the policies of some lanes, in that order."""
+        self.compile_evaluation()
         found = self._program.evaluate(self._lanes, self._place[list(lanes)])
         return results_of(found, range(len(lanes)))
 
@@ -193,7 +230,7 @@ def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
     ]
 
 
-def _put_row(rows: Hypers, row: Hypers, at: int) -> None:
+def _put_row(rows: Any, row: Any, at: int) -> None:
     def put(all_rows: np.ndarray, one: np.ndarray) -> None:
         all_rows[at] = one
 

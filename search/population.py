@@ -126,6 +126,33 @@ class Population(Protocol):
         """
         ...
 
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """Give the whole training states of some lanes, to be kept, or put elsewhere.
+
+        Raises:
+            ConfigError: lanes of this kind cannot be moved.
+        """
+        ...
+
+    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+        """Let lanes go on from states that `take` gave, here or in an equal population.
+
+        Args:
+            states: lane -> state and the configuration it goes on with, as in `Change`.
+
+        Raises:
+            ConfigError: as of `take`.
+        """
+        ...
+
+    def compile(self) -> None:
+        """Compile the training program now (else at the first chunk)."""
+        ...
+
+    def compile_evaluation(self) -> None:
+        """Compile the evaluation now (else at the first one)."""
+        ...
+
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Evaluate the policies of some lanes, in that order."""
         ...

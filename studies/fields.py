@@ -13,12 +13,14 @@ from typing import Any, Literal
 
 __all__ = [
     "CONSTRAINT",
+    "DRIVEN_KEYS",
     "EARLY_TERMINATE_TYPES",
     "LOGGERS",
     "METHODS",
     "PARTS",
     "RACING",
     "REQUIRED",
+    "SEARCHER_KEYS",
     "SECTIONS",
     "TOP",
     "WARM_START",
@@ -186,6 +188,11 @@ METHODS: Mapping[str, tuple[Field, ...]] = {
 }
 """Search method -> its `search.options`."""
 
+DRIVEN_KEYS = ("scheduler", "searcher", "scheduler_options", "searcher_options")
+"""Keys of `search` that only the driver ray_tune has."""
+SEARCHER_KEYS = ("method", "random_share", "options", "warm_start", "ahead")
+"""Keys of `search` that it does not have."""
+
 EARLY_TERMINATE_TYPES = ("asha", "hyperband", "median", "plateau", "pbt", "pb2")
 
 _EVOLVING_KEYS = ("every", "quantile", "resample", "perturb")
@@ -272,6 +279,12 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
               off=True),
         _word("ahead", "auto", ("auto", "always", "never"),
               "draw proposals while lanes run: no time is lost, but they know less"),
+        _word("driver", "lanes", ("lanes", "ray_tune"), "who decides: hpo itself, or Ray Tune"),
+        Field("scheduler", "text", "asha", "ray_tune: asha, pbt, or the dotted name of a class"),
+        Field("searcher", "text", "random",
+              "ray_tune: random, optuna, or the dotted name of a class"),
+        Field("scheduler_options", "map", {}, "ray_tune: keyword arguments of that class"),
+        Field("searcher_options", "map", {}, "ray_tune: keyword arguments of that class"),
     ),
     "early_terminate": (
         _word("type", REQUIRED, EARLY_TERMINATE_TYPES, "the rule"),
@@ -315,8 +328,12 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _count("max_failures", 20, "errors after which the study stops", high=1e9),
     ),
     "executor": (
-        _word("type", "local", ("local",), "where populations live"),
-        _count("workers", 1, "populations", 1, high=1),
+        _word("type", "local", ("local", "ray"), "this process, or workers of a Ray cluster"),
+        _count("workers", 1, "ray: processes over which lanes are spread", 1, high=1024),
+        Field("address", "text", None, "ray: of the cluster, auto or host:port; null: one on this "
+              "machine alone", off=True),
+        _count("cpus", None, "ray: CPUs of each worker; null: its share of the cluster's", 1,
+               high=4096, off=True),
     ),
     "checkpoint": (
         _count("keep_best", 3, "policies kept, of the best trials at their end", 0, high=1000),

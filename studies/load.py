@@ -16,6 +16,7 @@ from ..env_entry import EnvEntry
 from ..errors import ConfigError
 from ..spaces.space import Space
 from .baselines_section import read_baselines
+from .driver_section import check_driver, check_executor
 from .enqueue import read_enqueue
 from .env_section import read_env, read_eval_env, read_imports
 from .fields import CONSTRAINT, METHODS, RACING, SECTIONS, TOP, WARM_START
@@ -51,6 +52,7 @@ from .vocabulary import Vocabulary
 
 __all__ = ["load", "loads"]
 
+_OPTIONS = ("scheduler_options", "searcher_options")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -148,6 +150,8 @@ class _Reader:
             self.source,
         )
         check_together(notes, root, study)
+        check_executor(notes, root, study)
+        check_driver(notes, root, study)
         if not notes and known is not None and known.source == "optical":
             from .optical_section import check_optical  # numpy and file readers, 0.1 s
 
@@ -296,7 +300,8 @@ class _Reader:
             values["random_share"],
             read_section(self.notes, "search.options", usable, METHODS[method]),
             WarmStart(**earlier) if earlier else None,
-            values["ahead"],
+            **{key: values[key] for key in ("ahead", "driver", "scheduler", "searcher")},
+            **{key: plain(values[key]) for key in _OPTIONS if values[key]},
         )
 
     def _seeds(self, values: Mapping[str, Any]) -> Seeds:

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..spaces.space import Parameter, Space
-from .fields import foreign_keys
-from .spec import EarlyTerminate, Study
+from .fields import DRIVEN_KEYS, SEARCHER_KEYS, foreign_keys
+from .spec import EarlyTerminate, Executor, SearchSpec, Study
 from .writer import to_yaml
 
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
-_CHANGES_NO_RESULT = ("population.workers",)
+_CHANGES_NO_RESULT = ("population.workers", "executor.address", "executor.cpus")
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 _ABSENT = "absent"
 
@@ -70,13 +70,13 @@ def resolved(study: Study) -> dict[str, Any]:
         "evaluation": evaluation,
         "eval_env": _by_key(eval_env),
         "baselines": list(study.baselines),
-        "search": asdict(study.search),
+        "search": _search(study.search),
         "early_terminate": None if early is None else _early(early),
         "seeds": asdict(study.seeds),
         "confirm": None if confirm is None else asdict(confirm),
         "population": population,
         "budget": {"wall" if k == "wall_seconds" else k: v for k, v in budget.items()},
-        "executor": asdict(study.executor),
+        "executor": _executor(study.executor),
         "checkpoint": asdict(study.checkpoint),
         "init": None if init is None else _from(asdict(init)),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
@@ -137,6 +137,19 @@ def _why_not(key: str, old: Any, new: Any) -> str:
         return "fixed once a study has begun; type --new to start another"
     grows = new is None or (old is not None and old != _ABSENT and new >= old)
     return "" if grows else "a budget may only grow"
+
+
+def _search(search: SearchSpec) -> dict[str, Any]:
+    """Leave out what only the other driver has."""
+    others = SEARCHER_KEYS if search.driver == "ray_tune" else ("driver", *DRIVEN_KEYS)
+    return {key: value for key, value in asdict(search).items() if key not in others}
+
+
+def _executor(executor: Executor) -> dict[str, Any]:
+    """Leave out what only a cluster has."""
+    local = ("type", "workers")
+    keys = local if executor.type == "local" else tuple(asdict(executor))
+    return {key: value for key, value in asdict(executor).items() if key in keys}
 
 
 def _early(early: EarlyTerminate) -> dict[str, Any]:

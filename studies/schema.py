@@ -13,7 +13,17 @@ from typing import Any
 from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, Knob, canonical_name
 from ..spaces.distributions import KINDS
-from .fields import CONSTRAINT, LOGGERS, METHODS, RACING, SECTIONS, TOP, WARM_START, Field
+from .fields import (
+    CONSTRAINT,
+    DRIVEN_KEYS,
+    LOGGERS,
+    METHODS,
+    RACING,
+    SECTIONS,
+    TOP,
+    WARM_START,
+    Field,
+)
 from .metrics import METRICS
 
 __all__ = ["schema"]
@@ -282,6 +292,11 @@ def _search() -> dict[str, Any]:
                 "properties": every,
             },
             "warm_start": {"anyOf": [_section(WARM_START), _OFF]},
+            **{
+                field.key: {"description": field.meaning, "type": "object"}
+                for field in SECTIONS["search"]
+                if field.key in DRIVEN_KEYS and field.type == "map"
+            },
         },
     )
 

@@ -18,7 +18,6 @@ _BAD = object()
 _OFF = (None, "off")
 _LATER = {
     "method": ("bohb", "bayes"),
-    "type": ("ray",),
 }
 
 

@@ -120,6 +120,10 @@ class SearchSpec:
         options: of the method.
         warm_start: an earlier study that it knows.
         ahead: whether proposals are drawn while lanes run; `auto` leaves it to the method.
+        driver: who decides: our own loop over `lanes`, or `ray_tune`.
+        scheduler: of Ray Tune: `asha`, `pbt`, or the dotted name of a class.
+        searcher: of Ray Tune: `random`, `optuna`, or the dotted name of a class.
+        scheduler_options, searcher_options: keyword arguments of these classes.
     """
 
     method: str = "tpe"
@@ -127,6 +131,11 @@ class SearchSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     warm_start: WarmStart | None = None
     ahead: Literal["auto", "always", "never"] = "auto"
+    driver: Literal["lanes", "ray_tune"] = "lanes"
+    scheduler: str = "asha"
+    searcher: str = "random"
+    scheduler_options: Mapping[str, Any] = field(default_factory=dict)
+    searcher_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -234,10 +243,19 @@ class Budget:
 
 @dataclass(frozen=True)
 class Executor:
-    """Where populations live."""
+    """Where populations live.
 
-    type: str = "local"
+    Attributes:
+        type: `local`, this process; `ray`, workers of a cluster.
+        workers: over which the lanes of every population are spread.
+        address: of the cluster, `auto` or `host:port`; None: one on this machine alone.
+        cpus: that each worker takes; None: its share of the cluster's.
+    """
+
+    type: Literal["local", "ray"] = "local"
     workers: int = 1
+    address: str | None = None
+    cpus: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""Where a study's populations live: on this machine's devices, or on the workers of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+
+from ..knobs import complete
+from ..studies.spec import Study
+from .compile_cache import enable_compilation_cache
+from .local_share import local_shares
+from .population import PopulationFactory
+from .shared_factory import SharedFactory
+
+__all__ = ["factory_of"]
+
+
+@contextmanager
+def factory_of(
+    study: Study,
+    compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    warn: Callable[[str], None] = lambda text: None,
+) -> Iterator[PopulationFactory]:
+    """Give what makes the populations of a study, as long as the context is open.
+
+    What only imported code knows is checked by the default configuration, before anything is on
+    disk.
+
+    Args:
+        study: its own code has been imported.
+        compiling: entered around each compile, with words for it.
+        warn: takes a line about environments, or about a worker that died; from any thread.
+
+    Raises:
+        HpoError: the study cannot run here, or there is no cluster.
+    """
+    config = complete({**study.fixed, **study.space.default()})
+    if study.executor.type == "local":
+        enable_compilation_cache()
+        from .local import LocalFactory
+
+        local = LocalFactory(study, compiling, warn)
+        local.check(config)
+        yield local
+        return
+    with _on_cluster(study, compiling, warn) as shared:
+        shared.check(config)
+        yield shared
+
+
+@contextmanager
+def _on_cluster(
+    study: Study,
+    compiling: Callable[[str], AbstractContextManager[object]],
+    warn: Callable[[str], None],
+) -> Iterator[SharedFactory]:
+    from .via_ray import RayTeam, connected, place_of
+
+    executor = study.executor
+    with connected(executor, "executor: {type: ray}") as ray:
+        place = place_of(ray, executor, study.population.device)
+        source = partial(local_shares, study, executor.workers, place.cpus)
+        team = RayTeam(ray, executor.workers, place, source, warn)
+        yield SharedFactory(team, team.begin(), compiling)

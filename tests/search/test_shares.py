@@ -1,0 +1,296 @@
+"""Lanes in shares whose hosts die: the bits are those of one population that nobody disturbed."""
+
+import dataclasses
+import random
+from functools import partial
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpo.errors import ConfigError, SearchError, StoreError
+from hpo.search.analytic_share import AnalyticShares, analytic_shares
+from hpo.search.population import Change, Refill
+from hpo.search.run import run
+from hpo.search.share_host import ShareHost, pack, unpack
+from hpo.search.shared_factory import SharedFactory
+from hpo.search.shares import Lost, SharedPopulation, WorkerError
+from hpo.store import Stream, tables_equal
+from hpo.store.journal import Journal
+from hpo.studies.spec import Budget, Confirm, EarlyTerminate
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+FACTORY = samples.AnalyticFactory(
+    lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3
+)
+CONFIG = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": [32]}
+
+
+class FakeTeam:
+    """Hosts in this process; `dies(share, method, number)` says whether the host of a call dies,
+    before or (`late`) after it has done what it was told."""
+
+    def __init__(
+        self, factory=FACTORY, shares=3, dies=lambda share, method, number: "", machines=2
+    ):
+        self.shares, self.dies, self._machines = shares, dies, machines
+        self._source = partial(analytic_shares, factory, shares)
+        self.hosts = [self._new() for _ in range(shares)]
+        self.generations, self.calls, self.deaths = [0] * shares, [], 0
+
+    def _new(self):
+        host = ShareHost(self._source)
+        host.do(0, "begin", (1,))
+        return host
+
+    def generation(self, share):
+        return self.generations[share]
+
+    def call(self, calls):
+        return {share: self._one(share, *call) for share, call in calls.items()}
+
+    def _one(self, share, method, args):
+        self.calls.append((share, method))
+        fate = self.dies(share, method, len(self.calls))
+        if fate == "late":
+            self.hosts[share].do(share, method, args)
+        if fate:
+            self.deaths += 1
+            self.hosts[share] = None
+            return Lost("it was killed")
+        if self.hosts[share] is None:
+            return Lost("it is dead")
+        return self.hosts[share].do(share, method, args).answer
+
+    def replace(self, share):
+        self.generations[share] += 1
+        self.hosts[share] = self._new()
+
+    def first_of_machines(self):
+        return list(range(self._machines))
+
+
+def factory_over(team):
+    return SharedFactory(team, AnalyticShares(FACTORY, team.shares).machine)
+
+
+def at_random(seed):
+    rng = random.Random(seed)
+    return lambda *_: rng.choice(["early", "late"]) if rng.random() < 0.04 else ""
+
+
+STUDIES = {
+    "asha with buckets": samples.study(samples.WITH_BUCKETS, confirm=Confirm(2, 2, 3)),
+    "pbt": samples.study(
+        early_terminate=EarlyTerminate("pbt", every=2_000), budget=Budget(trials=6)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_study_over_shares_whose_hosts_die_has_the_tables_of_one_alone(
+    tmp_path, monkeypatch, name, seed
+):
+    monkeypatch.setattr("hpo.search.shares._ATTEMPTS", 30)  # by chance, not for the lanes' sake
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    run(STUDIES[name], alone, FACTORY, (), samples.quick())
+    team = FakeTeam(dies=at_random(f"{name}{seed}"))
+    factory = factory_over(team)
+    result = run(STUDIES[name], shared, factory, (), samples.quick(commit_seconds=0.05))
+    assert result.state == "finished" and result.usage.failures == 0
+    assert team.deaths >= 1
+    assert tables_equal(alone, shared) == []
+
+
+def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
+    team = FakeTeam()
+    shared, alone = factory_over(team).make(CONFIG, 12), FACTORY.make(CONFIG, 12)
+    assert (shared.lanes, shared.block) == (12, 6)
+    refills = [
+        Refill(lane, {**CONFIG, "learning_rate": 1e-3 * (lane + 1)}, Stream.SEARCH, lane)
+        for lane in (0, 1, 2, 7, 11)
+    ]
+    lanes = [refill.lane for refill in refills]
+    seen = {}
+    for population in (shared, alone):
+        chunks = [population.advance(refills, lanes), population.advance([], lanes)]
+        seen[population] = (chunks, population.evaluate([11, 0, 7]))
+    for ours, theirs in zip(seen[shared][0], seen[alone][0], strict=True):
+        assert list(ours.metrics) == list(theirs.metrics)
+        for name, values in ours.metrics.items():
+            np.testing.assert_array_equal(values[lanes], theirs.metrics[name][lanes])
+        np.testing.assert_array_equal(ours.diverged, theirs.diverged)
+    for ours, theirs in zip(seen[shared][1], seen[alone][1], strict=True):
+        np.testing.assert_array_equal(ours.returns, theirs.returns)
+    worked = [share for share, method in team.calls if method == "advance"]
+    assert worked == [0, 1, 2, 0, 1, 2]  # lanes 0, 1 | 2 | 11 ... of blocks of two
+    team.calls.clear()
+    shared.advance([], [0, 6])
+    assert [share for share, method in team.calls if method == "advance"] == [0]
+
+
+def test_a_copy_from_another_share_takes_what_was_there_before():
+    team = FakeTeam()
+    shared, alone = factory_over(team).make(CONFIG, 12), FACTORY.make(CONFIG, 12)
+    refills = [
+        Refill(lane, {**CONFIG, "learning_rate": 10.0 ** -(1 + lane / 4)}, Stream.SEARCH, lane)
+        for lane in range(12)
+    ]
+    turned = [
+        Change(0, {**CONFIG, "gamma": 0.95}, 2),  # from another share
+        Change(2, {**CONFIG, "gamma": 0.96}, 0),  # ... which takes over this one's in turn
+        Change(1, {**CONFIG, "gamma": 0.97}, 0),  # within the share
+        Change(5, {**CONFIG, "gamma": 0.98}),
+    ]
+    returns = []
+    for population in (shared, alone):
+        population.advance(refills, range(12))
+        population.change(turned)
+        population.advance([], range(12))
+        returns.append([result.returns for result in population.evaluate(range(12))])
+    np.testing.assert_array_equal(*returns)
+
+
+def test_what_was_saved_and_done_since_brings_a_share_back(tmp_path):
+    deaths = []
+    team = FakeTeam(dies=lambda share, method, number: deaths.pop() if deaths else "")
+    population = factory_over(team).make(CONFIG, 12)
+    refills = [Refill(lane, CONFIG, Stream.SEARCH, lane) for lane in range(12)]
+    population.advance(refills, range(12))
+    population.save(tmp_path / "saved")
+    population.advance([], range(12))
+    team.calls.clear()
+    deaths.append("late")
+    before = population.advance([], range(12))
+    assert team.deaths == 1
+    back = [method for share, method in team.calls if share == 0]
+    assert back == ["advance", "make", "restore", "advance", "advance"]  # from the save on, again
+    again = factory_over(FakeTeam()).make(CONFIG, 12)
+    again.restore(tmp_path / "saved")
+    again.advance([], range(12))
+    np.testing.assert_array_equal(
+        again.advance([], range(12)).metrics["skill"], before.metrics["skill"]
+    )
+
+
+def test_of_each_machine_one_host_compiles_first():
+    team = FakeTeam()
+    population = factory_over(team).make(CONFIG, 12)
+    population.compile()
+    population.compile()
+    compiled = [share for share, method in team.calls if method == "compile"]
+    assert compiled == [0, 1, 2] and population.compiles == 1
+
+
+def test_lanes_that_kill_every_host_are_given_up():
+    team = FakeTeam(dies=lambda share, method, number: "early" if method == "advance" else "")
+    population = factory_over(team).make(CONFIG, 12)
+    with pytest.raises(WorkerError, match="3 workers died one after the other"):
+        population.advance([Refill(0, CONFIG, Stream.SEARCH, 0)], [0])
+
+
+def test_what_goes_wrong_on_a_host_comes_out_by_its_kind(tmp_path):
+    class Broken(AnalyticShares):
+        def check(self, config):
+            raise ConfigError("no such knob")
+
+        def quantum(self, config):
+            raise ZeroDivisionError("by nothing")
+
+    team = FakeTeam()
+    team._source = lambda neighbours, warn: Broken(FACTORY, 3)
+    team.replace(0)
+    factory = factory_over(team)
+    with pytest.raises(ConfigError, match="no such knob"):
+        factory.check(CONFIG)
+    with pytest.raises(WorkerError, match="ZeroDivisionError: by nothing"):
+        factory.quantum(CONFIG)
+    population = factory.make(CONFIG, 12)
+    with pytest.raises(WorkerError, match="empty lane"):
+        population.evaluate([0])
+
+
+def test_a_bucket_that_kills_hosts_fails_its_trials_alone(tmp_path):
+    """As lack of memory does: the other buckets run on."""
+
+    def dies(share, method, number):
+        return "early" if method == "advance" and team.small[share] == "64x64" else ""
+
+    class Watching(FakeTeam):
+        def __init__(self, **given):
+            super().__init__(**given)
+            self.small = {}
+
+        def _one(self, share, method, args):
+            self.small[share] = args[0] if args else ""
+            return super()._one(share, method, args)
+
+    team = Watching(dies=dies)
+    asked = samples.study(samples.WITH_BUCKETS)
+    asked = dataclasses.replace(asked, budget=Budget(trials=24, max_failures=100))
+    result = run(asked, tmp_path / "s", factory_over(team), (), samples.quick())
+    assert result.state == "finished"
+    with Journal(tmp_path / "s") as journal:
+        states = {(row.bucket, str(row.state)) for row in journal.trials()}
+    assert ("64x64", "failed") in states and ("16", "finished") in states
+    assert not {("64x64", "finished"), ("16", "failed"), ("32", "failed")} & states
+
+
+def test_a_checkpoint_of_other_workers_is_refused(tmp_path):
+    population = factory_over(FakeTeam()).make(CONFIG, 12)
+    population.save(tmp_path / "saved")
+    with pytest.raises(StoreError, match="3 x 4 lanes, but here are 2 x 6"):
+        factory_over(FakeTeam(shares=2)).make(CONFIG, 12).restore(tmp_path / "saved")
+    with pytest.raises(StoreError, match="is no checkpoint"):
+        population.restore(tmp_path)
+
+
+def test_a_host_that_does_not_see_the_folder_hands_its_files_over(tmp_path, monkeypatch):
+    population = factory_over(FakeTeam()).make(CONFIG, 12)
+    population.advance([Refill(0, CONFIG, Stream.SEARCH, 0)], [0])
+    population.save(tmp_path / "seen")
+    monkeypatch.setattr("hpo.search.share_host._sees", lambda record, token: False)
+    population.save(tmp_path / "sent")
+    for share in range(3):
+        seen, sent = (pack(tmp_path / name / f"share-{share}") for name in ("seen", "sent"))
+        assert seen == sent and list(seen) == ["lanes.json"]
+
+
+def test_folders_travel_whole(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_bytes(b"\x00\xff")
+    (tmp_path / "a" / "d").write_text("")
+    unpack(pack(tmp_path / "a"), tmp_path / "e")
+    assert pack(tmp_path / "e") == {"b/c": b"\x00\xff", "d": b""}
+
+
+def test_the_cluster_being_gone_ends_the_study_and_running_again_goes_on(tmp_path):
+    class Gone(FakeTeam):
+        left = 60
+
+        def call(self, calls):
+            self.left -= 1
+            if self.left < 0:
+                raise SearchError("the Ray cluster is gone")
+            return super().call(calls)
+
+    asked, alone = STUDIES["asha with buckets"], tmp_path / "alone"
+    run(asked, alone, FACTORY, (), samples.quick())
+    for _ in range(40):
+        try:
+            run(asked, tmp_path / "s", factory_over(Gone()), (), samples.quick(commit_seconds=0))
+            break
+        except SearchError as error:
+            assert "gone" in str(error)
+    assert tables_equal(alone, tmp_path / "s") == []
+
+
+def test_a_population_is_made_with_as_many_lanes_again():
+    team = FakeTeam()
+    population = SharedPopulation(team, "32", CONFIG, None)
+    assert population.lanes == 12
+    made = [args for args in team.hosts[0]._populations.values()]
+    assert [entry.lanes for entry in made] == [4]
