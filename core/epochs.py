@@ -42,8 +42,8 @@ class Learning(Pytree):
         sums: of `Losses` over the gradient steps taken.
         start_error: largest |ratio - 1| of the first minibatch.
         grad_norm: sum over the steps taken.
-        grad_square: sum of the squared norms of their gradients.
-        grad_sum: sum of their gradients.
+        grad_mean: mean of their gradients.
+        grad_spread: sum of the squared distances of their gradients from that mean.
         taken: gradient steps taken.
         skipped: gradient steps that target_kl skipped.
     """
@@ -54,8 +54,8 @@ class Learning(Pytree):
     sums: Losses
     start_error: Float[Array, "..."]
     grad_norm: Float[Array, "..."]
-    grad_square: Float[Array, "..."]
-    grad_sum: Any
+    grad_mean: Any
+    grad_spread: Float[Array, "..."]
     taken: Float[Array, "..."]
     skipped: Float[Array, "..."]
 
@@ -120,8 +120,8 @@ def _start(state: LaneState) -> Learning:
         sums=sums.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf),
         start_error=zero,
         grad_norm=zero,
-        grad_square=zero,
-        grad_sum=jax.tree.map(jnp.zeros_like, state.params),
+        grad_mean=jax.tree.map(jnp.zeros_like, state.params),
+        grad_spread=zero,
         taken=zero,
         skipped=zero,
     )
@@ -219,6 +219,7 @@ def _gradient_step(
     def moved(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(takes, a, b), new, old)
 
+    grad_mean, grad_spread = _spread(learning.grad_mean, learning.taken, gradients)
     return Learning(
         params=moved(params, learning.params),
         moments=moved(moments, learning.moments),
@@ -226,11 +227,23 @@ def _gradient_step(
         sums=_add(learning.sums, losses, takes),
         start_error=jnp.where(live & first, spread, learning.start_error),
         grad_norm=add(learning.grad_norm, norm),
-        grad_square=add(learning.grad_square, jnp.square(norm)),
-        grad_sum=jax.tree.map(add, learning.grad_sum, gradients),
+        grad_mean=moved(grad_mean, learning.grad_mean),
+        grad_spread=add(learning.grad_spread, grad_spread),
         taken=learning.taken + takes.astype(jnp.float32),
         skipped=learning.skipped + (live & stopped).astype(jnp.float32),
     )
+
+
+def _spread(mean: Any, taken: Float[Array, ""], gradients: Any) -> tuple[Any, Float[Array, ""]]:
+    """Give the mean of gradients with one more, and what that adds to their spread.
+
+    The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
+    1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose the digits they share.
+    """
+    away = jax.tree.map(jnp.subtract, gradients, mean)
+    count = taken + 1.0
+    moved = jax.tree.map(lambda m, d: m + d / count, mean, away)
+    return moved, jnp.square(optimisers.tree_norm(away)) * (taken / count)
 
 
 def _add(sums: Losses, losses: Losses, takes: Bool[Array, ""]) -> Losses:

@@ -33,7 +33,7 @@ class Metrics(Pytree):
         advantage_mean, advantage_std: before normalisation.
         grad_norm: global, before clipping, mean over gradient steps.
         grad_variance: of the gradients of the steps, summed over parameters:
-            mean(|g|^2) - |mean(g)|^2.
+            mean(|g - mean(g)|^2).
         param_norm: after the update.
         policy_std: mean standard deviation of a Gaussian policy, else 0.
         learning_rate, clip_eps, ent_coef, gae_lambda: scheduled values of this update.

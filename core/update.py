@@ -263,8 +263,6 @@ def _measure(
     residual = jnp.var(samples.target - samples.value)
     norm = optimisers.tree_norm(learning.params)
     count = sum(leaf.size for leaf in jax.tree.leaves(learning.params))
-    mean_gradient = jax.tree.map(lambda x: x / taken, learning.grad_sum)
-    spread = learning.grad_square / taken - jnp.square(optimisers.tree_norm(mean_gradient))
     sane = (
         jnp.isfinite(means.loss)
         & jnp.isfinite(norm)
@@ -300,7 +298,7 @@ def _measure(
         advantage_mean=jnp.mean(samples.advantage),
         advantage_std=jnp.std(samples.advantage),
         grad_norm=learning.grad_norm / taken,
-        grad_variance=jnp.maximum(spread, 0.0),
+        grad_variance=learning.grad_spread / taken,
         param_norm=norm,
         policy_std=std,
         learning_rate=values.sizes.policy,

@@ -49,14 +49,18 @@ class Intake:
             self.resume()
 
     def resume(self) -> None:
-        """Begin the pending batch, if there is one; also after it was lost with its process."""
-        pending = self._ledger.state.pending
-        if pending is not None:
-            self._ahead.start(pending.batch, pending.trials, self._ledger.history())
+        """Begin the pending batch, if there is one; also after it was lost with its process.
+
+        It knows nothing of the trials that ended since it began.
+        """
+        state = self._ledger.state
+        if state.pending is not None:
+            history = self._ledger.history(unseen=frozenset(state.told))
+            self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def join(self) -> bool:
         """Take in the batch being drawn, waiting for it; say whether there was one."""
-        pending, self._ledger.state.pending = self._ledger.state.pending, None
+        pending = self._ledger.state.pending
         if pending is None:
             return False
         self._take(pending, self._ahead.join())
@@ -67,6 +71,7 @@ class Intake:
         pending = self._number(count)
         if pending is None:
             return False
+        self._ledger.state.pending = pending  # until it is there: an error must not lose it
         proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
         self._take(pending, proposals)
         return bool(proposals.found)
@@ -85,6 +90,7 @@ class Intake:
 
     def _take(self, pending: PendingAsk, proposals: Proposals) -> None:
         state = self._ledger.state
+        state.pending = None
         state.usage.draws += proposals.draws
         state.usage.refused += proposals.refused
         if len(proposals.found) < len(pending.trials):

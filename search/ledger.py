@@ -6,7 +6,7 @@ Parts read trials and state here and write rows here; nothing else passes betwee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,17 +172,23 @@ class Ledger:
         """Give the seconds since the epoch."""
         return self._clock() if self._clock else None
 
-    def history(self) -> tuple[Past, ...]:
+    def history(self, unseen: Collection[int] = ()) -> tuple[Past, ...]:
         """Give every trial as samplers see it, by number, those of a warm start first.
 
         Nothing in it changes later; it changes only when a trial is added or ends, so a batch
         begun again after a crash sees what it saw the first time.
+
+        Args:
+            unseen: trials whose end is not to be known: they count as running.
         """
         for number, trial in self.trials.items():
             past = self._pasts.get(number)
             if past is None or (past.state is TrialState.RUNNING and not trial.is_live):
                 self._pasts[number] = self._past(trial)
-        return (*self.earlier, *(self._pasts[number] for number in sorted(self._pasts)))
+        shown = [self._pasts[number] for number in sorted(self._pasts)]
+        if unseen:
+            shown = [_running(past) if past.trial in unseen else past for past in shown]
+        return (*self.earlier, *shown)
 
     def _report_losses(self, trial: Trial) -> tuple[float, ...]:
         return tuple(self.objective.loss(value) for value in trial.reports)
@@ -208,6 +214,11 @@ class Ledger:
             else (),
             "violations": self.objectives.violations(limited) if limited else (),
         }
+
+
+def _running(past: Past) -> Past:
+    """Give a trial as it was seen before it ended."""
+    return Past(past.trial, past.params, past.attributes, proposed_by=past.proposed_by)
 
 
 def cut(runs: Iterable[Run]) -> None:

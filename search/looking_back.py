@@ -1,16 +1,18 @@
 """What a study's evaluations say when it is over: values of trials at equal points of their runs.
 
 Trials that were stopped early have values at early points only, and a model's proposals gather
-where it believes the best is: so importance is computed at one point, on the random share.
+where it believes the best is: so importance is computed at one point, on trials that no result
+had led to.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +22,7 @@ from ..errors import ConfigError, MissingExtraError
 from ..spaces.space import Space
 from ..store.codec import PackedEvaluation
 from ..store.journal import Journal
-from ..store.rows import TrialRow
+from ..store.rows import AskRow, TrialRow
 from ..studies.load import loads
 from ..studies.spec import Study
 from .objective import Objective
@@ -32,6 +34,7 @@ Method = Literal["ped-anova", "fanova"]
 _REACHED = 0.9
 _FEWEST = 10
 _RANDOM = ("random", "sobol", "grid")
+_GIVEN = ("default", "enqueue")
 
 
 @dataclass(frozen=True)
@@ -42,22 +45,42 @@ class Points:
         study: what was asked.
         trials: rows by number.
         values: env steps -> trial -> its value over its replicates there.
+        blind: batches of proposals drawn before the method knew the end of any trial.
+        changes: trial -> [(env steps, knobs up to there)], where it took over others' states.
     """
 
     study: Study
     trials: Mapping[int, TrialRow]
     values: Mapping[int, Mapping[int, float]]
+    blind: frozenset[int] = frozenset()
+    changes: Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]] = field(default_factory=dict)
+
+    def params(self, trial: int, at: int) -> Mapping[str, Any]:
+        """Give the knobs with which a trial came to a point."""
+        before = (old for since, old in self.changes.get(trial, ()) if since >= at)
+        return next(before, self.trials[trial].params)
 
     def random_share(self) -> list[int]:
-        """Give the trials that no model of earlier results proposed."""
-        return [n for n, row in self.trials.items() if row.proposed_by in _RANDOM]
+        """Give the trials that no result led to.
+
+        Those drawn at random, and what a model proposed while it knew no result: with many lanes
+        that is all that filled them at first.
+        """
+        return [
+            n
+            for n, row in self.trials.items()
+            if row.proposed_by in _RANDOM
+            or (row.batch in self.blind and row.proposed_by not in _GIVEN)
+        ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Give the latest point that nine in ten of these trials reached."""
+        """Give the latest point that nine in ten of these trials reached with their own knobs."""
+        first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
         reached = [
             at
             for at, found in self.values.items()
-            if sum(number in found for number in among) >= _REACHED * len(among)
+            if at <= first_copy
+            and sum(number in found for number in among) >= _REACHED * len(among)
         ]
         return max(reached, default=None)
 
@@ -72,6 +95,7 @@ class Importance:
         trials: how many trials it rests on.
         random_only: only the random share was used.
         method: the estimator.
+        random_trials: how many of the random share were evaluated there.
     """
 
     shares: Mapping[str, float]
@@ -79,6 +103,17 @@ class Importance:
     trials: int
     random_only: bool
     method: Method
+    random_trials: int
+
+    @property
+    def caution(self) -> str:
+        """Say that the random share was too small to decide, if it was."""
+        if self.random_trials >= _FEWEST:
+            return ""
+        return (
+            f"only {self.random_trials} of them were proposed before any result was known; "
+            f"{_FEWEST} are needed to go by these alone"
+        )
 
 
 def read_points(folder: Path) -> Points:
@@ -90,6 +125,11 @@ def read_points(folder: Path) -> Points:
     with Journal(folder) as journal:
         study = loads(journal.meta.study_text, "study.resolved.yaml", folder)
         rows = {row.trial: row for row in journal.trials()}
+        blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
+        changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+        for decision in journal.decisions():
+            if decision.old_params is not None:
+                changes[decision.trial].append((decision.env_steps, decision.old_params))
         seen: dict[tuple[int, int], list[float]] = defaultdict(list)
         objective = Objective(study.metric)
         for packed in journal.packed_evaluations():
@@ -98,7 +138,12 @@ def read_points(folder: Path) -> Points:
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (at, trial), replicates in sorted(seen.items()):
         values[at][trial] = objective.aggregate(replicates)
-    return Points(study, rows, dict(values))
+    return Points(study, rows, dict(values), blind, dict(changes))
+
+
+def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
+    """Give the batches begun before any trial had ended; `asks` is in their order."""
+    return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
 
 
 def _result(packed: PackedEvaluation) -> EvaluationResult:
@@ -121,6 +166,9 @@ def importance_at(
     PED-ANOVA (Watanabe et al. 2023) asks how far the best tenth of trials is from all of them in
     each knob; fANOVA (Hutter et al. 2014) how much of a forest's variance the knob explains.
 
+    The random share decides, unless fewer than ten of its trials were evaluated there: then all
+    do, and the result says so.
+
     Args:
         points: of the study.
         at: env steps; None takes the latest that nine in ten of the trials reached.
@@ -131,23 +179,33 @@ def importance_at(
         ConfigError: no such point, or too few trials there.
         MissingExtraError: fANOVA without scikit-learn.
     """
-    among = list(points.trials) if everybody else points.random_share()
-    if at is None:
-        at = points.latest_shared(among)
-    if at is None or at not in points.values:
+    share = points.random_share()
+    here, among = _evaluated(points, at, share)
+    random_trials = len(among)
+    random_only = not everybody and random_trials >= _FEWEST
+    if not random_only:
+        here, among = _evaluated(points, at, list(points.trials))
+        random_trials = len(set(share) & set(among))
+    if here is None or here not in points.values:
         known = ", ".join(str(point) for point in sorted(points.values)) or "none"
-        raise ConfigError(f"no evaluation at {at} env steps; known: {known}")
-    found = points.values[at]
-    rows = [(points.trials[n].params, found[n]) for n in among if n in found]
-    rows = [(params, value) for params, value in rows if math.isfinite(value)]
-    if len(rows) < _FEWEST:
-        hint = "" if everybody else "; --all uses the model's proposals too, which is biased"
+        raise ConfigError(f"no evaluation at {at or 0} env steps; known: {known}")
+    if len(among) < _FEWEST:
         raise ConfigError(
-            f"{len(rows)} {'' if everybody else 'random '}trials were evaluated at {at} env "
-            f"steps; importance needs at least {_FEWEST}{hint}"
+            f"{len(among)} trials were evaluated at {here} env steps; importance needs at least "
+            f"{_FEWEST}"
         )
+    rows = [(points.params(n, here), points.values[here][n]) for n in among]
     shares = _shares(points.study.space, rows, points.study.metric.goal, method)
-    return Importance(shares, at, len(rows), not everybody, method)
+    return Importance(shares, here, len(rows), random_only, method, random_trials)
+
+
+def _evaluated(
+    points: Points, at: int | None, among: Sequence[int]
+) -> tuple[int | None, list[int]]:
+    """Give the point, and who of these trials has a value there."""
+    here = points.latest_shared(among) if at is None else at
+    found = points.values.get(here, {}) if here is not None else {}
+    return here, [n for n in among if n in found and math.isfinite(found[n])]
 
 
 def _shares(

@@ -5,6 +5,7 @@ Observers only look; nothing they do reaches the search.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from .budget import reserve
 from .ledger import Ledger
 from .state import Phase
 
-__all__ = ["Best", "Observer", "Progress", "Silent", "picture"]
+__all__ = ["Best", "Leader", "Observer", "Progress", "Silent", "picture"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,21 @@ class Best:
 
 
 @dataclass(frozen=True)
+class Leader:
+    """The best of the trials that have come furthest, while none has run to its end.
+
+    Attributes:
+        trial: its number.
+        value: the metric at its last rung, aggregated over its replicates.
+        env_steps: of each replicate there.
+    """
+
+    trial: int
+    value: float
+    env_steps: int
+
+
+@dataclass(frozen=True)
 class Progress:
     """Where a study stands at a chunk boundary.
 
@@ -59,6 +75,7 @@ class Progress:
         compiles: training programs compiled by this process.
         seconds: wall time over all starts of the study.
         seconds_left: estimate, None before there is a speed.
+        leader: None before the first trial has been judged, and when there is a best.
     """
 
     phase: Phase
@@ -76,6 +93,7 @@ class Progress:
     compiles: int
     seconds: float
     seconds_left: float | None
+    leader: Leader | None = None
 
 
 class Observer(Protocol):
@@ -148,7 +166,7 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
     total = _total_env_steps(ledger, buckets)
     rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     left = max(0, total - usage.env_steps) / rate if rate > 0 else None
-    wall = ledger.study.budget.wall_seconds
+    wall, best = ledger.study.budget.wall_seconds, _best(ledger)
     if wall is not None and left is not None:
         left = min(left, max(0.0, wall - usage.run_seconds))
     return Progress(
@@ -162,11 +180,12 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
         proposed=state.proposed,
         trials_total=ledger.study.budget.trials,
         states=dict(Counter(trial.state for trial in ledger.trials.values())),
-        best=_best(ledger),
+        best=best,
         env_steps_per_second=rate,
         compiles=sum(entry.population.compiles for entry in buckets if entry.population),
         seconds=usage.run_seconds,
         seconds_left=left,
+        leader=_leader(ledger, buckets) if best is None else None,
     )
 
 
@@ -195,3 +214,19 @@ def _best(ledger: Ledger) -> Best | None:
     best = ledger.best(finished)
     around = interval(best.seed_values, ledger.study.metric.aggregate)
     return Best(best.number, best.value or 0.0, around.low, around.high, best.seed_values)
+
+
+def _leader(ledger: Ledger, buckets: list[Bucket]) -> Leader | None:
+    schedules = {bucket.key: bucket.schedule for bucket in buckets}
+    judged = [
+        trial
+        for trial in ledger.live()
+        if trial.rung >= 0 and math.isfinite(trial.reports[trial.rung])
+    ]
+    if not judged:
+        return None
+    first = min(
+        judged, key=lambda t: (-t.rung, ledger.objective.loss(t.reports[t.rung]), t.number)
+    )
+    env_steps = schedules[first.bucket].env_steps_at(first.rung)
+    return Leader(first.number, first.reports[first.rung], env_steps)

@@ -61,6 +61,7 @@ class Entry:
         feasible: it keeps all constraints; None where there are none or they were not measured.
         front: with several objectives 1 for a trial that no other of its state (confirmed or
             finished) dominates, and so on; None for all others.
+        hypervolume: of that state's front as a whole, see `volume_of`; equal in all its trials.
     """
 
     rank: int
@@ -86,6 +87,7 @@ class Entry:
     constraints: tuple[float, ...] = ()
     feasible: bool | None = None
     front: int | None = None
+    hypervolume: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for a JSON document; numbers that are not finite become null.
@@ -151,15 +153,12 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
     front's state (confirmed, or finished if none is) that keep the constraints. None without
     several objectives, or where the box has no volume.
     """
-    placed = [entry for entry in entries if entry.front is not None]
-    fresh = [entry for entry in placed if entry.confirmed]
-    group = [ranking.losses(entry.objectives) for entry in fresh or placed]
+    group = _shown_front(entries)
     if not group:
         return None
-    low, high = (
-        [min(c) for c in zip(*group, strict=True)],
-        [max(c) for c in zip(*group, strict=True)],
-    )
+    losses = [ranking.losses(entry.objectives) for entry in group]
+    low = [min(column) for column in zip(*losses, strict=True)]
+    high = [max(column) for column in zip(*losses, strict=True)]
     if not all(0.0 < above - below < math.inf for below, above in zip(low, high, strict=True)):
         return None
     shares = [
@@ -167,9 +166,16 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
             (loss - below) / (above - below)
             for loss, below, above in zip(row, low, high, strict=True)
         ]
-        for row in group
+        for row, entry in zip(losses, group, strict=True)
+        if entry.front == 1  # the others add nothing but time
     ]
     return hypervolume(shares, [1.0] * len(low))
+
+
+def _shown_front(entries: Sequence[Entry]) -> list[Entry]:
+    """Give the trials with a front: the confirmed ones, or the finished if none is."""
+    placed = [entry for entry in entries if entry.front is not None]
+    return [entry for entry in placed if entry.confirmed] or placed
 
 
 def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
@@ -205,7 +211,10 @@ def leaderboard(
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
     ordered = sorted(range(len(entries)), key=keys.__getitem__)
-    return [replace(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
+    ranked = [replace(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
+    shown = {entry.trial for entry in _shown_front(ranked)}
+    volume = volume_of(ranked, ranking) if shown else None
+    return [replace(e, hypervolume=volume) if e.trial in shown else e for e in ranked]
 
 
 def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:

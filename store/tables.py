@@ -160,6 +160,7 @@ def _measured_columns(
     columns = {names[name]: pa.array(cells, pa.float64()) for name, cells in measured.items()}
     if meta.objectives:
         columns["front"] = pa.array([entry.front for entry in entries], pa.int64())
+        columns["hypervolume"] = pa.array([entry.hypervolume for entry in entries], pa.float64())
     if meta.constraints:
         columns["feasible"] = pa.array([entry.feasible for entry in entries], pa.bool_())
     return columns

@@ -19,7 +19,7 @@ from rich.text import Text
 from ..search.progress import Progress
 from ..studies.spec import Study
 from .pace import Outlook
-from .progress_text import best_text, lanes_text, phase_text, trials_text
+from .progress_text import lanes_text, phase_text, standing_text, trials_text
 from .run_view import RunView
 from .terminal import console
 from .words import duration, steps
@@ -166,5 +166,5 @@ def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Tabl
     table.add_row("env steps", f"{done} of about {total}, {speed} a second, {compiles}")
     table.add_row("lanes", lanes_text(progress))
     table.add_row("trials", trials_text(progress))
-    table.add_row("best", Text(best_text(progress.best), style="green"))
+    table.add_row("best", Text(standing_text(progress), style="green"))
     return table

@@ -59,7 +59,8 @@ def _over_progress(points: Points, everybody: bool, method: Method) -> list[Impo
             reason = error
     if not found and reason is not None:
         raise reason
-    return found
+    # All points or none rest on the random share; a change of base would look like one of knobs.
+    return [item for item in found if item.random_only] or found
 
 
 def _data(item: Importance) -> dict[str, object]:
@@ -67,16 +68,19 @@ def _data(item: Importance) -> dict[str, object]:
         "at": item.at,
         "trials": item.trials,
         "random_only": item.random_only,
+        "random_trials": item.random_trials,
         "method": item.method,
         "shares": dict(item.shares),
     }
 
 
 def _text(item: Importance, blocks: bool) -> str:
-    which = "random trials" if item.random_only else "trials, a model's proposals included"
-    lines = [f"{item.method} at {steps(item.at)} env steps, {item.trials} {which}"]
+    which = "that no result had led to"
     if not item.random_only:
-        lines[0] += " (biased towards where the model looked)"
+        which = "a model's proposals included (biased towards where the model looked)"
+    lines = [f"{item.method} at {steps(item.at)} env steps, {item.trials} trials, {which}"]
+    if item.caution:
+        lines.append(f"  {item.caution}")
     width = max(map(len, item.shares), default=0)
     most = max(item.shares.values(), default=0.0)
     for name, share in item.shares.items():

@@ -8,7 +8,8 @@ from ..store.rows import TrialRow, TrialState
 from .pace import Outlook
 from .words import between, duration, number, steps
 
-__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "status_line", "trials_text"]
+__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "standing_text",
+           "status_line", "trials_text"]  # fmt: skip
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
 _ORDER = (
@@ -45,10 +46,19 @@ def trials_text(progress: Progress) -> str:
     return f"{progress.proposed}{total} proposed: {', '.join(parts)}"
 
 
-def best_text(best: Best | None) -> str:
-    """Say how good the best trial is that has run to its end, with interval or all its values."""
-    if best is None:
+def standing_text(progress: Progress) -> str:
+    """Say how good the best trial is; before one has run to its end, who leads at a rung."""
+    if progress.best is not None:
+        return best_text(progress.best)
+    leader = progress.leader
+    if leader is None:
         return "none has run to its end yet"
+    at = f"{number(leader.value)} at {steps(leader.env_steps)} env steps"
+    return f"{at} in trial {leader.trial}; none has run to its end yet"
+
+
+def best_text(best: Best) -> str:
+    """Say how good the best trial is that has run to its end, with interval or all its values."""
     around = between(best.low, best.high)
     if not around and len(best.seed_values) > 1:
         around = f"(seeds {', '.join(map(number, best.seed_values))})"
@@ -67,7 +77,12 @@ def status_line(progress: Progress, outlook: Outlook) -> str:
     counts = ", ".join(
         f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
     )
-    best = "" if progress.best is None else f" | best {best_text(progress.best)}"
+    best = ""
+    if progress.best is not None:
+        best = f" | best {best_text(progress.best)}"
+    elif progress.leader is not None:
+        leader = progress.leader
+        best = f" | {number(leader.value)} at {steps(leader.env_steps)} in trial {leader.trial}"
     return (
         f"{duration(progress.seconds)}{left} | {progress.phase} {steps(progress.env_steps)} env "
         f"steps ({share:.0%}), {steps(round(outlook.env_steps_per_second))}/s | lanes "

@@ -42,7 +42,8 @@ def main() -> None:
         given = rows if chunk == 0 else program.no_refills()
         state, metrics = program.advance(7, state, given)
         seen.append(jax.device_get(metrics))
-    np.savez(out, *jax.tree.leaves(jax.device_get(state)), *jax.tree.leaves(seen))
+    leaves, _ = jax.tree_util.tree_flatten_with_path((jax.device_get(state), seen))
+    np.savez(out, **{jax.tree_util.keystr(path): leaf for path, leaf in leaves})
     text = program._advance.as_text()
     told = {"collectives": len(re.findall(COLLECTIVE, text)), "lines": text.count("\n")}
     print(json.dumps({"devices": len(jax.devices()), **told}))

@@ -141,5 +141,19 @@ def test_one_can_ask_to_stop_without_an_error(tmp_path, unwatched):
     assert tables_equal(folder, unwatched) == []
 
 
+def test_a_batch_that_was_being_drawn_sees_no_more_after_a_stop(tmp_path):
+    """Proposals drawn ahead know nothing of the trials that ended at the boundary of the stop."""
+    whole = go(tmp_path / "whole", method="tpe").folder
+    stops = 0
+    while go(tmp_path / "often", Failing("on_chunk", 3, StopStudy()), method="tpe").state != (
+        "finished"
+    ):
+        stops += 1
+    with Journal(whole) as one, Journal(tmp_path / "often") as other:
+        assert one.asks() == other.asks() and len(one.asks()) > 3
+    assert stops > 5
+    assert tables_equal(whole, tmp_path / "often") == []
+
+
 def test_they_are_found_in_the_package():
     assert hpo.Callback is Callback and hpo.StopStudy is StopStudy

@@ -237,3 +237,20 @@ def test_a_second_program_is_no_place_for_copies(tmp_path):
     failed = [row for row in rows.values() if row.state == "failed"]
     assert failed and all("of one program" in row.error for row in failed)
     assert results.state == "finished"
+
+
+def test_those_who_watch_are_told_who_leads(tmp_path):
+    seen = []
+
+    class Watcher(Silent):
+        def on_chunk(self, progress):
+            seen.append((progress.leader, progress.best))
+
+    go(tmp_path / "s", study(), observers=[Watcher()])
+    _, decisions = read(tmp_path / "s")
+    assert seen[0] == (None, None) and seen[-1][0] is None and seen[-1][1] is not None
+    for at in (2_000, 14_000):
+        here = {d.trial: d.value for d in decisions if d.env_steps == at}
+        best = max((v, -trial) for trial, v in here.items() if v == v)
+        leader = seen[at // 1_000 - 1][0]
+        assert (leader.value, leader.trial, leader.env_steps) == (best[0], -best[1], at)

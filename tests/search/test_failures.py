@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError, MissingExtraError, SearchError
+from hpo.search.proposer import Proposer
 from hpo.search.run import run
-from hpo.store import TrialState
+from hpo.store import TrialState, tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget
 
@@ -137,3 +138,23 @@ def test_a_chunk_that_fails_while_confirming_costs_the_candidates(tmp_path):
     assert all(entry.state is TrialState.FINISHED for entry in results.leaderboard)
     with Journal(tmp_path / "study") as journal:
         assert sum(row.error == "MemoryError: out of memory" for row in journal.trials()) == 2
+
+
+@pytest.mark.parametrize("method", ["random", "tpe"])
+def test_a_batch_whose_sampler_failed_is_drawn_again(tmp_path, monkeypatch, method):
+    """No trial number is lost, and the study ends as if nothing had happened."""
+    study = samples.study(method=method)
+    whole = run(study, tmp_path / "whole", Factory(), (), samples.quick()).folder
+    propose = Proposer.propose
+
+    def fails(self, batch, trials, history):
+        if batch == 3:
+            raise SearchError("the sampler is ill")
+        return propose(self, batch, trials, history)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Proposer, "propose", fails)
+        with pytest.raises(SearchError, match="ill"):
+            go(tmp_path, study, Factory())
+    assert go(tmp_path, study, Factory()).state == "finished"
+    assert tables_equal(whole, tmp_path / "study") == []

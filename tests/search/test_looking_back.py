@@ -1,4 +1,5 @@
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ from hpo.cli import main
 from hpo.errors import ConfigError, MissingExtraError
 from hpo.search.looking_back import Points, importance_at, read_points
 from hpo.search.run import run
+from hpo.store.journal import Journal
 from hpo.store.rows import TrialRow, TrialState
+from hpo.studies.spec import EarlyTerminate
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -52,11 +55,61 @@ def test_the_knob_that_decides_is_found(results):
     assert (found.at, found.trials, found.random_only) == (100, 60, True)
 
 
-def test_only_the_random_share_counts_unless_asked(results):
+def test_only_the_random_share_counts_unless_asked_or_too_small(results):
+    points = made_up(results, lambda params: params["learning_rate"])
+    rows = {n: replace(row, proposed_by="tpe") for n, row in points.trials.items() if n >= 20}
+    points = replace(points, trials={**points.trials, **rows})
+    found = importance_at(points, at=100)
+    assert (found.trials, found.random_only, found.random_trials) == (20, True, 20)
+    assert not found.caution
+    found = importance_at(points, at=100, everybody=True)
+    assert (found.trials, found.random_only, found.random_trials) == (60, False, 20)
+    few = {n: replace(row, proposed_by="tpe") for n, row in points.trials.items() if n >= 9}
+    found = importance_at(replace(points, trials={**points.trials, **few}))
+    assert (found.at, found.trials, found.random_only) == (100, 60, False)
+    assert found.caution.startswith("only 9 of them")
+
+
+def test_what_was_proposed_before_any_result_counts_as_random(results):
     points = made_up(results, lambda params: params["learning_rate"], proposed_by="tpe")
-    with pytest.raises(ConfigError, match="0 random trials"):
-        importance_at(points, at=100)
-    assert importance_at(points, at=100, everybody=True).trials == 60
+    rows = {n: replace(row, batch=n // 15) for n, row in points.trials.items()}
+    rows[3] = replace(rows[3], proposed_by="enqueue")
+    points = replace(points, trials=rows, blind=frozenset({0, 1}))
+    assert points.random_share() == [n for n in range(30) if n != 3]
+    assert importance_at(points).trials == 29
+
+
+def test_batches_are_blind_until_the_first_trial_ends(tmp_path):
+    asked = samples.study(method="tpe", budget=samples.Budget(trials=30))
+    run(asked, tmp_path / "s", samples.AnalyticFactory(lanes=8, block=4), (), samples.quick())
+    points = read_points(tmp_path / "s")
+    with Journal(tmp_path / "s") as journal:
+        asks, first_end = journal.asks(), next(a.batch for a in journal.asks() if a.told)
+    assert 0 < first_end < len(asks) - 1
+    assert points.blind == frozenset(range(first_end))
+    early = {n for ask in asks[:first_end] for n in ask.trials}
+    assert set(points.random_share()) == {
+        n
+        for n, row in points.trials.items()
+        if row.proposed_by == "random" or (n in early and row.proposed_by == "tpe")
+    }
+
+
+def test_trials_that_copy_each_other_count_with_the_knobs_they_had(tmp_path):
+    """Only up to the first copy is a value that of a trial's own knobs."""
+    early = EarlyTerminate("pbt", every=2_000)
+    asked = samples.study(early_terminate=early, budget=samples.Budget(trials=16))
+    factory = samples.AnalyticFactory(lanes=40, diverges_above=2.0)
+    run(asked, tmp_path / "s", factory, (), samples.quick())
+    points = read_points(tmp_path / "s")
+    assert importance_at(points).at == 2_000
+    copied = {n: way for n, way in points.changes.items() if len(way) > 1}
+    assert copied
+    for trial, way in copied.items():
+        (first, before), (second, between) = way[:2]
+        assert points.params(trial, first) == before
+        assert points.params(trial, first + 1) == points.params(trial, second) == between
+        assert points.params(trial, 16_000) == points.trials[trial].params
 
 
 def test_the_point_is_the_latest_that_most_trials_reached(results):

@@ -89,6 +89,11 @@ def test_a_study_of_two_objectives_has_a_front(tmp_path, method):
         [(h - v) / (h - w) for v, w, h in zip(row, low, high, strict=True)] for row in values
     ]
     assert results.hypervolume == pytest.approx(hypervolume(shares, (1.0, 1.0)))
+    _, rows = query(tmp_path / "s", "SELECT DISTINCT hypervolume FROM trials WHERE front = 1")
+    assert [row[0] for row in rows] == [results.hypervolume]
+    assert all(
+        (entry.hypervolume is None) is (entry.front is None) for entry in results.leaderboard
+    )
 
 
 def test_rungs_keep_trials_that_are_good_at_either_objective(tmp_path):

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from hpo.search.progress import Best
+from hpo.search.progress import Best, Leader
 from hpo.search.run import run
 from hpo.search.state import Phase
 from hpo.store.rows import TrialState
 from hpo.views.live import LiveView, panel
 from hpo.views.pace import Outlook
+from hpo.views.progress_text import status_line
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -44,6 +45,18 @@ def test_the_picture_says_everything():
         "482.3 (seeds 470.1, 486.2, 490.6) in trial 17",
     ):  # fmt: skip
         assert words in text
+
+
+def test_before_a_trial_has_ended_the_picture_says_who_leads():
+    """In a population that evolves that is all there is until the end."""
+    one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
+    text = "\n".join(screen(panel("", (one, OUTLOOK), 0.0, "")))
+    assert "-312.5 at 81.9k env steps in trial 7; none has run to its end yet" in text
+    assert status_line(one, OUTLOOK).endswith("| -312.5 at 81.9k in trial 7")
+    nobody = samples.progress(best=None)
+    assert "best       none has run to its end yet" in "\n".join(
+        screen(panel("", (nobody, OUTLOOK), 0.0, ""))
+    )
 
 
 def test_clocks_go_on_between_two_chunks():
