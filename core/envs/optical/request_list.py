@@ -63,14 +63,18 @@ def read_requests(file: str, topology: Topology) -> RequestList:
             raise ConfigError(
                 f"{file}:1: the header is {','.join(header)!r}; type {','.join(HEADER)}"
             )
-        rows = [_row(file, reader.line_num, row, topology) for row in reader if row]
-    if not rows:
+        numbered = [
+            (reader.line_num, _row(file, reader.line_num, row, topology)) for row in reader if row
+        ]
+    if not numbered:
         raise ConfigError(f"{file}: no request in the list")
+    rows = [row for _, row in numbered]
     arrivals = np.array([row[2] for row in rows], np.float64)
     for number in np.flatnonzero(np.diff(arrivals) < 0)[:1]:
         raise ConfigError(
-            f"{file}: request {number + 2} arrives at {arrivals[number + 1]:g}, before request "
-            f"{number + 1} at {arrivals[number]:g}; sort the list by arrival"
+            f"{file}:{numbered[number + 1][0]}: request {number + 2} arrives at "
+            f"{arrivals[number + 1]:g}, before request {number + 1} at {arrivals[number]:g}; "
+            "sort the list by arrival"
         )
     holding = np.array([row[3] for row in rows], np.float64)
     ticks, until_next, tick = exact_ticks(arrivals, holding)
