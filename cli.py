@@ -19,6 +19,7 @@ from .errors import HpoError, suggestion
 __all__ = ["main"]
 
 _FORMATS = ("csv", "tensorboard", "wandb")
+_PICTURES = ("history", "curves", "parallel", "slices", "importance", "pareto")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
@@ -169,13 +170,19 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "looking", "say which of two trials, or studies, is better")
     for side in "ab":
         compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
-    for parser in (top, show, query, best, replay, export, decided, compared):
+    plot = verb("plot", "plots", "draw a study: " + ", ".join(_PICTURES))
+    plot.add_argument("kind", metavar="PICTURE", choices=_PICTURES, help=", ".join(_PICTURES))
+    plot.add_argument("--to", metavar="FILE", help="PNG, SVG or PDF by its suffix (PICTURE.png)")
+    report = verb("report", "plots", "write everything about a study as one HTML file")
+    report.add_argument("--to", metavar="FILE", help="left out: report.html in the study's folder")
+    about_one = (top, show, query, best, replay, export, decided, compared, plot, report)
+    for parser in about_one:
         parser.add_argument(
             "--study", metavar="NAME", help="a study, or its folder; left out: the only one"
         )
     query.add_argument("--csv", action="store_true", help="print CSV")
     listing = verb("list", "reading", "list the studies")
-    for parser in (top, show, query, best, replay, listing, export, decided, compared):
+    for parser in (*about_one, listing):
         _add_out(parser)
         _add_json(parser)
 

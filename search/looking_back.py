@@ -22,13 +22,22 @@ from ..errors import ConfigError, MissingExtraError
 from ..spaces.space import Space
 from ..store.codec import PackedEvaluation
 from ..store.journal import Journal
-from ..store.rows import AskRow, TrialRow
-from ..studies.load import loads
+from ..store.rows import AskRow, Stream, TrialRow
+from ..store.statistics import IQM_MIN_SEEDS
+from ..studies.load import recorded
 from ..studies.spec import Study
 from .objective import Objective
 from .population import EvaluationResult
 
-__all__ = ["Importance", "Method", "Points", "importance_at", "read_points"]
+__all__ = [
+    "Importance",
+    "Method",
+    "Points",
+    "importance_at",
+    "importance_over_progress",
+    "points_of",
+    "read_points",
+]
 
 Method = Literal["ped-anova", "fanova"]
 _REACHED = 0.9
@@ -44,9 +53,10 @@ class Points:
     Attributes:
         study: what was asked.
         trials: rows by number.
-        values: env steps -> trial -> its value over its replicates there.
+        values: env steps -> trial -> its value over its replicates in the search there.
         blind: batches of proposals drawn before the method knew the end of any trial.
         changes: trial -> [(env steps, knobs up to there)], where it took over others' states.
+        seeds: (stream, trial, env steps) -> one value a replicate.
     """
 
     study: Study
@@ -54,6 +64,7 @@ class Points:
     values: Mapping[int, Mapping[int, float]]
     blind: frozenset[int] = frozenset()
     changes: Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]] = field(default_factory=dict)
+    seeds: Mapping[tuple[str, int, int], Sequence[float]] = field(default_factory=dict)
 
     def params(self, trial: int, at: int) -> Mapping[str, Any]:
         """Give the knobs with which a trial came to a point."""
@@ -74,12 +85,18 @@ class Points:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Give the latest point that nine in ten of these trials reached with their own knobs."""
+        """Give the latest point that nine in ten of these trials reached with their own knobs.
+
+        Trials without a value at any point are not counted: they diverged or wait.
+        """
+        begun = {number for found in self.values.values() for number in found}
+        among = [number for number in among if number in begun]
         first_copy = min((way[0][0] for way in self.changes.values()), default=math.inf)
         reached = [
             at
             for at, found in self.values.items()
-            if at <= first_copy
+            if among
+            and at <= first_copy
             and sum(number in found for number in among) >= _REACHED * len(among)
         ]
         return max(reached, default=None)
@@ -117,28 +134,35 @@ class Importance:
 
 
 def read_points(folder: Path) -> Points:
-    """Read a study's evaluations of the search.
+    """Read a study's evaluations.
 
     Raises:
         StoreError: there is no study, or its journal is damaged.
     """
-    with Journal(folder) as journal:
-        study = loads(journal.meta.study_text, "study.resolved.yaml", folder)
-        rows = {row.trial: row for row in journal.trials()}
-        blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
-        changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
-        for decision in journal.decisions():
-            if decision.old_params is not None:
-                changes[decision.trial].append((decision.env_steps, decision.old_params))
-        seen: dict[tuple[int, int], list[float]] = defaultdict(list)
-        objective = Objective(study.metric)
-        for packed in journal.packed_evaluations():
-            if packed.stream == "search":
-                seen[packed.env_steps, packed.trial].append(objective.measure(_result(packed)))
+    with Journal(folder) as journal, journal.at_one_commit():
+        return points_of(journal)
+
+
+def points_of(journal: Journal) -> Points:
+    """Give a study's evaluations from its open journal."""
+    study = recorded(journal.meta.study_text)
+    rows = {row.trial: row for row in journal.trials()}
+    blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
+    changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
+    for decision in journal.decisions():
+        if decision.old_params is not None:
+            changes[decision.trial].append((decision.env_steps, decision.old_params))
+    seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
+    objective = Objective(study.metric)
+    for packed in journal.packed_evaluations():
+        key = (packed.stream, packed.trial, packed.env_steps)
+        seeds[key].append(objective.measure(_result(packed)))
     values: dict[int, dict[int, float]] = defaultdict(dict)
-    for (at, trial), replicates in sorted(seen.items()):
-        values[at][trial] = objective.aggregate(replicates)
-    return Points(study, rows, dict(values), blind, dict(changes))
+    for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
+        too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
+        if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
+            values[at][trial] = objective.aggregate(replicates)
+    return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
 
 
 def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
@@ -179,6 +203,8 @@ def importance_at(
         ConfigError: no such point, or too few trials there.
         MissingExtraError: fANOVA without scikit-learn.
     """
+    if not points.values:
+        raise ConfigError("no trial has been evaluated yet, so no knob has decided anything")
     share = points.random_share()
     here, among = _evaluated(points, at, share)
     random_trials = len(among)
@@ -206,6 +232,34 @@ def _evaluated(
     here = points.latest_shared(among) if at is None else at
     found = points.values.get(here, {}) if here is not None else {}
     return here, [n for n in among if n in found and math.isfinite(found[n])]
+
+
+def importance_over_progress(
+    points: Points, everybody: bool = False, method: Method = "ped-anova"
+) -> list[Importance]:
+    """Give the importance at every point that has trials enough, the earliest first.
+
+    All points or none rest on the random share; a change of base would look like one of knobs.
+
+    Args:
+        points: of the study.
+        everybody: see `importance_at`.
+        method: likewise.
+
+    Raises:
+        ConfigError: no point has trials enough.
+        MissingExtraError: see `importance_at`.
+    """
+    found: list[Importance] = []
+    reason: ConfigError | None = None
+    for at in sorted(points.values):
+        try:
+            found.append(importance_at(points, at, everybody, method))
+        except ConfigError as error:  # a late point that few trials reached
+            reason = error
+    if not found:
+        raise reason or ConfigError("no trial has been evaluated yet")
+    return [item for item in found if item.random_only] or found
 
 
 def _shares(

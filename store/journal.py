@@ -243,6 +243,14 @@ class Journal:
 
     # ------------------------------------------------------------------ reading
 
+    @contextmanager
+    def at_one_commit(self) -> Iterator[None]:
+        """Let everything that is read inside be of one commit; a writer waits until then."""
+        with self._errors():
+            self._connection.execute("BEGIN")
+            yield
+            self._connection.execute("COMMIT")
+
     def _rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         with self._errors():
             yield from self._connection.execute(statement, values)

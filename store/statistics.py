@@ -7,7 +7,7 @@ percentile bootstrap, its levels widened for small samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +23,7 @@ __all__ = [
     "Aggregate",
     "Interval",
     "aggregate",
+    "binomial_interval",
     "interval",
     "iqm",
     "mean",
@@ -183,6 +184,41 @@ def _resamples(count: int) -> np.ndarray:
     import numpy as np
 
     return np.random.Generator(np.random.PCG64(0)).integers(0, count, (RESAMPLES, count))
+
+
+def binomial_interval(hits: int, count: int) -> tuple[float, float]:
+    """The exact 95 % interval of a chance that `count` draws met `hits` times.
+
+    Clopper and Pearson 1934: the chances that make so many hits, or so few, rarer than 2.5 %.
+
+    Raises:
+        ConfigError: no draws, or hits that are none of them.
+
+    >>> [round(end, 4) for end in binomial_interval(3, 11)]
+    [0.0602, 0.6097]
+    """
+    if not 0 <= hits <= count or count < 1:
+        raise ConfigError(f"no interval of a chance from {hits} hits in {count} draws")
+    tail = (1 - LEVEL) / 2
+    low = 0.0 if hits == 0 else _chance(lambda p: 1 - _at_most(hits - 1, count, p) > tail)
+    high = 1.0 if hits == count else _chance(lambda p: _at_most(hits, count, p) < tail)
+    return low, high
+
+
+def _chance(is_above: Callable[[float], bool]) -> float:
+    """The chance from which on something holds, by halving."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_above(middle) else (middle, high)
+    return (low + high) / 2
+
+
+def _at_most(hits: int, count: int, chance: float) -> float:
+    """The probability of at most so many hits."""
+    return math.fsum(
+        math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits + 1)
+    )
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ from .leaderboard import Entry, leaderboard_of
 from .lock import lock_holder
 
 __all__ = [
+    "REPORT_NAME",
     "RESULTS",
     "StudyFolder",
     "StudySummary",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 RESULTS = Path("results")
+REPORT_NAME = "report.html"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -85,6 +87,11 @@ class StudyFolder:
     def policies(self) -> Path:
         """The best policies, exported."""
         return self.path / "policies"
+
+    @property
+    def report(self) -> Path:
+        """Everything about the study as one page."""
+        return self.path / REPORT_NAME
 
     def table(self, name: str) -> Path:
         """The published table of that name: `trials`, `evaluations` or `curves`."""

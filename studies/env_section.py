@@ -20,8 +20,14 @@ __all__ = ["read_env", "read_eval_env", "read_imports"]
 _MOST_IMPORTS = 100
 
 
-def read_imports(notes: Notes, items: Sequence[Node], source: Path) -> tuple[str, ...]:
-    """Read the paths of user code, which must exist beside the study; nothing is imported."""
+def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tuple[str, ...]:
+    """Read the paths of user code, which must exist beside the study; nothing is imported.
+
+    Args:
+        notes: where mistakes go.
+        items: the paths.
+        source: the study's folder; None does not look for them.
+    """
     paths: list[str] = []
     if len(items) > _MOST_IMPORTS:
         notes.add(f"{len(items)} imports; allowed: {_MOST_IMPORTS}", items[0])
@@ -33,7 +39,7 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path) -> tuple[str
         elif not is_inside(given):
             text = f"import {item.shown()} leaves the study's folder; put the file beside it"
             notes.add(text, item)
-        elif not (source / given).is_file():
+        elif source is not None and not (source / given).is_file():
             notes.add(f"import {item.shown()}: no such file beside the study", item)
         else:
             paths.append(given)

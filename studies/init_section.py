@@ -14,7 +14,7 @@ __all__ = ["read_init"]
 
 
 def read_init(
-    notes: Notes, node: Node | None, values: Mapping[str, Any], source: Path
+    notes: Notes, node: Node | None, values: Mapping[str, Any], source: Path | None
 ) -> Init | None:
     """Give where lanes start, or None where they start fresh or the section has mistakes.
 
@@ -22,11 +22,13 @@ def read_init(
         notes: where mistakes go.
         node: the section; None or `null` when lanes start fresh.
         values: its fields, read.
-        source: the study file's folder.
+        source: the study file's folder; None does not look for the policy.
     """
     if node is None or not node.is_map or "folder" not in values:
         return None
     init = Init(**values)
+    if source is None:
+        return init
     folder = source / init.folder
     if not (folder / "policy.json").is_file():
         text = f"init.from: {folder} is not a policy folder; `hpo best --export DIR` makes one"

@@ -50,7 +50,7 @@ from .spec import (
 from .together import check_together
 from .vocabulary import Vocabulary
 
-__all__ = ["load", "loads"]
+__all__ = ["load", "loads", "recorded"]
 
 _OPTIONS = ("scheduler_options", "searcher_options")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -89,6 +89,16 @@ def loads(
     return _study(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 
 
+def recorded(text: str, shown: str = "study.resolved.yaml") -> Study:
+    """Load what a study was begun with, to look at it: the files it names need not be there now.
+
+    Raises:
+        StudyError: the text is not one that this version knows.
+    """
+    root = read_text(text, shown)
+    return _Reader(Notes(shown), root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+
+
 def _study(
     root: Node,
     shown: str,
@@ -117,12 +127,14 @@ class _Reader:
         root: the file's mapping.
         source: its folder.
         stem: its name without folder and ending.
+        checked: it was checked when its study began; what it names elsewhere is not looked for.
     """
 
     notes: Notes
     root: Node
     source: Path
     stem: str
+    checked: bool = False
 
     def read(self) -> Study:
         """Give the study.
@@ -132,7 +144,8 @@ class _Reader:
         """
         notes, root = self.notes, self.root
         top = read_section(notes, "", root, TOP)
-        imports = read_imports(notes, _items(root, "imports"), self.source)
+        files = None if self.checked else self.source
+        imports = read_imports(notes, _items(root, "imports"), files)
         env, known = read_env(notes, root, bool(imports))
         values: Mapping[str, Any] = {} if env is None else env.values
         vocabulary = Vocabulary(known, values, bool(imports))
@@ -149,6 +162,8 @@ class _Reader:
             enqueue,
             self.source,
         )
+        if self.checked:
+            return study
         check_together(notes, root, study)
         check_executor(notes, root, study)
         check_driver(notes, root, study)
@@ -174,7 +189,8 @@ class _Reader:
             **sections["evaluation"], env=read_eval_env(self.notes, self.root, env)
         )
         off = {key: _is_off(self.root.value.get(key)) for key in ("early_terminate", "confirm")}
-        init = read_init(self.notes, self.root.value.get("init"), sections["init"], self.source)
+        files = None if self.checked else self.source
+        init = read_init(self.notes, self.root.value.get("init"), sections["init"], files)
         early = None if off["early_terminate"] else sections["early_terminate"]
         population = sections["population"]
         for key in ("lanes", "workers"):

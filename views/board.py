@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from .words import aligned, between, number, param, steps
 
 __all__ = [
+    "audit_words",
     "board",
     "front_line",
     "print_baselines",
@@ -158,6 +160,23 @@ def value_source(value_from: str, seeds: int) -> str:
         "choose": f"{fresh} that also chose the winner",
         "search": f"from {many} of the search, which also chose it; `confirm` uses fresh ones",
     }[value_from]
+
+
+def audit_words(audit: Audit, metric: str) -> str:
+    """Say in a sentence or two how often stops were wrong."""
+    whole = audit.whole
+    share = (
+        ""
+        if whole.share is None
+        else f" ({whole.share:.0%}, 95 % interval {whole.low:.0%} to {whole.high:.0%})"
+    )
+    text = (
+        f"{whole.wrong} of {whole.audited} audited trials{share} ended better than the median of "
+        f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)})"
+    )
+    if whole.winners:
+        return f"{text}; {whole.winners} of them better than all of those."
+    return f"{text}; none better than the best of those."
 
 
 def _state(entry: Entry) -> str:

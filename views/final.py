@@ -54,11 +54,17 @@ def print_results(
 def summary(results: Results) -> str:
     """Say in one line what it took."""
     usage = results.usage
+    report = StudyFolder(results.folder).report
+    seen_in = (
+        f"{results.folder}/, as one page in {report.name}"
+        if report.is_file()
+        else (f"{results.folder}/")
+    )
     speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     return (
         f"{len(results.leaderboard)} trials, {steps(usage.env_steps)} env steps in "
         f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
-        f"{usage.occupancy:.0%}; all of it in {results.folder}/"
+        f"{usage.occupancy:.0%}; all of it in {seen_in}"
     )
 
 
@@ -92,10 +98,11 @@ def target(folder: Path) -> str:
 def results_data(results: Results) -> dict[str, Any]:
     """Give what a run has found as JSON data."""
     best = results.best
-    usage = asdict(results.usage)
+    usage, report = asdict(results.usage), StudyFolder(results.folder).report
     return {
         "state": results.state,
         "folder": str(results.folder),
+        "report": str(report) if report.is_file() else None,
         "best": None if best is None else best.as_json(),
         "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],

@@ -18,7 +18,7 @@ from .terminal import knows_blocks
 from .words import steps
 
 if TYPE_CHECKING:
-    from ..search.looking_back import Importance, Method, Points
+    from ..search.looking_back import Importance
 
 __all__ = ["do_compare", "do_importance"]
 
@@ -31,11 +31,11 @@ def do_importance(args: Namespace) -> int:
     Raises:
         ConfigError: too few trials, or no such point.
     """
-    from ..search.looking_back import importance_at, read_points
+    from ..search.looking_back import importance_at, importance_over_progress, read_points
 
     points = read_points(find_study(args.study, Path(args.out)).path)
     if args.over_progress:
-        found = _over_progress(points, args.all, args.method)
+        found = importance_over_progress(points, args.all, args.method)
     else:
         found = [importance_at(points, args.at, args.all, args.method)]
     if args.json:
@@ -44,23 +44,6 @@ def do_importance(args: Namespace) -> int:
         for item in found:
             print(_text(item, knows_blocks(sys.stdout)))
     return 0
-
-
-def _over_progress(points: Points, everybody: bool, method: Method) -> list[Importance]:
-    """Give the importance at every point that has trials enough."""
-    from ..search.looking_back import importance_at
-
-    found: list[Importance] = []
-    reason: ConfigError | None = None
-    for at in sorted(points.values):
-        try:
-            found.append(importance_at(points, at, everybody, method))
-        except ConfigError as error:  # a late point that few trials reached
-            reason = error
-    if not found and reason is not None:
-        raise reason
-    # All points or none rest on the random share; a change of base would look like one of knobs.
-    return [item for item in found if item.random_only] or found
 
 
 def _data(item: Importance) -> dict[str, object]:

@@ -15,7 +15,13 @@ from .network_results import Compared
 if TYPE_CHECKING:
     from ..core.envs.optical.topologies import Topology
 
-__all__ = ["draw_curves", "draw_network", "draw_training", "require_matplotlib"]
+__all__ = [
+    "draw_curves",
+    "draw_network",
+    "draw_training",
+    "new_figure",
+    "require_matplotlib",
+]
 
 _DPI = 120
 
@@ -30,7 +36,8 @@ def require_matplotlib(purpose: str) -> None:
         raise MissingExtraError("matplotlib", "plot", purpose)
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """Give an empty figure, in inches, that no window belongs to."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -41,7 +48,7 @@ def _figure(width: float, height: float) -> Any:
 
 def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     """Draw service blocking over load, one line a rule, with its 95 % interval."""
-    figure = _figure(8.0, 5.0)
+    figure = new_figure(8.0, 5.0)
     axes = figure.subplots()
     for item in results:
         seen = item.evaluation
@@ -76,7 +83,7 @@ def draw_training(
         evaluations: one a seed; at each point the mean over seeds is drawn, with its range.
         title: above the picture.
     """
-    figure = _figure(8.0, 5.0)
+    figure = new_figure(8.0, 5.0)
     axes = figure.subplots()
     for curve in seeds:
         if curve:
@@ -123,7 +130,7 @@ def draw_network(path: Path, topology: Topology, occupancy: np.ndarray | None, t
         title: above the picture.
     """
     panels = 1 if occupancy is None else 2
-    figure = _figure(8.0 * panels, 7.0)
+    figure = new_figure(8.0 * panels, 7.0)
     figure.suptitle(title)
     axes = np.atleast_1d(figure.subplots(1, panels))
     _draw_links(axes[0], topology)

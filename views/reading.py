@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ConfigError, StoreError
+from ..store.audits import Audit, audit_of
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.journal import Journal
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
@@ -17,7 +18,7 @@ from ..store.lock import lock_holder
 from ..store.query import query, rows_as_json
 from ..store.rows import StudyMeta
 from ..store.study_folder import StudyFolder, find_study, list_studies
-from .board import front_line, print_baselines, print_board, winner_line
+from .board import audit_words, front_line, print_baselines, print_board, winner_line
 from .documents import print_json
 from .lists import rows_csv, rows_text, studies_listing
 from .terminal import console, knows_blocks, print_listing
@@ -42,22 +43,26 @@ def _folder(args: Namespace) -> StudyFolder:
 
 @dataclass(frozen=True)
 class _Board:
-    """A study's leaderboard, its baselines, what its journal says of it, and what it does now."""
+    """A study's leaderboard, its baselines, what is said of it, what it does now, its audit."""
 
     entries: list[Entry]
     baselines: list[BaselineEntry]
     meta: StudyMeta
     state: str
+    audit: Audit | None
 
 
 def _read(folder: StudyFolder) -> _Board:
     with Journal(folder.path) as journal:
         meta, head = journal.meta, journal.head()
-        entries = leaderboard_of(meta, journal.trials())
+        rows = journal.trials()
+        entries = leaderboard_of(meta, rows)
+        audited = any(row.audited for row in rows)
+        audit = audit_of(meta, rows, journal.decisions()) if audited else None
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
     at_rest = "finished" if head.phase == "finished" else "interrupted"
     state = "running" if lock_holder(folder.path) else at_rest
-    return _Board(entries, baselines, meta, state)
+    return _Board(entries, baselines, meta, state, audit)
 
 
 def do_top(args: Namespace) -> int:
@@ -76,6 +81,8 @@ def do_top(args: Namespace) -> int:
     print_board(out, entries, args.n or _ROWS, names)
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
+    if seen.audit is not None:
+        out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}", soft_wrap=True)
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)

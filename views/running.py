@@ -9,15 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..errors import HpoError
 from ..search.api import run as run_study
 from ..search.run import Results
-from ..store.study_folder import free_name
+from ..store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ..studies.spec import Study
 from .documents import print_json
 from .doorbell import Doorbell
 from .final import print_results, results_data
 from .run_view import LinesView, QuietView, RunView
-from .terminal import can_draw, console, plain_warnings
+from .terminal import can_draw, console, plain_warnings, to_stderr
 
 __all__ = ["INTERRUPTED", "go_on_command", "run_watched", "watch"]
 
@@ -35,7 +36,12 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
     Raises:
         HpoError: see `search.api.run`.
     """
-    results = watch(study, text, args, lambda results: _print(results, study, args))
+
+    def show(results: Results) -> None:
+        _report(results)
+        _print(results, study, args)
+
+    results = watch(study, text, args, show)
     return INTERRUPTED if results.state == "interrupted" else 0
 
 
@@ -94,6 +100,16 @@ def _view(args: Namespace, command: str) -> RunView:
     from .live import LiveView
 
     return LiveView(command)
+
+
+def _report(results: Results) -> None:
+    """Write `report.html`; where that cannot be, say so: the results are there all the same."""
+    from .report.report import write_report
+
+    try:
+        write_report(StudyFolder(results.folder))
+    except (HpoError, OSError) as error:
+        to_stderr(f"no {REPORT_NAME} was written: {error}")
 
 
 def _print(results: Results, study: Study, args: Namespace) -> None:

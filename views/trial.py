@@ -10,11 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from ..errors import StoreError
+from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json, unpack_evaluation
 from ..store.journal import Journal
 from ..store.leaderboard import leaderboard_of
 from ..store.query import query
-from ..store.rows import TrialRow
+from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
 from .board import value_source
 from .ways import way_text
@@ -33,7 +34,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
     """
     with Journal(folder.path) as journal:
         meta = journal.meta
-        entries = leaderboard_of(meta, journal.trials())
+        rows = journal.trials()
+        entries = leaderboard_of(meta, rows)
         entry = next((entry for entry in entries if entry.trial == number_), None)
         row = journal.trial(number_)
         if entry is None or row is None:
@@ -45,6 +47,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
             for packed in journal.packed_evaluations(number_)
         ]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
+        stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
+        audit = audit_of(meta, rows, journal.decisions()) if stopped else None
     return {
         "study": folder.name,
         "metric": meta.metric,
@@ -53,9 +57,18 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         **entry.as_json(),
         **_row_data(row),
         "decisions": finite_json(decisions),
+        "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         "evaluations": evaluations,
         "curve": _curve(folder, number_),
     }
+
+
+def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
+    """Say how often stops were wrong, and of an audited trial whether this one was."""
+    sign = 1.0 if meta.goal == "maximize" else -1.0
+    known = row.audited and row.value is not None
+    wrong = sign * row.value > sign * audit.bar if known and row.value is not None else None
+    return {"this_was_wrong": wrong, **audit.as_json()}
 
 
 def _row_data(row: TrialRow) -> dict[str, Any]:
@@ -159,6 +172,8 @@ def _head(data: Mapping[str, Any]) -> str:
             lines.append(f"{label:<10} {len(values)} seeds: {' '.join(map(_number, values))}")
     if data["stop_rule"]:
         lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
+    if data.get("audit") is not None:
+        lines.append(f"audit      {_audit(data['audit'])}")
     if data["error"]:
         lines.append(f"error      {data['error']}")
     lines.append(
@@ -174,6 +189,15 @@ def _head(data: Mapping[str, Any]) -> str:
         began = datetime.fromtimestamp(data["started_at"]).strftime("%Y-%m-%d %H:%M:%S")
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
     return "\n".join(lines)
+
+
+def _audit(data: Mapping[str, Any]) -> str:
+    whole = data["whole"]
+    bar = f"the median of those never stopped, {_number(data['bar'])}"
+    if data["this_was_wrong"] is not None:
+        than = "better" if data["this_was_wrong"] else "no better"
+        return f"it ran on and ended {than} than {bar}"
+    return f"{whole['wrong']} of {whole['audited']} audited stops ended better than {bar}"
 
 
 def _number(value: Any) -> str:

@@ -60,6 +60,7 @@ __all__ = [
     "AnalyticFactory",
     "Budget",
     "Confirm",
+    "Space",
     "parse_rule",
     "quick",
     "study",

@@ -5,13 +5,34 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import numpy as np
+
+from hpo.search.analytic import AnalyticPopulation
 from hpo.search.progress import Best, Progress
 from hpo.search.run import run
 from hpo.search.state import Phase
 from hpo.store.leaderboard import leaderboard
 from hpo.store.rows import TrialRow, TrialState
+from hpo.studies.spec import EarlyTerminate
 
 search = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "search" / "samples.py")))
+
+
+class ReturningPopulation(AnalyticPopulation):
+    """Its chunks show returns as training does, of no episode in the first chunk."""
+
+    def advance(self, refills, busy):
+        result = super().advance(refills, busy)
+        begun = [lane is not None and lane.chunks > 1 for lane in self._state]
+        returns = np.where(begun, 100.0 * result.metrics["skill"], np.nan)
+        shown = {"episode_return": returns, "episodes": np.array(begun, np.float64)}
+        return dataclasses.replace(result, metrics={**result.metrics, **shown})
+
+
+class ReturningFactory(search.AnalyticFactory):
+    def make(self, config, lanes):
+        return ReturningPopulation(self, self.quantum(config), lanes or self.lanes)
+
 
 FACTORY = search.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
 
@@ -25,6 +46,18 @@ def make_results(root, name="small", **changes):
     """Run a study of 24 trials in milliseconds: stopped, diverged, finished and confirmed ones."""
     asked = study(name, **changes)
     return run(asked, root / name, FACTORY, (), search.quick())
+
+
+def make_audited(root, name="audited", **changes):
+    """Run a study of 60 random trials, half of the stopped ones audited, with training returns."""
+    asked = study(
+        name,
+        budget=search.Budget(60),
+        early_terminate=EarlyTerminate("asha", 2_000, 2.0, audit=0.5),
+        **changes,
+    )
+    factory = ReturningFactory(lanes=12, block=4, diverges_above=0.3)
+    return run(asked, root / name, factory, (), search.quick())
 
 
 def row(trial, state=TrialState.FINISHED, **fields):

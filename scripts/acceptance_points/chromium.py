@@ -1,0 +1,180 @@
+"""A page in headless Chromium: what it says on the console, asks of the network, and looks like.
+
+Speaks the DevTools protocol over the browser's own pipe (file descriptors 3 and 4), so nothing but
+the browser is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Chromium", "find_chromium"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_SECONDS = 60.0
+
+
+def find_chromium() -> str:
+    """Give the browser's path.
+
+    Raises:
+        RuntimeError: it is not installed.
+    """
+    found = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        raise RuntimeError("no Chromium here; type: apt-get install chromium")
+    return found
+
+
+class Chromium:
+    """One page; `events` holds everything that the browser told about it.
+
+    Args:
+        work: a folder for its profile.
+    """
+
+    def __init__(self, work: Path):
+        self.events: list[dict[str, Any]] = []
+        to_child, ours = os.pipe()
+        theirs, from_child = os.pipe()
+        words = [
+            find_chromium(), "--headless=new", "--remote-debugging-pipe", "--no-sandbox",
+            "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--disable-dev-shm-usage",
+            f"--user-data-dir={work / 'profile'}", "about:blank",
+        ]  # fmt: skip
+        shell = f'exec "$@" 3<&{to_child} 4>&{from_child}'
+        self._process = subprocess.Popen(
+            ["bash", "-c", shell, "chromium", *words],
+            pass_fds=(to_child, from_child),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_child)
+        os.close(from_child)
+        self._out, self._in, self._rest, self._id = ours, theirs, b"", 0
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session: str | None = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    _session: str | None = None
+
+    def __enter__(self) -> Chromium:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._out)  # the browser ends with its pipe
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._in)
+
+    # ------------------------------------------------------------------ the protocol
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send one command and give its answer; events that come before it are kept.
+
+        Raises:
+            RuntimeError: the browser refuses, or does not answer.
+        """
+        self._id += 1
+        message: dict[str, Any] = {"id": self._id, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + _SECONDS
+        while time.monotonic() < until:
+            told = self._next()
+            if told.get("id") == self._id:
+                if "error" in told:
+                    raise RuntimeError(f"{method}: {told['error']['message']}")
+                return told["result"]
+            self.events.append(told)
+        raise RuntimeError(f"{method}: no answer in {_SECONDS:.0f} s")
+
+    def _next(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            some = os.read(self._in, 1 << 20)
+            if not some:
+                raise RuntimeError("the browser has ended")
+            self._rest += some
+        text, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(text)
+
+    # ------------------------------------------------------------------ the page
+
+    def look(self, width: int, height: int, dark: bool = False, touch: bool = False) -> None:
+        """Choose the size of the window, the ground, and whether it is a phone."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height,
+            deviceScaleFactor=2 if touch else 1, mobile=touch,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, path: Path) -> None:
+        """Load a file and wait until it is there."""
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        until = time.monotonic() + _SECONDS
+        while self.value("document.readyState") != "complete" and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.3)  # what a page asks for late
+
+    def value(self, script: str) -> Any:
+        """Give the value of an expression in the page.
+
+        Raises:
+            RuntimeError: it threw.
+        """
+        told = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        if "exceptionDetails" in told:
+            raise RuntimeError(f"{script}: {told['exceptionDetails']['text']}")
+        return told["result"].get("value")
+
+    def screenshot(self, path: Path, whole: bool = True) -> None:
+        """Write a PNG of the page, or of what the window shows of it."""
+        told = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole,
+                         **self._whole() if whole else {})  # fmt: skip
+        path.write_bytes(base64.b64decode(told["data"]))
+
+    def _whole(self) -> dict[str, Any]:
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        return {"clip": {"x": 0, "y": 0, "scale": 1, **{k: size[k] for k in ("width", "height")}}}
+
+    # ------------------------------------------------------------------ what was heard
+
+    def errors(self) -> list[str]:
+        """Give what the console, the log and uncaught exceptions said, warnings included."""
+        found: list[str] = []
+        for event in self.events:
+            method, params = event.get("method"), event.get("params", {})
+            if method == "Runtime.exceptionThrown":
+                found.append(params["exceptionDetails"]["text"])
+            elif method == "Log.entryAdded":
+                found.append(str(params["entry"]["text"]))
+            elif method == "Runtime.consoleAPICalled":
+                found.append(str([item.get("value") for item in params["args"]]))
+        return found
+
+    def requests(self) -> list[str]:
+        """Give what was asked for beside the page itself and data in it."""
+        asked = [
+            _url(event["params"]) for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+        ]  # fmt: skip
+        return [url for url in asked if not url.startswith(("file:", "data:", "about:"))]
+
+
+def _url(params: Mapping[str, Any]) -> str:
+    return str(params["request"]["url"])

@@ -1,0 +1,286 @@
+"""What charts show is what the study holds; both ways of drawing take every chart."""
+
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+from hpo.cli import main
+from hpo.spaces import make_distribution
+from hpo.store.query import query
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.spec import EnvSpec, Metric, SearchSpec
+from hpo.views.charts.curves import curves
+from hpo.views.charts.files import draw_picture
+from hpo.views.charts.history import history
+from hpo.views.charts.importance import importance
+from hpo.views.charts.knobs import parallel, slices
+from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Line, Picture, Scale
+from hpo.views.charts.pareto import pareto
+from hpo.views.charts.scales import knob_share, knob_ticks, round_ticks, steps_scale, value_scale
+from hpo.views.charts.seen import read_seen
+from hpo.views.charts.svg import panel_svg
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+OBJECTIVES = (Metric(), Metric(name="eval/thrift"))
+BUILDERS = (history, curves, parallel, slices, importance)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def seen_of(root, name, **changes):
+    return read_seen(StudyFolder(samples.make_results(root, name, **changes).folder))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    results = samples.make_audited(tmp_path_factory.mktemp("results"))
+    return read_seen(StudyFolder(results.folder))
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory):
+    """A study of an environment that only imported code knows, which is not there any more."""
+    asked = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "metric": OBJECTIVES[0]}
+    root = tmp_path_factory.mktemp("results")
+    return seen_of(
+        root, "front", objectives=OBJECTIVES, confirm=None, early_terminate=None, **asked
+    )
+
+
+def dots(panel, style=None):
+    return [m for m in panel.marks if isinstance(m, Dot) and style in (None, m.style)]
+
+
+def lines(panel, style=None):
+    return [m for m in panel.marks if isinstance(m, Line) and style in (None, m.style)]
+
+
+# ---------------------------------------------------------------------- scales
+
+
+def test_scales_hold_all_values_and_keep_ticks_inside():
+    scale = value_scale([30.0, 480.0, math.nan, math.inf], "v")
+    assert scale.low < 30.0 < 480.0 < scale.high and not scale.log
+    assert all(scale.low <= value <= scale.high for value, _ in scale.ticks)
+    decades = value_scale([1e-4, 0.5], "blocking")
+    assert decades.log and decades.share(1e-4) < decades.share(1e-2) < decades.share(0.5)
+    assert value_scale([5.0, 5.0], "v").share(5.0) == pytest.approx(0.5)
+    assert value_scale([], "v").low < value_scale([], "v").high
+    assert [text for _, text in steps_scale(160_000).ticks][:2] == ["0", "50k"]
+    assert Scale(0.0, 1.0).share(7.0) == 1.0
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (3.0, 480.0), (-1.6e3, -150.0), (0, 1e-7)])
+def test_round_ticks_are_few_even_and_inside(low, high):
+    ticks = round_ticks(low, high)
+    assert 2 <= len(ticks) <= 6 and low <= ticks[0] < ticks[-1] <= high
+    gaps = [b - a for a, b in pairwise(ticks)]
+    assert max(gaps) == pytest.approx(min(gaps))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"min": 1e-4, "max": 1e-2, "distribution": "log_uniform"},
+        {"min": 1e-4, "max": 0.05, "distribution": "log_uniform", "zero": 0.2},
+        {"min": 0.9, "max": 0.9999, "distribution": "one_minus_log"},
+        {"min": 0.1, "max": 0.9, "distribution": "logit"},
+        {"min": -3.0, "max": 5.0, "distribution": "uniform"},
+        {"mu": 0.0, "sigma": 2.0, "distribution": "normal"},
+        {"min": 1, "max": 200, "distribution": "int_uniform"},
+        {"min": 2, "max": 8, "distribution": "log_int_uniform"},
+        {"min": 8, "max": 256, "distribution": "pow2"},
+        {"values": [[64, 64], [32]]},
+        {"values": [f"kind{index}" for index in range(30)]},
+    ],
+)
+def test_ticks_along_a_knob_rise_with_its_values(fields):
+    distribution = make_distribution(fields)
+    ticks = knob_ticks(distribution)
+    shares = [share for share, _ in ticks]
+    assert 2 <= len(ticks) <= 6 and shares == sorted(shares)
+    assert all(0.0 <= share <= 1.0 for share in shares)
+    if "values" not in fields:
+        assert [float(text) for _, text in ticks] == sorted(float(text) for _, text in ticks)
+        low, high = min(distribution.ends()), max(distribution.ends())
+        assert knob_share(distribution, low) < 0.5 < knob_share(distribution, high)
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def test_history_has_every_trial_once_and_the_best_so_far(seen):
+    (panel,) = history(seen).panels
+    ended = {n: row.value for n, row in seen.rows.items() if row.value is not None}
+    assert {dot.trial: dot.y for dot in dots(panel, "c0")} == ended
+    stopped = {n for n, row in seen.rows.items() if str(row.state) == "stopped"}
+    assert stopped and {dot.trial for dot in dots(panel, "muted")} == stopped
+    lost = {n for n, row in seen.rows.items() if str(row.state) == "diverged"}
+    assert lost and {dot.trial for dot in dots(panel, "bad")} == lost
+    (best,) = lines(panel, "c1")
+    climb = [value for _, value in best.points]
+    assert climb == sorted(climb) and climb[-1] == max(ended.values())
+    assert seen.winner is not None and seen.winner.trial not in stopped
+
+
+def test_curves_are_means_over_seeds_of_the_best_trials(seen):
+    training, evaluations = curves(seen).panels
+    best = seen.winner.trial
+    (line,) = [line for line in lines(training) if line.trial == best]
+    _, rows = query(
+        seen.folder.path,
+        "SELECT env_steps, avg(episode_return), count(*) FROM curves WHERE trial = "
+        f"{best} AND stream IN ('choose', 'report') AND isfinite(episode_return) "
+        "GROUP BY env_steps ORDER BY env_steps",
+    )
+    assert {count for _, _, count in rows} == {11}  # five that chose, six that report
+    assert line.points == tuple((at, pytest.approx(value)) for at, value, _ in rows)
+    (line,) = [line for line in lines(evaluations) if line.trial == best]
+    assert [at for at, _ in line.points] == sorted(seen.points.values)
+    assert line.points[-1][1] == pytest.approx(seen.rows[best].value)
+    assert [mark for mark in evaluations.marks if isinstance(mark, Band)]
+
+
+def test_slices_and_rails_show_values_at_one_point_of_all_trials(seen):
+    at = min(seen.points.values)  # no later one has nine in ten of them
+    values = seen.points.values[at]
+    assert "at 2k env steps" in slices(seen).caption
+    panels = slices(seen).panels
+    assert [panel.title for panel in panels] == ["learning_rate", "gamma"]
+    shown = {dot.trial: dot for dot in dots(panels[0]) if dot.shape == "dot"}
+    assert {trial: dot.y for trial, dot in shown.items()} == values
+    rates = sorted(shown, key=lambda trial: seen.rows[trial].params["learning_rate"])
+    assert rates == sorted(shown, key=lambda trial: shown[trial].x)
+    (panel,) = parallel(seen).panels
+    assert [rail.label for rail in panel.rails] == ["learning_rate", "gamma", "return_mean"]
+    assert [strand.trial for strand in panel.strands] == sorted(values, key=values.__getitem__)
+    assert panel.strands[-1].style == "s4" and panel.strands[0].style == "s0"
+    assert panel.strands[-1].shares[-1] > panel.strands[0].shares[-1]
+
+
+def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(seen):
+    picture = importance(seen)
+    bars, along = picture.panels
+    assert "that no result had led to" in picture.caption and "biased" not in picture.caption
+    assert bars.bars[0].label == "learning_rate" and bars.bars[0].share == 1.0
+    shares = [float(bar.text.removesuffix("%")) for bar in bars.bars]
+    assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(100, abs=2)
+    drawn = lines(along)
+    (count,) = {len(line.points) for line in drawn}
+    assert count == sum(len(values) >= 10 for values in seen.points.values.values()) >= 2
+    assert [key.label for key in along.keys] == ["learning_rate", "gamma"]
+    for index in range(count):  # at every point the shares are a whole
+        assert sum(line.points[index][1] for line in drawn) == pytest.approx(1.0)
+
+
+def test_importance_says_that_a_models_proposals_bias_it(tmp_path):
+    few = {
+        "search": SearchSpec("tpe", random_share=0.0),
+        "budget": samples.search.Budget(trials=40),
+    }
+    proposed = seen_of(tmp_path, "few", **few)
+    assert "biased" in importance(proposed, everybody=True).caption
+    picture = importance(replace(proposed, points=replace(proposed.points, blind=frozenset())))
+    assert "biased" in picture.caption and "Only 0 of them were proposed before" in picture.caption
+    cut = replace(proposed.points, values={9: {0: 1.0, 1: 2.0}})
+    picture = importance(replace(proposed, points=cut))
+    assert picture.panels == () and "needs at least 10" in picture.caption
+
+
+def test_the_front_has_no_trial_below_its_line(front):
+    (panel,) = pareto(front).panels
+    on_front = {entry.trial for entry in front.entries if entry.front == 1}
+    assert {dot.trial for dot in dots(panel, "c1")} == on_front
+    (line,) = lines(panel)
+    assert all(not (dot.x > x and dot.y > y) for dot in dots(panel) for x, y in line.points)
+    worst = dots(panel, "muted")
+    best = dots(panel, "c1")
+    assert worst and all(any(d.x >= w.x and d.y >= w.y for d in best) for w in worst)
+    assert pareto(front).caption.count("finished trials are on the front") == 1
+
+
+def test_several_values_of_one_knob_lie_on_axes_of_their_own(tmp_path):
+    space = samples.search.WITH_BUCKETS
+    asked = seen_of(tmp_path, "buckets", space=space)
+    (panel,) = parallel(asked).panels
+    assert [text for _, text in panel.rails[1].ticks] == ["[16]", "[32]", "[64, 64]"]
+
+
+def test_large_studies_are_thinned_to_the_best_and_an_even_choice(seen):
+    kept = seen.thinned(seen.rows, 10)
+    ranks = {entry.trial: entry.rank for entry in seen.entries}
+    assert [ranks[trial] for trial in kept] == [1, 2, 3, 4, 5, 6, 17, 28, 39, 50]
+    assert "10 of 60" in seen.kept_words(10) and seen.kept_words(60) == ""
+
+
+# ---------------------------------------------------------------------- how it is drawn
+
+
+@pytest.mark.parametrize("width", [920, 448, 358])
+@pytest.mark.parametrize("builder", [*BUILDERS, pareto])
+def test_every_panel_is_an_svg_inside_of_its_box(builder, width, seen, front):
+    for panel in builder(front if builder is pareto else seen).panels:
+        root = ElementTree.fromstring(panel_svg(panel, width, "what it shows").replace(
+            "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))  # fmt: skip
+        assert root.get("aria-label") == "what it shows" and root.get("role") == "img"
+        _, _, wide, high = map(float, root.get("viewBox").split())
+        assert wide == width
+        for circle in root.iter(f"{SVG}circle"):
+            assert 0 <= float(circle.get("cx")) <= wide and 0 <= float(circle.get("cy")) <= high
+        for path in root.iter(f"{SVG}path"):
+            for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path.get("d")):
+                assert 0 <= float(x) <= wide and 0 <= float(y) <= high
+        texts = [text.text for text in root.iter(f"{SVG}text")]
+        assert texts and "nan" not in " ".join(filter(None, texts))
+
+
+def test_marks_carry_their_trial_and_what_is_said_about_it():
+    scale = Scale(0.0, 1.0, ((0.0, "0"), (1.0, "1")), "value")
+    marks = (Dot(0.5, 0.5, "c0", 7, "<b>seven</b>"), Line(((0, 0), (1, 1)), "c1", step=True),
+             Dot(0.1, 0.1, "bad", 8, shape="cross"))  # fmt: skip
+    text = panel_svg(XY("t", scale, scale, marks), 300, "a & b")
+    assert 'data-t="7"' in text and "<title>&lt;b&gt;seven&lt;/b&gt;</title>" in text
+    assert 'aria-label="a &amp; b"' in text and "<b>" not in text
+    long = panel_svg(Bars("t", (Bar("x" * 90, 1.0, "100%"), Bar("y", 0.0, "0%"))), 358, "")
+    assert "x" * 30 not in long and "…" in long
+
+
+def test_empty_pictures_of_nothing(tmp_path):
+    one = {"budget": samples.search.Budget(1), "confirm": None}
+    lost = seen_of(tmp_path, "lost", space=samples.search.Space(()), **one)
+    for builder in (*BUILDERS, pareto):
+        picture = builder(lost)
+        assert isinstance(picture, Picture) and picture.caption
+    assert parallel(lost).panels == () and importance(lost).panels == ()
+
+
+@pytest.mark.parametrize("kind", ["history", "curves", "parallel", "slices", "importance"])
+def test_the_command_writes_a_png(kind, seen, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    out = ["--out", str(seen.folder.path.parent)]
+    assert main(["plot", kind, *out]) == 0
+    assert (tmp_path / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.strip() == " ".join(
+        BUILDERS_BY_NAME[kind](seen).caption.split()
+    )
+
+
+BUILDERS_BY_NAME = {builder.__name__: builder for builder in BUILDERS}
+
+
+def test_other_formats_by_suffix_and_what_cannot_be_drawn(seen, front, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    draw_picture(tmp_path / "front.svg", pareto(front), "front")
+    assert "<svg" in (tmp_path / "front.svg").read_text()
+    out = ["--out", str(seen.folder.path.parent)]
+    assert main(["plot", "history", "--to", "x.gif", *out]) == 2
+    assert "allowed are files that end in .png, .svg, .pdf" in capsys.readouterr().err
+    assert main(["plot", "pareto", "--to", str(tmp_path / "x.png"), *out]) == 2
+    assert "one objective" in capsys.readouterr().err and not (tmp_path / "x.png").exists()

@@ -1,0 +1,210 @@
+"""The report is whole, asks nothing of a network, and runs nothing that a study brings along."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.store.study_folder import StudyFolder
+from hpo.views.charts.seen import read_seen
+from hpo.views.report.page import Cell, Section, page, table
+from hpo.views.report.report import report_html, write_report
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+VOID = {"meta", "link", "br", "i", "circle", "path", "rect"}
+SECTIONS = ["leaderboard", "history", "curves", "importance", "parallel", "slices", "stopping",
+            "study"]  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Collects what a page holds, and sees that every element is closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.attributes, self.texts = [], [], [], {}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in {"meta", "link", "br"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag
+
+    def handle_data(self, data):
+        for tag in self.open:
+            self.texts[tag] = self.texts.get(tag, "") + data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return StudyFolder(samples.make_audited(tmp_path_factory.mktemp("results")).folder)
+
+
+@pytest.fixture(scope="module")
+def text(folder):
+    return write_report(folder).read_text(encoding="utf-8")
+
+
+def test_every_section_is_there_and_linked(text, folder):
+    parsed = Page(text)
+    assert parsed.ids == SECTIONS
+    links = [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")]
+    assert links == [f"#{name}" for name in SECTIONS]
+    assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
+    seen = read_seen(folder)
+    best = f"{seen.winner.value:.4g}"
+    assert parsed.texts["strong"] == best and "6 fresh seeds that chose nothing" in text
+    rows = re.findall(r'<tr data-t="(\d+)"', text)
+    assert list(map(int, rows)) == [entry.trial for entry in seen.entries]
+    assert "seeds: {per_config: 2" in parsed.texts["code"]
+
+
+def test_the_audit_is_told(text, folder):
+    audit = read_seen(folder).audit
+    assert audit is not None and audit.whole.audited >= 10
+    assert f"{audit.whole.wrong} of {audit.whole.audited} audited trials" in text
+    assert "tau with the end" in text and "wrong stops" in text
+
+
+def test_nothing_is_asked_of_a_network(text):
+    parsed = Page(text)
+    for tag, name, value in parsed.attributes:
+        if name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            assert value.startswith(("#", "data:")), (tag, name, value)
+        assert not (name.startswith("on") or name == "style"), (tag, name)
+    assert not re.search(r"url\(|@import|fetch|XMLHttp|WebSocket|import\(", text)
+    assert not re.findall(r"https?://", text.replace("http-equiv", ""))
+
+
+def test_only_the_code_of_this_package_may_run(text):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text).group(1)
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    for kind in ("script", "style"):
+        (body,) = re.findall(rf"<{kind}>(.*?)</{kind}>", text, re.S)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_names_that_look_like_code_stay_text(folder, tmp_path):
+    evil = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+    seen = read_seen(folder)
+    winner = seen.entries[0]
+    entry = replace(winner, params={**winner.params, "learning_rate": evil}, value_from="search")
+    meta = replace(seen.meta, name=evil, metric=evil, study_text=evil, versions={evil: evil})
+    seen = replace(seen, meta=meta, entries=[entry, *seen.entries[1:]], folder=folder)
+    text = report_html(seen)
+    parsed = Page(text)
+    assert "<script>alert" not in text and "<img" not in text
+    assert parsed.texts["h1"] == evil and evil in parsed.texts["code"]
+    assert {name for _, name, _ in parsed.attributes}.isdisjoint({"onerror", "src"})
+    part = table(evil, [evil], [[Cell(evil)], [Cell(evil)]])
+    whole = page(evil, "", [Section("a", evil, part)], "")
+    assert "<script>alert" not in whole and Page(whole).texts["td"] == 2 * evil
+
+
+def test_colours_and_alternatives_are_there_for_every_picture(text):
+    parsed = Page(text)
+    pictures = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "role")]
+    told = [value for tag, name, value in parsed.attributes
+            if (tag, name) == ("svg", "aria-label")]  # fmt: skip
+    assert set(pictures) == {"img"} and len(told) == len(pictures) and all(told)
+    assert "prefers-color-scheme:dark" in text
+    used = {style for _, name, value in parsed.attributes if name == "class"
+            for style in value.split() if re.fullmatch(r"[cs]\d", style)}  # fmt: skip
+    assert used and all(f".{style}{{--own:var(--{style})}}" in text for style in used)
+
+
+@pytest.mark.parametrize(("ground", "column"), [("#ffffff", 0), ("#15181c", 1)])
+def test_marks_stand_out_from_their_ground(ground, column):
+    from hpo.views.charts.model import STYLES
+
+    for style, colours in STYLES.items():
+        least = 1.3 if style in ("faint", "s0", "s1") else 3.0  # these are the background
+        if style == "s2":
+            least = 2.5
+        assert contrast(colours[column], ground) >= least, style
+
+
+def contrast(one, other):
+    """WCAG 2, relative luminance."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_a_study_without_a_finished_trial_has_a_report(tmp_path):
+    """Nobody comes to the end: the wall time is over before."""
+    budget = samples.search.Budget(trials=4, env_steps=9_000)
+    results = samples.make_results(tmp_path, budget=budget, confirm=None)
+    assert results.best is None
+    text = write_report(StudyFolder(results.folder)).read_text()
+    assert Page(text).ids == SECTIONS
+    assert "no winner" in text and "nan" not in text.replace("nance", "")
+
+
+def test_a_study_that_was_only_begun_has_a_report(folder, tmp_path):
+    from hpo.store.journal import Journal
+
+    with Journal(folder.path) as journal:
+        meta = journal.meta
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    Journal.create(begun, meta).close()
+    text = write_report(StudyFolder(begun)).read_text()
+    assert Page(text).ids == SECTIONS and "No trial yet" in text
+    assert "No trial has a value yet" in text and "Nothing has been trained yet" in text
+
+
+def test_several_objectives_have_their_front(tmp_path):
+    from hpo.studies.spec import EnvSpec, Metric
+
+    metrics = (Metric(), Metric(name="eval/thrift"))
+    asked = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "metric": metrics[0]}
+    results = samples.make_results(tmp_path, objectives=metrics, **asked)
+    text = write_report(StudyFolder(results.folder)).read_text()
+    assert Page(text).ids == ["leaderboard", "pareto", *SECTIONS[1:]]
+    assert "Pareto front: " in text and "Hypervolume" in text
+
+
+def test_the_command_writes_where_it_is_told(folder, tmp_path, capsys):
+    target = tmp_path / "there.html"
+    words = ["--study", str(folder.path), "--to", str(target)]
+    assert main(["report", *words]) == 0
+    assert capsys.readouterr().out.strip() == str(target)
+    assert target.read_text() == report_html(read_seen(folder))
+    assert main(["report", "--study", str(folder.path), "--json"]) == 0
+    assert "report.html" in capsys.readouterr().out
+    assert main(["report", "--to", str(tmp_path / "no" / "x.html"), *words[:2]]) == 2
+
+
+def test_top_and_show_tell_the_audit(folder, capsys):
+    assert main(["top", "--study", str(folder.path)]) == 0
+    assert "audited trials" in capsys.readouterr().out
+    seen = read_seen(folder)
+    audited = next(n for n, row in seen.rows.items() if row.audited and row.value is not None)
+    assert main(["show", str(audited), "--study", str(folder.path)]) == 0
+    than = "better than" if seen.rows[audited].value > seen.audit.bar else "no better than"
+    assert f"it ran on and ended {than}" in capsys.readouterr().out
+    stopped = next(n for n, row in seen.rows.items() if str(row.state) == "stopped")
+    assert main(["show", str(stopped), "--study", str(folder.path)]) == 0
+    assert "audited stops ended better than the median" in capsys.readouterr().out

@@ -1,0 +1,158 @@
+"""Pictures as files, drawn by matplotlib: PNG, or SVG and PDF by the file's suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..pictures import new_figure
+from .model import STYLES, XY, Band, Bars, Dot, Key, Line, Panel, Parallel, Picture
+
+__all__ = ["SUFFIXES", "draw_picture"]
+
+SUFFIXES = (".png", ".svg", ".pdf")
+_COLUMNS = 3
+_WIDE = 9.0
+_DPI = 120
+_BAR = 0.3
+
+
+def draw_picture(path: Path, picture: Picture, study: str) -> None:
+    """Draw all panels of a picture below its title.
+
+    Args:
+        path: of the file; its suffix, one of `SUFFIXES`, chooses the format.
+        picture: at least one panel.
+        study: its name, for the title.
+    """
+    rows = _rows(picture.panels)
+    heights = [max(_height(panel) for panel in row) for row in rows]
+    figure = new_figure(_WIDE, sum(heights) + 0.6)
+    figure.suptitle(f"{study}: {picture.title}", fontsize="large")
+    parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
+    columns = max(map(len, rows))
+    for part, row in zip(parts, rows, strict=True):
+        count = 1 if len(row) == 1 and row[0].wide else columns
+        axes = part.subplots(1, count, squeeze=False)[0]
+        for place, panel in zip(axes, row, strict=False):
+            _draw(place, panel)
+        for place in axes[len(row) :]:
+            place.set_axis_off()
+    figure.savefig(path, dpi=_DPI, format=path.suffix.removeprefix("."))
+
+
+def _rows(panels: Any) -> list[list[Panel]]:
+    """Put panels into rows; wide ones have a row of their own."""
+    rows: list[list[Panel]] = []
+    for panel in panels:
+        fits = rows and not panel.wide and not rows[-1][-1].wide and len(rows[-1]) < _COLUMNS
+        if fits:
+            rows[-1].append(panel)
+        else:
+            rows.append([panel])
+    return rows
+
+
+def _height(panel: Panel) -> float:
+    if isinstance(panel, Bars):
+        return max(1.6, _BAR * len(panel.bars) + 0.6)
+    return 4.0 if panel.wide else 2.7
+
+
+def _draw(axes: Any, panel: Panel) -> None:
+    axes.set_title(panel.title, fontsize="small", loc="left")
+    if isinstance(panel, XY):
+        _draw_xy(axes, panel)
+    elif isinstance(panel, Bars):
+        _draw_bars(axes, panel)
+    else:
+        _draw_parallel(axes, panel)
+    if panel.keys:
+        # Beside the title of a wide panel, so that it hides no mark.
+        where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(panel.keys)}
+        axes.legend(
+            handles=[_handle(key) for key in panel.keys],
+            fontsize="x-small",
+            **({**where, "frameon": False, "borderaxespad": 0.1} if panel.wide else {}),
+        )
+
+
+def _colour(style: str) -> str:
+    return STYLES[style][0]
+
+
+def _handle(key: Key) -> Any:
+    from matplotlib.lines import Line2D
+
+    colour = _colour(key.style)
+    if key.shape == "line":
+        return Line2D([], [], color=colour, label=key.label)
+    marker = {"dot": "o", "ring": "o", "cross": "x"}[key.shape]
+    face = "none" if key.shape == "ring" else colour
+    return Line2D([], [], color=colour, marker=marker, markerfacecolor=face, linestyle="",
+                  label=key.label)  # fmt: skip
+
+
+def _draw_xy(axes: Any, panel: XY) -> None:
+    for side, scale in (("x", panel.x), ("y", panel.y)):
+        if scale.log:
+            getattr(axes, f"set_{side}scale")("log")
+        getattr(axes, f"set_{side}lim")(scale.low, scale.high)
+        values, texts = [v for v, _ in scale.ticks], [t for _, t in scale.ticks]
+        getattr(axes, f"set_{side}ticks")(values, texts, fontsize="x-small")
+        getattr(axes, f"set_{side}ticks")([], minor=True)
+        getattr(axes, f"set_{side}label")(scale.label, fontsize="small")
+    axes.grid(axis="y", alpha=0.3)
+    for mark in panel.marks:
+        _draw_mark(axes, mark)
+
+
+def _draw_mark(axes: Any, mark: Line | Band | Dot) -> None:
+    colour = _colour(mark.style)
+    if isinstance(mark, Band):
+        at, low, high = zip(*mark.points, strict=True)
+        axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+    elif isinstance(mark, Line):
+        at, values = zip(*mark.points, strict=True)
+        axes.plot(
+            at, values, color=colour, linewidth=0.7 if mark.thin else 1.6,
+            drawstyle="steps-post" if mark.step else "default",
+        )  # fmt: skip
+    elif mark.shape == "cross":
+        axes.plot([mark.x], [mark.y], "x", color=colour, markersize=5)
+    else:
+        ring = mark.shape == "ring"
+        axes.plot([mark.x], [mark.y], "o", color=colour, markersize=9 if ring else 4,
+                  fillstyle="none" if ring else "full")  # fmt: skip
+
+
+def _draw_bars(axes: Any, panel: Bars) -> None:
+    places = range(len(panel.bars))
+    axes.barh(places, [bar.share for bar in panel.bars], color=_colour("c0"))
+    for place, bar in zip(places, panel.bars, strict=True):
+        axes.annotate(f" {bar.text}", (bar.share, place), va="center", fontsize="x-small")
+    axes.set_yticks(places, [bar.label for bar in panel.bars], fontsize="x-small")
+    axes.set_xlim(0.0, 1.15 * max((bar.share for bar in panel.bars), default=1.0))
+    axes.invert_yaxis()
+    axes.set_xticks([])
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def _draw_parallel(axes: Any, panel: Parallel) -> None:
+    for strand in panel.strands:
+        axes.plot(strand.shares, color=_colour(strand.style), linewidth=0.8)
+    for place, rail in enumerate(panel.rails):
+        axes.axvline(place, color="0.3", linewidth=0.8, ymin=0.1, ymax=0.97)
+        for share, text in rail.ticks:
+            axes.annotate(
+                text, (place, share), xytext=(3, 0), textcoords="offset points", va="center",
+                fontsize=6, bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none",
+                                  "alpha": 0.75},
+            )  # fmt: skip
+    names = [rail.label.replace("_", "_\n", 1) for rail in panel.rails]
+    axes.set_xticks(range(len(names)), names, fontsize="x-small")
+    axes.set_ylim(-0.12, 1.04)
+    axes.set_yticks([])
+    for side in ("top", "right", "left", "bottom"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,130 @@
+"""Round numbers for scales: ticks of values, of env steps, and along the axis of a knob."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...spaces.base import Distribution
+from ..words import number, param, steps
+from .model import Scale
+
+__all__ = ["knob_share", "knob_ticks", "round_ticks", "steps_scale", "value_scale"]
+
+_MANY_DECADES = 100.0
+_APART = 0.19
+_FEW = 6
+_MARGIN = 0.05
+
+
+def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Give round numbers between two, both ends allowed; at least two where the ends differ.
+
+    >>> round_ticks(0.0, 1.0), round_ticks(3.0, 480.0)
+    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [100.0, 200.0, 300.0, 400.0])
+    """
+    if not high > low:
+        return [low]
+    for step in _round_steps((high - low) / max(1, most)):
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first + 1 <= most:
+            return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+    return [low, high]
+
+
+def _round_steps(least: float) -> Iterable[float]:
+    """Give 1, 2, 5, 10, 20, ... times a power of ten, the first that is not below `least` on."""
+    power = 10.0 ** math.floor(math.log10(least))
+    for _ in range(3):
+        for factor in (1.0, 2.0, 5.0):
+            if factor * power >= least * (1 - 1e-9):
+                yield factor * power
+        power *= 10.0
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Give the powers of ten between two positive numbers; where these are few, also between.
+
+    >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
+    ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])
+    """
+    exponents = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    inside = 1e-9 + 1.0
+    for factors in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0)):
+        found = [float(f"{f}e{e}") for e in exponents for f in factors]
+        found = [value for value in found if low / inside <= value <= high * inside]
+        if len(found) >= 3:
+            break
+    return found
+
+
+def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) -> Scale:
+    """Give a scale that holds all finite values, logarithmic where positive ones span decades."""
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    if may_be_log and low > 0.0 and high / low > _MANY_DECADES:
+        low, high = low / 1.2, high * 1.2
+        return Scale(low, high, _said(decades(low, high), number), label, log=True)
+    if not high > low:
+        reach = abs(low) * 0.1 or 1.0
+        low, high = low - reach, high + reach
+    margin = _MARGIN * (high - low)
+    low, high = low - margin, high + margin
+    return Scale(low, high, _said(round_ticks(low, high), number), label)
+
+
+def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
+    """Give a scale of env steps from 0."""
+    high = max(1.0, high)
+    return Scale(0.0, high, _said(round_ticks(0.0, high), lambda at: steps(round(at))), label)
+
+
+def _said(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[float, str], ...]:
+    return tuple((value, say(value)) for value in values)
+
+
+def knob_share(distribution: Distribution, value: Any) -> float:
+    """Give where a value lies between the ends of a distribution, 0 to 1, the smallest first.
+
+    The axis is the one that samplers see, so equally likely values lie equally far apart; those
+    that count from the other end (1 - value) are turned round.
+    """
+    share = distribution.share(value)
+    return 1.0 - share if distribution.kind == "one_minus_log" else share
+
+
+def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple[float, str], ...]:
+    """Give (share, text) of ticks along a distribution, none closer than `apart`.
+
+    A list of a few values has all of them.
+    """
+    axis = distribution.axis
+    few = axis.kind != "real" and axis.high - axis.low + 1 <= _FEW
+    if few or axis.kind == "choice":
+        values = list(distribution.grid(int(axis.high - axis.low) + 1))
+        every = 1 if few else math.ceil(len(values) / _FEW)
+        return tuple((knob_share(distribution, value), param(value)) for value in values[::every])
+    chosen: list[tuple[float, str]] = []
+    ends = distribution.ends()
+    for value in (*ends, *_inner(distribution, ends)):
+        share = knob_share(distribution, value)
+        if all(abs(share - other) >= apart for other, _ in chosen):
+            chosen.append((share, param(value)))
+    return tuple(sorted(chosen))
+
+
+def _inner(distribution: Distribution, ends: Sequence[float]) -> list[float]:
+    """Give round values inside of a range, in the measure that the distribution has."""
+    low, high = min(ends), max(ends)
+    positive = [value for value in ends if value > 0]
+    if "log" in distribution.kind and positive:
+        if distribution.kind == "one_minus_log":
+            found = [1.0 - value for value in decades(1.0 - high, 1.0 - low)]
+        else:
+            found = decades(min(positive), high)
+    else:
+        found = round_ticks(low, high)
+    whole = all(isinstance(value, int) for value in ends)
+    rounded = [int(value) if whole else float(f"{value:.9g}") for value in found]
+    return [value for value in rounded if distribution.why_not(value) is None]

@@ -1,0 +1,256 @@
+"""Panels as SVG for a page: colours are the page's, texts keep their size at every width.
+
+A panel is drawn for a width in pixels; a page that is read on phones holds it in two widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
+
+from .model import XY, Band, Bars, Dot, Line, Panel, Parallel, Scale, Strand
+
+__all__ = ["panel_svg"]
+
+_LETTER = 7.0  # pixels that a letter of 11.5 pixels takes, roughly
+_ROW = 22
+_NARROW = 520
+_MOST_LETTERS = 22
+
+
+def panel_svg(panel: Panel, width: int, alt: str) -> str:
+    """Give a panel as an SVG element.
+
+    Args:
+        panel: what to draw.
+        width: in pixels.
+        alt: what it shows, for those who do not see it.
+    """
+    if isinstance(panel, Bars):
+        height, body = _bars(panel, width)
+    elif isinstance(panel, Parallel):
+        height, body = _parallel(panel, width)
+    else:
+        height, body = _xy(panel, width)
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="{escape(alt)}">{"".join(body)}</svg>'
+    )
+
+
+class _Frame:
+    """The rectangle that marks are drawn in."""
+
+    def __init__(self, left: float, top: float, right: float, bottom: float):
+        self.left, self.top, self.right, self.bottom = left, top, right, bottom
+
+    def x(self, share: float) -> float:
+        return self.left + share * (self.right - self.left)
+
+    def y(self, share: float) -> float:
+        return self.bottom - share * (self.bottom - self.top)
+
+
+# ---------------------------------------------------------------------- two scales
+
+
+def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
+    height = (300 if width >= _NARROW else 250) if panel.wide else 200
+    widest = max((_text_width(text) for _, text in panel.y.ticks), default=0.0)
+    below = 38.0 if panel.x.label else 22.0
+    frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
+    body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height)]
+    for mark in panel.marks:
+        body.append(_mark(mark, panel, frame))
+    return height, body
+
+
+def _y_axis(scale: Scale, frame: _Frame) -> Iterable[str]:
+    if scale.label:
+        yield _text(2, 12, scale.label, "label")
+    for value, text in scale.ticks:
+        y = frame.y(scale.share(value))
+        yield _rule(frame.left, y, frame.right, y, "grid")
+        yield _text(frame.left - 6, y + 4, text, "tick end")
+
+
+def _x_axis(scale: Scale, frame: _Frame, height: int) -> Iterable[str]:
+    yield _rule(frame.left, frame.bottom, frame.right, frame.bottom, "axis")
+    free = -math.inf
+    for value, text in scale.ticks:
+        x, half = frame.x(scale.share(value)), _text_width(text) / 2
+        middle = min(max(x, half + 1), frame.right + 12 - half)
+        if middle - half < free + 4:
+            continue
+        free = middle + half
+        yield _rule(x, frame.bottom, x, frame.bottom + 4, "axis")
+        yield _text(middle, frame.bottom + 17, text, "tick mid")
+    if scale.label:
+        yield _text((frame.left + frame.right) / 2, height - 4, scale.label, "label mid")
+
+
+def _mark(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
+    if isinstance(mark, Band):
+        above = [_place(x, high, panel, frame) for x, _, high in mark.points]
+        below = [_place(x, low, panel, frame) for x, low, _ in reversed(mark.points)]
+        return f'<path class="band {mark.style}" d="{_path([*above, *below])}Z"/>'
+    if isinstance(mark, Line):
+        places = [_place(x, y, panel, frame) for x, y in mark.points]
+        kind = "line thin" if mark.thin else "line"
+        shape = f'd="{_path(_stepped(places) if mark.step else places)}"'
+        return _marked("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
+    x, y = _place(mark.x, mark.y, panel, frame)
+    return _dot(x, y, mark.style, mark.shape, mark.trial, mark.tip)
+
+
+def _dot(
+    x: float, y: float, style: str, shape: str, trial: int | None = None, tip: str = ""
+) -> str:
+    if shape == "cross":
+        d = f"M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"
+        return _marked("path", f"line {style}", f'd="{d}"', trial, tip)
+    radius = 6.5 if shape == "ring" else 3.2
+    where = f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
+    return _marked("circle", f"{shape} {style}", where, trial, tip)
+
+
+def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
+    return frame.x(panel.x.share(x)), frame.y(panel.y.share(y))
+
+
+def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Give the corners of a line that goes on level until the next point."""
+    corners = list(places[:1])
+    for (_, before), (x, y) in pairwise(places):
+        corners += [(x, before), (x, y)]
+    return corners
+
+
+# ---------------------------------------------------------------------- bars
+
+
+def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
+    names = [_short(bar.label) for bar in panel.bars]
+    left = max(map(_text_width, names), default=0.0) + 10
+    right = width - 12 - max((_text_width(bar.text) for bar in panel.bars), default=0.0)
+    body: list[str] = []
+    for row, (bar, name) in enumerate(zip(panel.bars, names, strict=True)):
+        y, length = row * _ROW, max(1.0, bar.share * (right - left))
+        body.append(_text(left - 8, y + 15, name, "name end"))
+        body.append(
+            f'<rect class="bar c0" x="{_n(left)}" y="{y + 4}" width="{_n(length)}" height="14" '
+            'rx="2"/>'
+        )
+        body.append(_text(left + length + 6, y + 15, bar.text, "tick"))
+    return max(_ROW, len(panel.bars) * _ROW), body
+
+
+# ---------------------------------------------------------------------- parallel coordinates
+
+
+def _parallel(panel: Parallel, width: int) -> tuple[int, list[str]]:
+    return _rails_up(panel, width) if width >= _NARROW else _rails_across(panel, width)
+
+
+def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
+    """Rails stand beside each other; names are slanted where they would meet."""
+    count, height, top = len(panel.rails), 320, 30.0
+    frame = _Frame(46.0, top, width - 46.0, height - 26.0)
+    gap = (frame.right - frame.left) / max(1, count - 1)
+    xs = [frame.left + index * gap for index in range(count)]
+    body = [_strand(s, [(x, _lowered(y, frame)) for x, y in zip(xs, s.shares, strict=True)])
+            for s in panel.strands]  # fmt: skip
+    most = max(4, int((gap - 8) / _LETTER))
+    for index, (x, rail) in enumerate(zip(xs, panel.rails, strict=True)):
+        body.append(_rule(x, frame.top, x, frame.bottom, "rail"))
+        at = min(max(x, 2.0), width - 2.0)
+        align = "mid" if 0 < index < count - 1 else ("" if index == 0 else "end")
+        shift = {"mid": 0.0, "": -40.0, "end": 40.0}[align]
+        body += _folded_name(at + shift, rail.label, most, align)
+        for share, text in rail.ticks:
+            body.append(_text(x + 5, frame.y(share) + 4, text, "tick halo"))
+    return height, body
+
+
+def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
+    """Rails lie below each other, for phones."""
+    pitch, top = 52, 20.0
+    height = int(top + pitch * (len(panel.rails) - 1) + 24)
+    frame = _Frame(24.0, 0.0, width - 24.0, float(height))
+    ys = [top + index * pitch for index in range(len(panel.rails))]
+    body = [
+        _strand(s, [(frame.x(share) if share >= 0 else 8.0, y)
+                    for share, y in zip(s.shares, ys, strict=True)])
+        for s in panel.strands
+    ]  # fmt: skip
+    for y, rail in zip(ys, panel.rails, strict=True):
+        body.append(_rule(frame.left, y, frame.right, y, "rail"))
+        body.append(_text(2, y - 6, rail.label, "name halo"))
+        free = -math.inf
+        for share, text in rail.ticks:
+            x, half = frame.x(share), _text_width(text) / 2
+            middle = min(max(x, half + 1), width - half - 1)
+            if middle - half >= free + 4:
+                free = middle + half
+                body.append(_text(middle, y + 14, text, "tick mid halo"))
+    return height, body
+
+
+def _lowered(share: float, frame: _Frame) -> float:
+    """Give the height of a crossing; one without a value runs below the rail."""
+    return frame.y(share) if share >= 0 else frame.bottom + 14
+
+
+def _strand(strand: Strand, places: Sequence[tuple[float, float]]) -> str:
+    shape = f'd="{_path(places)}"'
+    return _marked("path", f"line strand {strand.style}", shape, strand.trial, strand.tip)
+
+
+def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
+    """Give a name in at most two lines, broken after `_` or `.`, above a rail."""
+    lines = [name]
+    if len(name) > most:
+        breaks = [i + 1 for i, letter in enumerate(name[:-1]) if letter in "_."]
+        cut = min(breaks, key=lambda at: abs(at - len(name) / 2), default=0)
+        lines = [part for part in (name[:cut], name[cut:]) if part]
+    first = 20 - 12 * (len(lines) - 1)
+    return [
+        _text(x, first + 12 * row, _short(line), f"name {align}".strip())
+        for row, line in enumerate(lines)
+    ]
+
+
+# ---------------------------------------------------------------------- elements
+
+
+def _marked(tag: str, kind: str, shape: str, trial: int | None, tip: str) -> str:
+    whose = "" if trial is None else f' data-t="{trial}"'
+    start = f'<{tag} class="{kind}" {shape}{whose}'
+    return f"{start}><title>{escape(tip)}</title></{tag}>" if tip else f"{start}/>"
+
+
+def _rule(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<path class="{kind}" d="M{_n(x1)} {_n(y1)}L{_n(x2)} {_n(y2)}"/>'
+
+
+def _text(x: float, y: float, text: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{escape(text)}</text>'
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
+    return "".join(f"{'L' if i else 'M'}{_n(x)} {_n(y)}" for i, (x, y) in enumerate(places))
+
+
+def _n(value: float) -> str:
+    """A coordinate to a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _text_width(text: str) -> float:
+    return _LETTER * len(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"

@@ -1,0 +1,82 @@
+"""`hpo plot` and `hpo report`: a study as pictures, and as one page."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ConfigError, StoreError
+from ..store.study_folder import find_study
+from .documents import print_json
+from .pictures import require_matplotlib
+
+if TYPE_CHECKING:
+    from .charts.model import Picture
+    from .charts.seen import Seen
+
+__all__ = ["do_plot", "do_report"]
+
+
+def do_plot(args: Namespace) -> int:
+    """Draw one picture of a study into a file.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        ConfigError: a suffix that names no format.
+        StoreError: there is no study, or nothing to draw yet.
+    """
+    from .charts.files import SUFFIXES, draw_picture
+    from .charts.seen import read_seen
+
+    path = Path(args.to or f"{args.kind}.png")
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
+    require_matplotlib("hpo plot")
+    folder = find_study(args.study, Path(args.out))
+    picture = _builder(args.kind)(read_seen(folder))
+    if not picture.panels:
+        raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
+    draw_picture(path, picture, folder.name)
+    if args.json:
+        print_json({"study": folder.name, "picture": str(path), "caption": picture.caption})
+    else:
+        print(f"wrote {path}", file=sys.stderr)
+        print(picture.caption)
+    return 0
+
+
+def _builder(kind: str) -> Callable[[Seen], Picture]:
+    from .charts.curves import curves
+    from .charts.history import history
+    from .charts.importance import importance
+    from .charts.knobs import parallel, slices
+    from .charts.pareto import pareto
+
+    return {
+        "curves": curves,
+        "history": history,
+        "importance": importance,
+        "parallel": parallel,
+        "pareto": pareto,
+        "slices": slices,
+    }[kind]
+
+
+def do_report(args: Namespace) -> int:
+    """Write the report of a study.
+
+    Raises:
+        StoreError: there is no study, or its journal is damaged.
+    """
+    from .report.report import write_report
+
+    folder = find_study(args.study, Path(args.out))
+    path = write_report(folder, None if args.to is None else Path(args.to))
+    if args.json:
+        print_json({"study": folder.name, "report": str(path)})
+    else:
+        print(path)
+    return 0

@@ -1,0 +1,201 @@
+"""The page around a report's sections: one HTML file that asks no network and runs no other code.
+
+Its content security policy allows the style and the script of this package by their hashes and
+nothing else, so that no name in a study can bring code of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+
+from ..charts.model import STYLES, Key, Panel, Picture
+from ..charts.svg import panel_svg
+
+__all__ = ["Cell", "Section", "facts", "figure", "page", "table"]
+
+_WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
+_PAIR = 2
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page.
+
+    Attributes:
+        name: its anchor.
+        title: its heading, and its link at the top.
+        body: HTML.
+    """
+
+    name: str
+    title: str
+    body: str
+
+
+def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
+    """Give the whole document.
+
+    Args:
+        title: plain text, of the window.
+        head: HTML above the sections.
+        sections: in order.
+        foot: HTML below them.
+    """
+    style, script = _colours() + _file("report.css"), _file("report.js")
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)};"
+        " base-uri 'none'; form-action 'none'"
+    )
+    links = "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in sections)
+    body = "".join(
+        f'<section id="{s.name}"><h2>{escape(s.title)}</h2>{s.body}</section>' for s in sections
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f'<header>{head}</header>\n<nav aria-label="Sections">{links}</nav>\n'
+        f"<main>{body}</main>\n<footer>{foot}</footer>\n<script>{script}</script>\n"
+        "</body>\n</html>\n"
+    )
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def _colours() -> str:
+    """Give the colours of charts as variables of the page, for both grounds."""
+    light = "".join(f"--{name}:{colour};" for name, (colour, _) in STYLES.items())
+    dark = "".join(f"--{name}:{colour};" for name, (_, colour) in STYLES.items())
+    used = "".join(f".{name}{{--own:var(--{name})}}" for name in STYLES)
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{used}"
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
+    """Give a list of (name, value, remark)."""
+    items = (
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
+        f"{f'<small>{escape(remark)}</small>' if remark else ''}</dd></div>"
+        for name, value, remark in pairs
+    )
+    return f'<dl class="facts">{"".join(items)}</dl>'
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: its text, and the number it is sorted by."""
+
+    text: str
+    sort: float | None = None
+
+
+def table(
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    trials: Sequence[int] = (),
+    right: Sequence[bool] = (),
+) -> str:
+    """Give a table that scrolls in itself; with more than one row it can be sorted.
+
+    Args:
+        caption: what it is, for those who hear it.
+        header: one word a column.
+        rows: as many cells each.
+        trials: whose row each is, where rows are trials, the best first.
+        right: columns of numbers, aligned to the right.
+    """
+    sides = [' class="num"' if is_right else "" for is_right in right] or [""] * len(header)
+    sortable = len(rows) > 1
+    heads = "".join(
+        f'<th scope="col"{side}>'
+        + (f'<button type="button">{escape(word)}</button>' if sortable else escape(word))
+        + "</th>"
+        for word, side in zip(header, sides, strict=True)
+    )
+    lines: list[str] = []
+    for index, row in enumerate(rows):
+        whose = f' data-t="{trials[index]}"' if trials else ""
+        whose += ' class="first"' if trials and index == 0 else ""
+        cells = "".join(
+            f"<td{side}{_sorted(cell)}>{escape(cell.text)}</td>"
+            for cell, side in zip(row, sides, strict=True)
+        )
+        lines.append(f"<tr{whose}>{cells}</tr>")
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _sorted(cell: Cell) -> str:
+    return "" if cell.sort is None else f' data-s="{cell.sort!r}"'
+
+
+def figure(picture: Picture) -> str:
+    """Give a picture: wide panels for two widths of the page, small ones beside each other."""
+    if not picture.panels:
+        return f'<p class="nothing">{escape(picture.caption)}</p>'
+    wide = [panel for panel in picture.panels if panel.wide]
+    small = [panel for panel in picture.panels if not panel.wide]
+    parts = [f'<div class="panel">{_head(panel)}{_twice(picture, panel, _WIDE)}</div>'
+             for panel in wide]  # fmt: skip
+    if small:
+        pair = len(small) <= _PAIR
+        drawn = "".join(
+            f'<div class="panel">{_head(panel)}{_twice(picture, panel, _HALF)}</div>'
+            if pair
+            else f'<div class="panel">{_title(panel)}{_drawn(picture, panel, _THIRD)}</div>'
+            for panel in small
+        )
+        legend = "" if pair else _legend([key for panel in small for key in panel.keys])
+        parts.append(f'{legend}<div class="panels{" pair" * pair}">{drawn}</div>')
+    caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
+    return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
+
+
+def _drawn(picture: Picture, panel: Panel, width: int) -> str:
+    return panel_svg(panel, width, f"{picture.title}: {panel.title}. {picture.caption}")
+
+
+def _twice(picture: Picture, panel: Panel, width: int) -> str:
+    """Give a panel for a wide window and for a phone; the style shows one of them."""
+    return (
+        f'<div class="wide">{_drawn(picture, panel, width)}</div>'
+        f'<div class="narrow">{_drawn(picture, panel, _NARROW)}</div>'
+    )
+
+
+def _head(panel: Panel) -> str:
+    return f"{_title(panel)}{_legend(panel.keys)}"
+
+
+def _title(panel: Panel) -> str:
+    return f"<h3>{escape(panel.title)}</h3>"
+
+
+def _legend(keys: Sequence[Key]) -> str:
+    if not keys:
+        return ""
+    items = "".join(
+        f'<li class="{key.style}"><i class="{key.shape}"></i>{escape(key.label)}</li>'
+        for key in keys
+    )
+    return f'<ul class="legend">{items}</ul>'

@@ -1,0 +1,186 @@
+"""The report of a study: its sections in order, from one look at its journal and tables."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from html import escape
+from pathlib import Path
+
+from ... import __version__
+from ...store.statistics import interval
+from ...store.study_folder import StudyFolder, write_text
+from ..board import audit_words, front_line, value_source
+from ..charts.curves import curves
+from ..charts.history import history
+from ..charts.importance import importance
+from ..charts.knobs import parallel, slices
+from ..charts.pareto import pareto
+from ..charts.seen import Seen, read_seen
+from ..words import between, duration, number, param, steps
+from .page import Section, facts, figure, page
+from .tables import (
+    audit_table,
+    baselines_table,
+    leaderboard_table,
+    rungs_table,
+)
+
+__all__ = ["report_html", "write_report"]
+
+
+def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
+    """Write the report of a study, whole or not at all, and give its path.
+
+    Args:
+        folder: of the study; it may be running.
+        path: of the file; None writes `report.html` into the study's folder.
+
+    Raises:
+        StoreError: there is no study, its journal is damaged, or another version wrote it.
+    """
+    path = folder.report if path is None else path
+    write_text(path, report_html(read_seen(folder)))
+    return path
+
+
+def report_html(seen: Seen) -> str:
+    """Give the report as one HTML document."""
+    several = len(seen.meta.objectives) > 1
+    sections = [
+        Section("leaderboard", "Leaderboard", leaderboard_table(seen)),
+        *([Section("pareto", "Pareto front", figure(pareto(seen)))] if several else []),
+        Section("history", "History", figure(history(seen))),
+        Section("curves", "Learning curves", figure(curves(seen))),
+        Section("importance", "Importance of knobs", figure(importance(seen))),
+        Section("parallel", "Parallel coordinates", figure(parallel(seen))),
+        Section("slices", "Slices", figure(slices(seen))),
+        Section("stopping", "Early stopping", _stopping(seen)),
+        *([Section("baselines", "Baselines", baselines_table(seen))] if seen.baselines else []),
+        Section("study", "The study", _study(seen)),
+    ]
+    title = f"{seen.meta.name} - hpo report"
+    return page(title, _head(seen), sections, _foot(seen))
+
+
+# ---------------------------------------------------------------------- head and foot
+
+
+def _head(seen: Seen) -> str:
+    study = seen.study
+    rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
+    sub = f"{study.env.id}, {study.search.method}{rule}"
+    return (
+        f"<h1>{escape(seen.meta.name)}</h1>"
+        f'<p class="sub">{escape(sub)} <span class="standing">{seen.standing}</span></p>'
+        f"{_winner(seen)}{facts(_facts(seen))}"
+    )
+
+
+def _winner(seen: Seen) -> str:
+    best = seen.winner
+    if best is None:
+        return '<p class="winner">No trial has run to its end yet, so there is no winner.</p>'
+    params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
+    with_params = f'<p class="note">{escape(params)}</p>' if params else ""
+    if seen.meta.objectives:
+        line = front_line(seen.entries, seen.volume)
+        return f'<p class="winner">{escape(line)}</p>{with_params}'
+    around = between(best.ci_low, best.ci_high)
+    value = f"<strong>{number(best.value)}</strong> {escape(around)}".strip()
+    told = f"{escape(seen.meta.metric)}, trial {best.trial}, "
+    told += escape(value_source(best.value_from, best.seeds))
+    return f'<p class="winner">{value}<br>{told}</p>{with_params}'
+
+
+def _facts(seen: Seen) -> list[tuple[str, str, str]]:
+    study, usage = seen.study, seen.usage
+    budget = study.budget
+    states = {"finished": 0, "stopped": 0, "diverged": 0}
+    for row in seen.rows.values():
+        states[str(row.state)] = states.get(str(row.state), 0) + 1
+    counted = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
+    env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
+    wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
+    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    found = [
+        ("trials", f"{len(seen.rows):,}", f"{trials}{counted}"),
+        ("training env steps", steps(usage.env_steps),
+         f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
+        ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
+        ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
+    ]  # fmt: skip
+    default = seen.rows.get(0)
+    if default is not None and default.value is not None and not seen.meta.objectives:
+        around = interval(default.seed_values, seen.meta.aggregate)
+        said = (
+            between(around.low, around.high) or f"{len(default.seed_values)} seeds of the search"
+        )
+        found.append(("the default configuration", number(default.value), said))
+    if seen.audit is not None:
+        whole = seen.audit.whole
+        found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
+    return found
+
+
+def _foot(seen: Seen) -> str:
+    at = (
+        datetime.fromtimestamp(seen.head.at).strftime("%Y-%m-%d %H:%M:%S") if seen.head.at else "-"
+    )
+    return (
+        f"Written by hpo {escape(__version__)} from commit {seen.head.number} of "
+        f"{escape(at)}. This file needs no network; SQL over the same tables: "
+        "<code>hpo query</code>."
+    )
+
+
+# ---------------------------------------------------------------------- sections
+
+
+def _stopping(seen: Seen) -> str:
+    spec = seen.study.early_terminate
+    if spec is None:
+        return '<p class="nothing">No trial was stopped early: the study has no rule for it.</p>'
+    if not seen.decisions:
+        return '<p class="nothing">No trial has stood at a rung yet.</p>'
+    body = rungs_table(seen)
+    if seen.audit is not None:
+        words = audit_words(seen.audit, seen.meta.metric)
+        return (
+            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>{audit_table(seen.audit)}"
+            '<p class="note">Audited trials are a random share of those that were stopped '
+            "(<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation between "
+            "values at a rung and at the end; 1 would make every stop right.</p>"
+        )
+    if spec.evolves:
+        return body
+    if spec.audit:
+        why = "No audited trial has come to its end yet."
+        if seen.meta.objectives or seen.meta.constraints:
+            why = "With several objectives or constraints there is no one value to judge stops by."
+        return f'{body}<p class="note">{why}</p>'
+    return (
+        f'{body}<p class="note">Whether these stops were right was not measured; '
+        "<code>early_terminate: {audit: 0.1}</code> lets one stopped trial in ten run on to tell."
+        "</p>"
+    )
+
+
+def _study(seen: Seen) -> str:
+    meta = seen.meta
+    versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
+    where = f"{meta.devices} {meta.backend} device{'s' * (meta.devices != 1)}"
+    bits = f"; went on {meta.bits} times with other hardware or versions" if meta.bits else ""
+    given = ""
+    if seen.folder.study_file.is_file():
+        text = seen.folder.study_file.read_text(encoding="utf-8", errors="replace")
+        given = f"<details open><summary>as it was given</summary>{_code(text)}</details>"
+    return (
+        f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p>{given}'
+        "<details><summary>with every default written out</summary>"
+        f"{_code(meta.study_text)}</details>"
+    )
+
+
+def _code(text: str) -> str:
+    return f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
