@@ -248,8 +248,10 @@ class Journal:
         """Let everything that is read inside be of one commit; a writer waits until then."""
         with self._errors():
             self._connection.execute("BEGIN")
-            yield
-            self._connection.execute("COMMIT")
+            try:
+                yield
+            finally:
+                self._connection.execute("COMMIT")
 
     def _rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
         with self._errors():

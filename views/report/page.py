@@ -69,7 +69,7 @@ def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
 
 
 def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return files(__name__.rpartition(".")[0]).joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
