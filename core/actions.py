@@ -23,6 +23,7 @@ from .plan import Plan
 __all__ = [
     "action_range",
     "action_shape",
+    "component_sizes",
     "distribution_kind",
     "environment_action",
     "has_log_std",
@@ -62,6 +63,12 @@ def action_shape(env: Environment) -> tuple[int, ...]:
     if isinstance(space, MultiDiscrete):
         return (len(space.nvec),)
     return (math.prod(space.shape),)
+
+
+def component_sizes(env: Environment) -> tuple[int, ...] | None:
+    """Give the choices of each component of an action, None if an action is one choice."""
+    space = env.action_space
+    return space.nvec if isinstance(space, MultiDiscrete) else None
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from . import policy
 from .advantages import v_trace
+from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
 from .masking import log_valid_mass
 from .networks.outputs import Outputs
@@ -177,7 +178,8 @@ def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) 
     log_mass = None
     needed = {"off_policy_masking", "valid_mass_loss"} & set(plan.features)
     if needed and rows.mask is not None and rows.weights is not None:
-        log_mass = log_valid_mass(outputs.policy, rows.mask)
+        sizes = policy.component_sizes(environments.make(plan.env))
+        log_mass = log_valid_mass(outputs.policy, rows.mask, sizes)
     return _Terms(change, distribution.entropy(rows.noise), outputs.value, log_mass, last_value)
 
 

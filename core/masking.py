@@ -1,21 +1,32 @@
 """Valid actions: how much of the raw policy they hold, and how much a row with few of them counts.
 
 The valid mass of a state is the probability that the raw (unmasked) policy gives to its valid
-actions. A masked policy whose raw policy leaves it no mass learns from rounding errors.
+actions. A masked policy whose raw policy leaves it no mass learns from rounding errors. Of several
+components all must be valid.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .hypers import Hypers
 from .pytree import Pytree, pytree
 
-__all__ = ["RowWeights", "log_valid_mass", "row_weights", "valid_mass_of"]
+__all__ = [
+    "RowWeights",
+    "are_valid",
+    "log_valid_mass",
+    "row_weights",
+    "valid_actions",
+    "valid_mass_of",
+]
+
+Sizes = tuple[int, ...] | None
 
 _MASKED = -1e9  # finite: see distributions.py
+_MOST_ACTIONS = 2.0**24  # that are counted; the largest `masking_gate_min_actions`
 
 
 @pytree
@@ -34,26 +45,86 @@ class RowWeights(Pytree):
 
 
 def log_valid_mass(
-    logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"]
+    logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
     """Give log sum over valid actions of the raw policy: logsumexp(masked) - logsumexp(all).
 
-    Where nothing is valid, the raw policy acts, and it is 0.
+    Of several components it is the sum of theirs. Where nothing is valid, the raw policy acts, and
+    it is 0.
+
+    Args:
+        logits: of the raw policy, component after component.
+        mask: valid actions, likewise.
+        sizes: choices of each component of an action; None for an action of one choice.
     """
+    each = zip(_components(logits, sizes), _components(mask, sizes), strict=True)
+    masses = [_log_mass(*component) for component in each]
+    return masses[0] if sizes is None else jnp.sum(jnp.stack(masses), axis=0)
+
+
+def _log_mass(
+    logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"]
+) -> Float[Array, "*batch"]:
     usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
     masked = jnp.where(usable, logits, _MASKED)
     return jax.nn.logsumexp(masked, axis=-1) - jax.nn.logsumexp(logits, axis=-1)
 
 
+def _components(flat: Array, sizes: Sizes) -> list[Array]:
+    """Give the parts of [..., A] that belong to each component."""
+    if sizes is None:
+        return [flat]
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return [flat[..., end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
 def valid_mass_of(
-    logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"]
+    logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Give the valid mass itself; 0 where nothing is valid."""
-    return jnp.where(jnp.any(mask, axis=-1), jnp.exp(log_valid_mass(logits, mask)), 0.0)
+    """Give the valid mass itself; 0 where nothing is valid. Arguments as for `log_valid_mass`."""
+    some = valid_actions(mask, sizes) > 0
+    return jnp.where(some, jnp.exp(log_valid_mass(logits, mask, sizes)), 0.0)
+
+
+def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Array, "*batch"]:
+    """Give how many actions are valid: of several components the product of theirs, up to 2^24.
+
+    Arguments as for `log_valid_mass`.
+    """
+    counts = [jnp.sum(part, axis=-1, dtype=jnp.int32) for part in _components(mask, sizes)]
+    if sizes is None:
+        return counts[0]
+    total = jnp.ones_like(counts[0])
+    for count in counts:  # float32 holds every number up to the limit, and knows what is above
+        product = total.astype(jnp.float32) * count.astype(jnp.float32)
+        total = jnp.minimum(product, _MOST_ACTIONS).astype(jnp.int32)
+    return total
+
+
+def are_valid(
+    mask: Bool[Array, "*batch A"], action: Int[Array, "..."], sizes: Sizes = None
+) -> Bool[Array, "*batch"]:
+    """Say which actions are valid, all components of them.
+
+    Args:
+        mask: valid actions.
+        action: [*batch], or [*batch, C] of C components.
+        sizes: as for `log_valid_mass`.
+    """
+    if sizes is None:
+        return jnp.take_along_axis(mask, action[..., None], axis=-1)[..., 0]
+    each = [
+        jnp.take_along_axis(part, action[..., i : i + 1], axis=-1)[..., 0]
+        for i, part in enumerate(_components(mask, sizes))
+    ]
+    return jnp.all(jnp.stack(each), axis=0)
 
 
 def row_weights(
-    hypers: Hypers, mask: Bool[Array, "*batch A"], valid_mass: Float[Array, "*batch"]
+    hypers: Hypers,
+    mask: Bool[Array, "*batch A"],
+    valid_mass: Float[Array, "*batch"],
+    sizes: Sizes = None,
 ) -> RowWeights:
     """Give what the rows of one lane count for.
 
@@ -66,8 +137,9 @@ def row_weights(
         hypers: of the lane.
         mask: valid actions.
         valid_mass: of the policy that acted.
+        sizes: as for `log_valid_mass`.
     """
-    count = jnp.sum(mask, axis=-1, dtype=jnp.int32)
+    count = valid_actions(mask, sizes)
     some = count > 0
     gated = (hypers.masking_gating > 0.0) & (hypers.action_masking > 0.0)
     damped = (hypers.masking_damping > 0.0) & (hypers.action_masking > 0.0)

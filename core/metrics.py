@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from .masking import are_valid, valid_actions
 from .pytree import Pytree, pytree
 
 __all__ = ["Metrics", "chunk_rows", "mask_metrics"]
@@ -87,12 +88,22 @@ _LEAST, _MOST = ("ratio_min", "valid_mass_min"), ("ratio_max", "ratio_start_erro
 
 
 def mask_metrics(
-    mask: Bool[Array, "*batch A"], valid_mass: Float[Array, "*batch"], action: Int[Array, "*batch"]
+    mask: Bool[Array, "*batch A"],
+    valid_mass: Float[Array, "*batch"],
+    action: Int[Array, "..."],
+    sizes: tuple[int, ...] | None = None,
 ) -> dict[str, Float[Array, ""]]:
-    """Give what one lane's rollout shows of its valid actions (see `Metrics`)."""
-    taken = jnp.take_along_axis(mask, action[..., None], axis=-1)
+    """Give what one lane's rollout shows of its valid actions (see `Metrics`).
+
+    Args:
+        mask: valid actions.
+        valid_mass: of the policy that acted.
+        action: taken.
+        sizes: see `masking.log_valid_mass`.
+    """
+    taken = are_valid(mask, action, sizes)
     return {
-        "valid_actions": jnp.mean(jnp.sum(mask, axis=-1, dtype=jnp.float32)),
+        "valid_actions": jnp.mean(valid_actions(mask, sizes).astype(jnp.float32)),
         "valid_mass_mean": jnp.mean(valid_mass),
         "valid_mass_std": jnp.std(valid_mass),
         "valid_mass_min": jnp.min(valid_mass),

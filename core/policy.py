@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray, UInt32
 from ..errors import ConfigError
 from .actions import (
     action_shape,
+    component_sizes,
     distribution_kind,
     environment_action,
     has_log_std,
@@ -35,6 +36,7 @@ from .plan import RECURRENT, Plan
 __all__ = [
     "action_shape",
     "apply",
+    "component_sizes",
     "distribution_kind",
     "distribution_of",
     "environment_action",

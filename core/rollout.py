@@ -47,7 +47,7 @@ class Trajectory(Pytree):
         bootstrap: V of the final observation where it was cut, else 0.
         carry: memory of recurrent networks before the first step, [1, L, E, ...]; else ().
         valid_mass: probability that the raw policy gives to valid actions (0 where there are
-            none), or None without masks of one choice.
+            none), or None without masks.
     """
 
     observation: Any
@@ -147,8 +147,8 @@ def _step(
         outputs, carry = policy.step(plan, state.params, seen, state.carry)
         distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
         action = distribution.sample(noise)
-        if mask is not None and policy.distribution_kind(plan, env) == "categorical":
-            valid_mass = valid_mass_of(outputs.policy, mask)
+        if mask is not None:
+            valid_mass = valid_mass_of(outputs.policy, mask, policy.component_sizes(env))
         return action, mask, distribution.log_prob(action), outputs.value, carry, valid_mass
 
     acted = jax.vmap(act)(hypers, state, shown, noise)

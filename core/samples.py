@@ -49,7 +49,7 @@ class Samples(Pytree):
         noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
         first: for networks with a memory: an episode begins at this step, [B, T].
         carry: likewise: the memory before the segment, [B, 1, ...].
-        weights: what rows count for, by their valid actions; None without masks of one choice.
+        weights: what rows count for, by their valid actions; None without masks.
         importance: weight of the row in the policy loss, [B] or [N]; None without priorities.
         segments: for V-trace, else None.
     """

@@ -171,7 +171,8 @@ def _with_features(
 ) -> Samples:
     """Add what masks, priorities and V-trace need."""
     if seen.mask is not None and seen.valid_mass is not None:
-        weights = row_weights(hypers, seen.mask, seen.valid_mass)
+        sizes = policy.component_sizes(environments.make(plan.env))
+        weights = row_weights(hypers, seen.mask, seen.valid_mass, sizes)
         samples = samples.replace(weights=jax.tree.map(lambda x: _rows(plan, x), weights))
     if "priority" in plan.features:
         probability = probabilities(samples.advantage, hypers.priority_alpha)
@@ -321,7 +322,8 @@ def _feature_metrics(
     """Give the metrics that only plans with some feature, or with masks, have."""
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
-        found |= mask_metrics(seen.mask, seen.valid_mass, seen.action)
+        sizes = policy.component_sizes(environments.make(plan.env))
+        found |= mask_metrics(seen.mask, seen.valid_mass, seen.action, sizes)
     if "valid_mass_loss" in plan.features:
         found["valid_mass_loss"] = valid_mass_loss
         found["valid_mass_coef"] = values.coefficients.valid_mass_coef

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .common import Outcome, call, hpo_command
 
 KILLS = 20
+_MOST_SECONDS = 600.0  # until a first commit
+_OFTEN = """\
+import sys
+from pathlib import Path
+from hpo.search.local import LocalFactory
+from hpo.search.run import Settings, run
+from hpo.studies.load import load
+study = load(sys.argv[1])
+run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), Settings(0.2, 0.5))
+"""
+Words = Callable[[Path, Path], list[str]]
+"""What runs a study: its file and the folder of results to the words of a command."""
 STUDY = """\
 name: small
 env: CartPole-v1
@@ -29,12 +43,24 @@ budget: {trials: 200}
 SMALL_STUDY = STUDY.replace("trials: 200", "trials: 24")
 
 
+def command(file: Path, out: Path) -> list[str]:
+    """Run a study as people do; it commits every ten seconds."""
+    return [*hpo_command(), "run", str(file), "--out", str(out), "--quiet"]
+
+
+def committing_often(file: Path, out: Path) -> list[str]:
+    """Run a study that commits after nearly every chunk, so that a short one has much to lose."""
+    return [sys.executable, "-c", _OFTEN, str(file), str(out)]
+
+
 def kills(small: bool, work: Path) -> Outcome:
-    """Kill a compiled study."""
+    """Kill a compiled study at any moment, its start included."""
     return kill_and_compare(SMALL_STUDY if small else STUDY, 2 if small else KILLS, work)
 
 
-def kill_and_compare(text: str, kills: int, work: Path) -> Outcome:
+def kill_and_compare(
+    text: str, kills: int, work: Path, words: Words = command, midway: bool = False
+) -> Outcome:
     """Kill and continue until the kills are used up and the study that was hit last has ended.
 
     A study that ends before it was hit again is compared, and another one is begun.
@@ -43,53 +69,74 @@ def kill_and_compare(text: str, kills: int, work: Path) -> Outcome:
         text: of the study, whose name is `small`.
         kills: how many.
         work: a folder to work in.
+        words: what runs it.
+        midway: only once it has committed lanes, so that every start but the first restores them.
     """
     from hpo.store import tables_equal
 
     file = work / "small.yaml"
     file.write_text(text)
-    _finish(file, work / "warm-up")  # fills the compilation cache
+    call(words(file, work / "warm-up"), work)  # fills the compilation cache
     started = time.monotonic()
-    _finish(file, work / "unbroken")
+    call(words(file, work / "unbroken"), work)
     whole = time.monotonic() - started
     left, rng, compared, differences = kills, random.Random(5), 0, []
-    wanted = left
     while left:
         out = work / f"broken-{compared}"
-        hits = _break(file, out, rng, whole, left)
-        left -= hits
+        left -= _break(words(file, out), out, left, lambda: rng.uniform(0.0, whole), midway)
         differences += tables_equal(work / "unbroken" / "small", out / "small")
         compared += 1
-    numbers = f"{wanted} kills of a study of {whole:.0f} s, {compared} continued to the end"
+    when = "behind a commit " if midway else ""
+    numbers = f"{kills} kills {when}of a study of {whole:.0f} s, {compared} continued to the end"
     numbers += "; all tables equal" if not differences else f"; differences: {differences[:3]}"
     return Outcome(not differences, numbers)
 
 
-def _break(file: Path, out: Path, rng: random.Random, whole: float, most: int) -> int:
+def _break(
+    words: list[str], out: Path, most: int, moment: Callable[[], float], midway: bool
+) -> int:
     """Kill one study at up to `most` moments, then run it to its end; give the hits."""
-    hits = 0
+    hits, folder = 0, out / "small"
     while hits < most:
+        before = _commits(folder)
         process = subprocess.Popen(
-            _words(file, out), cwd=file.parent, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            words, cwd=out.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        if midway:
+            _await_commit(process, folder, before)
         try:
-            process.wait(timeout=rng.uniform(0.0, whole))
+            process.wait(timeout=moment() * (0.1 if midway else 1.0))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             hits += 1
             continue
         if process.returncode:
-            raise RuntimeError(f"after {hits} kills `hpo run` ended with {process.returncode}")
+            raise RuntimeError(f"after {hits} kills the study ended with {process.returncode}")
         return hits
-    _finish(file, out)
+    call(words, out.parent)
     return hits
 
 
-def _finish(file: Path, out: Path) -> None:
-    call(_words(file, out), file.parent)
+def _await_commit(process: subprocess.Popen[bytes], folder: Path, before: int) -> None:
+    """Wait until a study has committed lanes once more, or has ended."""
+    started = time.monotonic()
+    while process.poll() is None and _commits(folder) <= before:
+        if time.monotonic() - started > _MOST_SECONDS:
+            process.kill()
+            raise RuntimeError(f"the study has not committed within {_MOST_SECONDS:.0f} s")
+        time.sleep(0.02)
 
 
-def _words(file: Path, out: Path) -> list[str]:
-    return [*hpo_command(), "run", str(file), "--out", str(out), "--quiet"]
+def _commits(folder: Path) -> int:
+    """Give the number of the last commit that has lanes; 0 if there is none."""
+    from hpo.store.journal import Journal
+
+    if not Journal.exists(folder):
+        return 0
+    journal = Journal(folder)
+    try:
+        head = journal.head()
+    finally:
+        journal.close()
+    return head.number if head.checkpoint is not None else 0

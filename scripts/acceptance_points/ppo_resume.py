@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .common import Outcome
-from .crash import kill_and_compare
+from .crash import committing_often, kill_and_compare
 
 KILLS = 5
 _STUDY = """\
@@ -25,6 +25,14 @@ population: {{lanes: 8{population}}}
 budget: {{trials: {trials}}}
 """
 CASES: dict[str, dict[str, str]] = {
+    "recurrent": {
+        "env": "CartPole-v1",
+        "fixed": ", network: lstm, recurrent_size: 16, normalise_observations: true",
+    },
+    "prioritised": {
+        "env": "CartPole-v1",
+        "fixed": ", priority_alpha: 0.6, priority_beta0: 0.4, normalise_rewards: true",
+    },
     "host environments": {"env": "gym:CartPole-v1", "population": ", workers: 2"},
 }
 """What differs between the studies: `env`, more of `fixed`, more of `population`."""
@@ -40,7 +48,8 @@ def resumes(small: bool, work: Path) -> Outcome:
         text = _STUDY.format(**{"fixed": "", "population": "", **amount, **parts})
         folder = work / str(number)
         folder.mkdir()
-        outcome = kill_and_compare(text, 1 if small else KILLS, folder)
+        kills = 1 if small else KILLS
+        outcome = kill_and_compare(text, kills, folder, committing_often, midway=True)
         print(f"  {name}: {outcome.numbers}", flush=True)
         passed &= outcome.passed
         words.append(f"{name}: {outcome.numbers}")

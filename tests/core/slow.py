@@ -80,6 +80,18 @@ def valid_mass(logits, mask):
     return np.reshape(found, mask.shape[:-1])
 
 
+def joint(parts, sizes, combine):
+    """Give [B, all combinations] from numbers of each component [B, sum(sizes)], first slowest."""
+    found = []
+    for row in parts:
+        at, combined = 0, np.array([row.dtype.type(combine is np.logical_and)])
+        for size in sizes:
+            combined = combine.outer(combined, row[at : at + size]).ravel()
+            at += size
+        found.append(combined)
+    return np.array(found)
+
+
 def row_weights(mask, mass, *, gate=2, gating=True, damping=True, target=0.05, masking=True):
     """Give what each row counts for in the policy loss, the value loss and the valid-mass loss."""
     weights = {"policy": [], "value": [], "mass": []}
@@ -125,6 +137,15 @@ def network(params, observation, activation=np.tanh):
     return heads[0], heads[1][..., 0]
 
 
+def outputs(params, rows):
+    """Give (policy outputs, values) of rows; those of several components as of one choice.
+
+    Independent components are one categorical over all combinations, with the sums of logits.
+    """
+    policy, value = network(params, rows["observation"])
+    return (joint(policy, rows["sizes"], np.add) if "sizes" in rows else policy), value
+
+
 def log_softmax(logits, mask=None):
     logits = np.array(logits, np.float64)
     if mask is not None:
@@ -137,7 +158,7 @@ def log_softmax(logits, mask=None):
 
 def policy_terms(params, rows, bounds=(-20.0, 2.0)):
     """Give (log pi(a|s), entropy, value) of rows with keys observation, action and mask."""
-    policy, value = network(params, rows["observation"])
+    policy, value = outputs(params, rows)
     if "log_std" not in params:
         log_probs = log_softmax(policy, rows.get("mask"))
         taken = np.array([row[a] for row, a in zip(log_probs, rows["action"], strict=True)])
@@ -172,7 +193,7 @@ def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_co
         advantage = np.clip((advantage - centre) / (deviation + 1e-8), -adv_clip, adv_clip)
     log_mass = np.zeros(len(advantage))
     if rows.get("mask") is not None:
-        mass = valid_mass(network(params, rows["observation"])[0], rows["mask"])
+        mass = valid_mass(outputs(params, rows)[0], rows["mask"])
         log_mass = np.array([math.log(v) if v > 0 else 0.0 for v in mass])
     policy, value, kl, clipped, ratios = [], [], [], [], []
     for i, a in enumerate(advantage):

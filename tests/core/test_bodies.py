@@ -129,6 +129,26 @@ def test_only_valid_components_are_taken_and_log_probabilities_are_the_network_s
         np.testing.assert_allclose(trajectory.value.ravel(), value, atol=1e-4)
 
 
+def test_valid_actions_are_those_whose_components_all_are(played):
+    """Mass, number and share taken, by the table of all combinations of a body's components."""
+    for lane in range(LANES):
+        trajectory = lane_of(played.seen[1], lane, 1)
+        flat = {name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
+                for name in ("observation", "mask", "action")}  # fmt: skip
+        logits, _ = slow.network(
+            slow.as_float64(lane_of(played.state, lane).params), flat["observation"]
+        )
+        combined = slow.joint(flat["mask"], dials.SIZES, np.logical_and)
+        mass = slow.valid_mass(slow.joint(logits, dials.SIZES, np.add), combined)
+        np.testing.assert_allclose(trajectory.valid_mass.ravel(), mass, atol=1e-5)
+        taken = np.ravel_multi_index(flat["action"].T, dials.SIZES)
+        features = lane_of(played.updated[1].features, lane)
+        assert features["valid_actions"] == pytest.approx(combined.sum(axis=-1).mean(), rel=1e-6)
+        invalid = 1.0 - combined[np.arange(len(taken)), taken].mean()
+        assert features["invalid_actions"] == pytest.approx(invalid, abs=1e-6)
+        assert features["valid_mass_mean"] == pytest.approx(mass.mean(), rel=1e-4)
+
+
 def test_cut_bodies_are_bootstrapped_and_ended_ones_are_not(played):
     trajectory = played.seen[1]
     cut = trajectory.truncated & ~trajectory.terminated

@@ -11,12 +11,21 @@ import scipy.special
 from hpo.core import policy
 from hpo.core.hypers import make_hypers
 from hpo.core.losses import loss_and_gradient, ppo_loss
-from hpo.core.masking import log_valid_mass, row_weights, valid_mass_of
+from hpo.core.masking import (
+    are_valid,
+    log_valid_mass,
+    row_weights,
+    valid_actions,
+    valid_mass_of,
+)
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.samples import Samples
 from hpo.core.scheduled import Coefficients
 
-slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
+slow, dials = (
+    SimpleNamespace(**run_path(str(Path(__file__).with_name(name))))
+    for name in ("slow.py", "dials.py")
+)
 RNG = np.random.default_rng(4)
 B, A = 12, 2
 MASK = np.array([[True, True], [True, False], [False, True], [False, False]] * 3)
@@ -68,13 +77,44 @@ def test_rows_weigh_what_the_formulas_say(knobs, changes):
         np.testing.assert_allclose(getattr(made, name), weights, rtol=1e-5, err_msg=name)
 
 
+SIZES = dials.SIZES
+# Of three choices and two: all, some of each, none of the first, none of the second, one of each.
+PARTS = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [0, 0, 0, 1, 1], [1, 1, 0, 0, 0],
+                  [0, 1, 0, 0, 1]], bool)  # fmt: skip
+PART_LOGITS = RNG.normal(scale=2.0, size=PARTS.shape).astype(np.float32)
+
+
+def test_several_components_are_one_choice_among_their_combinations():
+    """Masses and numbers of valid actions against the table of all combinations."""
+    mask, logits = jnp.asarray(PARTS), jnp.asarray(PART_LOGITS)
+    combined = slow.joint(PARTS, SIZES, np.logical_and)
+    expected = slow.valid_mass(slow.joint(PART_LOGITS.astype(np.float64), SIZES, np.add), combined)
+    np.testing.assert_allclose(valid_mass_of(logits, mask, SIZES), expected, rtol=1e-5, atol=1e-7)
+    some = combined.any(axis=-1)
+    made = np.asarray(log_valid_mass(logits, mask, SIZES))
+    np.testing.assert_allclose(made[some], np.log(expected[some]), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(valid_actions(mask, SIZES), combined.sum(axis=-1))
+    for i, place in enumerate(np.ndindex(*SIZES)):
+        action = jnp.broadcast_to(jnp.asarray(place, jnp.int32), (len(PARTS), len(SIZES)))
+        np.testing.assert_array_equal(are_valid(mask, action, SIZES), combined[:, i])
+
+
+def test_many_components_count_as_many_as_the_gate_can_ask_for():
+    sizes = (100,) * 20
+    mask = jnp.ones((2, sum(sizes)), bool).at[1, :100].set(False)
+    np.testing.assert_array_equal(valid_actions(mask, sizes), [2**24, 0])
+
+
 class Case:
     """A loss with masks, weights by them, importance weights, and both masking features."""
 
+    env, sizes, inputs, mask, slow_mask = EnvPlan("CartPole-v1"), None, 4, MASK, MASK
+    actions = np.array([0, 0, 1, 1] * 3, np.int32)  # as the slow loss has them: one choice
+
     def __init__(self, parts=1):
-        sizes = {"num_envs": 4, "rollout_length": 4, "hidden_sizes": [3], "num_minibatches": 1,
+        knobs = {"num_envs": 4, "rollout_length": 4, "hidden_sizes": [3], "num_minibatches": 1,
                  "gradient_accumulation": parts}  # fmt: skip
-        self.plan = make_plan(sizes, EnvPlan("CartPole-v1"), features=FEATURES)
+        self.plan = make_plan(knobs, self.env, features=FEATURES)
         rng = np.random.default_rng(9)
         probe = jax.eval_shape(
             lambda key: policy.init_params(self.plan, hypers(), key), jax.random.key(0)
@@ -82,9 +122,10 @@ class Case:
         self.params = jax.tree.map(
             lambda leaf: rng.normal(scale=0.7, size=leaf.shape).astype(np.float32), probe
         )
-        action = np.array([0, 0, 1, 1] * 3, np.int32)
-        self.rows = {"observation": rng.normal(size=(B, 4)).astype(np.float32),
-                     "action": action, "mask": MASK}  # fmt: skip
+        self.rows = {"observation": rng.normal(size=(B, self.inputs)).astype(np.float32),
+                     "action": self.actions, "mask": self.slow_mask}  # fmt: skip
+        if self.sizes is not None:
+            self.rows["sizes"] = self.sizes
         now, _, value = slow.policy_terms(slow.as_float64(self.params), self.rows)
         self.now = now
         self.rows |= {
@@ -94,26 +135,45 @@ class Case:
             "target": (value + rng.normal(size=B)).astype(np.float32),
             "importance": rng.uniform(0.5, 2.0, size=B).astype(np.float32),
         }
-        logits = slow.network(slow.as_float64(self.params), self.rows["observation"])[0]
-        self.mass = slow.valid_mass(logits, MASK)
+        logits = slow.outputs(slow.as_float64(self.params), self.rows)[0]
+        self.mass = slow.valid_mass(logits, self.slow_mask)
         self._function = jax.jit(lambda p, h, c, s, w: loss_and_gradient(p, self.plan, h, c, s, w))
 
     def weighed(self, **changes):
-        return {**self.rows, "weights": slow.row_weights(MASK, self.mass, **changes)}
+        weights = slow.row_weights(self.slow_mask, self.mass, **changes)
+        return {**self.rows, "weights": weights}
 
     def compiled(self, knobs, mass_coef=0.0, ent_coef=0.0, rows=None, weight=None):
         """Give (losses, gradient) of the core."""
         own = hypers(**knobs)
-        rows = {**self.rows, **(rows or {})}
-        weights = row_weights(own, ALLOWED, jnp.asarray(self.mass, jnp.float32))
+        rows = {**self.rows, "mask": self.mask, **(rows or {})}
+        if self.sizes is not None:
+            taken = np.unravel_index(rows["action"], rows.pop("sizes"))
+            rows["action"] = np.stack(taken, axis=-1).astype(np.int32)
+        mask, mass = jnp.asarray(self.mask), jnp.asarray(self.mass, jnp.float32)
+        weights = row_weights(own, mask, mass, self.sizes)
         samples = Samples(**jax.tree.map(jnp.asarray, rows), weights=weights)
         numbers = (jnp.float32(x) for x in (0.2, ent_coef, mass_coef, 0.95))
         return self._function(self.params, own, Coefficients(*numbers), samples, weight)
 
 
+class ComponentsCase(Case):
+    """The same with actions of two components; the slow loss sees one choice of six."""
+
+    env, sizes, inputs = dials.plan_of(), SIZES, 3
+    mask = PARTS[[0, 1, 4, 0, 1, 4, 0, 1, 2, 0, 1, 3]]
+    slow_mask = slow.joint(mask, SIZES, np.logical_and)
+    actions = np.array([0, 1, 3, 5, 5, 3, 2, 1, 0, 4, 1, 0], np.int32)
+
+
 @pytest.fixture(scope="module")
 def whole():
     return Case()
+
+
+@pytest.fixture(scope="module")
+def components():
+    return ComponentsCase()
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +195,16 @@ SETTINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ["whole", "in_parts"])
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [(case, name) for case in ("whole", "in_parts", "components") for name in SETTINGS
+     if case != "components" or name != "not gated"],
+)  # fmt: skip
 def test_loss_and_gradient_follow_the_formulas(case, name, request):
-    """Gradients summed from three parts are those of the whole minibatch."""
+    """Gradients summed from three parts are those of the whole minibatch.
+
+    Ungated rows with an empty component are left out: there the core masks the other one still.
+    """
     case, (knobs, weights, changes) = request.getfixturevalue(case), SETTINGS[name]
     scheduled = {k: changes.get(k, 0.0) for k in ("mass_coef", "ent_coef")}
     losses, gradient = case.compiled(knobs, **scheduled)

@@ -74,7 +74,7 @@ def test_runs_are_those_of_a_study_to_the_last_bit(env):
     second = env.step({"ent_coef": 0.05})[0]
     population, config = env._population, env._config({"learning_rate": 3e-3, "ent_coef": 0.01})
     quantum = population.steps_per_chunk
-    fresh = type(population)(population._factory, population._program)
+    fresh = type(population)(population._split, population._program)
     fresh.advance([Refill(5, complete(config), Stream.SEARCH, 7)], [5])
     for _ in range(512 // quantum - 1):
         seen = fresh.advance([], [5])
