@@ -30,7 +30,7 @@ __all__ = ["Bandit", "Process", "fit_process"]
 _FEWEST = 4  # gains, below which chance decides
 _SPREAD, _AROUND, _NEAR = 256, 128, 0.05  # candidates everywhere, around the best, how near
 _C1, _C2 = 0.2, 0.4  # of the bonus for what is unknown, as in the authors' experiments
-_STEPS = 30
+_STEPS, _FITTED = 30, 128  # of the fit, and the latest gains that it sees
 # log of: lengthscale, signal variance, noise variance; forgetting is on the scale of its logit.
 _START = (math.log(0.3), 0.0, math.log(0.1), -2.0)
 _BOUNDS = ((math.log(0.05), math.log(3.0)), (math.log(0.05), math.log(10.0)),
@@ -62,13 +62,17 @@ class Process:
         far = cdist(x, z, "sqeuclidean") / (2.0 * scale**2)
         return signal * np.exp(kept / 2.0 * np.abs(t[:, None] - u[None, :]) - far)
 
-    def _factor(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        noise = math.exp(self.theta[2])
-        return cho_factor(self.kernel(x, t, x, t) + noise * np.eye(len(x)), lower=True)[0]
+    def _covariance(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        return self.kernel(x, t, x, t) + math.exp(self.theta[2]) * np.eye(len(x))
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        """The lower Cholesky factor of what was seen; what lies above its diagonal is not it."""
+        return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        return cho_solve((self._factor(self.x, self.t), True), self.y)
+        return cho_solve((self._factor, True), self.y)
 
     def mean(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Give the expected gain at points (x, t) [m]."""
@@ -79,19 +83,28 @@ class Process:
     ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """Give the deviation, a function of points (x, t), as if the gains at `more` were known.
 
-        A variance needs no values, so points whose intervals still run count already; that is
-        what spreads the copies of one rung out (section 4.2, after GP-BUCB).
+        A variance needs no values, so points whose intervals run count already; that is what
+        spreads the copies of one rung out (section 4.2, after GP-BUCB). The factor of what was
+        seen is extended by rows for them: every copy adds one, and the rest stays.
         """
-        seen_x, seen_t = np.concatenate([self.x, more_x]), np.concatenate([self.t, more_t])
-        factor = self._factor(seen_x, seen_t)
+        across = self._solved(more_x, more_t)
+        corner = self._covariance(more_x, more_t) - across.T @ across
+        if len(more_x):
+            corner = cho_factor(corner, lower=True)[0]
 
         def at(x: np.ndarray, t: np.ndarray) -> np.ndarray:
-            across = self.kernel(seen_x, seen_t, x, t)
-            solved = solve_triangular(factor, across, lower=True)
-            left = math.exp(self.theta[1]) - np.sum(solved**2, axis=0)
+            known = self._solved(x, t)
+            left = math.exp(self.theta[1]) - np.sum(known**2, axis=0)
+            if len(more_x):
+                rest = self.kernel(more_x, more_t, x, t) - across.T @ known
+                left = left - np.sum(solve_triangular(corner, rest, lower=True) ** 2, axis=0)
             return np.sqrt(np.maximum(left, 1e-12))
 
         return at
+
+    def _solved(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Give the factor's inverse times the covariances of what was seen with points [n, m]."""
+        return solve_triangular(self._factor, self.kernel(self.x, self.t, x, t), lower=True)
 
     def evidence(self) -> tuple[float, np.ndarray]:
         """Give the negative log marginal likelihood over n, and its gradient in theta."""
@@ -207,7 +220,8 @@ class Bandit:
             t = np.array([float(gain.rung) for gain in gains])
             gained = np.array([gain.before - gain.after for gain in gains])
             y = (gained - gained.mean()) / max(float(gained.std()), 1e-12)
-            self._fitted = (key, fit_process(x, t, y))
+            theta = fit_process(x[-_FITTED:], t[-_FITTED:], y[-_FITTED:]).theta
+            self._fitted = (key, Process(x, t, y, theta))
         return self._fitted[1]
 
     def _point(

@@ -114,13 +114,8 @@ class Refiller:
         return most >= block and most > bucket.work
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
-        """Give how many trials to draw beside the next chunk, so that lanes freed by it fill.
-
-        None before a trial has ended: they would know no more than those that run.
-        """
-        if not self._ahead or len(self._ledger.state.live) == len(self._ledger.trials):
-            return 0
-        if not may_propose(self._ledger) or not self._may_start_anything():
+        """Give how many trials to draw beside the next chunk, so that lanes freed by it fill."""
+        if not self._ahead or not may_propose(self._ledger) or not self._may_start_anything():
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 

@@ -58,10 +58,10 @@ def _data(item: Importance) -> dict[str, object]:
 
 
 def _text(item: Importance, blocks: bool) -> str:
-    which = "that no result had led to"
+    which = " that no result had led to"
     if not item.random_only:
-        which = "a model's proposals included (biased towards where the model looked)"
-    lines = [f"{item.method} at {steps(item.at)} env steps, {item.trials} trials, {which}"]
+        which = ", a model's proposals included (biased towards where the model looked)"
+    lines = [f"{item.method} at {steps(item.at)} env steps, {item.trials} trials{which}"]
     if item.caution:
         lines.append(f"  {item.caution}")
     width = max(map(len, item.shares), default=0)

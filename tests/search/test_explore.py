@@ -127,6 +127,14 @@ def test_a_point_whose_interval_runs_leaves_less_to_find_out(data):
     new, when = np.array([[0.9, 0.1]]), np.array([5.0])
     alone = process.deviation(np.zeros((0, 2)), np.zeros(0))(new, when)
     assert process.deviation(new, when)(new, when) < 0.6 * alone
+    more, then = np.array([[0.9, 0.1], [0.2, 0.4], [0.5, 0.5]]), np.full(3, 5.0)
+    known = Process(np.vstack([x, more]), np.array([*t, *then]), np.zeros(15), THETA)
+    points, at = np.random.default_rng(0).random((7, 2)), np.full(7, 6.0)
+    np.testing.assert_allclose(
+        process.deviation(more, then)(points, at),
+        known.deviation(np.zeros((0, 2)), np.zeros(0))(points, at),
+        rtol=1e-9,
+    )
 
 
 def gains(count, best, rung=3):
