@@ -28,8 +28,6 @@ def check_runnable(study: Study) -> None:
         ConfigError: says what to change.
     """
     seeds, budget = study.seeds, study.budget
-    if study.search.driver != "lanes":
-        raise ConfigError("search.driver ray_tune is not available yet; leave it out")
     if study.metric.aggregate == "iqm" and seeds.per_config - seeds.tolerate < IQM_MIN_SEEDS:
         raise ConfigError(
             f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but seeds.per_config is "

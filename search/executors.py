@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from typing import Any
 
 from ..knobs import complete
 from ..studies.spec import Study
@@ -14,6 +15,8 @@ from .population import PopulationFactory
 from .shared_factory import SharedFactory
 
 __all__ = ["factory_of"]
+
+_MOST_HANDLES = 64  # processes of Ray Tune's that are expected at a time
 
 
 @contextmanager
@@ -36,6 +39,23 @@ def factory_of(
         HpoError: the study cannot run here, or there is no cluster.
     """
     config = complete({**study.fixed, **study.space.default()})
+    with ExitStack() as opened:
+        if study.search.driver == "ray_tune":  # before jax, whose threads a fork would not survive
+            from .via_ray import connected
+
+            handles = min(study.budget.trials or 1, _MOST_HANDLES) + study.executor.workers
+            purpose = "search: {driver: ray_tune}"
+            opened.enter_context(connected(study.executor, purpose, handles))
+        yield opened.enter_context(_made(study, config, compiling, warn))
+
+
+@contextmanager
+def _made(
+    study: Study,
+    config: Mapping[str, Any],
+    compiling: Callable[[str], AbstractContextManager[object]],
+    warn: Callable[[str], None],
+) -> Iterator[PopulationFactory]:
     if study.executor.type == "local":
         enable_compilation_cache()
         from .local import LocalFactory

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from ..errors import ConfigError, HpoError
-from ..store.rows import EvaluationRow, Stream, TrialState
+from ..errors import HpoError
+from ..store.rows import EvaluationRow, Stream
 from ..studies.spec import Study
 from .buckets import Bucket
 from .budget import check_confirm_fits, check_health, may_propose, out_of_time
@@ -26,6 +26,7 @@ from .chunk import (
 from .commits import Committer
 from .confirm import advance_phase, begin_confirm
 from .evolve import Evolver, end_hopeless, evolve, set_aside
+from .failures import fail_runs
 from .intake import Intake
 from .interrupts import Interrupts
 from .judge import judge
@@ -92,6 +93,7 @@ class Loop:
             SearchError: the search cannot go on; what was done is committed first.
         """
         state = self._ledger.state
+        self._clock = time.monotonic()
         self._intake.resume()
         try:
             check_health(self._ledger)
@@ -288,25 +290,7 @@ class Loop:
             bucket.release()
 
     def _fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
-        """Count an error, and fail the trials whose replicates it hit.
-
-        Raises:
-            HpoError: one that is no single configuration's fault.
-        """
-        if isinstance(error, HpoError) and not isinstance(error, ConfigError):
-            raise error
-        ledger = self._ledger
-        ledger.state.usage.failures += 1
-        text = f"{type(error).__name__}: {error}".split("\n")[0][:500]
-        cut(runs)
-        for number in dict.fromkeys(run.trial for run in runs):
-            trial = ledger.trials[number]
-            if trial.is_live:
-                ledger.end(trial, TrialState.FAILED, text)
-            else:
-                trial.error = text
-                ledger.touch(trial)
-        bucket.release()
+        fail_runs(self._ledger, bucket, runs, error)
 
     # ------------------------------------------------------------------ telling observers
 

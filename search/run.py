@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -26,6 +26,7 @@ from .callbacks import Callback, Callbacks
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .codec import encode
 from .commits import Committer, restore_buckets, restore_ledger
+from .drive import drive
 from .evolve import make_evolver
 from .intake import Intake
 from .interrupts import Interrupts
@@ -177,21 +178,24 @@ def _run(
             observer.on_interrupt()
 
     with closing(AskAhead(proposer)) as ahead, Interrupts(told) as interrupts:
-        loop = Loop(
-            ledger=ledger,
-            factory=factory,
-            intake=Intake(ledger, factory, ahead, buckets),
-            pruner=make_pruner(study),
-            curves=callbacks.listening(store.curves) if settings.callbacks else store.curves,
-            committer=Committer(store, ledger, buckets, settings.commit_seconds),
-            policies=Policies(
+        parts: dict[str, Any] = {
+            "ledger": ledger,
+            "factory": factory,
+            "intake": Intake(ledger, factory, ahead, buckets),
+            "curves": callbacks.listening(store.curves) if settings.callbacks else store.curves,
+            "committer": Committer(store, ledger, buckets, settings.commit_seconds),
+            "policies": Policies(
                 store.folder.policies, study.checkpoint.keep_best, study.checkpoint.best_evaluation
             ),
-            observers=observers,
-            evolver=make_evolver(study),
-        )
+            "observers": observers,
+        }
+        loop = Loop(pruner=make_pruner(study), evolver=make_evolver(study), **parts)
+        outcome: Literal["finished", "interrupted"] = "finished"
         try:
-            outcome = loop.run(interrupts)
+            if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
+                outcome = drive(parts, interrupts)
+            if outcome == "finished":
+                outcome = loop.run(interrupts)
         finally:
             store.publish(force=True)
     for observer in observers:

@@ -53,10 +53,15 @@ def import_ray(purpose: str) -> ModuleType:
 
 
 @contextmanager
-def connected(executor: Executor, purpose: str) -> Iterator[ModuleType]:
+def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[ModuleType]:
     """Be connected to the cluster that a study names, or to one on this machine alone.
 
     A cluster that this process has joined already is used as it is, and left running.
+
+    Args:
+        executor: of the study.
+        purpose: what needs it, for messages.
+        processes: beside the workers that will run on this machine.
 
     Raises:
         MissingExtraError: Ray is not installed.
@@ -68,7 +73,7 @@ def connected(executor: Executor, purpose: str) -> Iterator[ModuleType]:
         return
     how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if executor.address is None:
-        cores = max(2, os.cpu_count() or 1, executor.workers * (executor.cpus or 1))
+        cores = max(2, os.cpu_count() or 1, executor.workers * (executor.cpus or 1), processes)
         how |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
         how["object_store_memory"] = _OBJECT_STORE_BYTES
     else:
@@ -121,7 +126,10 @@ def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
             f"executor.workers is {executor.workers}, but the cluster has {gpus} GPU(s), and a "
             "worker takes one; lower it, or type population: {device: cpu}"
         )
-    share = int(there.get("CPU", 1)) // executor.workers
+    cores = int(there.get("CPU", 1))
+    if executor.address is None:
+        cores = min(cores, os.cpu_count() or 1)
+    share = cores // executor.workers
     return Place(executor.cpus or max(1, share), each)
 
 

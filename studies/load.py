@@ -306,7 +306,7 @@ class _Reader:
     def _search(self, values: Mapping[str, Any]) -> SearchSpec:
         node = self.root.value.get("search")
         options = node.value.get("options") if node is not None and node.is_map else None
-        method = values["method"]
+        method = "random" if values["driver"] == "ray_tune" else values["method"]
         usable = options if options is not None and options.is_map else None
         earlier = values["warm_start"]
         if earlier is not None:

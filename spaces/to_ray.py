@@ -1,0 +1,30 @@
+"""Spaces in Ray Tune's words: one domain a key of `Space.keyed`, on the axis of its kind.
+
+As with Optuna, what a searcher of Ray's sees are positions on axes; `to_optuna.from_internal`
+gives the configuration they stand for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray import tune
+
+from .axis import Axis
+from .space import Space
+
+__all__ = ["domains"]
+
+
+def domains(space: Space) -> dict[str, Any]:
+    """Give the domain of every key, whether its parameter is active or not."""
+    return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
+
+
+def _on_axis(axis: Axis) -> Any:
+    if axis.kind == "choice":
+        return tune.choice(list(range(int(axis.high) + 1)))
+    if axis.kind == "integer":  # Ray's upper end is left out
+        draw = tune.lograndint if axis.log else tune.randint
+        return draw(int(axis.low), int(axis.high) + 1)
+    return (tune.loguniform if axis.log else tune.uniform)(axis.low, axis.high)
