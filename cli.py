@@ -18,7 +18,7 @@ from .errors import HpoError, suggestion
 
 __all__ = ["main"]
 
-_FORMATS = ("csv", "tensorboard", "wandb")
+_FORMATS = ("csv", "optuna", "tensorboard", "wandb")
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "pareto")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -155,10 +155,14 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     export = verb("export", "export", "copy a study's tables for another tool")
     export.add_argument("format", metavar="FORMAT", choices=_FORMATS, help=", ".join(_FORMATS))
-    export.add_argument("--to", metavar="DIR", required=True, help="the folder to write into")
+    export.add_argument(
+        "--to", metavar="DIR", required=True,
+        help="the folder to write into; for optuna a storage, such as sqlite:///trials.db",
+    )  # fmt: skip
     export.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[],
-        help="an option of the logger of that name, such as top_k=20 or mode=offline",
+        help="an option of the logger of that name, such as top_k=20 or mode=offline; for optuna "
+        "name=NAME",
     )  # fmt: skip
     decided = verb("importance", "looking", "say which knobs decided")
     decided.add_argument("--at", type=_positive, metavar="ENV_STEPS", help="the point of the runs")

@@ -6,8 +6,9 @@ and a parameter that only some trials had is searched in all.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from optuna.distributions import (
 
 from ..errors import ConfigError
 
-__all__ = ["OptunaStudy", "read_study"]
+__all__ = ["OptunaStudy", "open_storage", "read_study"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class OptunaStudy:
         space: parameter -> distribution, as a study file writes it.
         sometimes: parameters that only some trials had.
         trials: (parameters, values) of finished trials, in order.
+        metrics: names of the objectives, where it has some.
+        exported: what `hpo export optuna` said of a study of ours: `env`, `env_steps`, `fixed`.
     """
 
     name: str
@@ -41,6 +44,8 @@ class OptunaStudy:
     space: Mapping[str, Mapping[str, Any]]
     sometimes: tuple[str, ...]
     trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
+    metrics: tuple[str, ...] = ()
+    exported: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_study(storage: str, name: str | None = None) -> OptunaStudy:
@@ -53,7 +58,7 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
     Raises:
         ConfigError: no such storage or study, or a parameter whose distribution changed.
     """
-    opened = _open(storage)
+    opened = open_storage(storage)
     names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
     if name is None:
         if len(names) != 1:
@@ -81,13 +86,29 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
             parameter for parameter in space if any(parameter not in t.params for t in trials)
         ),
         trials=tuple((dict(trial.params), tuple(trial.values)) for trial in finished),
+        metrics=_metrics(study),
+        exported=dict(study.user_attrs.get("hpo", {})),
     )
 
 
-def _open(storage: str) -> Any:
-    """Open a storage that exists; Optuna would make one that does not."""
+def _metrics(study: optuna.Study) -> tuple[str, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
+        return tuple(study.metric_names or ())
+
+
+def open_storage(storage: str, make: bool = False) -> Any:
+    """Open a storage.
+
+    Args:
+        storage: a URL, an SQLite file, or a journal (`.log`).
+        make: it may be new; else Optuna would make one where a path is misspelt.
+
+    Raises:
+        ConfigError: it is not there, or not one of Optuna's.
+    """
     file = storage.removeprefix("sqlite:///")
-    if "://" not in file and not Path(file).is_file():
+    if "://" not in file and not Path(file).is_file() and not make:
         raise ConfigError(f"{file}: no such file; allowed: an SQLite file, a journal, or a URL")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

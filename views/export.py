@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from ..errors import StoreError
+from ..errors import ConfigError, StoreError
 from ..search.loggers import make_sink
 from ..store.journal import Journal
 from ..store.study_folder import StudyFolder, find_study
@@ -24,9 +24,12 @@ def do_export(args: Namespace) -> int:
     Raises:
         StudyError: an option of the format is wrong.
         StoreError: there is no such study, or it has no tables yet.
+        ConfigError: Optuna's storage cannot take it.
         MissingExtraError: the tool's package is not installed.
     """
     folder = find_study(args.study, Path(args.out))
+    if args.format == "optuna":
+        return _to_optuna(folder, args)
     target = Path(args.to)
     _check(folder)
     with Journal(folder.path) as journal:
@@ -39,6 +42,33 @@ def do_export(args: Namespace) -> int:
         print_json({"study": folder.name, "format": args.format, "target": str(target)})
     else:
         print(f"wrote {folder.name} for {args.format} into {target}/", file=sys.stderr)
+    return 0
+
+
+def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
+    """Write a study into a storage of Optuna; say what it has no words for."""
+    from ..search.looking_back import points_of
+    from ..search.to_optuna_storage import write_storage
+
+    options = dict(word.partition("=")[::2] for word in args.set)
+    unknown = sorted(options.keys() - {"name"})
+    if unknown:
+        raise ConfigError(f"--set {unknown[0]}: of optuna only the study's name can be set")
+    name = options.get("name") or folder.name
+    with Journal(folder.path) as journal:
+        with journal.at_one_commit():
+            points = points_of(journal)
+        changes = write_storage(args.to, name, journal.meta, points)
+    for change in changes:
+        print(f"changed: {change}", file=sys.stderr)
+    if args.json:
+        print_json(
+            {"study": folder.name, "format": "optuna", "target": args.to, "name": name,
+             "changed": changes}
+        )  # fmt: skip
+    else:
+        count = len(points.trials)
+        print(f"wrote {count} trials of {folder.name} into {args.to} as {name}", file=sys.stderr)
     return 0
 
 

@@ -77,6 +77,12 @@ POINTS: dict[str, dict[int, Point]] = {
             "5,000 trials: memory of the driver, leaderboard query", "search_methods", "scale"
         ),
         6: Point("30 sweeps of W&B import or are refused", "imports", "sweeps"),
+        7: Point(
+            "the report in a browser: no error, no network, a phone", "looking_back", "report"
+        ),
+        9: Point(
+            "importance: one rung, the random share, over progress", "looking_back", "importance"
+        ),
     },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),

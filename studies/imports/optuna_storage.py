@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,13 +26,12 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         raise ConfigError(f"{storage}: {theirs.name!r} has {len(theirs.directions)} objectives; "
                           "a study is imported with one")  # fmt: skip
     draft = Draft(f"{storage} ({theirs.name})")
-    if "env" in given:
-        draft.constant("env", given["env"])
+    _constants(draft, theirs, given)
     for parameter, fields in theirs.space.items():
         if len(fields.get("values", ())) == 1:
-            draft.constant(parameter, fields["values"][0])
+            draft.constant(parameter, _list_of(fields["values"][0]))
         else:
-            draft.searched(parameter, fields)
+            draft.searched(parameter, _with_lists(fields))
         if parameter in theirs.sometimes:
             draft.note(f"{parameter}: only some trials had it; here all do, or add a `when`")
     _objective(draft, theirs, given)
@@ -40,17 +40,49 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
     return draft
 
 
+def _constants(draft: Draft, theirs: OptunaStudy, given: Mapping[str, Any]) -> None:
+    """Put what is not searched: the environment given, and what a study of ours was begun with."""
+    env = dict(theirs.exported.get("env", {}))
+    if "env" in given:
+        draft.constant("env", given["env"])
+    elif "id" in env:
+        draft.constant("env", env.pop("id"))
+        draft.env.update(env)
+        draft.rest["env_steps"] = theirs.exported["env_steps"]
+    for name, value in theirs.exported.get("fixed", {}).items():
+        draft.constant(name, value)
+
+
+def _with_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a distribution whose values may be lists, which Optuna keeps as JSON texts."""
+    if "values" not in fields:
+        return dict(fields)
+    return {**fields, "values": [_list_of(value) for value in fields["values"]]}
+
+
+def _list_of(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith("["):
+        return value
+    try:
+        found = json.loads(value)
+    except json.JSONDecodeError:  # a text that only begins like a list
+        return value
+    return found if isinstance(found, list) else value
+
+
 def _objective(draft: Draft, theirs: OptunaStudy, given: Mapping[str, Any]) -> None:
     goal = theirs.directions[0]
     if goal not in ("minimize", "maximize"):
         raise ConfigError(f"{draft.source}: it has no direction")
-    if "metric" not in given and goal == "minimize":
+    named = theirs.metrics[0] if theirs.metrics and theirs.metrics[0].startswith("eval/") else None
+    if "metric" not in given and named is None and goal == "minimize":
         raise ConfigError(
             f"{draft.source}: it minimises what Optuna has no name for; say which metric is "
             "meant, such as -- --metric eval/service_blocking_probability"
         )
-    draft.rest["metric"] = {"name": str(given.get("metric", "eval/return_mean")), "goal": goal}
-    if "metric" not in given:
+    name = str(given.get("metric", named or "eval/return_mean"))
+    draft.rest["metric"] = {"name": name, "goal": goal}
+    if "metric" not in given and named is None:
         draft.note("metric: Optuna names none; eval/return_mean is ours")
 
 
@@ -58,7 +90,7 @@ def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
     sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
     best = sorted(theirs.trials, key=lambda trial: sign * trial[1][0])[:_BEST]
     named = [
-        {ours: value for name, value in params.items() if (ours := draft.target(name))}
+        {ours: _list_of(v) for name, v in params.items() if (ours := draft.target(name))}
         for params, _ in best
     ]
     draft.rest["enqueue"] = [

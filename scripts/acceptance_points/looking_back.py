@@ -1,0 +1,156 @@
+"""Points of looking back: the report in a browser, and the rules that importance keeps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .bits import run_tests
+from .chromium import Chromium
+from .common import ROOT, Outcome, call, hpo_command
+
+_VIEWS = {"desktop": (1280, 900, False, False), "phone": (390, 844, False, True),
+          "dark": (1280, 900, True, False)}  # fmt: skip
+_SMALL = ("budget.trials=12", "env_steps=40k", "seeds.per_config=2", "confirm=null",
+          "evaluation.episodes=4", "early_terminate.min=10k")  # fmt: skip
+_AUDIT = ("early_terminate.audit=0.2",)
+_SAME_PLACE = "document.documentElement.scrollWidth <= innerWidth"
+_SMALLEST = """
+Math.min(...[...document.querySelectorAll("svg text")].filter(t => t.getClientRects().length)
+  .map(t => t.getScreenCTM().a * parseFloat(getComputedStyle(t).fontSize)))
+"""
+_HIDDEN = """
+[...document.querySelectorAll("section")].filter(s => s.getBoundingClientRect().height < 40).length
+"""
+_CLICK = 'document.querySelectorAll("#leaderboard th button")[1].click();'
+_ORDER = """
+[...document.querySelectorAll("#leaderboard tbody tr")].map(r => Number(r.dataset.t))
+"""
+_LEAST_LETTERS = 9.0
+
+
+def report(small: bool, work: Path) -> Outcome:
+    """A study's report in Chromium: no console error, no request, readable at 390 pixels."""
+    page = _study(small, work)
+    shots = work if small else ROOT / "results" / "report_shots"
+    shots.mkdir(parents=True, exist_ok=True)
+    sideways: list[str] = []
+    letters: list[float] = []
+    empty = 0
+    with Chromium(work) as browser:
+        for name, view in _VIEWS.items():
+            browser.look(*view)
+            browser.open(page)
+            if not browser.value(_SAME_PLACE):
+                sideways.append(name)
+            letters.append(float(browser.value(_SMALLEST)))
+            empty += int(browser.value(_HIDDEN))
+            browser.screenshot(shots / f"{name}.png")
+        browser.value(_CLICK)
+        order = list(browser.value(_ORDER))
+        lit = _hover(browser)
+        errors, asked = browser.errors(), browser.requests()
+    sorts = len(order) > 1 and order == sorted(order)
+    holds = not (errors or asked or sideways or empty) and sorts and lit
+    holds = holds and min(letters) >= _LEAST_LETTERS
+    numbers = (
+        f"{page.stat().st_size / 1000:.0f} kB; {len(errors)} console errors, "
+        f"{len(asked)} requests; "
+        f"at 1280, 390 px and dark: sideways scrolling {', '.join(sideways) or 'nowhere'}, "
+        f"smallest letters in charts {min(letters):.1f} px; the table sorts: {sorts}; "
+        f"a mark under the pointer is told: {lit}; screenshots in {shots.name}/"
+    )
+    for line in (*errors, *asked):
+        print(line, file=sys.stderr)
+    return Outcome(holds, numbers)
+
+
+def _study(small: bool, work: Path) -> Path:
+    """Run studies/cartpole.yaml by the command, which leaves the report."""
+    changes = [*(_SMALL if small else ()), *_AUDIT]
+    flags = [word for change in changes for word in ("--set", change)]
+    call([*hpo_command(), "run", ROOT / "studies" / "cartpole.yaml", "--quiet", *flags], work)
+    return work / "results" / "cartpole" / "report.html"
+
+
+def _hover(browser: Chromium) -> bool:
+    """Whether a mark under the pointer says what it is, and its trial is lit elsewhere."""
+    spot = browser.value(
+        'const d = [...document.querySelectorAll("#history circle.dot")]'
+        ".find(c => c.getClientRects().length); d.scrollIntoView({block: 'center'});"
+        "const b = d.getBoundingClientRect(); [b.x + b.width / 2, b.y + b.height / 2]"
+    )
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=spot[0], y=spot[1])
+    told = browser.value(
+        '[!document.getElementById("tip").hidden, document.getElementById("tip").textContent,'
+        ' document.querySelectorAll(".lit").length]'
+    )
+    return bool(told[0]) and str(told[1]).startswith("trial ") and int(told[2]) > 1
+
+
+# ---------------------------------------------------------------------- importance
+
+
+def importance(small: bool, work: Path) -> Outcome:
+    """One rung and the random share by default; over progress as a picture; a known truth."""
+    passed = run_tests(("tests/search/test_looking_back.py",))
+    folder = _asha_and_tpe(work, 40 if small else 400)
+    words = [*hpo_command(), "importance", "--study", folder, "--json"]
+    (alone,) = json.loads(call(words, work).stdout)
+    (everybody,) = json.loads(call([*words, "--all"], work).stdout)
+    along = json.loads(call([*words, "--over-progress"], work).stdout)
+    picture = work / "importance.png"
+    call([*hpo_command(), "plot", "importance", "--study", folder, "--to", picture], work)
+    drawn = picture.read_bytes().startswith(b"\x89PNG")
+    counted, expected = alone["trials"], _random_at(folder, alone["at"])
+    same_point = alone["random_only"] and counted == expected and not everybody["random_only"]
+    ats = [item["at"] for item in along]
+    ordered = ats == sorted(set(ats)) and alone["at"] in ats
+    share = alone["shares"]["learning_rate"]
+    truth = share == max(alone["shares"].values())
+    numbers = (
+        f"{passed} tests; TPE and ASHA, {everybody['trials']} trials at {alone['at']} env steps: "
+        f"the default counts the {counted} random ones there; learning_rate, which decides most, "
+        f"has {share:.0%} ({everybody['shares']['learning_rate']:.0%} with the model's); "
+        f"{len(ats)} points over progress, drawn: {drawn}"
+    )
+    return Outcome(passed > 0 and same_point and ordered and truth and drawn, numbers)
+
+
+def _asha_and_tpe(work: Path, trials: int) -> Path:
+    """Run a study over learning curves of a formula in which one knob decides most."""
+    from hpo.search.analytic import AnalyticFactory
+    from hpo.search.run import run
+    from hpo.studies.load import loads
+
+    text = f"""
+name: formula
+env: CartPole-v1
+env_steps: 16k
+space:
+  learning_rate: {{min: 1e-5, max: 0.1, distribution: log_uniform}}
+  gamma: {{min: 0.97, max: 0.995, distribution: one_minus_log}}
+  vf_coef: {{min: 0.1, max: 2.0}}
+search: {{method: tpe, random_share: 0.4}}
+early_terminate: {{type: asha, min: 2k, eta: 2}}
+seeds: {{per_config: 2}}
+budget: {{trials: {trials}}}
+"""
+    folder = work / "formula"
+    run(loads(text), folder, AnalyticFactory(lanes=32), ())
+    return folder
+
+
+def _random_at(folder: Path, at: int) -> int:
+    """Count the random trials evaluated at a point, from the published tables."""
+    from hpo.store.query import query
+
+    _, rows = query(
+        folder,
+        "SELECT count(DISTINCT trial) FROM evaluations JOIN trials USING (trial) WHERE "
+        f"evaluations.env_steps = {int(at)} AND stream = 'search' AND proposed_by = 'random'",
+    )
+    counted: Any = rows[0][0]
+    return int(counted)
