@@ -82,4 +82,7 @@ def _on_cluster(
         place = place_of(ray, executor, study.population.device)
         source = partial(local_shares, study, executor.workers, place.cpus)
         team = RayTeam(ray, executor.workers, place, source, warn)
-        yield SharedFactory(team, team.begin(), compiling)
+        try:
+            yield SharedFactory(team, team.begin(), compiling)
+        finally:
+            team.end()

@@ -6,6 +6,7 @@ gives answers that can travel.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
@@ -128,6 +129,10 @@ class ShareHost:
     def machine_name(self) -> str:
         """Say which machine this is; answers before anything heavy is imported."""
         return socket.gethostname()
+
+    def process(self) -> int:
+        """Give the id of this process."""
+        return os.getpid()
 
     def do(self, share: int, method: str, args: tuple[Any, ...]) -> Reply:
         """Do one of the methods below for a share; an exception becomes a `Fault`."""

@@ -10,7 +10,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -210,6 +210,16 @@ class RayTeam:
             scheduling_strategy="SPREAD",
         )  # fmt: skip
         return actor.remote(self._source)
+
+    def process_of(self, share: int) -> int:
+        """Give the id of the process that hosts a share, on its machine."""
+        return self._answer(self._hosts[share].process.remote())
+
+    def end(self) -> None:
+        """Let all workers go; the cluster stays."""
+        for host in {id(host): host for host in self._hosts.values()}.values():
+            with suppress(self._ray.exceptions.RayError):  # a cluster that is gone has none
+                self._ray.kill(host)
 
     def generation(self, share: int) -> int:
         """See `Team`."""

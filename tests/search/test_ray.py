@@ -1,0 +1,86 @@
+"""Ray itself: workers that are killed, Ray Tune with lanes that step together; small forms.
+
+`scripts/acceptance search 4` holds the whole of it, over lanes that train.
+"""
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.search.analytic_share import analytic_shares
+from hpo.search.progress import Silent
+from hpo.search.run import run
+from hpo.search.shared_factory import SharedFactory
+from hpo.search.via_ray import Place, RayTeam, connected
+from hpo.store import tables_equal
+from hpo.store.journal import Journal
+from hpo.studies.spec import Budget, Evaluation, Executor, SearchSpec, Seeds
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed")
+pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+FACTORY = samples.AnalyticFactory(lanes=8, block=2)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    with connected(Executor(), "a test", processes=8) as module:
+        yield module
+
+
+class KillAt(Silent):
+    """Kills a worker after some chunks."""
+
+    def __init__(self, team, chunks):
+        self.team, self.left = team, chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(self.team.process_of(0), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
+    asked = samples.study(budget=Budget(trials=8))
+    run(asked, tmp_path / "alone", FACTORY, (), samples.quick())
+    warnings = []
+    source = partial(analytic_shares, FACTORY, 2)
+    team = RayTeam(ray, 2, Place(1, 0), source, warnings.append)
+    factory = SharedFactory(team, team.begin())
+    assert (factory.backend, factory.device_count) == ("analytic", 2)
+    run(asked, tmp_path / "shared", factory, [KillAt(team, 10)], samples.quick())
+    assert tables_equal(tmp_path / "alone", tmp_path / "shared") == []
+    assert len(warnings) == 1 and "worker 0 died" in warnings[0]
+    team.end()
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "pbt"])
+def test_ray_tune_drives_lanes_that_step_together(ray, tmp_path, scheduler):
+    asked = samples.study(
+        early_terminate=None,
+        evaluation=Evaluation(every=4_000),
+        budget=Budget(trials=4),
+        search=SearchSpec("random", driver="ray_tune", scheduler=scheduler),
+        seeds=Seeds(2),
+    )
+    results = run(asked, tmp_path / "s", FACTORY, (), samples.quick())
+    assert results.state == "finished"
+    with Journal(tmp_path / "s") as journal:
+        rows, decisions = journal.trials(), journal.decisions()
+        about = next(row.value for row in journal.attributes() if row.trial is None)
+    assert len(rows) == 4 and about["mean_width"] > 0.7 * about["mean_live"]
+    if scheduler == "asha":
+        assert all(row.state in ("finished", "stopped") for row in rows)
+        assert all(row.stop_rule == "ray_tune asha" for row in rows if row.state == "stopped")
+    else:
+        assert all(row.state == "finished" and row.env_steps == 32_000 for row in rows)
+        copies = [entry for entry in decisions if entry.action == "copy"]
+        assert copies and {entry.trial for entry in copies} <= {
+            row.trial for row in rows if row.schedule
+        }
