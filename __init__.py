@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         StopStudy,
         TrialEndEvent,
     )
+    from .views.report.report import report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -24,11 +25,17 @@ __all__ = [
     "StopStudy",
     "TrialEndEvent",
     "__version__",
+    "report",
     "run",
     "train",
 ]
 
-_HOMES = {"AutoRLEnv": "autorl", "run": "api", "train": "api"}
+_HOMES = {
+    "AutoRLEnv": "search.autorl",
+    "report": "views.report.report",
+    "run": "search.api",
+    "train": "search.api",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -36,6 +43,6 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        home = import_module(f".search.{_HOMES.get(name, 'callbacks')}", __name__)
+        home = import_module(f".{_HOMES.get(name, 'search.callbacks')}", __name__)
         return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

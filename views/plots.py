@@ -71,12 +71,11 @@ def do_report(args: Namespace) -> int:
     Raises:
         StoreError: there is no study, or its journal is damaged.
     """
-    from .report.report import write_report
+    from .report.report import report
 
-    folder = find_study(args.study, Path(args.out))
-    path = write_report(folder, None if args.to is None else Path(args.to))
+    path = report(args.study, args.out, args.to)
     if args.json:
-        print_json({"study": folder.name, "report": str(path)})
+        print_json({"report": str(path)})
     else:
         print(path)
     return 0

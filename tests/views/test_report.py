@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import hpo
 from hpo.cli import main
 from hpo.store.study_folder import StudyFolder
 from hpo.views.charts.seen import read_seen
@@ -195,6 +196,7 @@ def test_the_command_writes_where_it_is_told(folder, tmp_path, capsys):
     assert main(["report", "--study", str(folder.path), "--json"]) == 0
     assert "report.html" in capsys.readouterr().out
     assert main(["report", "--to", str(tmp_path / "no" / "x.html"), *words[:2]]) == 2
+    assert hpo.report(folder.path, to=tmp_path / "py.html").read_text() == target.read_text()
 
 
 def test_top_and_show_tell_the_audit(folder, capsys):

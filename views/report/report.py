@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ... import __version__
 from ...store.statistics import interval
-from ...store.study_folder import StudyFolder, write_text
+from ...store.study_folder import RESULTS, StudyFolder, find_study, write_text
 from ..board import audit_words, front_line, value_source
 from ..charts.curves import curves
 from ..charts.history import history
@@ -25,7 +25,23 @@ from .tables import (
     rungs_table,
 )
 
-__all__ = ["report_html", "write_report"]
+__all__ = ["report", "report_html", "write_report"]
+
+
+def report(
+    study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
+) -> Path:
+    """Write the report of a study as one HTML file, and give its path; `hpo report` in Python.
+
+    Args:
+        study: its name, or its folder; None means the only one in `out`.
+        out: the folder of results.
+        to: the file; None writes `report.html` into the study's folder.
+
+    Raises:
+        StoreError: there is no such study, or its journal is damaged.
+    """
+    return write_report(find_study(study, Path(out)), None if to is None else Path(to))
 
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
