@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 import optuna
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as Theirs
 
-from .. import __version__
 from ..errors import ConfigError
 from ..spaces.from_optuna import open_storage
 from ..spaces.optuna_values import told_changes, written_params
@@ -73,8 +73,9 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
     return told_changes(points.study.space)
 
 
-def _directions(meta: StudyMeta) -> list[str]:
-    return [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
+def _directions(meta: StudyMeta) -> list[StudyDirection]:
+    goals = [str(objective["goal"]) for objective in meta.objectives] or [meta.goal]
+    return [StudyDirection[goal.upper()] for goal in goals]
 
 
 def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
@@ -85,7 +86,7 @@ def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
         warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
         theirs.set_metric_names(names)
     said = {
-        "version": __version__,
+        "versions": dict(meta.versions),
         "study_hash": meta.study_hash,
         "env": {"id": study.env.id, **study.env.values},
         "env_steps": study.env_steps,

@@ -6,6 +6,7 @@ told; `to_optuna` has the exact conversion that samplers use.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from optuna.distributions import (
 
 from .base import Distribution
 from .lists import Categorical, Ordinal
-from .ranges import IntUniform, LogIntUniform, LogUniform, Pow2, Uniform
+from .ranges import IntUniform, LogIntUniform, LogUniform, Normal, Pow2, Uniform
 from .space import Parameter, Space
 
 __all__ = ["told_changes", "written_params"]
@@ -85,9 +86,10 @@ def _zero_is_outside(ours: Distribution) -> bool:
 
 def _bounds(ours: Distribution) -> tuple[Any, Any]:
     """Give the smallest and the largest value of a range, a zero beside it not counted."""
-    if hasattr(ours, "bounds"):
+    if isinstance(ours, Normal):
         return ours.bounds
-    return ours.min, ours.max  # type: ignore[attr-defined]
+    own = dataclasses.replace(ours, zero=0.0).ends()
+    return min(own), max(own)
 
 
 def _plain(value: Any) -> Any:

@@ -51,7 +51,7 @@ def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Pict
     panels: list[Panel] = [Bars(f"At {steps(found.at)} env steps", bars)]
     along = [item for item in along if any(item.shares.values())]  # else all were alike there
     if len(along) > 1:
-        panels.append(_over_progress(along, list(found.shares)[:_LINES]))
+        panels.append(_over_progress(along))
         caption += " A knob that decides early speed often decides little at the end."
     return Picture("importance", title, caption, panels)
 
@@ -63,8 +63,10 @@ _METHODS: dict[Method, str] = {
 }
 
 
-def _over_progress(along: Sequence[Importance], names: Sequence[str]) -> XY:
-    """Draw the most important knobs over the points of the runs."""
+def _over_progress(along: Sequence[Importance]) -> XY:
+    """Draw the knobs that are the most important anywhere over the points of the runs."""
+    most = {name: max(item.shares[name] for item in along) for name in along[0].shares}
+    names = sorted(most, key=lambda name: -most[name])[:_LINES]
     marks: list[Line | Dot] = []
     keys: list[Key] = []
     for place, name in enumerate(names):
