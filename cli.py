@@ -184,6 +184,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         parser.add_argument(
             "--study", metavar="NAME", help="a study, or its folder; left out: the only one"
         )
+    for parser in (top, best, decided, report):
+        parser.add_argument(
+            "study", metavar="STUDY", nargs="?", default=argparse.SUPPRESS, help="as --study"
+        )
     query.add_argument("--csv", action="store_true", help="print CSV")
     listing = verb("list", "reading", "list the studies")
     for parser in (*about_one, listing):

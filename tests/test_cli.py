@@ -131,6 +131,7 @@ def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
         (["init", "Cartpole-v1"], "did you mean 'CartPole-v1'?"),
         (["init", "CartPole-v1", "--out", "tiny.yaml"], "exists already"),
         (["top", "--study", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
+        (["top", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
         (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
         (["show", "99"], "no trial 99; its trials are 0 to 3"),
         (["query", "DROP TABLE trials"], "a query only reads"),
@@ -258,6 +259,7 @@ def test_top_gives_the_promised_fields(say):
     assert promised <= set(data[0])
     assert [entry["rank"] for entry in data] == [1, 2, 3, 4]
     assert len(json.loads(say("top", "--json", "-n", "2")[1])) == 2
+    assert len(json.loads(say("top", "tiny", "--json")[1])) == 4
     text = say("top", "-n", "2")[1]
     assert text.startswith("tiny: finished, 4 trials") and "2 more trials" in text
 
