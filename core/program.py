@@ -318,14 +318,18 @@ class Program:
         """
         width = self.evaluation_width
         if len(which) == 0:
-            shapes = jax.eval_shape(self._episodes, self._policy_shapes(width))
-            return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
+            return self._no_episodes()
         found = []
         for start in range(0, len(which), width):
             part = list(which[start : start + width])
             padded = np.asarray(part + part[-1:] * (width - len(part)), np.int32)
             found.append(self._evaluate_padded(lanes, padded, len(part)))
         return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
+
+    def _no_episodes(self) -> Episodes:
+        """Give the results of no lanes; nothing is compiled."""
+        shapes = jax.eval_shape(self._episodes, self._policy_shapes(self.evaluation_width))
+        return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
 
     def save(self, lanes: Lanes, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""

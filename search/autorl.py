@@ -19,7 +19,7 @@ from ..store.rows import Stream
 from ..studies.spec import Study
 from .autorl_actions import Action, Actions
 from .autorl_parts import PARTS, fields_of
-from .autorl_study import study_of
+from .autorl_study import check_changeable, study_of
 from .compile_cache import enable_compilation_cache
 from .objective import measure
 from .population import Change, ChunkResult, EvaluationResult, Refill
@@ -61,7 +61,8 @@ class AutoRLEnv:
         steps: decisions of a run.
 
     Raises:
-        ConfigError: a searched knob is static, or an objective is not known.
+        ConfigError: a searched knob or key of the environment is static, or an objective is not
+            known.
     """
 
     metadata: Mapping[str, Any] = {"autoreset_mode": "disabled", "render_modes": []}
@@ -76,6 +77,7 @@ class AutoRLEnv:
     ):
         self._study = study_of(study, runs, steps)
         import_user_code(self._study.imports, self._study.source)
+        check_changeable(self._study)
         enable_compilation_cache()
         from .local import LocalFactory
 

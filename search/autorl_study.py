@@ -16,7 +16,7 @@ from ..studies.load import load, loads
 from ..studies.spec import EarlyTerminate, Seeds, Study
 from ..studies.writer import to_yaml
 
-__all__ = ["study_of"]
+__all__ = ["check_changeable", "study_of"]
 
 
 def study_of(study: Study | str | Path | Mapping[str, Any], runs: int, steps: int) -> Study:
@@ -28,23 +28,13 @@ def study_of(study: Study | str | Path | Mapping[str, Any], runs: int, steps: in
         steps: decisions of a run, from 1 to the env steps of a run.
 
     Raises:
-        ConfigError: a number is out of range, or a searched knob is static.
+        ConfigError: a number is out of range.
     """
     study = _loaded(study)
     if runs < 1 or steps < 1 or steps > study.env_steps:
         raise ConfigError(
             f"runs is {runs} and steps {steps}; allowed: at least 1 of each, and no more steps "
             f"than the {study.env_steps} env steps of a run"
-        )
-    static = [
-        name
-        for name in study.space.names
-        if not name.startswith("env.") and not KNOBS[name].traced
-    ]
-    if static:
-        raise ConfigError(
-            f"{static[0]} is part of the compiled program and cannot change in mid-run; put it "
-            "under `fixed`"
         )
     every = -(-study.env_steps // steps)
     return dataclasses.replace(
@@ -55,6 +45,24 @@ def study_of(study: Study | str | Path | Mapping[str, Any], runs: int, steps: in
         population=dataclasses.replace(study.population, lanes=None),
         budget=dataclasses.replace(study.budget, trials=max(2, runs)),
     )
+
+
+def check_changeable(study: Study) -> None:
+    """Refuse what is searched and cannot change in mid-run; user code must have been imported.
+
+    Raises:
+        ConfigError: a searched knob, or key of the environment, is static.
+    """
+    from ..core.envs.registry import float_params
+
+    floats = {f"env.{name}" for name in float_params(study.env.id)}
+    for name in study.space.names:
+        if name not in floats and (name.startswith("env.") or not KNOBS[name].traced):
+            where = "`env`" if name.startswith("env.") else "`fixed`"
+            raise ConfigError(
+                f"{name} is part of the compiled program and cannot change in mid-run; put it "
+                f"under {where}"
+            )
 
 
 def _loaded(study: Study | str | Path | Mapping[str, Any]) -> Study:

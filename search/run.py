@@ -185,7 +185,10 @@ def _run(
             "curves": callbacks.listening(store.curves) if settings.callbacks else store.curves,
             "committer": Committer(store, ledger, buckets, settings.commit_seconds),
             "policies": Policies(
-                store.folder.policies, study.checkpoint.keep_best, study.checkpoint.best_evaluation
+                store.folder.policies,
+                study.checkpoint.keep_best,
+                study.checkpoint.best_evaluation,
+                study.checkpoint.each_seed,
             ),
             "observers": observers,
         }

@@ -27,30 +27,43 @@ class Policies:
         directory: the folder.
         keep: how many trials' policies, as they are at the end of their runs.
         best_evaluation: also keep, as `best_evaluation`, the one with the best evaluation of all.
+        each_seed: also keep those of every seed of these trials, as `trial_N_seeds/S`; that of
+            the trial is then the first one's.
     """
 
-    def __init__(self, directory: Path, keep: int, best_evaluation: bool = False):
+    def __init__(
+        self, directory: Path, keep: int, best_evaluation: bool = False, each_seed: bool = False
+    ):
         self._directory, self._keep = directory, keep
-        self._best_evaluation = best_evaluation
+        self._best_evaluation, self._each_seed = best_evaluation, each_seed
 
     def consider(self, ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> None:
-        """Keep the policy of a replicate that was evaluated just now, if none was ever better."""
-        if not self._best_evaluation or bucket.population is None:
-            return
+        """Look at the replicates that were evaluated just now, while their lanes hold them.
+
+        The policy of one is kept if none was ever better, and if its run has ended.
+        """
+        population = bucket.population
         for run in runs:
-            if run.stream is not Stream.SEARCH or run.value is None or run.lane is None:
+            if run.stream is not Stream.SEARCH or run.value is None or population is None:
                 continue
-            if run.state not in (RunState.RUNNING, RunState.ENDED):
-                continue
-            best, loss = ledger.state.best_evaluation, ledger.objective.loss(run.value)
-            if best is None or loss < best.loss:
-                ledger.state.best_evaluation = KeptPolicy(run.trial, loss)
-                self._write(ledger, bucket.population, run, self._directory / "best_evaluation")
+            if run.state is RunState.ENDED and self._each_seed:
+                path = self._seeds(run.trial) / str(run.replicate)
+                self._write(ledger, population, run, path)
+            if run.state in (RunState.RUNNING, RunState.ENDED) and self._best_evaluation:
+                self._compare(ledger, population, run, ledger.objective.loss(run.value))
+
+    def _compare(self, ledger: Ledger, population: Population, run: Run, loss: float) -> None:
+        """Keep the policy of a replicate if no evaluation was ever better."""
+        best = ledger.state.best_evaluation
+        if best is None or loss < best.loss:
+            ledger.state.best_evaluation = KeptPolicy(run.trial, loss)
+            self._write(ledger, population, run, self._directory / "best_evaluation")
 
     def offer(self, ledger: Ledger, trial: Trial, bucket: Bucket) -> None:
         """Keep a finished trial's policy if it is among the best so far.
 
-        It is that of the last replicate to end, of several the first.
+        It is that of the last replicate to end, of several the first; with `each_seed` that of
+        the first seed.
         """
         if trial.value is None:
             return
@@ -62,8 +75,23 @@ class Policies:
         ]
         for number in dropped:
             shutil.rmtree(self._path(number), ignore_errors=True)
-        if trial.number not in dropped:
+        self._forget_seeds(ledger)
+        if trial.number in dropped:
+            return
+        seeds = sorted(self._seeds(trial.number).glob("*"), key=lambda path: int(path.name))
+        if seeds:
+            shutil.rmtree(self._path(trial.number), ignore_errors=True)
+            shutil.copytree(seeds[0], self._path(trial.number))
+        else:
             self.export(ledger, bucket, in_lanes(trial.runs_of(Stream.SEARCH))[0])
+
+    def _forget_seeds(self, ledger: Ledger) -> None:
+        """Delete the seeds' policies of trials that have ended and are not kept."""
+        kept = {policy.trial for policy in ledger.state.kept}
+        live = {trial.number for trial in ledger.live()}
+        for path in self._directory.glob("trial_*_seeds"):
+            if int(path.name.split("_")[1]) not in kept | live:
+                shutil.rmtree(path)
 
     def export(self, ledger: Ledger, bucket: Bucket, run: Run) -> None:
         """Write the policy in a replicate's lane in place of what is kept of its trial."""
@@ -81,6 +109,9 @@ class Policies:
 
     def _path(self, trial: int) -> Path:
         return self._directory / f"trial_{trial}"
+
+    def _seeds(self, trial: int) -> Path:
+        return self._directory / f"trial_{trial}_seeds"
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:

@@ -338,6 +338,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
     "checkpoint": (
         _count("keep_best", 3, "policies kept, of the best trials at their end", 0, high=1000),
         _flag("best_evaluation", False, "also keep the policy with the best evaluation of all"),
+        _flag("each_seed", False, "also keep the policies of all seeds of the best trials"),
         Field("parts", "words", (), "what is written beside each policy", words=PARTS),
     ),
     "init": (

@@ -16,7 +16,7 @@ def single(study: Study) -> Study:
     """Give the study of one trial: the default configuration, run to its end on every seed.
 
     Nobody is stopped and nothing is confirmed; where the file leaves evaluations to rungs there
-    are ten, equally far apart, and its policy is kept.
+    are ten, equally far apart, and the policies of all seeds are kept.
     """
     default = study.space.default()
     env = {name.removeprefix("env."): v for name, v in default.items() if _of_env(name)}
@@ -36,7 +36,11 @@ def single(study: Study) -> Study:
         confirm=None,
         evaluation=evaluation,
         budget=replace(budget, trials=1, env_steps=None),
-        checkpoint=replace(study.checkpoint, keep_best=max(1, study.checkpoint.keep_best)),
+        checkpoint=replace(
+            study.checkpoint,
+            keep_best=max(1, study.checkpoint.keep_best),
+            each_seed=study.checkpoint.each_seed or study.seeds.per_config > 1,
+        ),
     )
 
 

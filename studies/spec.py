@@ -265,11 +265,13 @@ class Checkpoint:
     Attributes:
         keep_best: how many of the best policies.
         best_evaluation: whether the policy with the best evaluation of all is kept, too.
+        each_seed: whether those of all seeds of the best trials are kept, too.
         parts: what is written beside each of them.
     """
 
     keep_best: int = 3
     best_evaluation: bool = False
+    each_seed: bool = False
     parts: tuple[str, ...] = ()
 
 

@@ -336,6 +336,20 @@ def test_training_ends_with_values_curve_picture_and_policy(say, trained):
     assert lines["picture"] == str(trained.study / "training.png")
     assert (trained.study / "training.png").read_bytes().startswith(b"\x89PNG")
     assert lines["policy"].startswith(str(trained.study / "policies" / "trial_0"))
+    assert out.endswith(f"of all seeds are in {trained.study / 'policies' / 'trial_0_seeds'}/\n")
+
+
+def test_every_seed_s_policy_is_kept_and_exported(say, trained):
+    """The trained one is the first seed's; each earns what the study saw its seed earn, about."""
+    kept = trained.study / "policies" / "trial_0_seeds"
+    exported = trained.out / "policy" / "seeds"
+    assert sorted(path.name for path in kept.iterdir()) == ["0", "1"]
+    same, other = (exported / seed / "parts" / "parameters.npz" for seed in ("0", "1"))
+    whole = trained.out / "policy" / "parts" / "parameters.npz"
+    assert same.read_bytes() == whole.read_bytes() != other.read_bytes()
+    for seed in ("0", "1"):
+        told = json.loads(say("eval", str(exported / seed), "--episodes", "2", "--json")[1])
+        assert told["episodes"] == 2
 
 
 def test_the_parts_of_the_policy_are_numpy_files(trained):

@@ -182,6 +182,8 @@ def check_export(target: Path) -> None:
 def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
     """Copy the policy that was kept of a trial into a new folder, whole or not at all.
 
+    Those of its seeds, where they were kept, go into `seeds/` of that folder.
+
     Raises:
         StoreError: none was kept, or the folder exists.
     """
@@ -195,6 +197,8 @@ def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
     partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
         shutil.copytree(source, partial)
+        if (seeds := source.with_name(f"{source.name}_seeds")).is_dir():
+            shutil.copytree(seeds, partial / "seeds")
         partial.replace(target)  # an empty folder is replaced, too
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -48,7 +48,8 @@ def do_train(args: Namespace) -> int:
     if data["value"] is not None:
         data["picture"] = _picture(study, results)
     if args.export is not None and data["policy"] is not None:
-        data["policy"] = str(export_policy(StudyFolder(results.folder), 0, Path(args.export)))
+        target = export_policy(StudyFolder(results.folder), 0, Path(args.export))
+        data |= {"policy": str(target), "seed_policies": _folders(target / "seeds")}
     if args.json:
         print_json(data)
     else:
@@ -69,8 +70,14 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
         "folder": str(results.folder),
         **{name: trial[name] for name in names},
         "policy": str(policy) if policy.is_dir() else None,
+        "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
         "picture": None,
     }
+
+
+def _folders(parent: Path) -> list[str]:
+    """Give the policies of the seeds in a folder, in their order."""
+    return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
 
 
 def _picture(study: Study, results: Results) -> str | None:
@@ -136,4 +143,7 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"picture  {data['picture']}")
     if data["policy"] is not None:
         lines.append(f"policy   {data['policy']}/; try: hpo eval {data['policy']}")
+        if len(data["seed_policies"]) > 1:
+            every = Path(data["seed_policies"][0]).parent
+            lines.append(f"         of the first seed; those of all seeds are in {every}/")
     return "\n".join(lines)

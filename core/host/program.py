@@ -169,6 +169,10 @@ class HostProgram(Program):
             count, how.episodes, how.steps,
         )  # fmt: skip
 
+    def _no_episodes(self) -> Episodes:
+        rows = (0, self.evaluation.episodes)
+        return Episodes(np.zeros(rows, np.float32), np.zeros(rows, np.int32), {})
+
     def save(self, lanes: Lanes, directory: Path) -> None:
         """Write all lanes, and what brings their environments back, into a new directory."""
         save_tree(directory, lanes)

@@ -5,6 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from hpo.core.envs import registry
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import (
     EvaluationPlan,
     Program,
@@ -55,6 +58,21 @@ def test_deterministic_kernels_are_asked_for_before_jax_starts():
 def test_lanes_that_do_not_divide_are_refused_with_the_number_that_does(tiny):
     with pytest.raises(ConfigError, match="next number that does is 8"):
         Program(tiny.plan, 6, 1, 2, EvaluationPlan(), prepare_devices("cpu"), tiny.hypers())
+
+
+def test_no_lanes_give_no_episodes_and_compile_nothing(tiny):
+    plan = make_plan({**tiny.knobs, "num_envs": 2}, EnvPlan("navigators"))
+    params = registry.make(plan.env).default_params
+    hypers = make_hypers(tiny.knobs, params, params)
+    program = Program(plan, 4, 1, 2, EvaluationPlan(3), prepare_devices("cpu"), hypers)
+    none = program.evaluate(program.empty(), [])
+    assert none.returns.shape == none.lengths.shape == (0, 3)
+    assert none.returns.dtype == np.float32 and none.lengths.dtype == np.int32
+    assert {name: value.shape for name, value in none.metrics.items()} == {
+        "collision_share": (0, 3),
+        "arrived_share": (0, 3),
+    }
+    assert not program.evaluation_compiled
 
 
 def test_lanes_are_filled_tile_by_tile_with_devices_in_turn(tiny):

@@ -183,6 +183,9 @@ def test_studies_that_do_not_fit_are_refused():
     static = {**STUDY, "space": {"activation": {"values": ["tanh", "relu"]}}}
     with pytest.raises(ConfigError, match="put it under `fixed`"):
         hpo.AutoRLEnv(static)
+    static = {**STUDY, "space": {"env.max_steps_in_episode": {"values": [100, 200]}}}
+    with pytest.raises(ConfigError, match="put it under `env`"):
+        hpo.AutoRLEnv(static)
     with pytest.raises(ConfigError, match="unknown objective 'entrpy'"):
         hpo.AutoRLEnv(STUDY, objectives=["entrpy"])
     with pytest.raises(ConfigError, match="steps 5000"):

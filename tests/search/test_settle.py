@@ -7,13 +7,29 @@ from types import SimpleNamespace
 
 from hpo.search.run import run
 from hpo.store.journal import Journal
-from hpo.studies.spec import Checkpoint
+from hpo.studies.spec import Checkpoint, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 
 def go(folder, **changes):
     return run(samples.study(**changes), folder, samples.AnalyticFactory(), (), samples.quick())
+
+
+def test_the_policies_of_all_seeds_are_kept_if_asked(tmp_path):
+    """Of the best trials alone, and that of the trial is the first seed's."""
+    results = go(tmp_path / "with", checkpoint=Checkpoint(2, each_seed=True), seeds=Seeds(2))
+    policies = results.folder / "policies"
+    finished = [entry.trial for entry in results.leaderboard if entry.value is not None]
+    kept = {path.name for path in policies.iterdir()}
+    assert len(finished) > 2 and len(kept) == 4
+    numbers = {name.split("_")[1] for name in kept}
+    assert kept == {f"trial_{n}{part}" for n in numbers for part in ("", "_seeds")}
+    for number in numbers:
+        seeds = policies / f"trial_{number}_seeds"
+        found = {path.name: (path / "policy.json").read_text() for path in seeds.iterdir()}
+        assert {json.loads(text)["replicate"] for text in found.values()} == {0, 1}
+        assert (policies / f"trial_{number}" / "policy.json").read_text() == found["0"]
 
 
 def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):

@@ -1,5 +1,6 @@
 """The study of `hpo train`, and the section `init`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hpo.errors import StudyError
 from hpo.studies.load import load, loads
 from hpo.studies.resolved import resolved, resolved_yaml
 from hpo.studies.single import single
-from hpo.studies.spec import Init
+from hpo.studies.spec import Init, Seeds
 
 TEXT = """\
 name: one
@@ -39,6 +40,9 @@ def test_one_configuration_is_left_and_it_is_the_default_one():
     assert one.budget.wall_seconds == 7200.0
     assert one.evaluation.every == 10_000
     assert one.checkpoint.keep_best == 1 and one.checkpoint.parts == ("optimiser",)
+    assert (
+        one.checkpoint.each_seed and not single(replace(given, seeds=Seeds())).checkpoint.each_seed
+    )
     for kept in ("name", "env_steps", "seeds", "metric", "seed", "loggers", "population"):
         assert getattr(one, kept) == getattr(given, kept)
 

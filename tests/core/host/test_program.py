@@ -252,6 +252,9 @@ def test_evaluation_is_greedy_on_seeds_of_its_own_and_repeats_itself(cartpole):
     same(program.evaluate(lanes, [0, 2]), first)
     np.testing.assert_array_equal(program.evaluate(lanes, [2]).returns[0], first.returns[1])
     np.testing.assert_array_equal(first.returns, first.lengths)  # of CartPole
+    none = program.evaluate(lanes, [])
+    assert none.returns.shape == none.lengths.shape == (0, first.returns.shape[1])
+    assert none.lengths.dtype == np.int32 and none.metrics == first.metrics == {}
     assert len(np.unique(first.returns)) > 1
     counted = dataclasses.replace(program, evaluation=EvaluationPlan(episodes=3, steps=17))
     assert counted.evaluate(lanes, [1]).lengths.tolist() == [[17, 17, 17]]
