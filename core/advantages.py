@@ -6,57 +6,58 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-__all__ = ["gae", "temporal_differences", "v_trace"]
+from .pytree import Pytree, pytree
+
+__all__ = ["Steps", "gae", "temporal_differences", "v_trace"]
+
+
+@pytree
+class Steps(Pytree):
+    """What advantages are made of, time first.
+
+    Attributes:
+        reward: r_t.
+        value: V(s_t).
+        next_value: V(s'_t); of a truncated step that of the episode's final observation, so that
+            a time limit bootstraps.
+        terminated: the episode ended by the environment's rules; nothing is bootstrapped.
+        truncated: it was cut by a limit.
+    """
+
+    reward: Float[Array, "T *batch"]
+    value: Float[Array, "T *batch"]
+    next_value: Float[Array, "T *batch"]
+    terminated: Bool[Array, "T *batch"]
+    truncated: Bool[Array, "T *batch"]
 
 
 def gae(
-    rewards: Float[Array, "T *batch"],
-    values: Float[Array, "T *batch"],
-    next_values: Float[Array, "T *batch"],
-    terminated: Bool[Array, "T *batch"],
-    truncated: Bool[Array, "T *batch"],
-    gamma: Float[Array, "*#batch"],
-    gae_lambda: Float[Array, "*#batch"],
+    steps: Steps, gamma: Float[Array, "*#batch"], gae_lambda: Float[Array, "*#batch"]
 ) -> Float[Array, "T *batch"]:
     """Give the advantages of a rollout, time first.
 
     delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
     A_t = delta_t + gamma lambda (1 - terminated_t)(1 - truncated_t) A_{t+1}
 
-    (Schulman et al. 2016, equations 11 to 16.) V(s'_t) of a truncated step is the value of the
-    episode's final observation, so that a time limit bootstraps and an ending does not.
+    (Schulman et al. 2016, equations 11 to 16.)
 
     Args:
-        rewards: r_t.
-        values: V(s_t).
-        next_values: V(s'_t), final observations where episodes were truncated.
-        terminated: ended by the environment's rules.
-        truncated: cut by a limit.
+        steps: of the rollout.
         gamma: discount, per batch entry or broadcast.
         gae_lambda: lambda, likewise.
     """
-    deltas = temporal_differences(rewards, values, next_values, terminated, gamma)
-    return _summed(deltas, terminated, truncated, gamma, gae_lambda)
+    return _summed(temporal_differences(steps, gamma), steps, gamma, gae_lambda)
 
 
-def temporal_differences(
-    rewards: Float[Array, "T *batch"],
-    values: Float[Array, "T *batch"],
-    next_values: Float[Array, "T *batch"],
-    terminated: Bool[Array, "T *batch"],
-    gamma: Float[Array, "*#batch"],
-) -> Float[Array, "T *batch"]:
+def temporal_differences(steps: Steps, gamma: Float[Array, "*#batch"]) -> Float[Array, "T *batch"]:
     """Give delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t); arguments as for `gae`."""
-    going_on = 1.0 - terminated.astype(jnp.float32)
-    return rewards + _spread(gamma, rewards) * going_on * next_values - values
+    going_on = 1.0 - steps.terminated.astype(jnp.float32)
+    ahead = _spread(gamma, steps.reward) * going_on * steps.next_value
+    return steps.reward + ahead - steps.value
 
 
 def v_trace(
-    rewards: Float[Array, "T *batch"],
-    values: Float[Array, "T *batch"],
-    next_values: Float[Array, "T *batch"],
-    terminated: Bool[Array, "T *batch"],
-    truncated: Bool[Array, "T *batch"],
+    steps: Steps,
     gamma: Float[Array, "*#batch"],
     gae_lambda: Float[Array, "*#batch"],
     ratio: Float[Array, "T *batch"],
@@ -74,20 +75,15 @@ def v_trace(
     is `gae` where every ratio is 1 and no clip is below 1.
 
     Args:
-        rewards: r_t.
-        values: V(s_t).
-        next_values: V(s'_t), as for `gae`.
-        terminated: ended by the environment's rules.
-        truncated: cut by a limit.
+        steps: of the rollout.
         gamma: discount.
         gae_lambda: lambda.
         ratio: probability of the action now over that when it was taken.
         rho_clip: largest weight of an error.
         c_clip: largest weight of what follows.
     """
-    deltas = temporal_differences(rewards, values, next_values, terminated, gamma)
     rho, trace = (jnp.minimum(ratio, _spread(clip, ratio)) for clip in (rho_clip, c_clip))
-    return _summed(rho * deltas, terminated, truncated, gamma, gae_lambda, trace)
+    return _summed(rho * temporal_differences(steps, gamma), steps, gamma, gae_lambda, trace)
 
 
 def _spread(number: Array, like: Float[Array, "T *batch"]) -> Array:
@@ -96,16 +92,15 @@ def _spread(number: Array, like: Float[Array, "T *batch"]) -> Array:
 
 def _summed(
     deltas: Float[Array, "T *batch"],
-    terminated: Bool[Array, "T *batch"],
-    truncated: Bool[Array, "T *batch"],
+    steps: Steps,
     gamma: Float[Array, "*#batch"],
     gae_lambda: Float[Array, "*#batch"],
     trace: Float[Array, "T *batch"] | None = None,
 ) -> Float[Array, "T *batch"]:
     """Give A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}."""
-    going_on = 1.0 - terminated.astype(jnp.float32)
+    going_on = 1.0 - steps.terminated.astype(jnp.float32)
     decay = _spread(gamma, deltas) * _spread(gae_lambda, deltas) * going_on
-    decay = decay * (1.0 - truncated.astype(jnp.float32))
+    decay = decay * (1.0 - steps.truncated.astype(jnp.float32))
     decay = decay if trace is None else decay * trace
 
     def back(

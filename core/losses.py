@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import policy
-from .advantages import v_trace
+from .advantages import Steps, v_trace
 from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
 from .masking import log_valid_mass
@@ -198,14 +198,11 @@ def _learned(
     following = jnp.concatenate([value[:, 1:], last[:, None]], axis=1)
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
     ratio = jnp.exp(jnp.clip(change, -hypers.logr_clip, hypers.logr_clip))
-    reward, current, later, ended, cut, weight = (
-        jnp.moveaxis(x, 1, 0)
-        for x in (seen.reward, value, next_values, seen.terminated, seen.truncated, ratio)
-    )
+    rows_first = Steps(seen.reward, value, next_values, seen.terminated, seen.truncated)
+    steps, weight = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (rows_first, ratio))
     advantage = v_trace(
-        reward, current, later, ended, cut, hypers.gamma, coefficients.gae_lambda, weight,
-        hypers.rho_clip, hypers.c_clip,
-    )  # fmt: skip
+        steps, hypers.gamma, coefficients.gae_lambda, weight, hypers.rho_clip, hypers.c_clip
+    )
     advantage = jnp.moveaxis(advantage, 0, 1)
     on = hypers.rho_clip < OFF
     return _Learned(

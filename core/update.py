@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
-from .advantages import gae, temporal_differences
+from .advantages import Steps, gae, temporal_differences
 from .distributions import draw_entropy_noise
 from .envs import registry as environments
 from .epochs import Learning, minibatch_shape, run_epochs
@@ -119,15 +119,8 @@ def _prepare(
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
     if "reward_centering" in plan.features:
         rewards, state = _centre(hypers, state, rewards, seen, next_values, learns)
-    advantages = gae(
-        rewards,
-        seen.value,
-        next_values,
-        seen.terminated,
-        seen.truncated,
-        hypers.gamma,
-        values.coefficients.gae_lambda,
-    )
+    steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
+    advantages = gae(steps, hypers.gamma, values.coefficients.gae_lambda)
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
     if "v_trace" in plan.features:
         last = policy.shown_like(seen.observation, state.observation)
@@ -235,7 +228,8 @@ def _centre(
     """
     on = hypers.reward_centering > 0.0
     centred = jnp.where(on, rewards - state.average_reward, rewards)
-    deltas = temporal_differences(centred, seen.value, next_values, seen.terminated, hypers.gamma)
+    steps = Steps(centred, seen.value, next_values, seen.terminated, seen.truncated)
+    deltas = temporal_differences(steps, hypers.gamma)
     trace = state.average_trace
     trace = trace + hypers.average_reward_step * (1.0 - trace)
     average = state.average_reward + hypers.average_reward_step / trace * jnp.mean(deltas)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .cases import run_cases
 from .common import Outcome
 from .crash import committing_often, kill_and_compare
 
-KILLS = 5
+KILLS = 3
 _STUDY = """\
 name: small
 env: {env}
@@ -40,17 +41,12 @@ CASES: dict[str, dict[str, str]] = {
 
 def resumes(small: bool, work: Path) -> Outcome:
     """Kill a study of every kind and go on; its tables must be those of an unbroken one."""
-    passed, words = True, []
-    for number, (name, parts) in enumerate(CASES.items()):
-        amount = (
-            {"env_steps": "4k", "trials": "4"} if small else {"env_steps": "16k", "trials": "16"}
-        )
-        text = _STUDY.format(**{"fixed": "", "population": "", **amount, **parts})
-        folder = work / str(number)
-        folder.mkdir()
-        kills = 1 if small else KILLS
-        outcome = kill_and_compare(text, kills, folder, committing_often, midway=True)
-        print(f"  {name}: {outcome.numbers}", flush=True)
-        passed &= outcome.passed
-        words.append(f"{name}: {outcome.numbers}")
-    return Outcome(passed, "; ".join(words))
+    return run_cases(dict.fromkeys(CASES, _case), "resumes.json", small, work)
+
+
+def _case(name: str, small: bool, work: Path) -> Outcome:
+    amount = {"env_steps": "4k", "trials": "4"} if small else {"env_steps": "16k", "trials": "16"}
+    text = _STUDY.format(**{"fixed": "", "population": "", **amount, **CASES[name]})
+    folder = work / name.replace(" ", "-")
+    folder.mkdir()
+    return kill_and_compare(text, 1 if small else KILLS, folder, committing_often, midway=True)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hpo.core.advantages import gae, temporal_differences, v_trace
+from hpo.core.advantages import Steps, gae, temporal_differences, v_trace
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 T, E = 9, 3
@@ -18,10 +18,14 @@ compiled = jax.jit(gae)
 compiled_v_trace = jax.jit(v_trace)
 
 
+def steps_of(rewards, values, next_values, terminated, truncated):
+    arrays = (jnp.asarray(x, jnp.float32) for x in (rewards, values, next_values))
+    return Steps(*arrays, *(jnp.asarray(x, bool) for x in (terminated, truncated)))
+
+
 def run(rewards, values, next_values, terminated, truncated, gamma, lam):
-    arrays = (np.asarray(x, np.float32) for x in (rewards, values, next_values))
-    flags = (np.asarray(x, bool) for x in (terminated, truncated))
-    return np.asarray(compiled(*arrays, *flags, jnp.float32(gamma), jnp.float32(lam)))
+    steps = steps_of(rewards, values, next_values, terminated, truncated)
+    return np.asarray(compiled(steps, jnp.float32(gamma), jnp.float32(lam)))
 
 
 def numbers(seed=0, ends=0.3):
@@ -112,18 +116,16 @@ def test_nothing_leaks_from_the_next_episode(which):
 def test_discounts_may_differ_by_batch_entry():
     arrays = numbers()
     gamma, lam = np.array([0.5, 0.9, 1.0]), np.array([1.0, 0.5, 0.0])
-    plain = (np.asarray(x, np.float32) for x in arrays[:3])
-    made = compiled(*plain, *arrays[3:], gamma.astype(np.float32), lam.astype(np.float32))
+    made = compiled(steps_of(*arrays), gamma.astype(np.float32), lam.astype(np.float32))
     for e in range(E):
         one = slow.gae(*(x[:, e : e + 1] for x in arrays), gamma[e], lam[e])
         np.testing.assert_allclose(made[:, e], one[:, 0], rtol=1e-4, atol=1e-4)
 
 
 def run_v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho, c):
-    arrays = (np.asarray(x, np.float32) for x in (rewards, values, next_values))
-    flags = (np.asarray(x, bool) for x in (terminated, truncated))
+    steps = steps_of(rewards, values, next_values, terminated, truncated)
     made = compiled_v_trace(
-        *arrays, *flags, jnp.float32(gamma), jnp.float32(lam), np.asarray(ratio, np.float32),
+        steps, jnp.float32(gamma), jnp.float32(lam), np.asarray(ratio, np.float32),
         jnp.float32(rho), jnp.float32(c),
     )  # fmt: skip
     return np.asarray(made)
@@ -184,8 +186,7 @@ def test_v_trace_numbers_by_hand():
 
 
 def test_temporal_differences_are_gae_at_lambda_zero():
-    rewards, values, following, terminated, truncated = numbers()
-    parts = (jnp.asarray(x, jnp.float32) for x in (rewards, values, following))
-    made = temporal_differences(*parts, jnp.asarray(terminated), jnp.float32(0.9))
-    expected = run(rewards, values, following, terminated, truncated, 0.9, 0.0)
+    arrays = numbers()
+    made = temporal_differences(steps_of(*arrays), jnp.float32(0.9))
+    expected = run(*arrays, 0.9, 0.0)
     np.testing.assert_allclose(made, expected, atol=1e-6)
