@@ -51,7 +51,7 @@ MASKED = ("off_policy_masking", "valid_mass_loss")
 
 def work(task: dict[str, Any]) -> None:
     """Serve one side: a program of the task, in whichever checkout is importable."""
-    from hpo.core import program
+    from hpo.core import memory, program
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
     from hpo.core.plan import EnvPlan, make_plan
@@ -68,7 +68,7 @@ def work(task: dict[str, Any]) -> None:
     plan = make_plan(knobs, where, features=tuple(task["features"]))
     params = registry.make(where).default_params
     example = make_hypers(knobs, params, params)
-    tile = tile_of("cpu", program.parameter_count(plan, example))
+    tile = tile_of("cpu", memory.parameter_count(plan, example))
     made = program.Program(
         plan, LANES, task["updates"], tile, program.EvaluationPlan(), devices, example
     )

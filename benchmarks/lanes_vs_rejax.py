@@ -23,7 +23,7 @@ ENVS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
 
 
 def ours(lanes: int, tile: int | None, updates: int) -> None:
-    from hpo.core import program
+    from hpo.core import memory, program
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
     from hpo.core.plan import EnvPlan, make_plan
@@ -41,7 +41,7 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     env = registry.make(where)
     example = make_hypers(knobs, env.default_params, env.default_params)
     devices = jax.devices()
-    tile = tile or tile_of("cpu", program.parameter_count(plan, example))
+    tile = tile or tile_of("cpu", memory.parameter_count(plan, example))
     if lanes < len(devices):
         devices, tile = devices[:lanes], 1
     tile = max(t for t in range(1, tile + 1) if lanes % (t * len(devices)) == 0)

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from ..errors import ConfigError
-from . import policy
 from .checkpoint import restore_tree, save_tree
-from .envs import registry as environments
 from .evaluation import Episodes, Policies, evaluate
 from .hypers import Hypers
 from .initial import Initial
+from .memory import estimate_memory
 from .metrics import Metrics
-from .observations import as_array
 from .plan import Plan
 from .population import (
     Changes,
@@ -46,8 +44,6 @@ __all__ = [
     "EvaluationPlan",
     "Program",
     "compiler_options",
-    "estimate_memory",
-    "parameter_count",
     "prepare_devices",
 ]
 
@@ -342,63 +338,3 @@ class Program:
     def memory_bytes(self) -> int:
         """Estimate bytes of lanes and temporaries from shapes alone, without compiling."""
         return estimate_memory(self.plan, self.example, self.lanes, self.tile, len(self.devices))
-
-
-def parameter_count(plan: Plan, example: Hypers) -> int:
-    """Give the number of trainable parameters of one lane, from shapes alone."""
-    return sum(leaf.size for leaf in jax.tree.leaves(lane_shapes(plan, example).params))
-
-
-def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
-    """Estimate the bytes a program needs: all lanes, and the temporaries of the tiles that run.
-
-    A lane is its state, twice while it is refilled; a running lane adds its trajectory in both
-    layouts and shuffled, its gradients and steps, and the activations of a minibatch (packed
-    observations expanded).
-    """
-    shapes = lane_shapes(plan, example)
-    lane = _bytes(shapes) + _bytes(example)
-    observation = _bytes(shapes.observation)
-    segments = shapes.episode_return.shape[0]  # environments, times their bodies
-    trajectory = plan.rollout_length * (observation + 32 * segments)
-    rows = plan.minibatch_size * segments // plan.num_envs
-    activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
-    running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
-    return 2 * lanes * lane + min(lanes, tile * devices) * running
-
-
-def _row_numbers(plan: Plan, params: Any) -> int:
-    """Give how many numbers learning holds of one sample at a time, from shapes alone.
-
-    Four times the widths of a perceptron; of other networks, all that one forward pass computes,
-    of which compilers keep about half and add as much on the way back.
-    """
-    if plan.network == "mlp":
-        return 4 * (sum(plan.hidden_sizes) * 2 + 16)
-    struct = environments.make(plan.env).observation_struct
-    one = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), struct)
-    return _computed(jax.make_jaxpr(partial(policy.apply, plan))(params, one).jaxpr)
-
-
-def _computed(jaxpr: Any) -> int:
-    """Count the numbers that the operations of a program give."""
-    total = 0
-    for equation in jaxpr.eqns:
-        inner = [getattr(value, "jaxpr", None) for value in equation.params.values()]
-        nested = [found for found in inner if hasattr(found, "eqns")]
-        if nested:
-            total += sum(_computed(found) for found in nested)
-        else:
-            total += sum(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars)
-    return total
-
-
-def _expanded_size(plan: Plan) -> int:
-    """Give the numbers a network reads of one observation, 0 where they are stored as they are."""
-    stored = environments.make(plan.env).observation_struct
-    return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
-
-
-def _bytes(tree: Any) -> int:
-    leaves = (np.asarray(leaf) if np.isscalar(leaf) else leaf for leaf in jax.tree.leaves(tree))
-    return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)

@@ -22,6 +22,7 @@ from ..core.envs.contract import same_observations
 from ..core.host.workers import Workers
 from ..core.hypers import Hypers
 from ..core.initial import Initial, kept
+from ..core.memory import estimate_memory, parameter_count
 from ..core.parts import read_part
 from ..core.plan import Plan, plan_hash
 from ..core.population import Device, lane_shapes
@@ -103,7 +104,7 @@ class LocalFactory:
         All lanes of a tile loop as long as the one with the most epochs: with epochs drawn from
         2 .. 10, tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
         """
-        tile = tile_of(self.backend, program.parameter_count(plan, example))
+        tile = tile_of(self.backend, parameter_count(plan, example))
         varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
         return 1 if varies and self.backend == "cpu" else tile
 
@@ -211,7 +212,7 @@ class LocalFactory:
         """
         count = len(self.devices)
         memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
-        per_lane = program.estimate_memory(plan, example, count * tile, tile, count)
+        per_lane = estimate_memory(plan, example, count * tile, tile, count)
         needed = -(-population_replicates(self.study) // shares)
         lanes = auto_lanes(
             Machine(self.backend, count, memory), tile,

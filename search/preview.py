@@ -29,7 +29,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         return _told(
             check(study), earlier
         ), "lanes and memory depend on the study's imports, which run with it"
-    from ..core.program import parameter_count
+    from ..core.memory import parameter_count
     from .local import LocalFactory
 
     try:

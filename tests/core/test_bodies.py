@@ -14,9 +14,9 @@ from hpo.core.envs.bodies import agents_of, mean_over_bodies, per_body
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.evaluation import Policies, evaluate
 from hpo.core.hypers import make_hypers
+from hpo.core.memory import estimate_memory
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane
-from hpo.core.program import estimate_memory
 from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.state import use_key

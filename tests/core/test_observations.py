@@ -11,10 +11,10 @@ from hpo.core import policy
 from hpo.core.envs import registry
 from hpo.core.envs.contract import same_observations
 from hpo.core.hypers import make_hypers
+from hpo.core.memory import estimate_memory
 from hpo.core.observations import as_array
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane, lane_shapes
-from hpo.core.program import estimate_memory
 from hpo.core.pytree import stack
 from hpo.core.update import update
 

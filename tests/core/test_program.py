@@ -7,12 +7,11 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
+from hpo.core.memory import estimate_memory, parameter_count
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import (
     EvaluationPlan,
     Program,
-    estimate_memory,
-    parameter_count,
     prepare_devices,
 )
 from hpo.errors import ConfigError
