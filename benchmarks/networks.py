@@ -17,15 +17,13 @@ import json
 import math
 import os
 import platform
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import checkout
-from worker import _cpu
+from rates import rates
 
 checkout.make_importable()
 
@@ -38,20 +36,6 @@ CASES: dict[str, dict[str, Any]] = {
     "gnn": {"keys": {}, "xlron": 247, "xlron_compile_seconds": 38},
     "transformer": {"keys": {"aggregate_slots": 20}, "xlron": 519, "xlron_compile_seconds": 33},
 }
-
-
-def timed(run: Callable[[], None], steps: int) -> dict[str, float]:
-    """Median rates of some rounds."""
-    wall, cpu = [], []
-    for _ in range(ROUNDS):
-        walls, cpus = time.perf_counter(), _cpu()
-        run()
-        wall.append(steps / (time.perf_counter() - walls))
-        cpu.append(steps / (_cpu() - cpus))
-    return {
-        "env_steps_per_second": statistics.median(wall),
-        "env_steps_per_cpu_second": statistics.median(cpu),
-    }
 
 
 def plan_and_hypers(network: str, knobs: dict[str, Any]) -> tuple[Any, Any]:
@@ -94,7 +78,7 @@ def training(network: str, knobs: dict[str, Any], lanes: int) -> dict[str, float
         state, seen = made.advance(0, state, none)
         jax.block_until_ready(seen)
 
-    done = timed(run, lanes * ENVS * STEPS)
+    done = rates(run, lanes * ENVS * STEPS, ROUNDS)
     return {**done, "compile_seconds": compile_seconds}
 
 

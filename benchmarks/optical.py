@@ -15,13 +15,12 @@ import itertools
 import json
 import os
 import platform
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from worker import _cpu
+from rates import rates
 
 from hpo.core import program
 
@@ -41,17 +40,7 @@ def timed(run: Callable[[], None], steps: int) -> dict[str, float]:
     started = time.perf_counter()
     run()
     first = time.perf_counter() - started
-    wall, cpu = [], []
-    for _ in range(ROUNDS):
-        walls, cpus = time.perf_counter(), _cpu()
-        run()
-        wall.append(steps / (time.perf_counter() - walls))
-        cpu.append(steps / (_cpu() - cpus))
-    return {
-        "env_steps_per_second": statistics.median(wall),
-        "env_steps_per_cpu_second": statistics.median(cpu),
-        "first_call_seconds": first,
-    }
+    return {**rates(run, steps, ROUNDS), "first_call_seconds": first}
 
 
 def make(**keys):

@@ -6,10 +6,11 @@ Keeping both sides alive and asking them in turn lets the ratio survive a noisy 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
+
+from rates import cpu_seconds
 
 
 def serve(name: str, steps_per_update: int, compile_seconds: float, run: Callable[[int], None]):
@@ -24,16 +25,11 @@ def serve(name: str, steps_per_update: int, compile_seconds: float, run: Callabl
     print(json.dumps({"name": name, "compile_seconds": compile_seconds}), flush=True)
     for line in sys.stdin:
         updates = int(line)
-        wall, cpu = time.perf_counter(), _cpu()
+        wall, cpu = time.perf_counter(), cpu_seconds()
         run(updates)
         answer = {
             "env_steps": updates * steps_per_update,
             "wall_seconds": time.perf_counter() - wall,
-            "cpu_seconds": _cpu() - cpu,
+            "cpu_seconds": cpu_seconds() - cpu,
         }
         print(json.dumps(answer), flush=True)
-
-
-def _cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
