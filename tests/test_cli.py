@@ -452,7 +452,7 @@ def test_a_reader_that_left_is_no_error(home):
 
 
 LONG = ["run", "tiny.yaml", "--name", "long", "--set", "env_steps=100M", "--set",
-        "evaluation.every=1M"]  # fmt: skip
+        "evaluation.every=200k"]  # fmt: skip
 
 
 class Running:
