@@ -32,6 +32,7 @@ class AuditedRung:
         stopped: those of them that were stopped, audited ones included.
         audited: those of the stopped that ran on and whose end is known.
         wrong: audited trials that ended better than the median of the trials never stopped.
+        level: those that ended exactly at it, as where a metric has an upper end.
         winners: audited trials that ended better than all of these.
         share: wrong of audited; None without any.
         low, high: its exact 95 % interval.
@@ -46,6 +47,7 @@ class AuditedRung:
     stopped: int
     audited: int
     wrong: int
+    level: int
     winners: int
     share: float | None
     low: float | None
@@ -130,15 +132,16 @@ def _counted(
     ends: Mapping[int, float],
     bar: float,
     best: float,
-) -> tuple[int, int, int, float | None, float | None, float | None]:
-    """Give audited, wrong, winners, share, low, high of some stopped trials."""
+) -> tuple[int, int, int, int, float | None, float | None, float | None]:
+    """Give audited, wrong, level, winners, share, low, high of some stopped trials."""
     audited = [ends[n] for n in stopped if n in known]
     wrong = sum(end > bar for end in audited)
+    level = sum(end == bar for end in audited)
     winners = sum(end > best for end in audited)
     if not audited:
-        return 0, 0, 0, None, None, None
+        return 0, 0, 0, 0, None, None, None
     share = wrong / len(audited)
-    return len(audited), wrong, winners, share, *binomial_interval(wrong, len(audited))
+    return len(audited), wrong, level, winners, share, *binomial_interval(wrong, len(audited))
 
 
 def _weights(stops: Mapping[int, DecisionRow], known: set[int]) -> dict[int, float]:

@@ -165,18 +165,16 @@ def value_source(value_from: str, seeds: int) -> str:
 def audit_words(audit: Audit, metric: str) -> str:
     """Say in a sentence or two how often stops were wrong."""
     whole = audit.whole
-    share = (
-        ""
-        if whole.share is None
-        else f" ({whole.share:.0%}, 95 % interval {whole.low:.0%} to {whole.high:.0%})"
-    )
-    text = (
+    share = ""
+    if whole.share is not None:
+        share = f" ({whole.share:.0%}, 95 % interval {whole.low:.0%} to {whole.high:.0%})"
+    level = f", {whole.level} exactly at it" if whole.level else ""
+    best = f"{whole.winners or 'none'} better than all of those"
+    return (
         f"{whole.wrong} of {whole.audited} audited trials{share} ended better than the median of "
-        f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)})"
+        f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)}){level}; "
+        f"{best}."
     )
-    if whole.winners:
-        return f"{text}; {whole.winners} of them better than all of those."
-    return f"{text}; none better than the best of those."
 
 
 def _state(entry: Entry) -> str:

@@ -64,11 +64,12 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 
 
 def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
-    """Say how often stops were wrong, and of an audited trial whether this one was."""
-    sign = 1.0 if meta.goal == "maximize" else -1.0
-    known = row.audited and row.value is not None
-    wrong = sign * row.value > sign * audit.bar if known and row.value is not None else None
-    return {"this_was_wrong": wrong, **audit.as_json()}
+    """Say how often stops were wrong, and of an audited trial how its end stands to the others."""
+    than = None
+    if row.audited and row.value is not None:
+        ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
+        than = "better than" if ahead > 0 else "exactly at" if ahead == 0 else "worse than"
+    return {"ended": than, **audit.as_json()}
 
 
 def _row_data(row: TrialRow) -> dict[str, Any]:
@@ -194,9 +195,8 @@ def _head(data: Mapping[str, Any]) -> str:
 def _audit(data: Mapping[str, Any]) -> str:
     whole = data["whole"]
     bar = f"the median of those never stopped, {_number(data['bar'])}"
-    if data["this_was_wrong"] is not None:
-        than = "better" if data["this_was_wrong"] else "no better"
-        return f"it ran on and ended {than} than {bar}"
+    if data["ended"] is not None:
+        return f"it ran on and ended {data['ended']} {bar}"
     return f"{whole['wrong']} of {whole['audited']} audited stops ended better than {bar}"
 
 

@@ -1,6 +1,7 @@
 """How often stops were wrong, against counts by hand and SciPy's rank correlation."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def test_wrong_stops_are_counted_against_the_median_of_the_survivors(goal, sign)
     assert len(audit.rungs) == 1
     for found in (audit.rungs[0], audit.whole):
         assert (found.judged, found.stopped, found.audited) == (8, 5, 3)
-        assert (found.wrong, found.winners) == (1, 0)
+        assert (found.wrong, found.level, found.winners) == (1, 0, 0)
         assert found.share == pytest.approx(1 / 3)
         assert (found.low, found.high) == binomial_interval(1, 3)
     assert (audit.rungs[0].rung, audit.rungs[0].env_steps) == (0, 1_000)
@@ -71,6 +72,13 @@ def test_a_stop_that_beats_everybody_is_told():
     rows, decisions = small_study()
     rows[3] = trial(3, 31.0, audited=True, rule="asha eta=2")
     assert audit_of(meta(), rows, decisions).whole.winners == 1
+
+
+def test_where_a_metric_has_an_upper_end_stops_cost_nothing_and_that_is_told():
+    rows, decisions = small_study()
+    rows = [replace(row, value=None if row.value is None else 500.0) for row in rows]
+    found = audit_of(meta(), rows, decisions).whole
+    assert (found.audited, found.wrong, found.level, found.winners) == (3, 0, 2, 0)
 
 
 def test_there_is_no_audit_without_ends_or_with_several_things_to_want():

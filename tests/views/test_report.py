@@ -205,7 +205,7 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     seen = read_seen(folder)
     audited = next(n for n, row in seen.rows.items() if row.audited and row.value is not None)
     assert main(["show", str(audited), "--study", str(folder.path)]) == 0
-    than = "better than" if seen.rows[audited].value > seen.audit.bar else "no better than"
+    than = "better than" if seen.rows[audited].value > seen.audit.bar else "worse than"
     assert f"it ran on and ended {than}" in capsys.readouterr().out
     stopped = next(n for n, row in seen.rows.items() if str(row.state) == "stopped")
     assert main(["show", str(stopped), "--study", str(folder.path)]) == 0

@@ -165,8 +165,8 @@ def audit_table(audit: Audit) -> str:
     if len(rows) > 1:
         rows.append(_audited(audit.whole, "all"))
     header = ("rung", "env steps", "stopped", "audited", "wrong", "share", "95 % interval",
-              "better than all", "tau with the end")  # fmt: skip
-    right = (False, True, True, True, True, True, False, True, True)
+              "level", "better than all", "tau with the end")  # fmt: skip
+    right = (False, True, True, True, True, True, False, True, True, True)
     return table("Audit of early stopping", header, rows, right=right)
 
 
@@ -179,6 +179,7 @@ def _audited(rung: AuditedRung, name: str) -> list[Cell]:
         Cell(str(rung.wrong), rung.wrong),
         Cell("" if rung.share is None else f"{rung.share:.0%}", rung.share),
         Cell(_percent(rung)),
+        Cell(str(rung.level), rung.level),
         Cell(str(rung.winners), rung.winners),
         Cell("" if rung.correlation is None else f"{rung.correlation:.2f}", rung.correlation),
     ]
