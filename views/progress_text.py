@@ -82,7 +82,9 @@ def status_line(progress: Progress, outlook: Outlook) -> str:
         best = f" | best {best_text(progress.best)}"
     elif progress.leader is not None:
         leader = progress.leader
-        best = f" | {number(leader.value)} at {steps(leader.env_steps)} in trial {leader.trial}"
+        best = (
+            f" | leads {number(leader.value)} at {steps(leader.env_steps)} in trial {leader.trial}"
+        )
     return (
         f"{duration(progress.seconds)}{left} | {progress.phase} {steps(progress.env_steps)} env "
         f"steps ({share:.0%}), {steps(round(outlook.env_steps_per_second))}/s | lanes "

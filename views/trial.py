@@ -170,7 +170,8 @@ def _head(data: Mapping[str, Any]) -> str:
         values = data[f"{name}_values"]
         label = "search" if name == "seed" else name
         if values:
-            lines.append(f"{label:<10} {len(values)} seeds: {' '.join(map(_number, values))}")
+            count = f"{len(values)} seed{'s' * (len(values) != 1)}"
+            lines.append(f"{label:<10} {count}: {' '.join(map(_number, values))}")
     if data["stop_rule"]:
         lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
     if data.get("audit") is not None:

@@ -52,7 +52,7 @@ def test_before_a_trial_has_ended_the_picture_says_who_leads():
     one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
     text = "\n".join(screen(panel("", (one, OUTLOOK), 0.0, "")))
     assert "-312.5 at 81.9k env steps in trial 7; none has run to its end yet" in text
-    assert status_line(one, OUTLOOK).endswith("| -312.5 at 81.9k in trial 7")
+    assert status_line(one, OUTLOOK).endswith("| leads -312.5 at 81.9k in trial 7")
     nobody = samples.progress(best=None)
     assert "best       none has run to its end yet" in "\n".join(
         screen(panel("", (nobody, OUTLOOK), 0.0, ""))
