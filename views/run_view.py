@@ -160,7 +160,7 @@ class LinesView(RunView):
         every_seconds: float = 5.0,
     ):
         super().__init__(stream, command)
-        self._every, self._said = every_seconds, -float("inf")
+        self._every, self._said, self._last = every_seconds, -float("inf"), ""
 
     def on_chunk(self, progress: Progress) -> None:
         """Print the line if it is time."""
@@ -169,13 +169,16 @@ class LinesView(RunView):
             raise RuntimeError("on_start comes first")
         outlook, now = self.pace.see(progress), time.monotonic()
         if now - self._said >= self._every:
-            self._said = now
-            self.say(status_line(progress, outlook))
+            self._said, self._last = now, status_line(progress, outlook)
+            self.say(self._last)
 
     def on_end(self, progress: Progress, state: str) -> None:
         """Print where the study ended."""
-        if self.pace is not None:
-            self.say(status_line(progress, self.pace.see(progress)))
+        if self.pace is None:
+            return
+        line = status_line(progress, self.pace.see(progress))
+        if line != self._last:
+            self.say(line)
 
 
 class QuietView(RunView):

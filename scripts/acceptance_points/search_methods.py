@@ -9,6 +9,8 @@ import math
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +34,15 @@ def everything(small: bool, work: Path) -> Outcome:
         if (method, objectives) != ("cmaes", 2)  # takes one
     ]
     wrong: list[str] = []
-    spent = 0
+    spent, stopped = 0, Counter[str]()
     for method, rule, objectives in _SMALL if small else whole:
         seen = _run_small(method, rule, objectives, work / f"{method}-{rule}-{objectives}")
         words = f"{method} with {rule}, {objectives} objectives: {seen.fault}"
         wrong += [words] if seen.fault else []
         spent += seen.used_up
+        stopped[rule or ""] += seen.stopped
+    if not small:
+        wrong += [f"{rule} stopped nobody" for rule in RULES if rule and not stopped[rule]]
     sobol = _sobol_difference()
     wrong += [f"Sobol differs from SciPy's by {sobol}"] if sobol else []
     tests = 0
@@ -46,23 +51,27 @@ def everything(small: bool, work: Path) -> Outcome:
         wrong += [fault] if fault else []
     numbers = (
         f"{len(_SMALL if small else whole)} studies ran to their end ({spent} used up their env "
-        f"steps, none exceeded them); {tests} contract tests hold; 64 Sobol points equal SciPy's"
+        f"steps, none exceeded them; stopped early: "
+        + ", ".join(f"{count} by {rule}" for rule, count in stopped.items() if rule)
+        + f"); {tests} contract tests hold; 64 Sobol points equal SciPy's"
     )
     return Outcome(not wrong, numbers if not wrong else "; ".join(wrong[:4]))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """What is wrong with a study, or nothing, and whether its env steps ended it."""
+    """What is wrong with a study, or nothing; whether its env steps ended it; whom it stopped."""
 
     fault: str
     used_up: bool
+    stopped: int
 
 
 def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> _Seen:
     """Run a study that is bounded in trials and in env steps, whichever it reaches first."""
     from hpo.search.analytic import AnalyticFactory
     from hpo.search.run import Settings, run
+    from hpo.store.journal import Journal
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds, Study
 
     options: dict[str, Any] = {"population_size": 6} if method == "nsga2" else {}
@@ -74,16 +83,21 @@ def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> 
         space=_mixed_space(),
         search=SearchSpec(method, options=options),
         objectives=(Metric(), Metric("eval/thrift")) if objectives > 1 else (),
-        early_terminate=None if rule is None else EarlyTerminate(rule, 2_000, 2.0),
+        early_terminate=None
+        if rule is None
+        else EarlyTerminate(rule, 2_000, 2.0, patience=2, tolerance=0.2),
         seeds=Seeds(_SEEDS),
         budget=Budget(trials=_TRIALS, env_steps=_BOUND),
     )
     factory = AnalyticFactory(lanes=8, diverges_above=0.3)
     results = run(study, folder, factory, (), Settings(publish_seconds=1e9))
     used_up = results.usage.env_steps > _BOUND - _QUANTUM
-    faults = (_budget_fault(results, used_up), _stopping_fault(folder, rule, objectives),
+    with Journal(folder) as journal:
+        decisions = journal.decisions()
+    faults = (_budget_fault(results, used_up), _stopping_fault(decisions, rule, objectives),
               _front_fault(results) if objectives > 1 else "")  # fmt: skip
-    return _Seen("; ".join(filter(None, faults)), used_up)
+    stopped = sum(entry.action in ("stop", "finish") for entry in decisions)
+    return _Seen("; ".join(filter(None, faults)), used_up, stopped)
 
 
 def _budget_fault(results: Any, used_up: bool) -> str:
@@ -102,17 +116,10 @@ def _budget_fault(results: Any, used_up: bool) -> str:
     return ""
 
 
-def _stopping_fault(folder: Path, rule: str | None, objectives: int) -> str:
+def _stopping_fault(decisions: Sequence[Any], rule: str | None, objectives: int) -> str:
     """Say what is wrong with a study's decisions, which are held against the words of the rule."""
-    from hpo.store.journal import Journal
-
-    with Journal(folder) as journal:
-        decisions = journal.decisions()
-    ended = [entry for entry in decisions if entry.action != "continue"]
     if rule is None:
         return "there are decisions" if decisions else ""
-    if not ended:
-        return "nobody was stopped"
     if rule == "asha":
         for entry in decisions:
             best = entry.judged < 2 or entry.rank <= math.ceil(entry.judged / 2)
