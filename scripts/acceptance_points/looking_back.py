@@ -124,7 +124,7 @@ def importance(small: bool, work: Path) -> Outcome:
     truth = share == max(alone["shares"].values())
     numbers = (
         f"{passed} tests; TPE and ASHA, {everybody['trials']} trials at {alone['at']} env steps: "
-        f"the default counts the {counted} random ones there; learning_rate, which decides most, "
+        f"the default counts the {counted} there that no result had led to; learning_rate, which decides most, "
         f"has {share:.0%} ({everybody['shares']['learning_rate']:.0%} with the model's); "
         f"{len(ats)} points over progress, drawn: {drawn}"
     )
@@ -156,13 +156,17 @@ budget: {{trials: {trials}}}
 
 
 def _random_at(folder: Path, at: int) -> int:
-    """Count the random trials evaluated at a point, from the published tables."""
+    """Count those evaluated at a point that no result had led to, from tables and proposals."""
+    from hpo.store.journal import Journal
     from hpo.store.query import query
 
+    with Journal(folder) as journal:
+        told = min(ask.batch for ask in journal.asks() if ask.told)
     _, rows = query(
         folder,
         "SELECT count(DISTINCT trial) FROM evaluations JOIN trials USING (trial) WHERE "
-        f"evaluations.env_steps = {int(at)} AND stream = 'search' AND proposed_by = 'random'",
+        f"evaluations.env_steps = {int(at)} AND stream = 'search' AND (proposed_by = 'random' OR "
+        f"proposed_by = 'tpe' AND batch < {told})",
     )
     counted: Any = rows[0][0]
     return int(counted)

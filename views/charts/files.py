@@ -38,6 +38,10 @@ def draw_picture(path: Path, picture: Picture, study: str) -> None:
             _draw(place, panel)
         for place in axes[len(row) :]:
             place.set_axis_off()
+    if picture.keys:
+        handles = [_handle(key) for key in picture.keys]
+        figure.legend(handles=handles, fontsize="x-small", ncols=len(handles),
+                      loc="outside lower center", frameon=False)  # fmt: skip
     figure.savefig(path, dpi=_DPI, format=path.suffix.removeprefix("."))
 
 

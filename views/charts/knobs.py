@@ -160,9 +160,8 @@ def slices(seen: Seen) -> Picture:
     legend = [Key("ran to its end", "c0"), Key("did not", "muted")]
     if first in compared.values:
         legend.append(Key("first on the leaderboard", "c1", "ring"))
-    panels[0] = XY(panels[0].title, panels[0].x, panels[0].y, panels[0].marks, tuple(legend))
     caption = f"{_where(seen, compared, _DOTS)}, along one knob each."
-    return Picture("slices", title, caption, panels)
+    return Picture("slices", title, caption, panels, legend)
 
 
 def _slice(

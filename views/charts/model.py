@@ -207,9 +207,11 @@ class Picture:
         title: above it.
         caption: what it shows, on which values, and what to keep in mind.
         panels: at least one, unless there is nothing to draw; then `caption` says why.
+        keys: the legend of all panels together.
     """
 
     name: str
     title: str
     caption: str
     panels: Sequence[Panel] = ()
+    keys: Sequence[Key] = ()

@@ -165,8 +165,7 @@ def figure(picture: Picture) -> str:
             else f'<div class="panel">{_title(panel)}{_drawn(picture, panel, _THIRD)}</div>'
             for panel in small
         )
-        legend = "" if pair else _legend([key for panel in small for key in panel.keys])
-        parts.append(f'{legend}<div class="panels{" pair" * pair}">{drawn}</div>')
+        parts.append(f'{_legend(picture.keys)}<div class="panels{" pair" * pair}">{drawn}</div>')
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f'<figure class="{picture.name}">{"".join(parts)}{caption}</figure>'
 
