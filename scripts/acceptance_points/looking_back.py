@@ -124,8 +124,8 @@ def importance(small: bool, work: Path) -> Outcome:
     truth = share == max(alone["shares"].values())
     numbers = (
         f"{passed} tests; TPE and ASHA, {everybody['trials']} trials at {alone['at']} env steps: "
-        f"the default counts the {counted} that no result had led to; learning_rate, which decides "
-        f"most, has {share:.0%} ({everybody['shares']['learning_rate']:.0%} with the model's); "
+        f"the default counts the {counted} that no result had led to; learning_rate, which decides"
+        f" most, has {share:.0%} ({everybody['shares']['learning_rate']:.0%} with the model's); "
         f"{len(ats)} points over progress, drawn: {drawn}"
     )
     return Outcome(passed > 0 and same_point and ordered and truth and drawn, numbers)
