@@ -6,6 +6,8 @@ import dataclasses
 import math
 import sqlite3
 import struct
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,3 +269,27 @@ def test_a_meta_with_an_unknown_kind_is_refused(tmp_path: Path, meta: StudyMeta)
 )
 def test_kinds_are_found_from_values(values: list[object], kind: str) -> None:
     assert param_kind(values) == kind
+
+
+def test_what_is_read_inside_is_of_one_commit(journal: Journal, make_trial: Make) -> None:
+    journal.commit(commit(1, trials=[make_trial(0)]))
+    begun = threading.Event()
+
+    def write() -> None:
+        with Journal(journal.path.parent, writable=True) as other:
+            begun.set()
+            other.commit(commit(2, trials=[make_trial(1)]))
+
+    writer = threading.Thread(target=write)
+    with journal.at_one_commit():
+        assert journal.head().number == 1
+        writer.start()
+        assert begun.wait(30)
+        time.sleep(0.1)
+        assert len(journal.trials()) == 1 and journal.head().number == 1
+    writer.join(60)
+    assert journal.head().number == 2 and len(journal.trials()) == 2
+    with pytest.raises(ValueError, match="halfway"), journal.at_one_commit():
+        raise ValueError("halfway")
+    with journal.at_one_commit():
+        assert journal.head().number == 2

@@ -6,7 +6,7 @@ import pytest
 from hpo.errors import StudyError
 from hpo.knobs import KNOBS
 from hpo.spaces import Condition
-from hpo.studies.load import load, loads
+from hpo.studies.load import load, loads, recorded
 
 BASE = """\
 env: CartPole-v1
@@ -350,3 +350,17 @@ def test_a_distribution_that_does_not_fit_the_actions_is_refused(env, where, lin
         "gaussian, categorical", "gaussian, beta"
     )
     assert loads(text.replace(where, fitting)).env.id == env
+
+
+def test_what_a_study_was_begun_with_is_read_without_the_files_that_it_names():
+    text = (
+        BASE.replace("CartPole-v1", "own")
+        + "imports: [gone.py]\ninit: {from: gone/}\nmetric: {name: eval/own}\n"
+    )
+    with pytest.raises(StudyError, match=r"no such file(.|\n)*is not a policy folder"):
+        loads(text)
+    study = recorded(text)
+    assert study.imports == ("gone.py",) and study.init.folder == "gone/"
+    assert study.metric.name == "eval/own" and study.space.names == ("learning_rate", "gamma")
+    with pytest.raises(StudyError, match="unknown key"):
+        recorded(text + "sarch: {}\n")
