@@ -72,6 +72,7 @@ POINTS: dict[str, dict[int, Point]] = {
         ),
         2: Point("regret no worse than by the sampler's own library", "regret", "regret"),
         3: Point("pbt: exact copies, replay, at most 5 % of time", "search", "population_based"),
+        4: Point("Ray: workers killed lose nothing; Tune over lanes", "ray_workers", "workers"),
         5: Point("4 devices give the bits of 2; no collective", "search", "devices"),
         8: Point(
             "5,000 trials: memory of the driver, leaderboard query", "search_methods", "scale"
