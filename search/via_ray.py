@@ -87,9 +87,33 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
             "--head`, or leave executor.address out for one on this machine alone"
         ) from error
     try:
-        yield ray
+        with _hushed(ray):
+            yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _hushed(ray: ModuleType) -> Iterator[None]:
+    """Let what Ray's daemons say go to the log `hpo.ray`.
+
+    Ray prints it to stdout, where results belong, and has no switch for that.
+    """
+    worker = ray._private.worker
+    printing = getattr(worker, "print_to_stdstream", None)
+    if printing is None:  # another version of Ray, which does it elsewhere
+        yield
+        return
+    worker.print_to_stdstream = _log
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printing
+
+
+def _log(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    for line in data["lines"]:
+        logging.getLogger("hpo.ray").info("%s: %s", data["pid"], line)
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,10 @@ def _head(report: CheckReport) -> list[str]:
             rule = f"{study.early_terminate.type} every {study.early_terminate.every:,} env steps"
         elif study.early_terminate.type == "plateau":
             rule = f"plateau with patience {study.early_terminate.patience}"
+    method = study.search.method
+    if study.search.driver == "ray_tune":
+        method = f"Ray Tune ({study.search.searcher})"
+        rule = f"its {study.search.scheduler} decides every {study.evaluation.every:,} env steps"
     seeds = f"{study.seeds.per_config} a trial"
     if study.seeds.racing is not None:
         seeds = f"{study.seeds.first} a trial, up to {study.seeds.per_config} if it may win"
@@ -253,7 +257,7 @@ def _head(report: CheckReport) -> list[str]:
     ]
     lines = [
         f"study      {study.name}: {study.env.id}, {len(study.space.names)} knobs searched by "
-        f"{study.search.method}, {rule}",
+        f"{method}, {rule}",
         f"seeds      {seeds}, {', '.join(wanted)}",
     ]
     limits = [_limit(constraint) for constraint in study.constraints]

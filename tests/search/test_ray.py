@@ -46,6 +46,12 @@ class KillAt(Silent):
             os.kill(self.team.process_of(0), signal.SIGKILL)
 
 
+def test_what_rays_daemons_say_is_kept_from_stdout(ray, capfd):
+    said = {"lines": ["A worker died"], "pid": "raylet", "is_err": False, "ip": "", "job": ""}
+    ray._private.worker.print_to_stdstream(said, ignore_prefix=False)
+    assert capfd.readouterr().out == ""
+
+
 def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
     asked = samples.study(budget=Budget(trials=8))
     run(asked, tmp_path / "alone", FACTORY, (), samples.quick())

@@ -1,0 +1,118 @@
+"""A cluster and Ray Tune in the study file: what goes with them, and what is refused where."""
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.studies.load import loads
+from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
+
+PLAIN = """\
+env: CartPole-v1
+env_steps: 20k
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+"""
+RAY = PLAIN + "executor: {type: ray, workers: 2}\n"
+TUNE = PLAIN + "evaluation: {every: 5k}\nsearch: {driver: ray_tune}\nbudget: {trials: 8}\n"
+
+
+def mistakes(text):
+    with pytest.raises(StudyError) as caught:
+        loads(text)
+    return [(mistake.line, mistake.text) for mistake in caught.value.mistakes]
+
+
+def test_a_cluster_has_workers_an_address_and_cpus():
+    executor = loads(RAY.replace("workers: 2", "workers: 2, address: auto, cpus: 4")).executor
+    assert (executor.type, executor.workers, executor.address, executor.cpus) == (
+        "ray", 2, "auto", 4,
+    )  # fmt: skip
+    assert loads(RAY).executor.address is None
+
+
+def test_ray_tune_has_a_scheduler_and_a_searcher():
+    search = loads(
+        TUNE.replace(
+            "driver: ray_tune",
+            "driver: ray_tune, scheduler: ray.tune.schedulers.HyperBandScheduler, searcher: "
+            "optuna, scheduler_options: {reduction_factor: 3}",
+        )
+    ).search
+    assert search.driver == "ray_tune" and search.scheduler.endswith("HyperBandScheduler")
+    assert search.searcher == "optuna" and search.scheduler_options == {"reduction_factor": 3}
+    assert loads(TUNE).search.method == "random"
+
+
+@pytest.mark.parametrize("text", [RAY, TUNE], ids=["cluster", "tune"])
+def test_written_out_they_load_to_the_same_study(text):
+    study = loads(text)
+    assert loads(resolved_yaml(study), name=study.name) == study
+
+
+def test_a_study_without_them_is_written_as_before():
+    data = resolved(loads(PLAIN))
+    assert data["executor"] == {"type": "local", "workers": 1}
+    assert not {"driver", "scheduler", "searcher"} & set(data["search"])
+
+
+def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
+    one = resolved(loads(RAY))
+    moved = resolved(loads(RAY.replace("workers: 2", "workers: 2, address: auto, cpus: 3")))
+    assert {change.key: change.allowed for change in diff(one, moved)} == {
+        "executor.address": True, "executor.cpus": True,
+    }  # fmt: skip
+    more = resolved(loads(RAY.replace("workers: 2", "workers: 3")))
+    assert [change.allowed for change in diff(one, more)] == [False]
+    assert study_hash(loads(RAY)) != study_hash(loads(PLAIN))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (PLAIN + "executor: {workers: 2}\n", 5, "type executor: {type: ray, workers: 2}"),
+        (PLAIN + "executor: {address: auto}\n", 5, "executor.address is of a cluster"),
+        (PLAIN + "executor: {type: slurm}\n", 5, "unknown type 'slurm'"),
+        (PLAIN + "search: {scheduler: asha}\n", 5, "type search: {driver: ray_tune}"),
+        (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "search.searcher says who"),
+        (TUNE.replace("ray_tune", "ray_tune, scheduler: ashaa"), 6, "did you mean 'asha'?"),
+        (TUNE.replace("ray_tune", "ray_tune, searcher: tpe"), 6, "unknown searcher 'tpe'"),
+        (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "leave it out"),
+        (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),
+        (TUNE.replace("trials: 8", "trials: null, env_steps: 1M"), 7, "needs budget.trials"),
+        (TUNE + "seeds: {per_config: 4, racing: {start: 2}}\n", 8, "seeds.racing is of our own"),
+        (
+            TUNE + "objectives: [{name: eval/return_mean}, {name: eval/length_mean}]\n",
+            8,
+            "compare one metric",
+        ),
+        (
+            TUNE.replace("ray_tune", "ray_tune, scheduler: pbt, searcher: optuna"),
+            6,
+            "pbt begins with random trials",
+        ),
+        (
+            TUNE.replace("ray_tune", "ray_tune, scheduler: pbt").replace(
+                "space:\n", "space:\n  hidden_sizes: {values: [[16], [32]]}\n"
+            ),
+            3,
+            "hidden_sizes is part of the compiled program",
+        ),
+        (
+            TUNE.replace("ray_tune", "ray_tune, scheduler: pbt") + "population: {lanes: 4}\n",
+            8,
+            "runs all 8 trials x 1 seeds side by side; type lanes: 8",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_where_it_stands(text, line, words):
+    found = mistakes(text)
+    assert any(at == line and words in said for at, said in found), found
+
+
+def test_lanes_that_move_need_a_compiled_environment():
+    pytest.importorskip("gymnasium")
+    hosted = "population: {lanes: 8}\nbudget: {trials: 8}\n"
+    over = RAY.replace("CartPole-v1", "gym:CartPole-v1") + hosted
+    assert loads(over).executor.workers == 2
+    found = mistakes(over + "early_terminate: {type: pbt, every: 5k}\n")
+    assert any(at == 1 and "pbt over several workers moves lanes" in said for at, said in found)
