@@ -90,8 +90,8 @@ def passing(kind: str, eta: float, judged: int) -> int:
 
 def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
     early = study.early_terminate
-    if early is None:
-        return []
+    if early is None:  # nobody stops them, or Ray Tune, whose rules are its own
+        return [trials] * rungs
     if early.type == "hyperband":
         return _passing_brackets(early.eta, trials, rungs)
     counts: list[int] = []

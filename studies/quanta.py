@@ -72,9 +72,12 @@ def rung_steps(study: Study) -> tuple[int, ...]:
     """Give the env steps of the rungs as the study asks for them, below the length of a run.
 
     They are min x eta^i; of `plateau` the multiples of min, which are even distances; where a
-    population evolves the multiples of `every`.
+    population evolves the multiples of `every`; where Ray Tune decides those of
+    `evaluation.every`.
     """
     early = study.early_terminate
+    if study.search.driver == "ray_tune":
+        return tuple(_points(study))
     if early is None:
         return ()
     if early.evolves:

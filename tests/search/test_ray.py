@@ -66,6 +66,18 @@ def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
     team.end()
 
 
+class PressAt(Silent):
+    """Asks for a clean end after some chunks, as Ctrl-C does."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.parametrize("scheduler", ["asha", "pbt"])
 def test_ray_tune_drives_lanes_that_step_together(ray, tmp_path, scheduler):
     asked = samples.study(
@@ -75,6 +87,9 @@ def test_ray_tune_drives_lanes_that_step_together(ray, tmp_path, scheduler):
         search=SearchSpec("random", driver="ray_tune", scheduler=scheduler),
         seeds=Seeds(2),
     )
+    if scheduler == "asha":
+        cut = run(asked, tmp_path / "s", FACTORY, [PressAt(6)], samples.quick())
+        assert cut.state == "interrupted" and 0 < cut.usage.chunks <= 7
     results = run(asked, tmp_path / "s", FACTORY, (), samples.quick())
     assert results.state == "finished"
     with Journal(tmp_path / "s") as journal:

@@ -3,7 +3,9 @@
 import pytest
 
 from hpo.errors import StudyError
+from hpo.studies.check import check
 from hpo.studies.load import loads
+from hpo.studies.quanta import rung_steps
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
 
 PLAIN = """\
@@ -116,3 +118,11 @@ def test_lanes_that_move_need_a_compiled_environment():
     assert loads(over).executor.workers == 2
     found = mistakes(over + "early_terminate: {type: pbt, every: 5k}\n")
     assert any(at == 1 and "pbt over several workers moves lanes" in said for at, said in found)
+
+
+def test_ray_tune_decides_at_every_evaluation_but_the_last():
+    study = loads(TUNE)
+    assert rung_steps(study) == (5_000, 10_000, 15_000)
+    said = check(study)
+    assert "Ray Tune (random), its asha decides every 5,000 env steps" in said.text()
+    assert said.expected.search == said.expected.full
