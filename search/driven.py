@@ -35,7 +35,7 @@ from .trials import Run, RunState, Trial
 
 __all__ = ["Driven"]
 
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 30.0
 _LISTEN_SECONDS = 0.05
 
 
@@ -288,7 +288,6 @@ class Driven:
             lost = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
             self._ledger.end(trial, TrialState.STOPPED if shown and not trial.lost else lost)
             self._release()
-        self._states.forget(number)
         if request is not None:
             self._dismiss(request)
 

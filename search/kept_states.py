@@ -19,7 +19,7 @@ from .trials import Run, RunState, Trial
 
 __all__ = ["KeptStates"]
 
-_KEPT = 3
+_KEPT = 4  # another trial may ask for one after its own has gone on, or ended
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,6 @@ class KeptStates:
             kept.trial == number and any(run.chunks == chunks for run in kept.runs)
             for kept in self._kept.values()
         )
-
-    def forget(self, number: int) -> None:
-        """Forget all but the last state of a trial that has ended: another one may ask for it."""
-        own = [key for key, kept in self._kept.items() if kept.trial == number]
-        for key in own[:-1]:
-            del self._kept[key]
 
     def adopt(
         self, trial: Trial, bucket: Bucket, request: Request, room: Callable[[Bucket, int], None]
