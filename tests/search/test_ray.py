@@ -82,7 +82,7 @@ class PressAt(Silent):
 def test_ray_tune_drives_lanes_that_step_together(ray, tmp_path, scheduler):
     asked = samples.study(
         early_terminate=None,
-        evaluation=Evaluation(every=4_000),
+        evaluation=Evaluation(every=4_000 if scheduler == "asha" else 8_000),
         budget=Budget(trials=4),
         search=SearchSpec("random", driver="ray_tune", scheduler=scheduler),
         seeds=Seeds(2),
