@@ -95,6 +95,11 @@ print([name for name in ("jax", "optuna", "numpy") if name in sys.modules], file
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_a_run_leaves_its_report(home):
+    text = (home / "results" / "tiny" / "report.html").read_text(encoding="utf-8")
+    assert "<h1>tiny</h1>" in text and text.rstrip().endswith("</html>")
+
+
 def test_version(say):
     assert say("--version")[:2] == (0, f"hpo {hpo.__version__}\n")
 
