@@ -20,7 +20,7 @@ from hpo.search.local import LocalFactory
 from hpo.search.run import Settings, run
 from hpo.studies.load import load
 study = load(sys.argv[1])
-run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), Settings(0.2, 0.5))
+run(study, Path(sys.argv[2]) / study.name, LocalFactory(study), (), Settings(1.0, 2.0))
 """
 Words = Callable[[Path, Path], list[str]]
 """What runs a study: its file and the folder of results to the words of a command."""
@@ -49,7 +49,7 @@ def command(file: Path, out: Path) -> list[str]:
 
 
 def committing_often(file: Path, out: Path) -> list[str]:
-    """Run a study that commits after nearly every chunk, so that a short one has much to lose."""
+    """Run a study that commits every second: a short one is then resumed, not begun again."""
     return [sys.executable, "-c", _OFTEN, str(file), str(out)]
 
 
