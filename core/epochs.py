@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from . import optimisers
 from .hypers import Hypers
 from .losses import Losses, loss_and_gradient
+from .over_lanes import over_lanes
 from .plan import Plan
 from .priority import choose_rows
 from .pytree import Pytree, pytree
@@ -68,7 +69,7 @@ def run_epochs(
     count, size = minibatch_shape(plan, rows)
     drawn = _drawn(plan, hypers, state, samples, count * size)
     epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
-    step = jax.vmap(
+    step = over_lanes(
         lambda *lane: _gradient_step(plan, count, *lane), in_axes=(0, 0, 0, 0, 0, 0, None)
     )
 
@@ -81,13 +82,13 @@ def run_epochs(
             key = jax.random.fold_in(use_key(key, SHUFFLE, updates), index)
             return permutation(key, rows if drawn is None else drawn.shape[1])
 
-        order = jax.vmap(shuffle)(state.key, state.updates)
+        order = over_lanes(shuffle)(state.key, state.updates)
         if drawn is not None:
             order = jnp.take_along_axis(drawn, order, axis=1)
         places, weights = _split(plan, order, count, size)
 
         def minibatch(learning: Learning, part: tuple[Array, Array | None]) -> Any:
-            taken = jax.vmap(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
+            taken = over_lanes(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
                 samples, part[0]
             )
             return step(hypers, values, state, learning, taken, live, part[1]), None
@@ -162,7 +163,7 @@ def _drawn(
         key = use_key(state.key, PRIORITY, state.updates)
         return choose_rows(key, advantage, hypers.priority_alpha, count)
 
-    return jax.vmap(choose)(hypers, state, samples.advantage)
+    return over_lanes(choose)(hypers, state, samples.advantage)
 
 
 def _split(

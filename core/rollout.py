@@ -21,6 +21,7 @@ from .envs.bodies import agents_of, mask_all, per_body, reset_all, step_all
 from .envs.contract import Environment, Step
 from .hypers import Hypers
 from .masking import valid_mass_of
+from .over_lanes import over_lanes
 from .plan import Plan
 from .pytree import Pytree, pytree
 from .state import LaneState, use_key
@@ -81,7 +82,7 @@ def rollout(
     With dropout, acting drops what learning will; bootstrap values drop nothing.
     """
     env = environments.make(plan.env)
-    noise, words = jax.vmap(lambda s: _draw(plan, env, s), out_axes=1)(state)
+    noise, words = over_lanes(lambda s: _draw(plan, env, s), out_axes=1)(state)
     zero = jnp.zeros(state.updates.shape, jnp.float32)
 
     def step(carry: tuple[LaneState, EpisodeSums], random: tuple[Array, Array]) -> Any:
@@ -95,7 +96,7 @@ def rollout(
     sums = _per_episode(env, sums)
     trajectory = trajectory.replace(carry=remembered)
     sums = sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info))
-    last = jax.vmap(lambda h, s: _value(plan, h, s, s.observation))(hypers, state)
+    last = over_lanes(lambda h, s: _value(plan, h, s, s.observation))(hypers, state)
     return state, trajectory, sums, last
 
 
@@ -151,13 +152,14 @@ def _step(
             valid_mass = valid_mass_of(outputs.policy, mask, policy.component_sizes(env))
         return action, mask, distribution.log_prob(action), outputs.value, carry, valid_mass
 
-    acted = jax.vmap(act)(hypers, state, shown, noise)
+    acted = over_lanes(act)(hypers, state, shown, noise)
     action, mask, log_prob, value, carry, valid_mass = acted
     state = state.replace(carry=carry)
     step_keys = jax.random.wrap_key_data(words, impl="threefry2x32")
     taken = policy.environment_action(plan, env, action)
-    over_lanes = jax.vmap(lambda *lane: step_all(env, *lane))
-    after = over_lanes(step_keys, state.env_state, taken, hypers.env_params)
+    after = over_lanes(lambda *lane: step_all(env, *lane))(
+        step_keys, state.env_state, taken, hypers.env_params
+    )
     terminated, truncated = per_body(env, after.terminated), per_body(env, after.truncated)
     ended = terminated | truncated
     bootstrap = _bootstrap(plan, env, hypers, state, after)
@@ -202,7 +204,7 @@ def _bootstrap(
     cut = per_body(env, after.truncated & ~after.terminated)
 
     def values() -> Float[Array, "L E"]:
-        final = jax.vmap(lambda h, s, o: _value(plan, h, s, o))(hypers, state, after.observation)
+        final = over_lanes(lambda h, s, o: _value(plan, h, s, o))(hypers, state, after.observation)
         return jnp.where(cut, final, 0.0)
 
     return jax.lax.cond(jnp.any(cut), values, lambda: nothing)
@@ -218,7 +220,7 @@ def _reset(env: Environment, hypers: Hypers, words: Array, after: Step) -> tuple
     def fresh() -> tuple[Any, Any]:
         reset_words = words.at[..., 1].set(words[..., 1] ^ _RESET_WORD)
         keys = jax.random.wrap_key_data(reset_words, impl="threefry2x32")
-        made = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, hypers.env_params)
+        made = over_lanes(lambda *lane: reset_all(env, *lane))(keys, hypers.env_params)
         state = _pick(ended, made[0], going[0])
         return state, _pick(per_body(env, ended), made[1], going[1])
 

@@ -21,6 +21,7 @@ from .hypers import Hypers
 from .masking import row_weights
 from .metrics import Metrics, mask_metrics
 from .observations import as_array
+from .over_lanes import over_lanes
 from .plan import Plan
 from .priority import importance_weights, probabilities
 from .rollout import EpisodeSums, Trajectory, rollout
@@ -66,7 +67,7 @@ def learn(
     values, state, samples = prepare(plan, hypers, state, trajectory, last_value)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
     learning = run_epochs(plan, hypers, values, state, samples)
-    metrics = jax.vmap(lambda *lane: _measure(plan, *lane))(
+    metrics = over_lanes(lambda *lane: _measure(plan, *lane))(
         hypers, values, state, learning, samples, in_lanes, sums
     )
     state = state.replace(
@@ -96,9 +97,9 @@ def prepare(
         progress = progress_of(plan, hypers, state, count, jnp.float32(0.0))
         return scheduled_values(hypers, progress)
 
-    values = jax.vmap(schedule)(hypers, state)
+    values = over_lanes(schedule)(hypers, state)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
-    state, samples = jax.vmap(lambda *lane: _prepare(plan, *lane))(
+    state, samples = over_lanes(lambda *lane: _prepare(plan, *lane))(
         hypers, values, state, in_lanes, last_value
     )
     return values, state, samples

@@ -158,6 +158,7 @@ class Routes:
         hops: int32 [R, K, H], links of the candidate paths; only the first `hop_counts` are read.
         hop_counts: int32 [R, K], 0 where a path is missing.
         km: float64 [links].
+        coordinates: float32 [links, P], what links that lie near each other have alike.
         outputs: options of a path.
     """
 
@@ -168,6 +169,7 @@ class Routes:
     hops: np.ndarray
     hop_counts: np.ndarray
     km: np.ndarray
+    coordinates: np.ndarray
     outputs: int
 
 

@@ -22,6 +22,7 @@ from ..distributions import draw_noise
 from ..envs import registry as environments
 from ..hypers import Hypers
 from ..metrics import Metrics
+from ..over_lanes import over_lanes
 from ..plan import Plan
 from ..population import Lanes, refill_lanes
 from ..pytree import Leaf, Pytree, pytree
@@ -215,7 +216,7 @@ class Functions:
         """Map a function of one lane over all lanes of a device, tile by tile."""
         tile, count = self.tile, actor.observation.shape[0] // self.tile
         tiled = jax.tree.map(lambda x: x.reshape((count, tile, *x.shape[1:])), actor)
-        found = jax.lax.map(jax.vmap(lambda lane: function(self.plan, lane)), tiled)
+        found = jax.lax.map(over_lanes(lambda lane: function(self.plan, lane)), tiled)
         return jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), found)
 
 
@@ -246,9 +247,9 @@ def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
         words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
         return draw_noise(kind, noise_key, batch, shape), words
 
-    noise, words = jax.vmap(draw, out_axes=1)(lanes.state)
+    noise, words = over_lanes(draw, out_axes=1)(lanes.state)
     actor = _Actor(lanes.hypers, lanes.state, noise[0], words[0], lanes.state.observation)
-    shapes, _, _ = jax.eval_shape(jax.vmap(lambda lane: _act(plan, lane)), actor)
+    shapes, _, _ = jax.eval_shape(over_lanes(lambda lane: _act(plan, lane)), actor)
 
     def room(row: Any) -> Array:
         return jnp.zeros((plan.rollout_length, *row.shape), row.dtype)
@@ -292,7 +293,7 @@ def _learn(
     def value(hypers: Hypers, state: LaneState) -> Array:
         return _value(plan, _Actor(hypers, state, state.key, state.key, state.observation))
 
-    last = jax.vmap(value)(lanes.hypers, state)
+    last = over_lanes(value)(lanes.hypers, state)
     trajectory = Trajectory(
         observation=rollout.observation,
         action=rollout.action,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..envs.contract import Routes
 from ..plan import Plan
 from .graph import GraphState, Incidence, Messages
 from .mlp import Head, initialiser
 from .outputs import Outputs
-from .paths import marked_pairs, membership
+from .paths import Nearby, marked_pairs, membership, nearby
 
 __all__ = ["GNN"]
 
@@ -52,15 +53,22 @@ class GNN(nn.Module):
             receivers=observation.receivers.reshape((-1, observation.receivers.shape[-1])),
         )
         start, incidence = self._features(graph), self._incidence(graph)
-        both = plan.shared_encoder
-        reads = ("edges",) if self.routes is not None else ()
-        if both or self.routes is None or self._further:
+        both, routes = plan.shared_encoder, self.routes
+        reads = ("edges",) if routes is not None else ()
+        if both or routes is None or self._further:
             reads += ("graph",)
-        actor = Messages(plan, reads, name="encoder" if both else "actor")(start, incidence)
-        critic = actor
+        pair = near = chosen = None
+        if routes is not None:
+            pair = marked_pairs(routes, graph.nodes)
+            near = nearby(routes) if reads == ("edges",) else None
+            if near is not None:
+                twice = graph.edges.shape[-2] == 2 * len(routes.km)
+                chosen = partial((near.both_ways() if twice else near).of_entities, pair=pair)
+        encoder = Messages(plan, reads, name="encoder" if both else "actor")
+        critic = actor = encoder(start, incidence, chosen)
         if not both:
             critic = Messages(plan, ("graph",), False, name="critic")(start, incidence)
-        policy = self._logits(actor, graph)
+        policy = self._logits(actor, pair, near)
         value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic.graph)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
@@ -89,17 +97,21 @@ class GNN(nn.Module):
             senders, receivers = np.append(senders, receivers), np.append(receivers, senders)
         return Incidence.make(jnp.asarray(senders), jnp.asarray(receivers), count, dtype)
 
-    def _logits(self, state: GraphState, graph: Any) -> Float[Array, "B A"]:
+    def _logits(
+        self, state: GraphState, pair: Array | None, near: Nearby | None
+    ) -> Float[Array, "B A"]:
         plan, routes = self.plan, self.routes
         kernel_init = initialiser(plan, plan.policy_gain)
-        if routes is None:
+        if routes is None or pair is None:
             return Head(self.outputs, kernel_init, name="actor_head")(state.graph)
-        links, edges = len(routes.km), state.edges
-        if edges.shape[0] == 2 * links:
-            edges = edges[:links] + edges[links:]
-        weights = self._weights(graph).astype(edges.dtype)
+        links = None if near is None else jnp.asarray(near.links)[pair]
+        weights = self._weights(routes, pair, links).astype(state.edges.dtype)
+        edges = state.edges
+        if edges.shape[0] == 2 * weights.shape[-1]:  # undirected links, once each way
+            half = weights.shape[-1]
+            edges = edges[:half] + edges[half:]
         # Summed before the linear layer: K rows to multiply where there would be one per link.
-        paths = jnp.einsum("bkl,lbd->bkd", weights, edges)
+        paths = jnp.einsum("bku,ubd->bkd", weights, edges)
         logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
         logits = logits.reshape((logits.shape[0], -1))
         if not self._further:
@@ -107,12 +119,12 @@ class GNN(nn.Module):
         rest = Head(self._further, kernel_init, name="actor_further")(state.graph)
         return jnp.concatenate([logits, rest], axis=-1)
 
-    def _weights(self, graph: Any) -> Float[Array, "B K links"]:
-        routes = self.routes
-        assert routes is not None  # only asked where there are some
-        inside = membership(routes, marked_pairs(routes, graph.nodes))
+    def _weights(
+        self, routes: Routes, pair: Int[Array, " B"], links: Int[Array, "B U"] | None
+    ) -> Float[Array, "B K U"]:
+        inside = membership(routes, pair, links)
         if not self.plan.gnn_normalise_by_link_length:
             return inside.astype(jnp.float32)
-        km = jnp.asarray(routes.km, jnp.float32).reshape((1, 1, -1))
-        length = jnp.where(inside, km, 0.0)
+        km = jnp.asarray(routes.km, jnp.float32)
+        length = jnp.where(inside, (km[None] if links is None else km[links])[:, None], 0.0)
         return length / jnp.maximum(jnp.sum(length, axis=-1, keepdims=True), 1e-6)

@@ -7,6 +7,7 @@ batch of graphs is ever laid end to end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -16,9 +17,12 @@ from jaxtyping import Array, Float, Int
 
 from ..plan import Plan
 from ..pytree import Pytree, pytree
+from .dense import Dense
 from .mlp import ACTIVATIONS, Head, initialiser
 
-__all__ = ["GraphState", "Incidence", "Messages"]
+__all__ = ["Chosen", "GraphState", "Incidence", "Messages"]
+
+Chosen = Callable[[Float[Array, "E B D"]], Float[Array, "U B D"]]
 
 
 @dataclass(frozen=True)
@@ -135,10 +139,10 @@ class Processor(nn.Module):
             return Joint(self.outputs, final, name="out")(inputs, graph)
         x = self._behind(Joint(self.latent, hidden, name="dense_0")(inputs, graph), 0)
         for i in range(1, self.layers):
-            x = self._behind(nn.Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x), i)
+            x = self._behind(Dense(self.latent, kernel_init=hidden, name=f"dense_{i}")(x), i)
         if self.logit:
             return Head(1, final, biased=False, name="out")(x)
-        return nn.Dense(self.outputs, kernel_init=final, name="out")(x)
+        return Dense(self.outputs, kernel_init=final, name="out")(x)
 
     def _behind(self, x: Array, number: int) -> Array:
         if self.plan.gnn_mlp_layer_norm or self.plan.layer_norm:
@@ -168,13 +172,22 @@ class Messages(nn.Module):
     sees_graph: bool = True
 
     @nn.compact
-    def __call__(self, raw: GraphState, incidence: Incidence) -> GraphState:
-        """Give what edges and graph carry after the rounds, from raw features."""
+    def __call__(
+        self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
+    ) -> GraphState:
+        """Give what edges and graph carry after the rounds, from raw features.
+
+        Args:
+            raw: features.
+            incidence: of the topology.
+            chosen: gives, of rows for all edges, those of the edges to read behind the last
+                round, which are then all that it updates; only where no graph is read.
+        """
         plan = self.plan
         linear = initialiser(plan, 1.0)
 
         def embedded(x: Array, width: int, name: str) -> Array:
-            return nn.Dense(width, kernel_init=linear, name=name)(x)
+            return Dense(width, kernel_init=linear, name=name)(x)
 
         size = plan.gnn_global_embedding_size
         state = GraphState(
@@ -186,18 +199,28 @@ class Messages(nn.Module):
         )
         rounds = plan.gnn_message_passing_steps
         for number in range(rounds):
-            state = self._round(state, incidence, number, number == rounds - 1)
+            last = number == rounds - 1
+            state = self._round(state, incidence, number, last, chosen if last else None)
         return state
 
     def _round(
-        self, state: GraphState, incidence: Incidence, number: int, last: bool
+        self,
+        state: GraphState,
+        incidence: Incidence,
+        number: int,
+        last: bool,
+        chosen: Chosen | None,
     ) -> GraphState:
         plan = self.plan
         ends = incidence.at_ends(state.nodes)
+        inputs = jnp.concatenate([state.edges, ends], axis=-1)
+        if chosen is not None:
+            inputs = chosen(inputs)
+            state = state.replace(edges=inputs[..., : state.edges.shape[-1]])
         messages = Processor(
             plan, plan.gnn_edge_mlp_layers, plan.gnn_edge_mlp_latent,
             plan.gnn_edge_embedding_size, name=f"edges_{number}",
-        )(jnp.concatenate([state.edges, ends], axis=-1), state.graph)  # fmt: skip
+        )(inputs, state.graph)  # fmt: skip
         edges = state.edges
         if not last or "edges" in self.reads:
             edges = self._add(state.edges, messages, f"edge_norm_{number}")

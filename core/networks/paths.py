@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import flax.linen as nn
@@ -13,9 +15,11 @@ from jaxtyping import Array, Bool, Float, Int
 from ...errors import ConfigError
 from ..envs.contract import RoutedEnvironment, Routes
 
-__all__ = ["Pooling", "marked_pairs", "membership", "pairs_by_ends", "routes_of"]
+__all__ = ["Nearby", "Pooling", "marked_pairs", "membership", "nearby", "pairs_by_ends", "picked",
+           "routes_of"]  # fmt: skip
 
 _FAR = np.float32(1e30)
+_WORTH = 0.75  # share of the links up to which it pays to pick them out
 
 
 def routes_of(env: Any, eval_env: Any) -> Routes | None:
@@ -29,7 +33,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
     other = eval_env.routes if isinstance(eval_env, RoutedEnvironment) else None
     if routes is None or other is None or routes is other:
         return routes
-    names = ("senders", "receivers", "pairs", "hops", "hop_counts", "km")
+    names = ("senders", "receivers", "pairs", "hops", "hop_counts", "km", "coordinates")
     if not all(np.array_equal(getattr(routes, name), getattr(other, name)) for name in names):
         raise ConfigError(
             "eval_env has other links or candidate paths than env, for which networks of links "
@@ -38,14 +42,107 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
     return routes
 
 
-def membership(routes: Routes, pair: Int[Array, "..."]) -> Bool[Array, "... K links"]:
-    """Say which links each candidate path of a pair takes; none where a path is missing."""
+def membership(
+    routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
+) -> Bool[Array, "... K U"]:
+    """Say which links each candidate path of a pair takes; none where a path is missing.
+
+    Args:
+        routes: the paths.
+        pair: numbers of pairs.
+        links: those asked for, each of them once; None asks for all in their order.
+    """
     hops = jnp.asarray(routes.hops, jnp.int32)[pair]  # [..., K, H]
     counts = jnp.asarray(routes.hop_counts, jnp.int32)[pair]
     places = jax.lax.broadcasted_iota(jnp.int32, hops.shape, hops.ndim - 1)
-    links = jnp.arange(len(routes.km), dtype=jnp.int32).reshape((1,) * hops.ndim + (-1,))
+    if links is None:
+        links = jnp.arange(len(routes.km), dtype=jnp.int32).reshape((1,) * pair.ndim + (-1,))
     taken = jnp.where(places < counts[..., None], hops, -1)[..., None]
-    return jnp.any(taken == links, axis=-2)
+    return jnp.any(taken == links[..., None, None, :], axis=-2)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearby:
+    """The links that any candidate path of a pair takes: all that its logits are read from.
+
+    Attributes:
+        links: int32 [R, U], ascending, filled up with others.
+        places: int32 [R, links], where each link stands among them, U where it does not.
+    """
+
+    links: np.ndarray
+    places: np.ndarray
+
+    def both_ways(self) -> Nearby:
+        """Give them where observed links come once each way: [R, 2 U] of 2 * links."""
+        count, most = self.places.shape[1], self.links.shape[1]
+        there = self.places < most
+        return Nearby(
+            np.concatenate([self.links, self.links + count], axis=1),
+            np.concatenate(
+                [np.where(there, self.places + way, 2 * most) for way in (0, most)], axis=1
+            ),
+        )
+
+    def of_tokens(self, tokens: Float[Array, "B n D"], pair: Int[Array, " B"]) -> Array:
+        """Give those of each sample's pair, [B, U, D]; see `picked`."""
+        batch, count, width = tokens.shape
+        at, back = jnp.asarray(self.links)[pair], jnp.asarray(self.places)[pair]
+        sample = jnp.arange(batch, dtype=jnp.int32)[:, None]
+        back = jnp.where(back < at.shape[1], back + sample * at.shape[1], at.size)
+        return picked(tokens.reshape((-1, width)), at + sample * count, back.reshape(-1))
+
+    def of_entities(self, edges: Float[Array, "n B D"], pair: Int[Array, " B"]) -> Array:
+        """Give those of each sample's pair, [U, B, D]; see `picked`."""
+        batch, width = edges.shape[1:]
+        at, back = jnp.asarray(self.links)[pair].T, jnp.asarray(self.places)[pair].T
+        sample = jnp.arange(batch, dtype=jnp.int32)[None]
+        back = back * batch + sample  # where there is no place, at least U * batch
+        return picked(edges.reshape((-1, width)), at * batch + sample, back.reshape(-1))
+
+
+@functools.lru_cache(maxsize=64)
+def nearby(routes: Routes) -> Nearby | None:
+    """Give the links near each pair; None where some pair's paths take most of the network."""
+    some = np.zeros((len(routes.pairs), len(routes.km)), bool)
+    for hop in range(routes.hops.shape[2]):
+        pair, path = np.nonzero(routes.hop_counts > hop)
+        some[pair, routes.hops[pair, path, hop]] = True
+    most = int(some.sum(axis=1).max())
+    if most > _WORTH * len(routes.km):
+        return None
+    links = np.argsort(~some, axis=1, kind="stable")[:, :most]
+    places = np.where(some, np.cumsum(some, axis=1) - 1, most)
+    return Nearby(links.astype(np.int32), places.astype(np.int32))
+
+
+@jax.custom_vjp
+def picked(
+    rows: Float[Array, "M D"], at: Int[Array, "*C"], back: Int[Array, " M"]
+) -> Float[Array, "*C D"]:
+    """Give the rows at some places, differentiated by picking again rather than by adding up.
+
+    Args:
+        rows: to pick from.
+        at: places; those that `back` does not lead to only fill up, and no gradient comes back
+            from them.
+        back: where in the flattened `at` each row was picked, or its size where it was not.
+    """
+    return rows.at[at].get(mode="promise_in_bounds")
+
+
+def _picked_forward(rows: Array, at: Array, back: Array) -> tuple[Array, Array]:
+    return picked(rows, at, back), back
+
+
+def _picked_backward(back: Array, change: Array) -> tuple[Array, None, None]:
+    flat = change.reshape((-1, change.shape[-1]))
+    found = flat.at[jnp.minimum(back, len(flat) - 1)].get(mode="promise_in_bounds")
+    there = (back < len(flat))[:, None]
+    return jnp.where(there, found, jnp.zeros_like(found)), None, None
+
+
+picked.defvjp(_picked_forward, _picked_backward)
 
 
 def pairs_by_ends(routes: Routes) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -12,10 +13,11 @@ from jaxtyping import Array, Float, UInt32
 
 from ..envs.contract import Routes
 from ..plan import Plan
-from .attention import Blocks, HeadLayers, Keyed
+from .attention import Blocks, Chosen, HeadLayers, Keyed
+from .dense import Dense
 from .mlp import Head, initialiser
 from .outputs import Outputs
-from .paths import Pooling, membership
+from .paths import Nearby, Pooling, membership, nearby
 
 __all__ = ["LinkTransformer", "SequenceTransformer"]
 
@@ -29,24 +31,26 @@ class LinkEncoder(nn.Module):
     def __call__(
         self,
         columns: tuple[Array, ...],
-        position: Float[Array, "B links P"],
+        position: Float[Array, "links P"],
         words: UInt32[Array, "B 2"] | None,
-    ) -> Float[Array, "B links D"]:
+        chosen: Chosen | None = None,
+    ) -> Float[Array, "B m D"]:
         """Give the encoded links.
 
         Args:
             columns: features of the links, [B, links, ...] each.
-            position: coordinates in the line graph.
+            position: coordinates in the line graph, those of all samples.
             words: for dropout.
+            chosen: gives, of rows for all links, those of the m links to give; None: all.
         """
         plan = self.plan
         kernel_init = initialiser(plan, plan.hidden_gain)
-        embed = nn.Dense(plan.transformer_embedding_size, kernel_init=kernel_init, name="embed")
+        embed = Dense(plan.transformer_embedding_size, kernel_init=kernel_init, name="embed")
         tokens = jax.nn.gelu(embed(jnp.concatenate(columns, axis=-1)))
         tokens = nn.LayerNorm(name="embed_norm")(tokens)
         turned_by = position[..., : plan.transformer_wire_features]
         turned = turned_by if turned_by.shape[-1] else None
-        return Blocks(plan, name="blocks")(tokens, turned, words)
+        return Blocks(plan, name="blocks")(tokens, turned, words, chosen)
 
 
 class LinkTransformer(nn.Module):
@@ -77,31 +81,38 @@ class LinkTransformer(nn.Module):
         seen = (lines.position, lines.slots, lines.marginals)
         columns = (*seen, lines.request)
         both = plan.shared_encoder
-        actor = LinkEncoder(plan, name="encoder" if both else "actor")(
-            columns, lines.position, words
-        )
-        critic = actor
+        near = None if both or self._further else nearby(self.routes)
+        chosen = None if near is None else partial(near.of_tokens, pair=lines.pair)
+        position = jnp.asarray(self.routes.coordinates, lines.position.dtype)
+        encoder = LinkEncoder(plan, name="encoder" if both else "actor")
+        critic = actor = encoder(columns, position, words, chosen)
         if not both:
-            critic = LinkEncoder(plan, name="critic")(seen, lines.position, words)
-        policy = self._logits(actor, lines.pair)
+            critic = LinkEncoder(plan, name="critic")(seen, position, words)
+        policy = self._logits(actor, lines.pair, near)
         value = _value(plan, critic)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
 
-    def _logits(self, links: Float[Array, "B links D"], pair: Array) -> Float[Array, "B A"]:
+    @property
+    def _further(self) -> int:
+        """Actions that belong to no path."""
+        return self.outputs - self.routes.hops.shape[1] * self.routes.outputs
+
+    def _logits(
+        self, links: Float[Array, "B m D"], pair: Array, near: Nearby | None
+    ) -> Float[Array, "B A"]:
         plan, routes = self.plan, self.routes
         kernel_init = initialiser(plan, plan.policy_gain)
         hidden = HeadLayers(
             plan, plan.transformer_actor_mlp_width, plan.transformer_actor_mlp_depth,
             name="actor_mlp",
         )(links)  # fmt: skip
-        inside = membership(routes, pair)
+        inside = membership(routes, pair, None if near is None else jnp.asarray(near.links)[pair])
         paths = Pooling(plan.transformer_actor_pooling, name="actor_pooling")(hidden, inside)
         logits = Head(routes.outputs, kernel_init, name="actor_head")(paths)
         logits = logits.reshape((logits.shape[0], -1))
-        further = self.outputs - logits.shape[-1]
-        if not further:
+        if not self._further:
             return logits
-        rest = Head(further, kernel_init, name="actor_further")(jnp.mean(hidden, axis=1))
+        rest = Head(self._further, kernel_init, name="actor_further")(jnp.mean(hidden, axis=1))
         return jnp.concatenate([logits, rest], axis=-1)
 
 
@@ -117,7 +128,7 @@ class SequenceEncoder(nn.Module):
         """Give the encoded tokens."""
         plan = self.plan
         width, count = plan.transformer_embedding_size, tokens.shape[1]
-        embedded = nn.Dense(width, kernel_init=initialiser(plan, 1.0), name="embed")(tokens)
+        embedded = Dense(width, kernel_init=initialiser(plan, 1.0), name="embed")(tokens)
         near = nn.initializers.normal(0.02)
         positions = self.param("positions", near, (count, width), jnp.float32)
         return Blocks(plan, name="blocks")(embedded + positions[None], None, words)

@@ -19,11 +19,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 from ...pytree import Pytree, pytree
 from ..contract import ActionSpace, Discrete, Routes, Step
 from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
-from .observations import make_observer
+from .observations import SPECTRAL_FEATURES, make_observer
 from .random_words import random_words
 from .request_list import RequestList, read_requests
 from .resources import FlexibleGrid, Offers, Place, Resources, SharedLightpaths, share_of_slots
 from .settings import OpticalSettings
+from .spectral_features import line_graph_features
 from .tables import NetworkTables, make_tables, take
 from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic
 from .traffic_matrix import pair_weights, read_traffic_matrix
@@ -211,6 +212,7 @@ class OpticalEnvironment:
             hops=np.asarray(tables.hops),
             hop_counts=np.asarray(tables.hop_counts),
             km=tables.km,
+            coordinates=line_graph_features(topology, SPECTRAL_FEATURES),
             outputs=1 if self.id == "deeprmsa" else self.blocks,
         )
 

@@ -11,7 +11,14 @@ import pytest
 from hpo.core.envs import registry as environments
 from hpo.core.networks import registry
 from hpo.core.networks.gnn import GNN
-from hpo.core.networks.paths import marked_pairs, membership, pairs_by_ends, routes_of
+from hpo.core.networks.paths import (
+    marked_pairs,
+    membership,
+    nearby,
+    pairs_by_ends,
+    picked,
+    routes_of,
+)
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
@@ -80,6 +87,7 @@ def expected(plan, params, env, pair, graph):
         ({"directed": False, "no_op": True},
          {"gnn_normalise_by_link_length": True, "gnn_num_spectral_features": 3,
           "gnn_mlp_layer_norm": True}),
+        ({"directed": False, "k": 1}, {"gnn_message_passing_steps": 1}),
         ({"aggregate_slots": 3}, {"shared_encoder": True, "gnn_attn_mlp_layers": 0,
                                   "gnn_layer_norm": False}),
     ],
@@ -141,6 +149,41 @@ def test_paths_are_those_of_the_environment():
                 (link,) = [x for x in links if routes.senders[x] == at]
                 at = routes.receivers[link]
             assert at == destination and len(links) == routes.hop_counts[pair, path]
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_links_near_a_pair_are_those_of_its_paths(both_ways):
+    routes = environments.make(plan_of({"k": 1}).env).routes
+    near, links = nearby(routes), len(routes.km)
+    near = near.both_ways() if both_ways else near
+    rows = np.arange(links * (2 if both_ways else 1), dtype=np.float32)
+    most = near.links.shape[1]
+    assert most < links
+    for pair in range(len(routes.pairs)):
+        taken = set(routes.hops[pair, 0, : routes.hop_counts[pair, 0]])
+        taken |= {link + links for link in taken} if both_ways else set()
+        at, places = near.links[pair], near.places[pair]
+        assert len(set(at)) == most
+        assert set(rows[places < most]) == taken
+        assert all(at[place] == link for link, place in enumerate(places) if place < most)
+    pairs = jnp.asarray([3, 0, 5], jnp.int32)
+    batch = jnp.asarray(np.stack([rows, rows + 100.0, rows + 200.0]))[..., None]
+    expected = batch[np.arange(3)[:, None], near.links[np.asarray(pairs)]]
+    np.testing.assert_array_equal(near.of_tokens(batch, pairs), expected)
+    swapped = near.of_entities(jnp.swapaxes(batch, 0, 1), pairs)
+    np.testing.assert_array_equal(jnp.swapaxes(swapped, 0, 1), expected)
+
+
+def test_the_gradient_of_picked_rows_is_that_of_indexing():
+    rng = np.random.default_rng(1)
+    rows = jnp.asarray(rng.normal(size=(6, 3)), jnp.float32)
+    at = jnp.asarray([[4, 1], [5, 0]])  # the last one only fills up
+    back = jnp.asarray([4, 1, 4, 4, 0, 2])
+    weights = np.array(rng.normal(size=(2, 2, 3)), np.float32)
+    weights[1, 1] = 0.0
+    slopes = jax.grad(lambda rows: jnp.sum(jnp.sin(picked(rows, at, back)) * weights))(rows)
+    exact = jax.grad(lambda rows: jnp.sum(jnp.sin(rows[at]) * weights))(rows)
+    np.testing.assert_allclose(slopes, exact, rtol=1e-6)
 
 
 def test_an_undirected_pair_is_found_both_ways():
