@@ -62,6 +62,7 @@ POINTS: dict[str, dict[int, Point]] = {
         2: Point("every kind of policy and environment learns", "ppo_learning", "learns"),
         3: Point("features against slow references; bfloat16", "ppo", "references"),
         4: Point("switching a lane compiles nothing, moves no other", "ppo", "switching"),
+        5: Point("no slower without features; fast heavy networks", "ppo_speed", "speed"),
         6: Point("killed and gone on, nothing lost", "ppo_resume", "resumes"),
     },
     "search": {
