@@ -24,7 +24,7 @@ TIME = "env_steps"
 
 def copies_states(study: Study) -> bool:
     """Say whether a study's scheduler lets trials go on from each other's states."""
-    from ray.tune.schedulers import PopulationBasedTraining
+    from ray.tune.schedulers import PopulationBasedTraining  # pyright: ignore[reportMissingImports]
 
     cls = class_named("scheduler", study.search.scheduler, _SCHEDULERS)
     return isinstance(cls, type) and issubclass(cls, PopulationBasedTraining)
@@ -72,7 +72,7 @@ def searcher_of(study: Study) -> Any:
     name = study.search.searcher
     if name == "random":
         return None
-    from ray.tune.search import Searcher
+    from ray.tune.search import Searcher  # pyright: ignore[reportMissingImports]
 
     cls = class_named("searcher", name, _SEARCHERS)
     if name == "optuna":

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ray.tune.search import Searcher
+from ray.tune.search import Searcher  # pyright: ignore[reportMissingImports]
 
 from ..spaces.space import Space
 from ..spaces.to_optuna import from_internal

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from ray import tune
+from ray import tune  # pyright: ignore[reportMissingImports]
 
 from ..errors import HpoError, SearchError
 from ..spaces.to_ray import domains

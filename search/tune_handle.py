@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import ray
-from ray import tune
+import ray  # pyright: ignore[reportMissingImports]
+from ray import tune  # pyright: ignore[reportMissingImports]
 
 __all__ = ["EXCHANGE", "POINT", "Exchange", "Handle"]
 

@@ -46,7 +46,7 @@ def import_ray(purpose: str) -> ModuleType:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
-        import ray
+        import ray  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise MissingExtraError("ray", "ray", purpose) from error
     return ray

@@ -107,8 +107,8 @@ class _Facade:
         told: Sequence[tuple[Mapping[str, Any], list[float]]],
     ):
         from ConfigSpace import Configuration
-        from smac import HyperparameterOptimizationFacade, Scenario
-        from smac.runhistory.dataclasses import TrialInfo, TrialValue
+        from smac import HyperparameterOptimizationFacade, Scenario  # pyright: ignore[reportMissingImports]
+        from smac.runhistory.dataclasses import TrialInfo, TrialValue  # pyright: ignore[reportMissingImports]
 
         self._method = method
         logging.getLogger("smac").setLevel(logging.ERROR)
@@ -154,7 +154,7 @@ class _Facade:
 
 
 def _weights(scenario: Any) -> Any:
-    from smac.multi_objective.parego import ParEGO
+    from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
 
     return ParEGO(scenario)
 

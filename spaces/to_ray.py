@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ray import tune
+from ray import tune  # pyright: ignore[reportMissingImports]
 
 from .axis import Axis
 from .space import Space
