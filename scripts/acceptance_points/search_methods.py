@@ -85,7 +85,7 @@ def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> 
         objectives=(Metric(), Metric("eval/thrift")) if objectives > 1 else (),
         early_terminate=None
         if rule is None
-        else EarlyTerminate(rule, 2_000, 2.0, patience=2, tolerance=0.2),
+        else EarlyTerminate(rule, 2_000, 2.0, patience=1, tolerance=0.5),
         seeds=Seeds(_SEEDS),
         budget=Budget(trials=_TRIALS, env_steps=_BOUND),
     )
