@@ -166,7 +166,7 @@ def report(found: dict[str, Any]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How much is measured; the whole has rungs of 20,480 env steps, half of pendulum_pbt.yaml's."""
+    """How much is measured; the whole has rungs of 20,480 env steps, half pendulum_pbt.yaml's."""
 
     trials: int
     rungs: int
