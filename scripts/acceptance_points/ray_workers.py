@@ -125,7 +125,9 @@ def _started(file: Path, out: Path) -> subprocess.Popen[str]:
 
 def _end_of(child: subprocess.Popen[str]) -> None:
     if child.wait(_MOST_SECONDS):
-        raise RuntimeError(f"a study ended with {child.returncode}")
+        *_, file, out = map(Path, child.args)  # type: ignore[arg-type]
+        said = (file.parent / f"{out.name}.log").read_text().strip().splitlines()[-3:]
+        raise RuntimeError(f"{out.name} ended with {child.returncode}: {' / '.join(said)[-600:]}")
 
 
 def _kill_workers(file: Path, out: Path, kills: int) -> tuple[int, int]:
