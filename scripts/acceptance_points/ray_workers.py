@@ -64,9 +64,9 @@ def workers(small: bool, work: Path) -> Outcome:
 
     text = _STUDY.replace("40k", "20k").replace("trials: 16", "trials: 8") if small else _STUDY
     one, two = _file(work, "one", text), _file(work, "two", text + _WORKERS)
-    _end_of(_started(one, work / "alone"))
+    _run(one, work / "alone")
     found: dict[str, list[str]] = {}
-    _end_of(_started(two, work / "over-two"))
+    _run(two, work / "over-two")
     found["undisturbed"] = tables_equal(work / "alone", work / "over-two")
     kills, said = _kill_workers(two, work / "worker-killed", 1 if small else 2)
     found[f"with {kills} workers killed"] = tables_equal(work / "alone", work / "worker-killed")
@@ -92,7 +92,7 @@ def _tune(scheduler: str, lanes: int, trials: int, work: Path) -> tuple[str, str
 
     text = _TUNE.replace("SCHEDULER", scheduler).replace("LANES", str(max(8, lanes)))
     file = _file(work, scheduler, text.replace("TRIALS", str(trials)))
-    _end_of(_started(file, work / f"tune-{scheduler}"))
+    _run(file, work / f"tune-{scheduler}")
     with Journal(work / f"tune-{scheduler}") as journal:
         rows, decisions = journal.trials(), journal.decisions()
         about: dict[str, Any] = next(
@@ -117,16 +117,23 @@ def _file(work: Path, name: str, text: str) -> Path:
 
 
 def _started(file: Path, out: Path) -> subprocess.Popen[str]:
-    log = (file.parent / f"{out.name}.log").open("a")
+    log = _log_of(out).open("a")
     return subprocess.Popen(
         [sys.executable, "-c", _DRIVER, str(file), str(out)], stderr=log, text=True
     )
 
 
-def _end_of(child: subprocess.Popen[str]) -> None:
+def _log_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}.log")
+
+
+def _run(file: Path, out: Path) -> None:
+    _end_of(_started(file, out), out)
+
+
+def _end_of(child: subprocess.Popen[str], out: Path) -> None:
     if child.wait(_MOST_SECONDS):
-        *_, file, out = map(Path, child.args)  # type: ignore[arg-type]
-        said = (file.parent / f"{out.name}.log").read_text().strip().splitlines()[-3:]
+        said = _log_of(out).read_text().strip().splitlines()[-3:]
         raise RuntimeError(f"{out.name} ended with {child.returncode}: {' / '.join(said)[-600:]}")
 
 
@@ -138,8 +145,8 @@ def _kill_workers(file: Path, out: Path, kills: int) -> tuple[int, int]:
             os.kill(process, signal.SIGKILL)
             killed += 1
         at = _commits(out) + 3
-    _end_of(child)
-    return killed, (file.parent / f"{out.name}.log").read_text().count("goes on with its lanes")
+    _end_of(child, out)
+    return killed, _log_of(out).read_text().count("goes on with its lanes")
 
 
 def _kill_driver(file: Path, out: Path, kills: int) -> int:
@@ -152,7 +159,7 @@ def _kill_driver(file: Path, out: Path, kills: int) -> int:
         child.kill()
         child.wait()
         killed += 1
-    _end_of(_started(file, out))
+    _run(file, out)
     return killed
 
 
