@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ..store.rows import Stream, TrialState
 from ..store.statistics import mean
 from .buckets import Bucket
+from .fresh import Fresh
 from .ledger import Ledger
 from .settle import Policies, in_lanes
 from .state import Phase
@@ -20,8 +21,14 @@ from .trials import Run, RunState, Trial
 __all__ = ["advance_phase", "begin_confirm"]
 
 
-def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
-    """Leave the search: run the best finished trials on the seeds that choose."""
+def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> None:
+    """Leave the search: run the best finished trials on the seeds that choose.
+
+    Args:
+        ledger: trials and state.
+        buckets: whose lanes run them.
+        fresh: seeds that ran when the study was confirmed before, which do not run again.
+    """
     confirm, state = ledger.study.confirm, ledger.state
     finished = [
         trial
@@ -37,28 +44,30 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
     state.candidates = [trial.number for trial in best]
     for trial in best:
         state.live.setdefault(trial.number, trial)
-        if len(trial.choose_values) < confirm.choose:
-            _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket])
+        trial.error = ""  # what an earlier confirm stage lacked
+        _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket], fresh)
 
 
-def advance_phase(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+def advance_phase(
+    ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies, fresh: Fresh
+) -> None:
     """Go on to the next phase if all replicates of this one have ended."""
     state = ledger.state
     if any(run.is_live for trial in state.live.values() for run in trial.runs):
         return
     if state.phase is Phase.CHOOSE:
-        _end_choose(ledger, buckets)
+        _end_choose(ledger, buckets, fresh)
     elif state.phase is Phase.REPORT:
         _end_report(ledger, buckets, policies)
 
 
-def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket) -> None:
-    runs = [Run(trial.number, stream, replicate) for replicate in range(seeds)]
+def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fresh) -> None:
+    runs = fresh.runs(trial.number, stream, seeds)
     trial.runs += runs
-    bucket.enqueue(runs)
+    bucket.enqueue(run for run in runs if run.is_live)
 
 
-def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
+def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> None:
     """Take the values of the seeds that choose, and let the winner run the others.
 
     A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
@@ -67,14 +76,12 @@ def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
     state, confirm = ledger.state, ledger.study.confirm
     candidates = [ledger.trials[number] for number in state.candidates]
     for trial in candidates:
-        runs = trial.runs_of(Stream.CHOOSE)  # none: it has its values from an earlier budget
-        if runs:
-            missing = _missing(runs, "choose")
-            trial.error = trial.error or missing
-            trial.choose_values = ()
-            if not missing:
-                _take_choose_values(ledger, trial)
-            ledger.touch(trial)
+        missing = _missing(trial.runs_of(Stream.CHOOSE), "choose")
+        trial.error = trial.error or missing
+        trial.choose_values = ()
+        if not missing:
+            _take_choose_values(ledger, trial)
+        ledger.touch(trial)
     whole = [trial for trial in candidates if trial.choose_values]
     if confirm is None or not whole or any(_was_cut(trial) for trial in candidates):
         state.phase = Phase.DONE
@@ -84,9 +91,9 @@ def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket]) -> None:
         return
     winner = min(whole, key=lambda trial: _choice(ledger, trial))
     state.winner, state.phase = winner.number, Phase.DONE
-    if len(winner.report_values) < confirm.report:
+    if confirm.report:
         state.phase = Phase.REPORT
-        _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket])
+        _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket], fresh)
 
 
 def _take_choose_values(ledger: Ledger, trial: Trial) -> None:

@@ -37,6 +37,7 @@ __all__ = [
     "importance_over_progress",
     "points_of",
     "read_points",
+    "result_of",
 ]
 
 Method = Literal["ped-anova", "fanova"]
@@ -156,7 +157,7 @@ def points_of(journal: Journal) -> Points:
     objective = Objective(study.metric)
     for packed in journal.packed_evaluations():
         key = (packed.stream, packed.trial, packed.env_steps)
-        seeds[key].append(objective.measure(_result(packed)))
+        seeds[key].append(objective.measure(result_of(packed)))
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
         too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
@@ -170,7 +171,8 @@ def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
     return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
 
 
-def _result(packed: PackedEvaluation) -> EvaluationResult:
+def result_of(packed: PackedEvaluation) -> EvaluationResult:
+    """Give one evaluation as its population gave it."""
     metrics = np.frombuffer(packed.metrics, "<f8").reshape(len(packed.names), packed.episodes)
     return EvaluationResult(
         returns=np.frombuffer(packed.returns, "<f8"),

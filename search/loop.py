@@ -27,6 +27,7 @@ from .commits import Committer
 from .confirm import advance_phase, begin_confirm
 from .evolve import Evolver, end_hopeless, evolve, set_aside
 from .failures import fail_runs
+from .fresh import Fresh
 from .intake import Intake
 from .interrupts import Interrupts
 from .judge import judge
@@ -57,6 +58,7 @@ class Loop:
         policies: keeps the best.
         observers: told of every boundary.
         evolver: lets trials copy each other, or None.
+        fresh: what the confirm stage need not run again.
     """
 
     def __init__(
@@ -70,10 +72,11 @@ class Loop:
         policies: Policies,
         observers: Sequence[Observer] = (),
         evolver: Evolver | None = None,
+        fresh: Fresh | None = None,
     ):
         self._ledger, self._factory, self._intake = ledger, factory, intake
         self._pruner, self._curves, self._committer = pruner, curves, committer
-        self._evolver = evolver
+        self._evolver, self._fresh = evolver, fresh or Fresh()
         self._policies, self._observers = policies, observers
         self._refiller = Refiller(ledger, intake, self._prepare)
         self._clock = time.monotonic()
@@ -136,12 +139,12 @@ class Loop:
             self._intake.join()
             close_search(ledger)
             self._release()
-            begin_confirm(ledger, self._buckets)
+            begin_confirm(ledger, self._buckets, self._fresh)
         else:
             for trial in ledger.state.live.values():
                 cut(trial.runs)
             self._release()
-            advance_phase(ledger, self._buckets, self._policies)
+            advance_phase(ledger, self._buckets, self._policies, self._fresh)
         self._tell_ended()
         self._tell_phase()
 
@@ -238,7 +241,7 @@ class Loop:
         settle(ledger, self._buckets, self._policies)
         if ledger.state.phase is not Phase.SEARCH:
             phase = ledger.state.phase
-            advance_phase(ledger, self._buckets, self._policies)
+            advance_phase(ledger, self._buckets, self._policies, self._fresh)
             if ledger.state.phase is not phase:
                 self._tell_phase()
         self._release()
@@ -311,6 +314,10 @@ class Loop:
         if state.phase not in streams:
             return
         stream = streams[state.phase]
-        trials = tuple(trial.number for trial in state.live.values() if trial.runs_of(stream))
+        trials = tuple(
+            trial.number
+            for trial in state.live.values()
+            if any(run.is_live for run in trial.runs_of(stream))
+        )
         for observer in self._observers:
             observer.on_confirm(state.phase, trials)

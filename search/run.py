@@ -28,6 +28,7 @@ from .codec import encode
 from .commits import Committer, restore_buckets, restore_ledger
 from .drive import drive
 from .evolve import make_evolver
+from .fresh import read_fresh
 from .intake import Intake
 from .interrupts import Interrupts
 from .ledger import Ledger
@@ -178,11 +179,13 @@ def _run(
             observer.on_interrupt()
 
     with closing(AskAhead(proposer)) as ahead, Interrupts(told) as interrupts:
+        fresh = read_fresh(ledger, store)
+        curves = fresh.only_new(store.curves)
         parts: dict[str, Any] = {
             "ledger": ledger,
             "factory": factory,
             "intake": Intake(ledger, factory, ahead, buckets),
-            "curves": callbacks.listening(store.curves) if settings.callbacks else store.curves,
+            "curves": callbacks.listening(curves) if settings.callbacks else curves,
             "committer": Committer(store, ledger, buckets, settings.commit_seconds),
             "policies": Policies(
                 store.folder.policies,
@@ -192,7 +195,7 @@ def _run(
             ),
             "observers": observers,
         }
-        loop = Loop(pruner=make_pruner(study), evolver=make_evolver(study), **parts)
+        loop = Loop(pruner=make_pruner(study), evolver=make_evolver(study), fresh=fresh, **parts)
         outcome: Literal["finished", "interrupted"] = "finished"
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:

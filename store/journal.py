@@ -284,12 +284,21 @@ class Journal:
         """State -> number of trials in it."""
         return dict(self._rows("SELECT state, count(*) FROM trials GROUP BY state"))
 
-    def packed_evaluations(self, trial: int | None = None) -> Iterator[PackedEvaluation]:
-        """Evaluations by (trial, stream, replicate, env_steps), of one trial or of all."""
-        where, values = ("WHERE trial = ?", (trial,)) if trial is not None else ("", ())
+    def packed_evaluations(
+        self, trial: int | None = None, without: str | None = None
+    ) -> Iterator[PackedEvaluation]:
+        """Evaluations by (trial, stream, replicate, env_steps).
+
+        Args:
+            trial: whose; None gives those of all trials.
+            without: a stream to leave out.
+        """
+        asked = [("trial = ?", trial), ("stream <> ?", None if without is None else str(without))]
+        asked = [(clause, value) for clause, value in asked if value is not None]
+        where = f"WHERE {' AND '.join(clause for clause, _ in asked)}" if asked else ""
         found = self._rows(
             f"SELECT * FROM evaluations {where} ORDER BY trial, stream, replicate, env_steps",
-            *values,
+            *(value for _, value in asked),
         )
         for cells in found:
             yield _evaluation_of_cells(*cells)

@@ -154,6 +154,30 @@ class CurveParts:
         sync(path)
         return Part(path.name, _checksum(path), rows, first, level)
 
+    def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
+        """How far the curves of the last commit go.
+
+        Args:
+            without: a stream to leave out.
+
+        Returns:
+            (trial, stream, replicate) -> the env steps of its last row.
+        """
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        found: dict[tuple[int, str, int], int] = {}
+        wanted = pc.field("stream") != str(without)  # whole row groups are passed over by it
+        for part in self.live:
+            table = pq.read_table(
+                self.directory / part.name, columns=list(KEY_COLUMNS), filters=wanted
+            )
+            columns = (table[name].to_pylist() for name in KEY_COLUMNS)
+            for trial, stream, replicate, env_steps in zip(*columns, strict=True):
+                key = (trial, stream, replicate)
+                found[key] = max(env_steps, found.get(key, 0))
+        return found
+
     def flush(self) -> tuple[list[Part], list[str]]:
         """What the next commit must list and take off the list; the files are on disk by then."""
         self._spill()
