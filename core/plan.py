@@ -15,7 +15,16 @@ from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete, matters
 
-__all__ = ["FEATURES", "RECURRENT", "EnvPlan", "Plan", "features_of", "make_plan", "plan_hash"]
+__all__ = [
+    "FEATURES",
+    "RECURRENT",
+    "EnvPlan",
+    "Plan",
+    "as_seen",
+    "features_of",
+    "make_plan",
+    "plan_hash",
+]
 
 FEATURES: Mapping[str, str] = {
     "normalise_observations": "normalise_observations",
@@ -184,8 +193,8 @@ def make_plan(
         for name in ("transformer_dropout", "transformer_attention_dropout"):
             chosen[name] = KNOBS[name].default
     plan = Plan(
-        env=_as_seen(env, full),
-        eval_env=_as_seen(eval_env or env, full),
+        env=as_seen(env, full),
+        eval_env=as_seen(eval_env or env, full),
         features=tuple(sorted(features)),
         **chosen,
     )
@@ -217,11 +226,15 @@ def _check_segments(plan: Plan) -> None:
         )
 
 
-def _as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
+def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
     """Give an environment that shows what the network reads: stacked, and links to link networks.
 
     Optical environments whose `observation` is left out show a graph to a gnn and link tokens to
     a transformer.
+
+    Args:
+        env: as a study names it.
+        config: complete, see `knobs.complete`.
     """
     env = dataclasses.replace(env, history=config["history"])
     shown = {"gnn": "graph", "transformer": f"link_{config['transformer_obs_type']}"}

@@ -6,7 +6,9 @@ from hpo.core import evaluate, load_policy, predict
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from jaxtyping import Array, PRNGKeyArray
@@ -14,8 +16,9 @@ from jaxtyping import Array, PRNGKeyArray
 from ..environments import find
 from ..errors import ConfigError, UnknownNameError
 from .envs import registry as environments
+from .envs.contract import same_observations
 from .evaluation import Episodes
-from .plan import EnvPlan
+from .plan import EnvPlan, as_seen
 from .saved_policy import SavedPolicy
 
 __all__ = ["evaluate", "predict"]
@@ -86,13 +89,18 @@ def _moved(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
     _check_keys(id_, given)
     floats = environments.float_params(id_)
     keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
-    params = {name: float(value) for name, value in given.items() if name in floats}
+    params = {name: _number(id_, name, given[name]) for name in given if name in floats}
     if id_ == before.id:
         keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
-    plan = EnvPlan(id_, tuple(sorted(keys.items())), before.folder)
+    plan = as_seen(EnvPlan(id_, tuple(sorted(keys.items())), before.folder), policy.config)
     ours, theirs = environments.make(policy.plan.env), environments.make(plan)
-    for name, what in (("action_space", "actions"), ("observation_struct", "observations")):
-        if getattr(ours, name) != getattr(theirs, name):
+    alike = {
+        "action_space": ours.action_space == theirs.action_space,
+        "observation_struct": same_observations(ours, theirs),
+    }
+    for name, same in alike.items():
+        if not same:
+            what = "actions" if name == "action_space" else "observations"
             raise ConfigError(
                 f"{id_} has other {what} ({getattr(theirs, name)}) than {policy.plan.env.id}, "
                 f"where this policy was trained ({getattr(ours, name)})"
@@ -109,6 +117,13 @@ def _check_keys(id_: str, given: Mapping[str, Any]) -> None:
         for name in given:
             if name not in names:
                 raise UnknownNameError(f"key of {id_}", name, names)
+
+
+def _number(id_: str, name: str, value: Any) -> float:
+    """Give the value of a parameter."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ConfigError(f"{name} of {id_} is {value!r}; allowed: a number")
+    return float(value)
 
 
 def _frozen(value: Any) -> Any:

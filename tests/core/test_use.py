@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 
 import hpo.core
-from hpo.core import evaluate, load_policy, predict
-from hpo.core.saved_policy import save_policy
+from hpo.core import evaluate, load_policy, predict, use
+from hpo.core.envs import registry
+from hpo.core.envs.contract import same_observations
+from hpo.core.normalise import RunningStatistics
+from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.saved_policy import SavedPolicy, save_policy
 from hpo.errors import ConfigError, HpoError
+from hpo.knobs import complete
 
 saved_policies = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py"))))
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "outputs.md"
@@ -83,11 +88,35 @@ def test_it_is_evaluated_in_another_one(cartpole):
         ("Acrobot-v1", "Acrobot-v1 has other actions"),
         ("Cartpole-v1", "did you mean 'CartPole-v1'"),
         ({"gravty": 1.0}, "did you mean 'gravity'"),
+        ({"gravity": "low"}, "gravity of CartPole-v1 is 'low'; allowed: a number"),
     ],
 )
 def test_one_that_does_not_fit_is_refused(cartpole, env, match):
     with pytest.raises(HpoError, match=match):
         evaluate(cartpole, env)
+
+
+SMALL = {"topology": "nsfnet_deeprmsa", "k": 2, "slots": 8}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "trained_in", "moved_to"),
+    [
+        ({"history": 4}, {"id": "CartPole-v1"}, {"max_steps_in_episode": 5}),
+        ({"network": "transformer"}, {"id": "rmsa", **SMALL}, {"continuous": False}),
+        ({"network": "transformer"}, {"id": "rmsa", **SMALL}, {"id": "rsa", **SMALL}),
+        ({"network": "gnn"}, {"id": "rmsa", **SMALL}, {"id": "rsa", **SMALL}),
+        ({}, {"id": "rmsa", "observation": "packed", **SMALL}, {"continuous": False}),
+    ],
+)
+def test_it_sees_another_environment_as_it_saw_its_own(knobs, trained_in, moved_to):
+    """Stacked, and links for networks of links; observations that are trees are compared."""
+    keys = dict(trained_in)
+    plan = make_plan(knobs, EnvPlan(keys.pop("id"), tuple(sorted(keys.items()))))
+    policy = SavedPolicy(plan, complete(knobs), {}, {}, {}, RunningStatistics.empty(()))
+    moved = use._moved(policy, moved_to).plan.eval_env
+    assert same_observations(registry.make(moved), registry.make(plan.env))
+    assert moved.id == moved_to.get("id", plan.env.id) and moved != plan.eval_env
 
 
 def test_the_package_gives_what_is_used_and_nothing_else():
