@@ -198,11 +198,17 @@ def make_plan(
         features=tuple(sorted(features)),
         **chosen,
     )
-    _check_segments(plan)
+    _check_minibatches(plan)
     return plan
 
 
-def _check_segments(plan: Plan) -> None:
+def _check_minibatches(plan: Plan) -> None:
+    if plan.has_free_minibatches and "priority" not in plan.features:
+        raise ConfigError(
+            f"num_minibatches is {plan.num_minibatches} and minibatch_size "
+            f"{plan.minibatch_size}, which together need rows that are drawn: set or search "
+            "priority_alpha above 0, or leave one of them out"
+        )
     if not plan.by_segments:
         return
     if plan.priority_over == "steps" and "priority" in plan.features:

@@ -45,6 +45,14 @@ def test_features_follow_what_a_study_can_switch_on():
     assert set(FEATURES.values()) <= set(KNOBS)
 
 
+def test_numbers_of_minibatches_that_do_not_cover_the_rows_need_drawn_ones():
+    both = {"num_minibatches": 2, "minibatch_size": 10, "priority_over": "steps"}
+    with pytest.raises(ConfigError, match="set or search priority_alpha above 0"):
+        make_plan(both, ENV)
+    assert make_plan(both, ENV, features=("priority",)).has_free_minibatches
+    assert make_plan({**both, "num_minibatches": 103}, ENV).num_minibatches == 103  # 8 x 128 rows
+
+
 def test_minibatches_are_whole_segments_where_steps_depend_on_each_other():
     clips = {"rho_clip": 1.0, "c_clip": 1.0}
     assert not make_plan({"priority_alpha": 0.5}, ENV).by_segments
