@@ -211,8 +211,10 @@ def _truth(node: ast.expr, values: Mapping[str, Any]) -> bool:
         raise _Undefined
     sides = [_term(part, values) for part in (node.left, *node.comparators)]
     return all(
-        _compare(op, one, other)
-        for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True)
+        [  # a list, likewise
+            _compare(op, one, other)
+            for op, one, other in zip(node.ops, sides[:-1], sides[1:], strict=True)
+        ]
     )
 
 

@@ -28,6 +28,7 @@ from hpo.spaces import ValueRule, parse_rule
         ("not a / b > 1", {"a": 1, "b": 0}, False),
         ("a < 1", {"a": None}, False),
         ("not a < 1", {"a": "same"}, False),
+        ("not a < 1 < b", {"a": 2, "b": None}, False),
         # An inactive knob: likewise.
         ("a < 1", {}, False),
         ("not a < 1", {}, False),
