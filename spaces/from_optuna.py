@@ -132,6 +132,6 @@ def _fields(name: str, theirs: BaseDistribution) -> dict[str, Any]:
     found: dict[str, Any] = {"min": theirs.low, "max": theirs.high}
     if theirs.low == theirs.high:
         return {"values": [theirs.low]}
-    if theirs.step not in (None, 1):
+    if theirs.step is not None and not (isinstance(theirs, IntDistribution) and theirs.step == 1):
         found["q"] = theirs.step
     return {**found, "distribution": f"log_{kind}" if theirs.log else kind}

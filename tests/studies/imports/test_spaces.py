@@ -40,6 +40,7 @@ def storage(tmp_path):
     def objective(trial):
         rate = trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
         trial.suggest_categorical("activation", ["tanh", "relu"])
+        trial.suggest_float("reward_scale", 1.0, 5.0, step=1.0)
         return -abs(rate - 1e-3)
 
     study.optimize(objective, n_trials=12)
@@ -50,7 +51,9 @@ def test_a_study_of_optuna(storage):
     url, theirs = storage
     draft = read_storage(url, None, {"env": "CartPole-v1"})
     study = loads(draft.text())
-    assert set(study.space.names) == {"learning_rate", "activation"}
+    assert set(study.space.names) == {"learning_rate", "activation", "reward_scale"}
+    scale = next(p for p in study.space.parameters if p.name == "reward_scale").distribution
+    assert set(scale.grid(99)) == {1.0, 2.0, 3.0, 4.0, 5.0}
     assert len(study.enqueue) == 10
     assert study.enqueue[0]["learning_rate"] == theirs.best_params["learning_rate"]
     assert study.metric.goal == "maximize"
