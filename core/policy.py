@@ -28,6 +28,7 @@ from .envs.contract import Environment
 from .hypers import Hypers
 from .networks import registry as networks
 from .networks.attention import Keyed
+from .networks.cnn import unit_bytes
 from .networks.outputs import Outputs
 from .normalise import RunningStatistics
 from .observations import as_array
@@ -229,12 +230,19 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
 
 
 def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observation: Any) -> Any:
-    """Give the observation as one lane's network sees it (leading axes allowed)."""
+    """Give the observation as one lane's network sees it (leading axes allowed).
+
+    Where lanes may differ in `normalise_observations`, bytes reach all networks as floats; a lane
+    that does not normalise sees those of a cnn divided by 255, as that network does with bytes.
+    """
     if "normalise_observations" not in plan.features:
         return observation
     if isinstance(observation, Keyed):
         inner = normalised(plan, hypers, statistics, observation.observation)
         return observation.replace(observation=inner)
-    raw = as_array(observation).astype(jnp.float32)
+    given = as_array(observation)
+    raw = given.astype(jnp.float32)
     clean = statistics.normalise(raw, hypers.observation_clip)
+    if plan.network == "cnn":
+        raw = unit_bytes(given)
     return jnp.where(hypers.normalise_observations > 0.0, clean, raw)

@@ -19,7 +19,7 @@ from ..plan import Plan
 from .mlp import ACTIVATIONS, Head, initialiser
 from .outputs import Outputs
 
-__all__ = ["CNN", "Convolutions", "convolutions_of"]
+__all__ = ["CNN", "Convolutions", "convolutions_of", "unit_bytes"]
 
 _SMALL = 36  # pixels; the large default leaves nothing of smaller images
 
@@ -143,11 +143,16 @@ def as_image(observation: Array, shape: tuple[int, ...]) -> Float[Array, "... H 
         shape: of one observation.
     """
     lead = observation.shape[: observation.ndim - len(shape)]
-    scale = np.float32(1.0 / 255.0 if observation.dtype == jnp.uint8 else 1.0)
-    image = observation.astype(jnp.float32) * scale
+    image = unit_bytes(observation)
     if len(shape) == 2:
         return image[..., None]
     if len(shape) == 4:
         image = jnp.moveaxis(image, -4, -2)
         return image.reshape((*lead, *shape[1:3], math.prod((shape[0], shape[3]))))
     return image
+
+
+def unit_bytes(observation: Array) -> Float[Array, "..."]:
+    """Give an observation as float32; bytes are divided by 255."""
+    scale = np.float32(1.0 / 255.0 if observation.dtype == jnp.uint8 else 1.0)
+    return observation.astype(jnp.float32) * scale

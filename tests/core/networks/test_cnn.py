@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -7,8 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hpo.core import policy
+from hpo.core.hypers import make_hypers
 from hpo.core.networks import registry
 from hpo.core.networks.cnn import CNN, convolutions_of
+from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
@@ -52,6 +56,22 @@ def test_bytes_are_scaled_and_histories_become_channels():
     grey = CNN(plan, 2, (9, 8))
     params = {"params": slow.drawn(grey, jnp.zeros((9, 8)))}
     assert grey.apply(params, jnp.ones((5, 9, 8))).policy.shape == (5, 2)
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_bytes_are_scaled_where_other_lanes_normalise(on):
+    """A lane that does not sees what it would see where nobody can."""
+    plan = plan_of(**SIZES)
+    frames = np.random.default_rng(1).integers(0, 256, size=(5, 9, 8, 2), dtype=np.uint8)
+    params = {"params": slow.drawn(CNN(plan, 2, (9, 8, 2)), jnp.asarray(frames[0]))}
+    statistics = RunningStatistics.empty((9, 8, 2)).merge(jnp.asarray(frames, jnp.float32))
+    hypers = jax.tree.map(jnp.asarray, make_hypers({"normalise_observations": on}, {}, {}))
+    able = dataclasses.replace(plan, features=("normalise_observations",))
+    shown = policy.normalised(able, hypers, statistics, jnp.asarray(frames))
+    made = CNN(plan, 2, (9, 8, 2)).apply(params, shown)
+    expected = (frames - frames.mean(axis=0)) / frames.std(axis=0) if on else frames
+    exact = CNN(plan, 2, (9, 8, 2)).apply(params, jnp.asarray(expected, None if on else "uint8"))
+    np.testing.assert_allclose(made.policy, exact.policy, rtol=1e-4, atol=1e-6)
 
 
 def test_defaults_are_the_published_ones():
