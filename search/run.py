@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
@@ -134,20 +135,34 @@ def run(
         publish_seconds=settings.publish_seconds,
     )
     with store:
-        new_bits = False
         if not store.created:
             if not settings.resume:
                 raise StoreError(f"{directory} holds a study already; begin another with --new")
             check_continues(store.meta, study)
-            new_bits = gives_new_bits(store.meta, meta, settings.accept_new_bits)
-            store.journal.replace_meta(replace(meta, created_at=store.meta.created_at))
-        store.folder.write_study(settings.study_text or meta.study_text, meta.study_text)
-        if store.created and earlier.history:
-            write_warm_start(earlier, store.folder.path)
         ledger = restore_ledger(study, store, time.time)
         ledger.earlier = earlier.history
-        ledger.state.bits += new_bits
+        goes_on = _reopen(ledger)
+        if not store.created:
+            known = max(store.meta.bits, ledger.state.bits)
+            changed = goes_on and gives_new_bits(store.meta, meta, settings.accept_new_bits)
+            store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
+        ledger.state.bits = store.meta.bits
+        store.folder.write_study(settings.study_text or meta.study_text, meta.study_text)
+        write_warm_start(earlier, store.folder.path)
+        if not goes_on:
+            store.publish(force=True)
+            return _results("finished", ledger, store)
         return _run(ledger, store, factory, proposer, observers, settings)
+
+
+def _continued(before: StudyMeta, now: StudyMeta, goes_on: bool, bits: int) -> StudyMeta:
+    """Give what the journal says of a study begun before.
+
+    Of one that has nothing left to do it goes on to say where it ran.
+    """
+    if not goes_on:
+        return replace(before, study_hash=now.study_hash, study_text=now.study_text)
+    return replace(now, created_at=before.created_at, bits=bits)
 
 
 def _run(
@@ -159,9 +174,6 @@ def _run(
     settings: Settings,
 ) -> Results:
     study = ledger.study
-    if not _reopen(ledger):
-        store.publish(force=True)
-        return _results("finished", ledger, store)
     buckets = restore_buckets(ledger, factory, store.checkpoint())
     callbacks = Callbacks(settings.callbacks)
     observers = [*observers, *([callbacks] if settings.callbacks else [])]

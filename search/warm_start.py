@@ -20,6 +20,7 @@ from ..knobs import KNOBS
 from ..spaces.space import Parameter
 from ..store.journal import JOURNAL_NAME, Journal
 from ..store.rows import StudyMeta, TrialState
+from ..store.study_folder import write_text
 from ..studies.reader import plain, read_text
 from ..studies.spec import Study
 from .codec import decode, encode
@@ -78,16 +79,15 @@ def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
 
 
 def write_warm_start(found: WarmStart, folder: Path) -> None:
-    """Write down what a new study starts from."""
+    """Write down what a study starts from, unless that was done when it began."""
+    path = folder / WARM_START_NAME
+    if not found.history or path.is_file():
+        return
     rows = [
         Earlier(dict(past.params), str(past.state), list(past.losses or ()), list(past.violations))
         for past in found.history
     ]
-    path = folder / WARM_START_NAME
-    partial = path.with_name(path.name + ".partial")
-    text = json.dumps({"words": found.words, "trials": encode(rows)})
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_text(path, json.dumps({"words": found.words, "trials": encode(rows)}))
 
 
 def _past(rows: Sequence[Earlier], index: int) -> Past:

@@ -368,7 +368,30 @@ def test_another_machine_is_refused_or_marked(tmp_path):
     go(tmp_path, grown, Factory(device_count=2), accept_new_bits=True)
     with opened(tmp_path) as journal:
         assert [row.bits for row in journal.trials()] == [0] * 8 + [1] * 8
-        assert journal.meta.devices == 2
+        assert journal.meta.devices == 2 and journal.meta.bits == 1
+
+
+def test_another_machine_is_marked_though_it_dies_before_it_commits_anything(tmp_path):
+    class Dies(Silent):
+        def on_start(self, study, folder, resumed):
+            raise KeyboardInterrupt
+
+    study = samples.study(budget=Budget(trials=8))
+    go(tmp_path, study, Factory(device_count=4))
+    grown = dataclasses.replace(study, budget=Budget(trials=16))
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, grown, Factory(device_count=2), [Dies()], accept_new_bits=True)
+    go(tmp_path, grown, Factory(device_count=2))
+    with opened(tmp_path) as journal:
+        assert [row.bits for row in journal.trials()] == [0] * 8 + [1] * 8
+
+
+def test_a_finished_study_is_shown_on_any_machine(tmp_path):
+    study = samples.study(budget=Budget(trials=8))
+    first = go(tmp_path, study, Factory(device_count=4))
+    assert go(tmp_path, study, Factory(device_count=2)).leaderboard == first.leaderboard
+    with opened(tmp_path) as journal:
+        assert journal.meta.devices == 4 and journal.meta.bits == 0
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,22 @@ def test_it_is_written_down_so_that_a_resume_needs_no_earlier_study(earlier, tmp
     assert tables_equal(tmp_path / "whole", tmp_path / "cut") == []
 
 
+def test_a_study_that_dies_before_it_is_written_down_writes_it_when_it_goes_on(
+    earlier, tmp_path, monkeypatch
+):
+    asked = study(earlier[0])
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hpo.search.run.write_warm_start", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(asked, tmp_path / "late", FACTORY, (), samples.quick())
+    run(asked, tmp_path / "late", FACTORY, (), samples.quick())
+    assert (tmp_path / "late" / WARM_START_NAME).is_file()
+
+
 def test_a_table_alone_will_do(earlier, tmp_path):
     table = tmp_path / "trials.parquet"
     shutil.copy(earlier[0] / "trials.parquet", table)
