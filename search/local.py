@@ -173,7 +173,10 @@ class LocalFactory:
         return results_of(found, range(len(seeds)))
 
     def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
-        """Give the program of this configuration's bucket: its lanes and tile; no compile."""
+        """Give the program of this configuration's bucket: its lanes and tile; no compile.
+
+        Lanes that are asked for are rounded up to a multiple of the devices.
+        """
         plan, example = self.split.plan(config), self.split.hypers(config)
         _check_alike(plan)
         tile = self._tile(plan, example)
@@ -183,7 +186,8 @@ class LocalFactory:
         if lanes is None:
             lanes = self._auto_lanes(plan, example, tile)
         else:
-            while lanes % (count * tile) and tile > 1:
+            lanes = -(-lanes // count) * count
+            while lanes % (count * tile):
                 tile -= 1
         how = self.study.evaluation
         parts = {

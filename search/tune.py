@@ -80,6 +80,7 @@ def measure_lanes(
     block = whole.tile * len(whole.devices)
     tried = candidates(block, whole.lanes, startable_replicates(study)) if lanes is None else lanes
     for count in tried:
+        _check_divides(count, len(whole.devices))
         told(count)
         yield _measure(factory, default, count, seconds)
 
@@ -103,6 +104,14 @@ def best_lanes(measured: Sequence[Measured]) -> Measured:
     fastest = max(entry.env_steps_per_second for entry in measured)
     good = [e for e in measured if e.env_steps_per_second >= _GOOD_ENOUGH * fastest]
     return min(good, key=lambda entry: entry.lanes)
+
+
+def _check_divides(lanes: int, devices: int) -> None:
+    if lanes % devices:
+        raise ConfigError(
+            f"{lanes} lanes do not divide into {devices} devices; the next number that does is "
+            f"{-(-lanes // devices) * devices}"
+        )
 
 
 def _measure(factory: Any, default: dict[str, Any], lanes: int, seconds: float) -> Measured:

@@ -42,7 +42,13 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
         _print(results, study, args)
 
     results = watch(study, text, args, show)
-    return INTERRUPTED if results.state == "interrupted" else 0
+    return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
+
+
+def nothing_learnt(results: Results) -> bool:
+    """Say whether every trial failed or diverged, of one at least."""
+    states = {entry.state for entry in results.leaderboard}
+    return bool(states) and states <= {"failed", "diverged"}
 
 
 def watch(

@@ -52,3 +52,9 @@ def test_user_code_does_not_run_in_a_check(tmp_path):
 def test_given_lanes_are_taken(lanes):
     report, _ = preview(loads(TEXT + f"population: {{lanes: {lanes}}}\n"))
     assert report.buckets[0].lanes == lanes
+
+
+def test_given_lanes_are_rounded_up_to_the_devices():
+    report, _ = preview(loads(TEXT + "population: {lanes: 15}\n"))
+    devices = len(local.LocalFactory(loads(TEXT)).devices)
+    assert report.buckets[0].lanes == -(-15 // devices) * devices

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from hpo.cli import main
 from hpo.views.final import next_commands, print_results, results_data, target
+from hpo.views.running import nothing_learnt
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -66,3 +67,12 @@ def test_the_document_holds_what_python_has(results):
     assert data["best"]["trial"] == results.best.trial
     assert len(data["leaderboard"]) == 24
     assert data["usage"]["env_steps"] == results.usage.env_steps
+
+
+@pytest.mark.parametrize(
+    ("states", "nothing"),
+    [((), False), (("failed", "diverged"), True), (("failed", "stopped"), False)],
+)
+def test_a_study_whose_every_trial_failed_has_an_exit_code_of_its_own(states, nothing):
+    found = SimpleNamespace(leaderboard=[SimpleNamespace(state=state) for state in states])
+    assert nothing_learnt(found) is nothing
