@@ -314,8 +314,9 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _count("report", 16, "further seeds that give the number reported", 0, high=1000),
     ),
     "population": (
-        _count("lanes", None, "lanes of a program, rounded up to a multiple of the devices, or auto",
-               1, high=1_000_000, words=("auto",)),
+        _count("lanes", None,
+               "lanes of a program, or auto; rounded up to a multiple of the devices", 1,
+               high=1_000_000, words=("auto",)),
         _word("device", "auto", ("auto", "cpu", "gpu"), "where lanes run"),
         _flag("deterministic", False, "the same bits on every run of a GPU, at some cost"),
         _count("workers", None, "processes that step gym: environments, or auto; 0: none", 0,
