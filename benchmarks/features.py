@@ -51,11 +51,17 @@ MASKED = ("off_policy_masking", "valid_mass_loss")
 
 def work(task: dict[str, Any]) -> None:
     """Serve one side: a program of the task, in whichever checkout is importable."""
-    from hpo.core import memory, program
+    from hpo.core import program
     from hpo.core.envs import registry
-    from hpo.core.hypers import make_hypers
-    from hpo.core.plan import EnvPlan, make_plan
     from hpo.search.lanes import tile_of
+
+    try:
+        from hpo.core.hypers import make_hypers
+        from hpo.core.memory import parameter_count
+        from hpo.core.plan import EnvPlan, make_plan
+    except ImportError:  # an earlier commit, whose state.py held all of them
+        from hpo.core.program import parameter_count  # pyright: ignore
+        from hpo.core.state import EnvPlan, make_hypers, make_plan  # pyright: ignore
 
     devices = program.prepare_devices("cpu")
     import jax
@@ -68,7 +74,7 @@ def work(task: dict[str, Any]) -> None:
     plan = make_plan(knobs, where, features=tuple(task["features"]))
     params = registry.make(where).default_params
     example = make_hypers(knobs, params, params)
-    tile = tile_of("cpu", memory.parameter_count(plan, example))
+    tile = tile_of("cpu", parameter_count(plan, example))
     made = program.Program(
         plan, LANES, task["updates"], tile, program.EvaluationPlan(), devices, example
     )
