@@ -1,12 +1,18 @@
-"""Settings of all tests: strict numbers, two host devices, a compilation cache, `hpo` in reach."""
+"""Settings of all tests: strict numbers, two host devices, a compilation cache, `hpo` in reach.
+
+No test may depend on how fast or how busy the machine is.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
 import tempfile
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 _LINKS = tempfile.TemporaryDirectory(prefix="hpo-link-")
@@ -40,6 +46,53 @@ def _check_shapes() -> None:
     install_import_hook("hpo.core", "beartype.beartype")
 
 
+def _have_patience() -> None:
+    """Drop Hypothesis's limits in seconds, which compiles and busy machines exceed."""
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("patient")
+
+
 _make_importable()
 _settle_jax()
+_have_patience()
 _check_shapes()
+
+
+@contextlib.contextmanager
+def _plain_code():
+    """Leave out what LLVM does to make code fast; XLA's own passes stay. For children, too."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    before = jax.config.values[name], os.environ.get(name.upper())
+    jax.config.update(name, True)
+    os.environ[name.upper()] = "1"
+    try:
+        yield
+    finally:
+        jax.config.update(name, before[0])
+        os.environ.pop(name.upper())
+        if before[1] is not None:
+            os.environ[name.upper()] = before[1]
+
+
+@pytest.fixture(scope="module")
+def quickly_compiled():
+    """Compile the programs of a test file in half the time.
+
+    For files that compare with slow references, try contracts, use commands, or look at lanes of
+    one program. Bits of two programs are compared in code as users get it: without this.
+    """
+    with _plain_code():
+        yield
+
+
+@pytest.fixture
+def quickly():
+    """Compile the programs of one test in half the time; see `quickly_compiled`."""
+    with _plain_code():
+        yield

@@ -12,7 +12,9 @@ from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane
 from hpo.core.pytree import stack
 from hpo.core.rollout import rollout
-from hpo.core.update import update
+from hpo.core.update import learn
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 RMSA = EnvPlan("rmsa", (("continuous", False), ("k", 2), ("max_requests", 5), ("slots", 8),
                         ("topology", "ring4")))  # fmt: skip
@@ -32,7 +34,7 @@ LANES, ENVS, STEPS = 2, 4, 7
 
 
 class Trained:
-    """Two lanes after an update, and the rollout after it; learning rates differ."""
+    """Two lanes after one update and after two, and the second rollout; learning rates differ."""
 
     def __init__(self, network):
         where, sizes, self.tolerance = CASES[network]
@@ -51,13 +53,21 @@ class Trained:
             zero, many = jnp.int32(0), jnp.int32(9)
             return init_lane(plan, jnp.int32(5), hypers, zero, replicate, zero, many)
 
-        def run(hypers):
-            first = jax.lax.map(start, (hypers, jnp.arange(LANES, dtype=jnp.int32)))
-            second, metrics = update(plan, hypers, first)
-            third, trajectory, _, _ = rollout(plan, hypers, second)
-            return (first, second, third), metrics, trajectory
+        @jax.jit
+        def begin(hypers):
+            return jax.lax.map(start, (hypers, jnp.arange(LANES, dtype=jnp.int32)))
 
-        self.states, self.metrics, self.trajectory = jax.device_get(jax.jit(run)(self.hypers))
+        @jax.jit
+        def once(hypers, state):
+            rolled = rollout(plan, hypers, state)
+            return learn(plan, hypers, *rolled), rolled[1]
+
+        first = begin(self.hypers)
+        (second, metrics), _ = once(self.hypers, first)
+        (third, _), trajectory = once(self.hypers, second)
+        self.states, self.metrics, self.trajectory = jax.device_get(
+            ((first, second, third), metrics, trajectory)
+        )
 
 
 @pytest.fixture(scope="module", params=list(CASES))

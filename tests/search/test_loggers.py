@@ -234,7 +234,7 @@ def logged_records(path):
 
 def whole(path, record):
     """Read a file once it is whole: wandb's own process writes the end of it a moment later."""
-    end = time.monotonic() + 30.0
+    end = time.monotonic() + 300.0
     while True:
         found = [record.FromString(data) for data in logged_records(path)]
         if any(one.WhichOneof("record_type") == "exit" for one in found):

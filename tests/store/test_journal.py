@@ -106,7 +106,7 @@ def test_everything_comes_back(journal: Journal, make_trial: Make, meta: StudyMe
         assert again.count_by_state() == {"running": 1, "diverged": 1}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(number=st.floats(), values=st.lists(st.floats(), max_size=5))
 def test_floats_keep_every_bit(make_trial: Make, number: float, values: list[float]) -> None:
     row = make_trial(0, value=number, seed_values=tuple(values), params={})

@@ -1,6 +1,8 @@
 """A toy study whose rows are a function of the step alone; runs in a child process to be killed.
 
-Usage: python toy.py DIRECTORY STEPS SECONDS_PER_STEP
+Usage: python toy.py DIRECTORY STEPS SECONDS_PER_STEP LIMIT
+
+After LIMIT steps it waits to be killed, however slow its killer is.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def ended(step: int) -> tuple[list[TrialRow], list[EvaluationRow], list[Decision
     return trials, evaluations, decisions
 
 
-def main(directory: Path, steps: int, pause: float) -> None:
+def main(directory: Path, steps: int, pause: float, limit: int) -> None:
     parts_module.MERGE_PARTS = 4
     clock = random.Random()  # commits fall at other steps in every run, as they do by the clock
     with StudyStore(StudyFolder(directory), META, publish_seconds=0.02) as store:
@@ -96,7 +98,11 @@ def main(directory: Path, steps: int, pause: float) -> None:
             assert json.loads((saved / "lanes.json").read_text()) == state
         step = state.get("step", 0)
         rows: list[list] = [[], [], [], [], []]
+        last = step + limit
         while step < steps:
+            if step == last:
+                time.sleep(600.0)
+                sys.exit("nobody came to kill it")
             store.curves.add_chunk(**curve(step))  # pyright: ignore
             if step % CHUNKS == 0:
                 batch = step // CHUNKS
@@ -131,4 +137,4 @@ def commit(store: StudyStore, step: int, rows: list[list], *, done: bool) -> Non
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))

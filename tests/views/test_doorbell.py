@@ -1,8 +1,9 @@
 """Real signals, while the main thread is inside C code that no Python handler can interrupt."""
 
-import hashlib
+import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -10,16 +11,8 @@ import pytest
 
 from hpo.views.doorbell import Doorbell
 
-
-def busy(seconds_at_least=0.6):
-    """Compute without returning to Python."""
-    rounds = 200_000
-    while True:
-        started = time.monotonic()
-        hashlib.pbkdf2_hmac("sha256", b"x", b"y", rounds)
-        if time.monotonic() - started >= seconds_at_least:
-            return
-        rounds *= 2
+LIBC = ctypes.CDLL(None)
+PATIENCE = 60.0  # seconds until a test gives up; none waits when all is well
 
 
 @pytest.fixture
@@ -31,51 +24,96 @@ def handled():
     signal.signal(signal.SIGINT, before)
 
 
-def press(after):
-    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    return timer
+@pytest.fixture
+def unshared():
+    """Nobody takes the interpreter from the main thread before it enters C code by itself."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(PATIENCE)
+    yield
+    sys.setswitchinterval(before)
 
 
-def test_the_first_press_is_answered_before_python_gets_to_its_handler(handled):
-    heard = []
-    bell = Doorbell(lambda: heard.append(time.monotonic()), lambda: heard.append("second"))
-    with bell:
+def busy(meanwhile):
+    """Stay inside C code, which no signal ends, until another thread has done `meanwhile`."""
+    mutex = ctypes.create_string_buffer(128)
+    LIBC.pthread_mutex_init(mutex, None)
+    LIBC.pthread_mutex_lock(mutex)
+
+    def other():
+        time.sleep(0.02)  # then the main thread waits for the mutex
+        try:
+            meanwhile()
+        finally:
+            LIBC.pthread_mutex_unlock(mutex)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    LIBC.pthread_mutex_lock(mutex)
+    thread.join()
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_press_is_answered_before_python_gets_to_its_handler(handled, unshared):
+    heard, answered = [], threading.Event()
+
+    def first():
+        heard.append(time.monotonic())
+        answered.set()
+
+    def meanwhile():
+        press()
+        answered.wait(PATIENCE)
+
+    with Doorbell(first, lambda: heard.append("second")) as bell:
         bell.arm()
-        timer = press(0.1)
-        busy()
-        timer.join()
+        busy(meanwhile)
     assert len(heard) == 1
     assert heard[0] < handled[0]
 
 
-def test_the_second_press_leaves(handled):
-    left, told = [], []
-    bell = Doorbell(lambda: told.append(1), lambda: told.append(2), leave=left.append)
-    with bell:
+def test_the_second_press_leaves(handled, unshared):
+    left, told, answered, gone = [], [], threading.Event(), threading.Event()
+
+    def first():
+        told.append(1)
+        answered.set()
+
+    def leave(code):
+        left.append(code)
+        gone.set()
+
+    def meanwhile():
+        for seen in (answered, gone):
+            press()
+            seen.wait(PATIENCE)
+
+    with Doorbell(first, lambda: told.append(2), leave=leave) as bell:
         bell.arm()
-        timers = [press(0.05), press(0.25)]
-        busy()
-        for timer in timers:
-            timer.join()
-        time.sleep(0.1)
+        busy(meanwhile)
     assert told == [1, 2]
     assert left == [130]
 
 
 def test_a_second_press_leaves_even_if_nothing_can_be_said(handled):
+    left, answered, gone = [], threading.Event(), threading.Event()
+
     def cannot():
         raise OSError("no terminal")
 
-    left = []
-    bell = Doorbell(lambda: None, cannot, leave=left.append)
+    def leave(code):
+        left.append(code)
+        gone.set()
+
     threading.excepthook, before = lambda args: None, threading.excepthook
     try:
-        with bell:
+        with Doorbell(answered.set, cannot, leave=leave) as bell:
             bell.arm()
-            for _ in range(2):
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.1)
+            for seen in (answered, gone):
+                press()
+                assert seen.wait(PATIENCE)
     finally:
         threading.excepthook = before
     assert left == [130]

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpo.core.envs.optical import bits
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 SLOTS = st.sampled_from([1, 7, 31, 32, 33, 64, 100, 130])
 
@@ -18,38 +24,53 @@ def spectra(draw):
     return np.random.default_rng(seed).random((3, slots)) < density
 
 
+@jax.jit
+def looked_at(flags):
+    """Give what the module says of rows of flags, from one program a number of slots."""
+    words, slots = bits.pack(flags), flags.shape[1]
+    moved = bits.shift_up(words), bits.shift_down(words)
+    return {
+        "flags": bits.unpack(words, slots),
+        "rows": (bits.first_set(words), bits.last_set(words), bits.count_bits(words)),
+        "nearest": bits.nearest_set(words, slots),
+        "moved": [bits.unpack(each, slots) for each in moved],
+    }
+
+
 @given(spectra())
 @settings(max_examples=40, deadline=None)
 def test_packing_positions_counts_and_shifts(flags):
-    words = bits.pack(jnp.asarray(flags))
+    seen = jax.device_get(looked_at(flags))
     slots = flags.shape[1]
-    np.testing.assert_array_equal(bits.unpack(words, slots), flags)
-    for row, first, last, count in zip(
-        flags, bits.first_set(words), bits.last_set(words), bits.count_bits(words), strict=True
-    ):
+    np.testing.assert_array_equal(seen["flags"], flags)
+    for row, first, last, count in zip(flags, *seen["rows"], strict=True):
         places = np.flatnonzero(row)
         assert first == (places[0] if len(places) else bits.NONE)
         assert last == (places[-1] if len(places) else -1)
         assert count == len(places)
-    below, above = bits.nearest_set(words, slots)
+    below, above = seen["nearest"]
     for row, low, high in zip(flags, below, above, strict=True):
         for slot in range(slots):
             assert low[slot] == max(np.flatnonzero(row[: slot + 1]), default=-1)
             assert high[slot] == slot + next(iter(np.flatnonzero(row[slot:])), slots - slot)
-    up, down = bits.unpack(bits.shift_up(words), slots), bits.unpack(bits.shift_down(words), slots)
+    up, down = seen["moved"]
     np.testing.assert_array_equal(up[:, 1:], flags[:, :-1])
     np.testing.assert_array_equal(down[:, :-1], flags[:, 1:])
-    assert not np.asarray(up[:, 0]).any() and not np.asarray(down[:, -1]).any()
+    assert not up[:, 0].any() and not down[:, -1].any()
+
+
+@jax.jit
+def free_starts(flags, needs):
+    slots = flags.shape[1]
+    return bits.unpack(bits.starts_of_free_runs(bits.pack(flags), needs, slots), slots)
 
 
 @given(spectra(), st.lists(st.integers(0, 140), min_size=3, max_size=3))
 @settings(max_examples=50, deadline=None)
 def test_starts_of_free_runs_against_a_loop(flags, needs):
     slots = flags.shape[1]
-    words = bits.starts_of_free_runs(
-        bits.pack(jnp.asarray(flags)), jnp.asarray(needs, jnp.int32), slots
-    )
-    for row, need, found in zip(flags, needs, bits.unpack(words, slots), strict=True):
+    starts = np.asarray(free_starts(flags, jnp.asarray(needs, jnp.int32)))
+    for row, need, found in zip(flags, needs, starts, strict=True):
         length = max(need, 1)
         expected = [
             start + length <= slots and row[start : start + length].all() for start in range(slots)
@@ -57,11 +78,16 @@ def test_starts_of_free_runs_against_a_loop(flags, needs):
         assert found.tolist() == expected
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def window_flags(slots, start, length):
+    words = bits.word_count(slots)
+    return bits.unpack(bits.window(words, start, length), words * 32)
+
+
 @given(SLOTS, st.integers(0, 140), st.integers(0, 140))
 @settings(max_examples=40, deadline=None)
 def test_window_against_a_loop(slots, start, length):
-    words = bits.window(bits.word_count(slots), jnp.int32(start), jnp.int32(length))
-    found = np.flatnonzero(bits.unpack(words, bits.word_count(slots) * 32))
+    found = np.flatnonzero(window_flags(slots, jnp.int32(start), jnp.int32(length)))
     inside = [s for s in range(start, start + length) if s < bits.word_count(slots) * 32]
     assert found.tolist() == inside
 
