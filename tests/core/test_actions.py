@@ -17,6 +17,8 @@ from hpo.core.update import update
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 KINDS = ("gaussian", "tanh_gaussian", "beta")
 PENDULUM = EnvPlan("Pendulum-v1", (("max_steps_in_episode", 9),))
 KNOBS = {"num_envs": 3, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [6],
@@ -137,14 +139,17 @@ class Learned:
         params = self.env.default_params
         self.hypers = make_hypers(KNOBS, params, params)
 
-        def run(hypers):
+        @jax.jit
+        def begin(hypers):
             zero, many = jnp.int32(0), jnp.int32(10)
-            state = init_lane(self.plan, jnp.int32(1), hypers, zero, zero, zero, many)
-            rows = jax.tree.map(lambda x: x[None], (hypers, state))
-            first = update(self.plan, *rows)
-            return state, first, update(self.plan, rows[0], first[0])
+            return init_lane(self.plan, jnp.int32(1), hypers, zero, zero, zero, many)
 
-        self.state, self.first, self.second = jax.device_get(jax.jit(run)(self.hypers))
+        once = jax.jit(lambda *lanes: update(self.plan, *lanes))
+        state = begin(self.hypers)
+        rows = jax.tree.map(lambda x: np.asarray(x)[None], (self.hypers, state))
+        first = once(*rows)
+        second = once(rows[0], first[0])
+        self.state, self.first, self.second = jax.device_get((state, first, second))
 
 
 @pytest.fixture(scope="module", params=["tanh_gaussian", "beta"])

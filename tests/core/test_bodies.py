@@ -20,7 +20,9 @@ from hpo.core.population import init_lane
 from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.state import use_key
-from hpo.core.update import update
+from hpo.core.update import learn
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 dials = SimpleNamespace(**run_path(str(Path(__file__).with_name("dials.py"))))
@@ -39,7 +41,7 @@ class TestDials(EnvironmentContract):
 
 
 class Played:
-    """Two lanes of dials: state, rollout, update and evaluation, from one compiled function."""
+    """Two lanes of dials: state, rollout, two updates, evaluation; a program each."""
 
     def __init__(self):
         features = ("normalise_observations", "normalise_rewards")
@@ -53,15 +55,24 @@ class Played:
             zero, many = jnp.int32(0), jnp.int32(10)
             return init_lane(self.plan, jnp.int32(5), hypers, zero, replicate, zero, many)
 
-        def all_of_it(hypers):
-            state = jax.lax.map(start, (hypers, jnp.arange(LANES, dtype=jnp.int32)))
-            seen = rollout(self.plan, hypers, state)
-            updated = update(self.plan, hypers, state)
-            again = update(self.plan, hypers, updated[0])
-            policies = Policies(hypers, state.params, state.observation_statistics, state.key)
-            return state, seen, updated, again, evaluate(self.plan, policies, EPISODES, True)
+        @jax.jit
+        def begin(hypers):
+            return jax.lax.map(start, (hypers, jnp.arange(LANES, dtype=jnp.int32)))
 
-        parts = jax.device_get(jax.jit(all_of_it)(hypers))
+        @jax.jit
+        def once(hypers, state):
+            rolled = rollout(self.plan, hypers, state)
+            return learn(self.plan, hypers, *rolled), rolled
+
+        @jax.jit
+        def played(hypers, state):
+            policies = Policies(hypers, state.params, state.observation_statistics, state.key)
+            return evaluate(self.plan, policies, EPISODES, True)
+
+        state = begin(hypers)
+        updated, seen = once(hypers, state)
+        again, _ = once(hypers, updated[0])
+        parts = jax.device_get((state, seen, updated, again, played(hypers, state)))
         self.state, self.seen, self.updated, self.again, self.evaluated = parts
 
 

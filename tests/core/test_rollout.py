@@ -16,6 +16,8 @@ from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
 from hpo.core.state import use_key
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 LANES = 2
@@ -38,14 +40,15 @@ class Rolled:
             zero, many = jnp.int32(0), jnp.int32(10)
             return init_lane(self.plan, jnp.int32(5), hypers, zero, replicate, zero, many)
 
-        def both(hypers):
-            first = jax.lax.map(start, (hypers, replicates))
-            second, *seen_first = rollout(self.plan, hypers, first)
-            second = second.replace(updates=second.updates + 1)
-            third, *seen_second = rollout(self.plan, hypers, second)
-            return (first, second, third), (seen_first, seen_second)
-
-        self.states, self.seen = jax.device_get(jax.jit(both)(self.hypers))
+        begin = jax.jit(lambda hypers: jax.lax.map(start, (hypers, replicates)))
+        once = jax.jit(lambda hypers, state: rollout(self.plan, hypers, state))
+        first = begin(self.hypers)
+        second, *seen_first = once(self.hypers, first)
+        second = second.replace(updates=second.updates + 1)
+        third, *seen_second = once(self.hypers, second)
+        self.states, self.seen = jax.device_get(
+            ((first, second, third), (seen_first, seen_second))
+        )
 
     def lane(self, lane):
         """Give (states, both rollouts' (trajectory, sums, last value)) of one lane."""
