@@ -87,7 +87,8 @@ class SavedPolicy:
         An action is an array; for Gymnasium's environments it is what `env.step` takes.
 
         Args:
-            observation: as the environment gives it; leading batch axes are allowed.
+            observation: as the environment gives it; leading batch axes are allowed. With
+                `history: n` its last n ones, oldest first, zeros before the episode's start.
             mask: bool, valid actions, if the environment has them.
             carry: of recurrent networks, as the call before gave it; None where an episode
                 begins. Passed through by all others.
@@ -135,7 +136,8 @@ class SavedPolicy:
 
     def _observation(self, given: Any) -> Any:
         """Give an observation (lists and all) as arrays of the environment's types."""
-        env = environments.make(self.plan.env)
+        env, history = environments.make(self.plan.env), self.plan.env.history
+        stacked = f" (the last {history}, oldest first)" if history > 1 else ""
 
         def one(struct: jax.ShapeDtypeStruct, part: Any) -> Array:
             array = jnp.asarray(part, struct.dtype)
@@ -143,7 +145,7 @@ class SavedPolicy:
             if lead < 0 or array.shape[lead:] != struct.shape:
                 raise ConfigError(
                     f"the observation has shape {array.shape}, those of {env.id} have "
-                    f"{struct.shape}; axes before these are allowed, for a batch"
+                    f"{struct.shape}{stacked}; axes before these are allowed, for a batch"
                 )
             return array
 

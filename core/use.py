@@ -38,7 +38,7 @@ def predict(
     Args:
         policy: from `load_policy`.
         observation: as the environment gives it, a list or an array; leading batch axes are
-            allowed.
+            allowed. With `history: n` its last n ones, oldest first, zeros before the start.
         mask: valid actions, if the environment has them.
         carry: what the last call gave, None at the start of an episode; recurrent networks
             remember by it, others pass it through.

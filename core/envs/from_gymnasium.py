@@ -33,8 +33,14 @@ class GymnasiumEnvironment(ForeignEnvironment):
         code: how its observations and actions look as arrays.
     """
 
-    def __init__(self, id_: str, keys: Mapping[str, Any]):
+    def __init__(self, id_: str, keys: Mapping[str, Any], history: int = 1):
         """Make one to see its spaces.
+
+        Args:
+            id_: `gym:...`.
+            keys: fixed arguments of its constructor.
+            history: observations that the policy sees at once; `core.host` stacks them as
+                `history.StackedEnvironment` does.
 
         Raises:
             HpoError: see `via_gymnasium.make` and `code_of`.
@@ -42,11 +48,11 @@ class GymnasiumEnvironment(ForeignEnvironment):
         self.id, self.keys = id_, dict(keys)
         params = facts_of(id_).params
         probe = make(id_, self.keys)
-        self.code: SpaceCode = code_of(id_, probe)
+        self.code: SpaceCode = dataclasses.replace(code_of(id_, probe), history=history)
         probe.close()
         self.action_space = _action_space(self.code)
-        shape, dtype = self.code.observation_shape, np.dtype(self.code.observation_dtype)
-        self.observation_struct = jax.ShapeDtypeStruct(shape, dtype)
+        dtype = np.dtype(self.code.observation_dtype)
+        self.observation_struct = jax.ShapeDtypeStruct(self.code.seen_shape, dtype)
         self.default_params = made_params(params)
 
     def values(self, params: Any) -> dict[str, Any]:
@@ -63,12 +69,15 @@ class GymnasiumEnvironment(ForeignEnvironment):
         return values
 
     def observed(self, raw: Any) -> np.ndarray:
-        """Give observations as the policy sees them; leading axes are allowed."""
+        """Give observations as the policy sees them; leading axes are allowed.
+
+        A number that is none of the categories is a vector of zeros, as what is stacked before an
+        episode's start.
+        """
         if not self.code.one_hot:
             return np.asarray(raw, self.code.observation_dtype)
-        return np.eye(self.code.one_hot, dtype=np.float32)[
-            np.asarray(raw) - self.code.observation_start
-        ]
+        category = np.asarray(raw)[..., None] - self.code.observation_start
+        return (category == np.arange(self.code.one_hot)).astype(np.float32)
 
     def taken(self, action: Any) -> Any:
         """Give actions of the policy as the environment takes them; leading axes are allowed."""

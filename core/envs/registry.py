@@ -50,13 +50,8 @@ def make(plan: EnvPlan) -> Environment:
         ConfigError: a key or value is wrong, or its observations cannot be stacked.
     """
     plain = _make(plan)
-    if plan.history == 1:
+    if plan.history == 1 or isinstance(plain, HostedEnvironment):  # the host stacks by itself
         return plain
-    if isinstance(plain, HostedEnvironment):
-        raise ConfigError(
-            f"history is {plan.history}, but {plan.id} is stepped by the host, where nothing is "
-            "stacked; leave history out, or wrap the environment itself"
-        )
     return StackedEnvironment(plain, plan.history)
 
 
@@ -67,7 +62,7 @@ def _make(plan: EnvPlan) -> Environment:
     if is_gymnasium(plan.id):
         from .from_gymnasium import GymnasiumEnvironment
 
-        return GymnasiumEnvironment(plan.id, keys)
+        return GymnasiumEnvironment(plan.id, keys, plan.history)
     if plan.id not in ENVIRONMENTS:
         raise UnknownNameError("environment", plan.id, known())
     known_as = entry(plan.id)

@@ -28,8 +28,9 @@ class Board:
     Attributes:
         action: [N, ...] to be taken, as the policy gives them.
         active: bool [N], slots to step; the others rest.
-        observation: [N, ...] to act on next; of a new episode where one ended.
-        final: [N, ...] the last observation of the episode that ended in this step.
+        observation: [N, ...] to act on next; of a new episode where one ended. [N, history, ...]
+            where observations are stacked.
+        final: [N, ...] the last one of the episode that ended in this step, likewise.
         reward: float32 [N] of this step.
         terminated: bool [N], the episode ended by its own rules.
         truncated: bool [N], it was cut.
@@ -78,7 +79,7 @@ def shared_block(size: int) -> tuple[int, mmap.mmap]:
 
 
 def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    seen = (count, *code.observation_shape)
+    seen = (count, *code.seen_shape)
     return {
         "action": ((count, *code.action_shape), code.policy_dtype),
         "active": ((count,), "bool"),

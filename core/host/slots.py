@@ -77,7 +77,7 @@ class Slots:
                 self._envs[slot] = make(self._id, values)
                 self._values[slot] = values
             self._streams[slot] = (opening.stream, opening.episode)
-            self._board.observation[slot] = self._reset(slot)
+            self._reset(slot)
 
     def step(self, restart: bool) -> None:
         """Step the active slots of these.
@@ -93,25 +93,35 @@ class Slots:
             if env is None:  # another process has it
                 continue
             raw, reward, terminated, truncated, _ = env.step(actions[slot])
-            seen = code.observed(raw)
             board.reward[slot] = reward
             board.terminated[slot], board.truncated[slot] = terminated, truncated
+            self._show(slot, raw)
             if terminated or truncated:
-                board.final[slot] = seen
+                board.final[slot] = board.observation[slot]
                 if restart:
                     stream, episode = self._streams[slot]
                     self._streams[slot] = (stream, episode + 1)
-                    seen = self._reset(slot)
-            board.observation[slot] = seen
+                    self._reset(slot)
 
     def close(self) -> None:
         """Close all environments."""
         for slot in list(self._envs):
             self._close(slot)
 
-    def _reset(self, slot: int) -> np.ndarray:
+    def _reset(self, slot: int) -> None:
+        """Begin the episode that the stream says; nothing of another one is seen in it."""
         raw, _ = self._envs[slot].reset(seed=episode_seed(*self._streams[slot]))
-        return self._code.observed(raw)
+        self._board.observation[slot] = 0
+        self._show(slot, raw)
+
+    def _show(self, slot: int, raw: Any) -> None:
+        """Write an observation; where they are stacked, the oldest makes room for the newest."""
+        rows, seen = self._board.observation, self._code.observed(raw)
+        if self._code.history == 1:
+            rows[slot] = seen
+        else:
+            rows[slot, :-1] = rows[slot, 1:]
+            rows[slot, -1] = seen
 
     def _close(self, slot: int) -> None:
         env = self._envs.pop(slot, None)

@@ -21,7 +21,7 @@ class SpaceCode:
     """How an environment's observations and actions look as arrays; plain data.
 
     Attributes:
-        observation_shape: of one observation as the policy sees it.
+        observation_shape: of one observation of the environment.
         observation_dtype: `uint8` for images, else `float32`.
         one_hot: categories of a discrete observation, which becomes a vector of 0 and 1; else 0.
         observation_start: its smallest category.
@@ -31,6 +31,7 @@ class SpaceCode:
         sizes: actions of each component, if they are discrete.
         starts: the smallest of each component.
         low, high: bounds of each component of a box, flat.
+        history: observations that the policy sees at once, oldest first (the knob `history`).
     """
 
     observation_shape: tuple[int, ...]
@@ -44,14 +45,21 @@ class SpaceCode:
     starts: tuple[int, ...] = ()
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    history: int = 1
 
     @property
     def policy_dtype(self) -> str:
         """The type of actions as the policy gives them."""
         return "float32" if self.action == "box" else "int32"
 
+    @property
+    def seen_shape(self) -> tuple[int, ...]:
+        """The shape of what the policy sees: one observation, or [history, ...] of them."""
+        lead = () if self.history == 1 else (self.history,)
+        return (*lead, *self.observation_shape)
+
     def observed(self, raw: Any) -> np.ndarray:
-        """Give an observation of the environment as the policy sees it."""
+        """Give one observation of the environment as the policy sees it."""
         if not self.one_hot:
             return np.asarray(raw, self.observation_dtype)
         vector = np.zeros(self.one_hot, np.float32)

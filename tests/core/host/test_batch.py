@@ -1,5 +1,6 @@
 """A batch gives what its environments give by themselves, in this process or in workers."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -21,8 +22,9 @@ CARTPOLE = "gym:CartPole-v1"
 STEPS = 60
 
 
-def batch_of(id_, count, workers=None):
-    return make_batch(id_, code_of(id_, make(id_, {})), count, workers)
+def batch_of(id_, count, workers=None, history=1):
+    code = dataclasses.replace(code_of(id_, make(id_, {})), history=history)
+    return make_batch(id_, code, count, workers)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,32 @@ def test_a_slot_is_its_environment_alone(workers):
             moment, np.array([*observation, *final, reward, terminated, truncated], np.float32)
         )
     assert cuts and ends
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_stacked_observations_are_the_last_of_the_episode(count, workers):
+    """Oldest first, zeros before its start; so is the final one of an episode."""
+    batch = batch_of(CARTPOLE, 2, workers if count else None, history=3)
+    board, episode = batch.board, 0
+    assert board.observation.shape == board.final.shape == (2, 3, 4)
+    batch.open([Opening(slot, {"max_episode_steps": 5}, f"words/{slot}") for slot in range(2)])
+    board.active[:] = True
+    env = gymnasium.make("CartPole-v1", max_episode_steps=5)
+    past = [np.zeros(4), np.zeros(4), env.reset(seed=episode_seed("words/1", 0))[0]]
+    np.testing.assert_array_equal(board.observation[1], np.float32(past))
+    for _ in range(12):
+        board.action[:] = 1
+        batch.step(restart=True)
+        observation, _, terminated, truncated, _ = env.step(1)
+        past.append(observation)
+        assert bool(board.truncated[1]) == truncated and bool(board.terminated[1]) == terminated
+        if truncated or terminated:
+            np.testing.assert_array_equal(board.final[1], np.float32(past[-3:]))
+            episode += 1
+            observation, _ = env.reset(seed=episode_seed("words/1", episode))
+            past = [np.zeros(4), np.zeros(4), observation]
+        np.testing.assert_array_equal(board.observation[1], np.float32(past[-3:]))
+    assert episode == 2
 
 
 def test_workers_give_what_this_process_gives(workers):

@@ -16,6 +16,7 @@ from hpo.core.program import EvaluationPlan, Program
 
 KNOBS = {"num_envs": 3, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],
          "normalise_observations": True, "learning_rate": 1e-3}  # fmt: skip
+REMEMBERS = {"network": "gru", "history": 2}
 OTHERS = {"learning_rate": 3e-3, "update_epochs": 6, "gamma": 0.9}
 SEED, UPDATES, TWIN = 7, 2, "gym:hpo-test/Hosted-v0"
 
@@ -79,7 +80,7 @@ def cartpole():
 
 @pytest.fixture(scope="module")
 def hosted(twins):
-    return Made(TWIN, network="gru")
+    return Made(TWIN, **REMEMBERS)
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +92,12 @@ def alone(cartpole):
 
 
 def test_the_host_gives_what_the_compiled_twin_gives(twins, hosted):
-    """Trajectories, episodes, bootstraps at cuts, memory, learning: the twin is stepped by XLA."""
+    """Trajectories, stacked observations, bootstraps at cuts, memory, learning, evaluation.
+
+    The twin is stepped by XLA.
+    """
     found = []
-    for made in (hosted, Made(twins.ID, network="gru")):
+    for made in (hosted, Made(twins.ID, **REMEMBERS)):
         program = made.program()
         begin = made.refills(program, {0: ({}, 0), 3: ({**OTHERS, "env_bonus": 0.25}, 1)})
         state, curve = made.curve(program, program.empty(), begin, 3, lane=3)

@@ -7,20 +7,23 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
+from hpo.core.host.slots import episode_seed
+from hpo.core.host.stage import stream_words
 from hpo.core.hypers import make_hypers
 from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
 from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
+from hpo.errors import ConfigError
 from hpo.knobs import complete
 
 
-def made(id_, eval_params=None, **keys):
+def made(id_, eval_params=None, history=1, **keys):
     """Give a policy with random weights that matter."""
-    config = complete({"hidden_sizes": [6], "policy_gain": 3.0})
+    config = complete({"hidden_sizes": [6], "policy_gain": 3.0, "history": history})
     where, other = EnvPlan(id_), EnvPlan(id_, tuple(sorted(keys.items())))
     plan = make_plan(config, where, other, ())
-    env = registry.make(where)
+    env = registry.make(plan.env)
     hypers = jax.tree.map(jnp.asarray, make_hypers(config, env.default_params, env.default_params))
     params = init_params(plan, hypers, jax.random.key(4, impl="threefry2x32"))
     return SavedPolicy(plan, config, {}, eval_params or {}, params, RunningStatistics.empty(()))
@@ -51,6 +54,26 @@ def test_evaluation_gives_what_playing_by_hand_gives():
     sampled = policy.evaluate(3, seed=5, greedy=False)
     assert sampled.returns.tolist() != found.returns.tolist()
     assert policy.evaluate(2, steps=11).lengths.tolist() == [[11, 11]]
+
+
+def test_with_a_history_evaluation_gives_what_playing_by_hand_gives(tmp_path):
+    """By hand: stacked by Gymnasium's own wrapper, on the seeds of the evaluation."""
+    save_policy(tmp_path / "policy", made("gym:CartPole-v1", history=3, max_episode_steps=50))
+    policy = load_policy(tmp_path / "policy")
+    words = stream_words(np.asarray(policy._alone(5).key[0]), "evaluation", 0)
+    env = gymnasium.make("CartPole-v1", max_episode_steps=50)
+    env = gymnasium.wrappers.FrameStackObservation(env, 3, padding_type="zero")
+    observation, _ = env.reset(seed=episode_seed(words, 0))
+    steps, over = 0, False
+    while not over:
+        action, _ = policy.predict(observation)
+        observation, _, terminated, truncated, _ = env.step(action)
+        steps, over = steps + 1, terminated or truncated
+    assert policy.evaluate(2, seed=5).lengths[0, 0] == steps
+    with pytest.raises(
+        ConfigError, match=r"\(4,\), those of .* \(3, 4\) \(the last 3, oldest first"
+    ):
+        policy.predict(observation[-1])
 
 
 def test_parameters_of_the_evaluation_environment_reach_it(twins):

@@ -4,7 +4,9 @@ import json
 import numpy as np
 import pytest
 
+from hpo.core.envs import registry
 from hpo.core.host.spaces import SpaceCode, code_of
+from hpo.core.plan import EnvPlan
 from hpo.errors import ConfigError
 from hpo.via_gymnasium import make
 
@@ -30,6 +32,16 @@ def test_observations_become_arrays(twins, kind, raw, seen):
     np.testing.assert_array_equal(got, seen)
     assert got.dtype == seen.dtype == np.dtype(made.observation_dtype)
     assert got.shape == made.observation_shape
+
+
+def test_stacked_numbers_become_stacked_vectors_and_strangers_zeros(twins):
+    keys = (("observation", "discrete"),)
+    env = registry.make(EnvPlan(ID, keys, history=3))
+    assert env.observation_struct.shape == (3, 4) and env.code.seen_shape == (3, 4)
+    np.testing.assert_array_equal(
+        env.observed([[-2, 0, -1]]), [[[0] * 4, [0, 1, 0, 0], [1, 0, 0, 0]]]
+    )
+    assert registry.make(EnvPlan(ID, keys)).observation_struct.shape == (4,)
 
 
 @pytest.mark.parametrize(

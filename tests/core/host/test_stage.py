@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -13,13 +15,14 @@ KEYS = np.arange(LANES * 2, dtype=np.uint32).reshape(LANES, 2)
 BUSY = np.array([True, False, True])
 
 
-def stage_of(id_, warnings=None):
-    batch = make_batch(id_, code_of(id_, make(id_, {})), LANES * ENVS, None)
+def stage_of(id_, warnings=None, history=1):
+    code = dataclasses.replace(code_of(id_, make(id_, {})), history=history)
+    batch = make_batch(id_, code, LANES * ENVS, None)
     return Stage(batch, LANES, ENVS, (warnings if warnings is not None else []).append)
 
 
-def begun(id_, warnings=None, lanes=(0, 2)):
-    stage = stage_of(id_, warnings)
+def begun(id_, warnings=None, lanes=(0, 2), history=1):
+    stage = stage_of(id_, warnings, history)
     stage.begin({lane: {} for lane in lanes}, KEYS)
     return stage
 
@@ -34,9 +37,9 @@ def play(stage, steps, seed, busy=BUSY):
     return seen
 
 
-def restored(stage, path, id_, warnings):
+def restored(stage, path, id_, warnings, history=1):
     stage.save(path)
-    other = stage_of(id_, warnings)
+    other = stage_of(id_, warnings, history)
     lost = other.restore(path, lambda lane: {}, KEYS, stage.observation)
     return other, lost
 
@@ -47,12 +50,16 @@ def same(one, other, lanes=(0, 2)):
         np.testing.assert_array_equal(reward[list(lanes)], reward_too[list(lanes)])
 
 
-@pytest.mark.parametrize("steps", [0, 1, 37, 200])
-def test_what_is_restored_goes_on_as_what_was_saved(tmp_path, steps):
-    stage, warnings = begun("gym:CartPole-v1"), []
+@pytest.mark.parametrize(
+    ("steps", "history"), [(0, 1), (1, 1), (37, 1), (200, 1), (1, 4), (37, 4)]
+)
+def test_what_is_restored_goes_on_as_what_was_saved(tmp_path, steps, history):
+    stage, warnings = begun("gym:CartPole-v1", history=history), []
     play(stage, steps, seed=1)
-    other, lost = restored(stage, tmp_path / "e.npz", "gym:CartPole-v1", warnings)
+    other, lost = restored(stage, tmp_path / "e.npz", "gym:CartPole-v1", warnings, history)
     assert not lost.any() and not warnings
+    assert other.observation.shape[3:] == (() if history == 1 else (4,))
+    np.testing.assert_array_equal(other.observation[BUSY], stage.observation[BUSY])
     same(play(stage, 150, seed=2), play(other, 150, seed=2))
 
 
@@ -92,12 +99,12 @@ def test_saving_twice_in_one_episode_goes_back_to_its_begin(tmp_path):
 
 def test_environments_that_do_not_repeat_themselves_begin_anew_and_that_is_said(tmp_path, twins):
     warnings, id_ = [], "gym:hpo-test/Wayward-v0"
-    stage = begun(id_)
+    stage = begun(id_, history=2)
     play(stage, 6, seed=1)
-    other, lost = restored(stage, tmp_path / "e.npz", id_, warnings)
+    other, lost = restored(stage, tmp_path / "e.npz", id_, warnings, history=2)
     assert lost.tolist() == [[True, True], [False, False], [True, True]]
     assert len(warnings) == 1 and warnings[0].startswith("4 of 4 environments")
-    np.testing.assert_array_equal(other.observation[0], [[6, 0, 1], [6, 0, 1]])
+    np.testing.assert_array_equal(other.observation[0], [[[0, 0, 0], [6, 0, 1]]] * 2)
 
 
 def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
