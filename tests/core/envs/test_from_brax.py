@@ -19,7 +19,10 @@ BRAX = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "brax"
 OWN_KEYS = {"max_steps_in_episode", "backend"}
 installed = importlib.util.find_spec("brax") is not None
 needs_brax = pytest.mark.skipif(not installed, reason="brax is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of brax and its dependencies
+pytestmark = [
+    pytest.mark.usefixtures("quickly_compiled"),
+    pytest.mark.filterwarnings("ignore"),  # of brax and its dependencies
+]
 
 
 def key(seed):
@@ -32,6 +35,13 @@ def pendulum(**keys):
 
 def params_of(env, **values):
     return jax.tree.map(np.float32, registry.params_of(env, values))
+
+
+@pytest.fixture(scope="module")
+def six():
+    """The pendulum of six steps: (itself, its reset and step, compiled)."""
+    env = pendulum(max_steps_in_episode=6)
+    return env, jax.jit(env.reset), jax.jit(env.step)
 
 
 @needs_brax
@@ -62,13 +72,13 @@ def test_the_table_knows_brax_s_environments_and_their_keys():
 
 
 @needs_brax
-def test_it_steps_like_brax_until_the_time_limit():
+def test_it_steps_like_brax_until_the_time_limit(six):
     from brax import envs
 
-    env = pendulum(max_steps_in_episode=6)
+    env, reset, step = six
     assert env.action_space == Box((-1.0,), (1.0,), (1,))
-    params, step = params_of(env), jax.jit(env.step)
-    state, observation = jax.jit(env.reset)(key(1), params)
+    params = params_of(env)
+    state, observation = reset(key(1), params)
     theirs = envs.get_environment("inverted_pendulum", backend="generalized")
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         expected, their_step = jax.jit(theirs.reset)(key(1)), jax.jit(theirs.step)
@@ -128,13 +138,13 @@ def test_physics_differ_by_their_parameters_in_one_program():
 
 
 @needs_brax
-def test_numbers_that_are_not_finite_end_the_episode():
-    env = pendulum()
+def test_numbers_that_are_not_finite_end_the_episode(six):
+    env, reset, step = six
     params = params_of(env)
-    state, _ = env.reset(key(4), params)
+    state, _ = reset(key(4), params)
     pipeline = state.inner.pipeline_state
     broken = pipeline.replace(q=pipeline.q * jnp.float32(np.nan))
     state = state.replace(inner=state.inner.replace(pipeline_state=broken))
-    after = env.step(key(0), state, jnp.zeros((1,), jnp.float32), params)
+    after = step(key(0), state, jnp.zeros((1,), jnp.float32), params)
     assert bool(after.terminated) and float(after.reward) == 0.0
     np.testing.assert_array_equal(after.observation, np.zeros(4))
