@@ -91,7 +91,10 @@ class Desk(Protocol):
         ...
 
     def ended(self) -> list[int]:
-        """Give the trials that the scheduler has ended since the last call."""
+        """Give the trials that the scheduler has ended since the last call.
+
+        Called after `wait`, it names all that ended before what was asked there.
+        """
         ...
 
     def paused(self) -> set[int]:

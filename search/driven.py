@@ -175,17 +175,21 @@ class Driven:
     # ------------------------------------------------------------------ what the scheduler wants
 
     def _listen(self) -> None:
-        """Take what is on the desk."""
-        for request in self._desk.wait(_LISTEN_SECONDS):
+        """Take what is on the desk; who has ended makes room before others come in."""
+        requests = self._desk.wait(_LISTEN_SECONDS)
+        gone = self._desk.ended()
+        for number in gone:
+            self._ended(number)
+        for request in requests:
             self._heard = time.monotonic()
             if request.kind == "keep":
                 bucket = self._buckets[self._ledger.trials[request.trial].bucket]
                 self._reply({request.key: self._states.keep(request.trial, bucket)})
+            elif request.trial in gone:
+                self._dismiss(request)
             else:
                 self._asked[request.trial] = request
                 self._admit(request)
-        for number in self._desk.ended():
-            self._ended(number)
         self._tell_ended()
 
     def _is_time(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +20,7 @@ _SCHEDULERS = {
 _SEARCHERS = {"optuna": "ray.tune.search.optuna.OptunaSearch"}
 TIME = "env_steps"
 """What schedulers measure time by: training env steps of one replicate."""
+_COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
 
 
 def copies_states(study: Study) -> bool:
@@ -35,6 +36,9 @@ def scheduler_of(
 ) -> Any:
     """Build the scheduler of a study.
 
+    One that derives its brackets from the length of a run alone (`HyperBandScheduler`) counts
+    evaluations: in env steps it would plan brackets that end after one of them.
+
     Args:
         study: names it.
         schedule: of the default configuration's runs.
@@ -43,6 +47,8 @@ def scheduler_of(
     Raises:
         ConfigError: there is none of this name, or it does not take its options.
     """
+    from ray.tune.schedulers import TrialScheduler  # pyright: ignore[reportMissingImports]
+
     first = min(schedule.evaluations) * schedule.quantum
     known = {
         "time_attr": TIME,
@@ -60,7 +66,16 @@ def scheduler_of(
             "it has trained already; leave it out, lanes step together anyhow"
         )
     cls = class_named("scheduler", name, _SCHEDULERS)
-    return _built("scheduler", cls, known, study.search.scheduler_options)
+    takes = _arguments_of(cls)
+    if "max_t" in takes and "grace_period" not in takes:
+        known |= {"time_attr": _COUNT, "max_t": len(schedule.evaluations)}
+    made = _built("scheduler", cls, known, study.search.scheduler_options)
+    if not isinstance(made, TrialScheduler):
+        raise ConfigError(
+            f"search.scheduler {name!r} is no scheduler of Ray Tune, but {type(made).__name__}; "
+            "take asha, pbt, or a class such as ray.tune.schedulers.MedianStoppingRule"
+        )
+    return made
 
 
 def searcher_of(study: Study) -> Any:
@@ -107,10 +122,18 @@ def class_named(what: str, name: str, known: Mapping[str, str]) -> Any:
 
 def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
     """Call a class with its options, and with those of the known arguments that it takes."""
+    takes = _arguments_of(cls)
+    given = {key: value for key, value in known.items() if key in takes}
     try:
-        takes = inspect.signature(cls).parameters
-        given = {key: value for key, value in known.items() if key in takes}
         return cls(**{**given, **options})
     except (TypeError, ValueError, AssertionError, ImportError) as error:
         text = " ".join(str(error).split())[:300]
         raise ConfigError(f"search.{what}_options: {cls.__name__} refuses them: {text}") from error
+
+
+def _arguments_of(cls: Any) -> Container[str]:
+    """Give the names of the arguments of a class; none if Python cannot tell."""
+    try:
+        return inspect.signature(cls).parameters
+    except (TypeError, ValueError):
+        return ()

@@ -54,7 +54,7 @@ class TuneDesk:
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
         self._status: dict[str, str] = {}
-        self._ended: list[int] = []
+        self._ended: list[str] = []
         self._planned = 0
         self.suggestions: Suggestions | None = None
         self._width = 1
@@ -129,8 +129,9 @@ class TuneDesk:
     def ended(self) -> list[int]:
         """See `Desk`."""
         with self._lock:
-            ended, self._ended = self._ended, []
-        return ended
+            known = [trial for trial in self._ended if trial in self._numbers]
+            self._ended = [trial for trial in self._ended if trial not in self._numbers]
+            return [self._numbers[trial] for trial in known]
 
     def paused(self) -> set[int]:
         """See `Desk`."""
@@ -244,8 +245,7 @@ class TuneDesk:
         """Note that a trial has ended."""
         with self._lock:
             self._status[trial.trial_id] = trial.status
-            if trial.trial_id in self._numbers:
-                self._ended.append(self._numbers[trial.trial_id])
+            self._ended.append(trial.trial_id)
 
     @property
     def stopping(self) -> bool:

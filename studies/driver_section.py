@@ -18,6 +18,17 @@ __all__ = ["check_driver", "check_executor"]
 SCHEDULERS = ("asha", "pbt")
 SEARCHERS = ("random", "optuna")
 _CLUSTER_KEYS = ("address", "cpus")
+_COPYING = ("pbt", "PopulationBasedTraining")
+_UNFIT = {
+    "PB2": "models knobs, which Ray Tune does not see here; leave out search.driver and type "
+    "early_terminate: {type: pb2}",
+    "HyperBandForBOHB": "works with a searcher of its own alone; take "
+    "ray.tune.schedulers.HyperBandScheduler",
+    "PopulationBasedTrainingReplay": "goes by a file of Ray's; type: hpo replay TRIAL",
+    "ResourceChangingScheduler": "moves CPUs between processes, but all lanes are one program; "
+    "take the scheduler that it is given",
+}
+"""Schedulers of Ray's that cannot decide over lanes, and why."""
 
 
 def check_executor(notes: Notes, root: Node, study: Study) -> None:
@@ -50,8 +61,13 @@ def check_driver(notes: Notes, root: Node, study: Study) -> None:
     _check_names(notes, section, study)
     for key, text in _excluded(study):
         notes.add(text, root, key if key in root.value else "search")
-    if study.search.scheduler == "pbt":
+    if _class_of(study) in _COPYING:
         _check_pbt(notes, root, study)
+
+
+def _class_of(study: Study) -> str:
+    """Give the scheduler's name, without the modules before it."""
+    return study.search.scheduler.rpartition(".")[2]
 
 
 def _given(section: Node | None, keys: tuple[str, ...]) -> list[str]:
@@ -69,6 +85,8 @@ def _check_names(notes: Notes, section: Node | None, study: Study) -> None:
             text = f"search: unknown {key} {given!r};{suggestion(given, known)} Known: "
             text += f"{', '.join(known)}, or a class of Ray Tune by its dotted name"
             notes.add(text, section, key)
+    if "." in search.scheduler and (why := _UNFIT.get(_class_of(study))):
+        notes.add(f"search.scheduler {_class_of(study)} {why}", section, "scheduler")
 
 
 def _excluded(study: Study) -> list[tuple[str, str]]:

@@ -187,6 +187,13 @@ def test_who_is_stopped_keeps_what_it_showed(driven):
     assert ranked[0].rank == 1 and {entry.judged for entry in first} == {len(first)}
 
 
+def test_who_ended_makes_room_before_the_next_one_comes_in(driven):
+    seen = driven(study(12), lambda number, report: "stop" if number % 2 else "go")
+    states = [str(row.state) for row in seen.rows.values()]
+    assert len(states) == 12 and set(states) <= {"finished", "stopped", "diverged"}
+    assert seen.results.usage.occupancy == 1.0  # the lanes of one are the next one's at once
+
+
 def test_all_that_are_expected_step_together(driven):
     seen = driven(study(16))
     steps = seen.about["ray_tune"]

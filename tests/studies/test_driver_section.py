@@ -104,6 +104,19 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
             8,
             "runs all 8 trials x 1 seeds side by side; type lanes: 8",
         ),
+        (
+            TUNE.replace("ray_tune", "ray_tune, scheduler: ray.tune.schedulers.PB2"),
+            6,
+            "PB2 models knobs, which Ray Tune does not see here; leave out search.driver",
+        ),
+        (
+            TUNE.replace(
+                "ray_tune", "ray_tune, scheduler: ray.tune.schedulers.PopulationBasedTraining"
+            )
+            + "population: {lanes: 4}\n",
+            8,
+            "type lanes: 8",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_where_it_stands(text, line, words):

@@ -1,0 +1,114 @@
+"""Drivers of studies under Ray, each a process of its own, which are watched and killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["commits", "driving", "log_of", "processes_below", "run_to_its_end", "wait_for"]
+
+_PATIENCE_SECONDS = 900.0  # without a commit; a busy machine may be slow
+_POLL_SECONDS = 0.2
+_CODE = """\
+import sys
+from pathlib import Path
+from hpo.search.executors import factory_of
+from hpo.search.run import Settings, run
+from hpo.studies.load import load
+study = load(sys.argv[1])
+say = lambda text: print(text, file=sys.stderr, flush=True)
+with factory_of(study, warn=say) as factory:
+    run(study, Path(sys.argv[2]), factory, (), Settings(1.0, 1e9))
+"""
+
+
+@contextmanager
+def driving(file: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Give the driver of a study, which commits every second; it is killed where it is left."""
+    words = [sys.executable, "-c", _CODE, str(file), str(out)]
+    with log_of(out).open("a") as log:
+        child = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        yield child
+    finally:
+        child.kill()  # what Ray has started for it notices, and goes
+        child.wait()
+
+
+def run_to_its_end(file: Path, out: Path) -> None:
+    """Run a study, or go on with it.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    with driving(file, out) as child:
+        wait_for(child, out, lambda: False)
+
+
+def wait_for(child: subprocess.Popen[bytes], out: Path, happened: Callable[[], bool]) -> bool:
+    """Wait until something has happened; False if the study has ended before.
+
+    Raises:
+        RuntimeError: the study failed, or nothing of it is committed any more.
+    """
+    last, at = commits(out), time.monotonic()
+    while not happened():
+        if child.poll() is not None:
+            if child.returncode:
+                raise RuntimeError(f"{out.name} ended with {child.returncode}: {_tail(out)}")
+            return False
+        if (now := commits(out)) != last:
+            last, at = now, time.monotonic()
+        if time.monotonic() - at > _PATIENCE_SECONDS:
+            told = f"{out.name} has committed nothing for {_PATIENCE_SECONDS:.0f} s"
+            raise RuntimeError(f"{told}, {last} times before: {_tail(out)}")
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def log_of(out: Path) -> Path:
+    """Give the file that takes what the drivers of a study say."""
+    return out.with_name(f"{out.name}.log")
+
+
+def _tail(out: Path) -> str:
+    return " / ".join(log_of(out).read_text().strip().splitlines()[-3:])[-600:]
+
+
+def commits(out: Path) -> int:
+    """Give the number of a study's last commit, 0 before the first."""
+    from hpo.errors import StoreError
+    from hpo.store.journal import Journal
+
+    if not Journal.exists(out):
+        return 0
+    try:
+        with Journal(out) as journal:
+            return journal.head().number
+    except StoreError:  # it is being made
+        return 0
+
+
+def processes_below(ancestor: int, name: str = "") -> list[int]:
+    """Give the processes that descend from one and whose command line begins with a name."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "stat").read_text()
+            names[int(folder.name)] = (folder / "cmdline").read_text()
+        except OSError:  # it has ended
+            continue
+        parents[int(folder.name)] = int(status.rpartition(")")[2].split()[1])
+
+    def below(process: int) -> bool:
+        while process > 1 and process != ancestor:
+            process = parents.get(process, 0)
+        return process == ancestor
+
+    found = [process for process, words in names.items() if words.startswith(name)]
+    return sorted(process for process in found if process != ancestor and below(process))
