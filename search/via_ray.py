@@ -82,6 +82,11 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
         ray.init(**how)
     except Exception as error:  # of no particular kind where a busy machine takes too long
         where = "on this machine" if executor.address is None else f"at {executor.address!r}"
+        if type(error).__name__ == "AuthenticationError":
+            raise ConfigError(
+                f"executor: the Ray cluster {where} asks for a token; type `export "
+                "RAY_AUTH_MODE=token`, and copy ~/.ray/auth_token of its head node to this one"
+            ) from error
         raise ConfigError(
             f"executor: no Ray cluster {where}: {_line(error)}; start one with `ray start "
             "--head`, or leave executor.address out for one on this machine alone"

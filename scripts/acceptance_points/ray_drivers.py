@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,11 +28,13 @@ with factory_of(study, warn=say) as factory:
 
 
 @contextmanager
-def driving(file: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+def driving(
+    file: Path, out: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Give the driver of a study, which commits every second; it is killed where it is left."""
     words = [sys.executable, "-c", _CODE, str(file), str(out)]
     with log_of(out).open("a") as log:
-        child = subprocess.Popen(words, stdout=log, stderr=log)
+        child = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **(env or {})})
     try:
         yield child
     finally:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from .ray_drivers import processes_below
 
-__all__ = ["Node", "cluster"]
+__all__ = ["HOST", "Cluster", "Node", "cluster"]
 
+HOST = "ray::ShareHost"
+"""What processes that host shares of lanes are called."""
 _START_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _STORE_BYTES = 128 * 2**20
-_AWAIT = """\
-import sys, time, ray
-ray.init(address=sys.argv[1], log_to_driver=False)
-while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
-    time.sleep(0.2)
-"""
+_STARTED = "Ray runtime started"
 
 
 class Node:
@@ -32,23 +31,35 @@ class Node:
 
     Args:
         words: for `ray start`.
-        work: a folder for what it says.
+        log: takes what it says.
+        env: environment variables.
     """
 
-    def __init__(self, words: Sequence[str], log: Path):
+    def __init__(self, words: Sequence[str], log: Path, env: Mapping[str, str]):
+        self._log = log
         started = [str(Path(sys.executable).with_name("ray")), "start", "--block", *words]
-        with log.open("a") as file:
+        with log.open("w") as file:
             self._process = subprocess.Popen(
-                started, stdout=file, stderr=file, start_new_session=True, env=_quiet()
-            )
+                started, stdout=file, stderr=file, start_new_session=True,
+                env={**os.environ, **env},
+            )  # fmt: skip
 
     def hosts(self) -> list[int]:
         """Give its processes that host shares of lanes."""
-        return processes_below(self._process.pid, _HOST)
+        return processes_below(self._process.pid, HOST)
 
-    def is_alive(self) -> bool:
-        """Say whether it has not ended."""
-        return self._process.poll() is None
+    def await_start(self) -> None:
+        """Wait until it has joined its cluster.
+
+        Raises:
+            RuntimeError: it does not.
+        """
+        deadline = time.monotonic() + _START_SECONDS
+        while _STARTED not in self._log.read_text():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = " / ".join(self._log.read_text().strip().splitlines()[-3:])
+                raise RuntimeError(f"no node of Ray begins on this machine: {said[-600:]}")
+            time.sleep(_POLL_SECONDS)
 
     def die(self) -> None:
         """End all of it at once, as a power cut does."""
@@ -58,9 +69,24 @@ class Node:
         self._process.wait()
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes that know each other.
+
+    Attributes:
+        address: of the first.
+        nodes: the others.
+        env: environment variables that let a driver in.
+    """
+
+    address: str
+    nodes: list[Node]
+    env: Mapping[str, str]
+
+
 @contextmanager
-def cluster(work: Path, nodes: int, cpus: int) -> Iterator[tuple[str, list[Node]]]:
-    """Give the address of a cluster, and its nodes but for the first, which has no CPU to give.
+def cluster(work: Path, nodes: int, cpus: int) -> Iterator[Cluster]:
+    """Give a cluster, whose first node has no CPU to give and lives as long as it.
 
     Args:
         work: a folder for what nodes say.
@@ -71,52 +97,21 @@ def cluster(work: Path, nodes: int, cpus: int) -> Iterator[tuple[str, list[Node]
         RuntimeError: it does not begin.
     """
     port = _free_port()
-    common = [f"--object-store-memory={_STORE_BYTES}", "--disable-usage-stats",
-              "--include-log-monitor=false"]  # fmt: skip
+    env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
+           "RAY_USAGE_STATS_ENABLED": "0"}  # fmt: skip
+    common = [f"--object-store-memory={_STORE_BYTES}", "--include-log-monitor=false",
+              "--dashboard-agent-listen-port=0"]  # fmt: skip
     head = ["--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"]
     address = f"{_own_address()}:{port}"
     with ExitStack() as running:
-        log = work / "nodes.log"
-        first = Node([*head, *common], log)
-        running.callback(first.die)
-        _await_port(first, port, log)
-        others: list[Node] = []
-        for number in range(nodes):
-            own = [f"--address={address}", f"--node-ip-address=127.0.0.{number + 2}"]
-            others.append(Node([*own, f"--num-cpus={cpus}", *common], log))
-            running.callback(others[-1].die)
-        _await_nodes(address, 1 + nodes, log)
-        yield address, others
-
-
-def _await_port(first: Node, port: int, log: Path) -> None:
-    """Wait until the first node answers."""
-    deadline = time.monotonic() + _START_SECONDS
-    while first.is_alive() and time.monotonic() < deadline:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
-            return
-        time.sleep(_POLL_SECONDS)
-    raise RuntimeError(f"no cluster begins on this machine: {_tail(log)}")
-
-
-def _await_nodes(address: str, count: int, log: Path) -> None:
-    """Wait until all nodes have joined."""
-    try:
-        subprocess.run(
-            [sys.executable, "-c", _AWAIT, address, str(count)],
-            check=True, capture_output=True, timeout=_START_SECONDS, env=_quiet(),
-        )  # fmt: skip
-    except subprocess.SubprocessError as error:
-        told = f"no cluster of {count} nodes on this machine ({error}): {_tail(log)}"
-        raise RuntimeError(told) from error
-
-
-def _tail(log: Path) -> str:
-    return " / ".join(log.read_text().strip().splitlines()[-3:])[-600:]
-
-
-def _quiet() -> dict[str, str]:
-    return {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+        found: list[Node] = []
+        for number in range(1 + nodes):  # one after the other: names of their files may collide
+            own = [f"--address={address}", f"--node-ip-address=127.0.0.{number + 1}"]
+            words = [*own, f"--num-cpus={cpus}"] if number else head
+            found.append(Node([*words, *common], work / f"node-{number}.log", env))
+            running.callback(found[-1].die)
+            found[-1].await_start()
+        yield Cluster(address, found[1:], env)
 
 
 def _free_port() -> int:

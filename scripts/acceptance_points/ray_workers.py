@@ -9,7 +9,7 @@ from typing import Any
 
 from .common import Outcome
 from .ray_drivers import commits, driving, log_of, processes_below, run_to_its_end, wait_for
-from .ray_nodes import cluster
+from .ray_nodes import HOST, cluster
 
 _STUDY = """\
 name: small
@@ -41,8 +41,8 @@ evaluation: {every: 5k, episodes: 5}
 population: {lanes: LANES}
 budget: {trials: TRIALS}
 """
-_HOST = "ray::ShareHost"
 _TOGETHER = 0.9
+_MARKS = {"asha": ("stop", "stopped"), "pbt": ("copy", "copies")}
 
 
 def workers(small: bool, work: Path) -> Outcome:
@@ -60,12 +60,16 @@ def workers(small: bool, work: Path) -> Outcome:
 
     run_to_its_end(two, out := work / "over-two")
     compare("undisturbed", out)
-    kills = _kill_workers(two, out := work / "worker-killed", 1 if small else 2)
+    asked = 1 if small else 2
+    kills = _kill_workers(two, out := work / "worker-killed", asked)
     compare(f"with {kills} workers killed", out)
-    if _replaced(out) < kills:
-        wrong.append(f"{kills} workers were killed, but {_replaced(out)} were replaced")
-    starts = _kill_driver(two, out := work / "driver-killed", 1 if small else 3)
-    compare(f"with the driver killed {starts} times", out)
+    if (kills, _replaced(out)) != (asked, asked):
+        wrong.append(f"of {asked} workers {kills} were killed and {_replaced(out)} replaced")
+    asked = 1 if small else 2
+    kills = _kill_driver(two, out := work / "driver-killed", asked)
+    compare(f"with the driver killed {kills} times", out)
+    if kills != asked:
+        wrong.append(f"the study ended before its driver was killed {asked} times")
     fault = _lose_node(text, out := work / "node-lost")
     compare("with a node of two lost", out)
     wrong += [fault] if fault else []
@@ -81,23 +85,31 @@ def workers(small: bool, work: Path) -> Outcome:
 
 def _tune(scheduler: str, lanes: int, trials: int, work: Path) -> tuple[str, str]:
     """Let Ray Tune run a study; give what was seen, and what is wrong with it."""
+    from hpo.search.replay import replay
     from hpo.store.journal import Journal
+    from hpo.store.study_folder import StudyFolder
 
     text = _TUNE.replace("SCHEDULER", scheduler).replace("LANES", str(max(8, lanes)))
     file = _file(work, scheduler, text.replace("TRIALS", str(trials)))
-    run_to_its_end(file, work / f"tune-{scheduler}")
-    with Journal(work / f"tune-{scheduler}") as journal:
+    folder = work / f"tune-{scheduler}"
+    run_to_its_end(file, folder)
+    with Journal(folder) as journal:
         rows, decisions = journal.trials(), journal.decisions()
         about: dict[str, Any] = next(
             row.value for row in journal.attributes() if row.name == "ray_tune"
         )
     ended = sum(row.state in ("finished", "stopped", "diverged") for row in rows)
-    marks = sum(entry.action == ("stop" if scheduler == "asha" else "copy") for entry in decisions)
-    told = f"Tune's {scheduler}: {ended} of {trials} trials to their end, {marks} "
-    told += "stopped" if scheduler == "asha" else "copies"
-    told += f", {about['mean_width']:.1f} of {about['mean_live']:.1f} lanes a chunk"
+    marks = [entry for entry in decisions if entry.action == _MARKS[scheduler][0]]
+    told = f"Tune's {scheduler}: {ended} of {trials} trials to their end, {len(marks)} "
+    told += f"{_MARKS[scheduler][1]}, {about['mean_width']:.1f} of {about['mean_live']:.1f} lanes "
+    told += f"a chunk, {about['chunks']} chunks"
     together = about["mean_width"] >= _TOGETHER * about["mean_live"]
-    fine = ended == trials == len(rows) and marks > 0 and together
+    fine = ended == trials == len(rows) and marks and together
+    if fine and scheduler == "pbt":
+        again = replay(StudyFolder(folder), marks[-1].trial)
+        told += f"; trial {again.trial}, copied last, replayed over {len(again.lineage)} segments"
+        told += f" and {len(again.points)} evaluations to the same bits: {again.same}"
+        fine = again.same and len(again.lineage) > 1
     return told, "" if fine else f"WRONG: {told}"
 
 
@@ -114,7 +126,7 @@ def _kill_workers(file: Path, out: Path, kills: int) -> int:
     killed, at = 0, 2
     with driving(file, out) as child:
         while killed < kills and wait_for(child, out, lambda number=at: commits(out) >= number):
-            for process in processes_below(child.pid, _HOST)[:1]:
+            for process in processes_below(child.pid, HOST)[:1]:
                 os.kill(process, signal.SIGKILL)
                 killed += 1
             at = commits(out) + 3
@@ -138,13 +150,13 @@ def _lose_node(text: str, out: Path) -> str:
 
     Every node has room for both workers.
     """
-    with cluster(out.parent, nodes=2, cpus=2) as (address, nodes):
-        executor = f"executor: {{type: ray, workers: 2, cpus: 1, address: '{address}'}}\n"
+    with cluster(out.parent, nodes=2, cpus=2) as there:
+        executor = f"executor: {{type: ray, workers: 2, cpus: 1, address: '{there.address}'}}\n"
         file = _file(out.parent, "nodes", text + executor)
-        with driving(file, out) as child:
+        with driving(file, out, there.env) as child:
             begun = wait_for(child, out, lambda: commits(out) >= 3)
-            hosts = [len(node.hosts()) for node in nodes]
-            nodes[1].die()
+            hosts = [len(node.hosts()) for node in there.nodes]
+            there.nodes[1].die()
             wait_for(child, out, lambda: False)
         if not begun:
             return "the study on two nodes ended before one went away"

@@ -12,9 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpo.errors import ConfigError
 from hpo.search.analytic_share import analytic_shares
 from hpo.search.progress import Silent
 from hpo.search.run import run
+from hpo.search.schedule import schedule_of
 from hpo.search.shared_factory import SharedFactory
 from hpo.search.via_ray import Place, RayTeam, connected
 from hpo.store import tables_equal
@@ -32,6 +34,18 @@ FACTORY = samples.AnalyticFactory(lanes=8, block=2)
 def ray():
     with connected(Executor(), "a test", processes=8) as module:
         yield module
+
+
+def tuned(scheduler, **changes):
+    """A study whose trials a scheduler of Ray Tune's runs."""
+    base = {
+        "early_terminate": None,
+        "evaluation": Evaluation(every=4_000),
+        "budget": Budget(trials=4),
+        "search": SearchSpec("random", driver="ray_tune", scheduler=scheduler),
+        "seeds": Seeds(2),
+    }
+    return samples.study(**{**base, **changes})
 
 
 class KillAt(Silent):
@@ -66,6 +80,32 @@ def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
     team.end()
 
 
+@pytest.mark.parametrize(
+    ("name", "time", "length"),
+    [
+        ("asha", "env_steps", 16_000),
+        ("ray.tune.schedulers.HyperBandScheduler", "training_iteration", 8),
+        ("ray.tune.schedulers.MedianStoppingRule", "env_steps", None),
+    ],
+)
+def test_a_scheduler_measures_time_by_what_it_plans_with(ray, name, time, length):
+    from hpo.search.ray_schedulers import scheduler_of
+
+    asked = tuned(name, evaluation=Evaluation(every=2_000))
+    made = scheduler_of(asked, schedule_of(asked, 1_000), dict)
+    known = {key.strip("_"): value for key, value in vars(made).items()}
+    assert known["time_attr"] == time
+    assert known.get("max_t_attr", known.get("max_t")) == length
+
+
+def test_a_class_that_is_no_scheduler_is_refused(ray):
+    from hpo.search.ray_schedulers import scheduler_of
+
+    asked = tuned("collections.Counter")
+    with pytest.raises(ConfigError, match=r"'collections.Counter' is no scheduler of Ray Tune"):
+        scheduler_of(asked, schedule_of(asked, 1_000), dict)
+
+
 class PressAt(Silent):
     """Asks for a clean end after some chunks, as Ctrl-C does."""
 
@@ -80,13 +120,7 @@ class PressAt(Silent):
 
 @pytest.mark.parametrize("scheduler", ["asha", "pbt"])
 def test_ray_tune_drives_lanes_that_step_together(ray, tmp_path, scheduler):
-    asked = samples.study(
-        early_terminate=None,
-        evaluation=Evaluation(every=4_000 if scheduler == "asha" else 8_000),
-        budget=Budget(trials=4),
-        search=SearchSpec("random", driver="ray_tune", scheduler=scheduler),
-        seeds=Seeds(2),
-    )
+    asked = tuned(scheduler, evaluation=Evaluation(every=4_000 if scheduler == "asha" else 8_000))
     if scheduler == "asha":
         cut = run(asked, tmp_path / "s", FACTORY, [PressAt(6)], samples.quick())
         assert cut.state == "interrupted" and 0 < cut.usage.chunks <= 7
