@@ -6,6 +6,7 @@ need (see `plan.FEATURES`) is compiled into theirs alone.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,7 @@ def ppo_loss(
         rows: the minibatch.
         weight: 0 for rows that only fill the last minibatch up, or None if there are none.
     """
+    plan = dataclasses.replace(plan, gradient_accumulation=1)  # the rows are no part of others
     terms = _forward(params, plan, hypers, rows)
     learned = _learned(plan, hypers, coefficients, rows, terms)
     flat_rows, terms, learned = (_flat(plan, part) for part in (rows, terms, learned))

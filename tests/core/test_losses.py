@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -140,6 +141,18 @@ def test_filling_rows_of_the_last_minibatch_count_for_nothing(cases, kind):
     slopes = slow.gradient(lambda p: slow.ppo_loss(p, nine, **changes)[0], params)
     for made, slope in zip(slow.leaves(gradient), slow.leaves(slopes), strict=True):
         np.testing.assert_allclose(made, slope, rtol=1e-3, atol=1e-5)
+
+
+def test_a_whole_minibatch_is_measured_as_one_however_learning_divides_it(cases):
+    case = cases["categorical"]
+    divided = dataclasses.replace(case.plan, gradient_accumulation=2)
+    rows = Samples(**jax.tree.map(jnp.asarray, case.rows))
+    coefficients = Coefficients(*(jnp.float32(x) for x in (0.2, 0.0, 0.0, 0.0)))
+    _, seen = ppo_loss(case.params, divided, case.hypers({}), coefficients, rows, None)
+    (_, whole), _ = case.compiled({})
+    assert whole.ratio_std > 0.1
+    for one, other in zip(jax.tree.leaves(seen), jax.tree.leaves(whole), strict=True):
+        assert float(one) == pytest.approx(float(other), rel=1e-4, abs=1e-6)
 
 
 def test_a_unit_weight_is_no_weight(cases):
