@@ -55,6 +55,7 @@ def kept(
     params: dict[str, Any],
     statistics: RunningStatistics,
     keep: Keep,
+    normalised: bool = True,
 ) -> Initial:
     """Choose what is kept of a saved policy, and check that it fits.
 
@@ -64,6 +65,8 @@ def kept(
         params: saved.
         statistics: saved; kept if these lanes can normalise observations.
         keep: all parameters, the critic's, or the policy's (shared layers are the policy's).
+        normalised: the saved policy saw observations normalised by its statistics, which a study
+            that searches `normalise_observations` gathers in all lanes.
 
     Raises:
         ConfigError: names or shapes are others than this plan's.
@@ -85,7 +88,7 @@ def kept(
             "init: the saved policy was trained without normalise_observations, this study can "
             "switch it on; fix normalise_observations to false"
         )
-    if not normalises and statistics.mean.shape != ():
+    if not normalises and normalised and statistics.mean.shape != ():
         raise ConfigError(
             "init: the saved policy saw normalised observations; fix normalise_observations to "
             "true"

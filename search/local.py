@@ -245,7 +245,8 @@ class LocalFactory:
         if init is None or self._saved is None:
             return None
         shapes, saved = lane_shapes(plan, example), self._saved
-        initial = kept(plan, shapes, saved.params, saved.statistics, init.keep)
+        normalised = bool(saved.config["normalise_observations"])
+        initial = kept(plan, shapes, saved.params, saved.statistics, init.keep, normalised)
         if init.optimiser == "restored":
             moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
             initial = initial.replace(moments=moments)

@@ -116,6 +116,9 @@ def test_normalisation_must_agree(tiny, lanes, shapes):
         kept(plain, bare, lanes[0].params, statistics(), "all")
     initial = kept(plain, bare, lanes[0].params, RunningStatistics.empty(()), "all")
     assert initial.statistics is None
+    # Gathered beside a lane that did not use them:
+    initial = kept(plain, bare, lanes[0].params, statistics(), "all", normalised=False)
+    assert initial.statistics is None
 
 
 def test_parts_that_are_not_there_or_damaged_are_said(shapes, tmp_path):
