@@ -19,7 +19,7 @@ from ..plan import Plan
 from .mlp import ACTIVATIONS, Head, initialiser
 from .outputs import Outputs
 
-__all__ = ["CNN", "Convolutions", "convolutions_of", "unit_bytes"]
+__all__ = ["CNN", "Convolutions", "convolutions_of", "is_stacked", "unit_bytes"]
 
 _SMALL = 36  # pixels; the large default leaves nothing of smaller images
 
@@ -111,7 +111,7 @@ class Encoder(nn.Module):
 
 
 class CNN(nn.Module):
-    """Images [H, W], [H, W, C] or, stacked, [history, H, W, C] to policy outputs and a value.
+    """Images [H, W], [H, W, C] or a history of either to policy outputs and a value.
 
     Bytes are divided by 255; stacked images become channels, oldest first.
     """
@@ -123,7 +123,8 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, observation: Array) -> Outputs:
         """Give policy outputs [..., A] and values [...]."""
-        plan, image = self.plan, as_image(observation, self.shape).astype(self.plan.dtype)
+        plan = self.plan
+        image = as_image(observation, self.shape, plan.env.history > 1).astype(plan.dtype)
         sizes = convolutions_of(plan, image.shape[-3], image.shape[-2])
         if plan.shared_encoder:
             actor = critic = Encoder(plan, sizes, name="encoder")(image)
@@ -135,21 +136,28 @@ class CNN(nn.Module):
         return Outputs(policy, value[..., 0])
 
 
-def as_image(observation: Array, shape: tuple[int, ...]) -> Float[Array, "... H W C"]:
+def as_image(
+    observation: Array, shape: tuple[int, ...], stacked: bool = False
+) -> Float[Array, "... H W C"]:
     """Give images as numbers with channels last.
 
     Args:
         observation: with any leading axes before `shape`.
         shape: of one observation.
+        stacked: the first of three axes counts frames [H, W]; of four it always counts frames.
     """
     lead = observation.shape[: observation.ndim - len(shape)]
     image = unit_bytes(observation)
-    if len(shape) == 2:
-        return image[..., None]
-    if len(shape) == 4:
-        image = jnp.moveaxis(image, -4, -2)
-        return image.reshape((*lead, *shape[1:3], math.prod((shape[0], shape[3]))))
-    return image
+    if is_stacked(shape, stacked):
+        frames = image if len(shape) == 4 else image[..., None]
+        image = jnp.moveaxis(frames, -4, -2)
+        return image.reshape((*lead, *image.shape[-4:-2], math.prod(image.shape[-2:])))
+    return image[..., None] if len(shape) == 2 else image
+
+
+def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
+    """Say whether the first axis of an observation counts frames; arguments as for `as_image`."""
+    return len(shape) == 4 or (stacked and len(shape) == 3)
 
 
 def unit_bytes(observation: Array) -> Float[Array, "..."]:

@@ -12,7 +12,7 @@ from ...errors import ConfigError, UnknownNameError
 from ...knobs import allow_choice
 from ..envs import registry as environments
 from ..plan import RECURRENT, Plan
-from .cnn import CNN, convolutions_of
+from .cnn import CNN, convolutions_of, is_stacked
 from .gnn import GNN
 from .mlp import MLP
 from .outputs import Outputs
@@ -67,7 +67,7 @@ def _cnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             f"network cnn reads images, but the observations of {plan.env.id} have the shape "
             f"{list(shape)}; take mlp"
         )
-    sides = shape[1:3] if len(shape) == 4 else shape[:2]
+    sides = shape[1:3] if is_stacked(shape, plan.env.history > 1) else shape[:2]
     convolutions_of(plan, *sides)
     return CNN(plan, outputs, shape)
 

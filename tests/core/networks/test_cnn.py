@@ -58,6 +58,20 @@ def test_bytes_are_scaled_and_histories_become_channels():
     assert grey.apply(params, jnp.ones((5, 9, 8))).policy.shape == (5, 2)
 
 
+def test_a_history_of_grey_images_is_no_image_with_channels():
+    plan = plan_of(**SIZES, history=3)
+    frames = np.random.default_rng(1).normal(size=(2, 3, 9, 8)).astype(np.float32)
+    stacked = registry.make(plan, 2, jax.ShapeDtypeStruct((3, 9, 8), np.float32))
+    params = {"params": slow.drawn(stacked, jnp.asarray(frames[0]))}
+    made = stacked.apply(params, jnp.asarray(frames))
+    image = jnp.asarray(np.moveaxis(frames, 1, -1))
+    flat = CNN(plan_of(**SIZES), 2, (9, 8, 3)).apply(params, image)
+    np.testing.assert_allclose(made.policy, flat.policy, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(made.value, flat.value, rtol=1e-5)
+    with pytest.raises(ConfigError, match="images of 3 x 2 pixels"):  # not of 9 x 3
+        registry.make(plan, 2, jax.ShapeDtypeStruct((9, 3, 2), np.float32))
+
+
 @pytest.mark.parametrize("on", [False, True])
 def test_bytes_are_scaled_where_other_lanes_normalise(on):
     """A lane that does not sees what it would see where nobody can."""
