@@ -1,7 +1,9 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -52,6 +54,19 @@ def test_deterministic_kernels_are_asked_for_before_jax_starts():
         "print(os.environ['XLA_FLAGS'])\n"
     )
     assert "xla_gpu_deterministic_ops" in child(code, JAX_PLATFORMS="cpu").stdout
+
+
+def test_deterministic_kernels_that_come_too_late_are_refused(monkeypatch):
+    """Also where the number of host devices needed no change, which jax would have refused."""
+    assert len(jax.devices()) >= 2  # jax has started
+    monkeypatch.setenv("XLA_FLAGS", "")
+    before = jax.config.values["jax_num_cpu_devices"]
+    assert prepare_devices("auto", deterministic=True)[0].platform == "cpu"  # they always are
+    monkeypatch.setattr(jax, "devices", lambda *_: [SimpleNamespace(platform="gpu")])
+    with pytest.raises(ConfigError, match="after jax had started; set the environment variable"):
+        prepare_devices("auto", deterministic=True)
+    assert os.environ["XLA_FLAGS"] == "" and jax.config.values["jax_num_cpu_devices"] == before
+    assert prepare_devices("auto")[0].platform == "gpu"
 
 
 def test_lanes_that_do_not_divide_are_refused_with_the_number_that_does(tiny):
