@@ -24,6 +24,7 @@ from ..evaluation import Episodes
 from ..metrics import Metrics
 from ..population import Changes, Lanes, Refills
 from ..program import Program, compiler_options
+from ..rollout import forget
 from .batch import TimedBatch, make_batch
 from .compiled import Functions, HostSteps
 from .evaluate import act_function, evaluate_on_host
@@ -200,6 +201,7 @@ class HostProgram(Program):
         return lanes.replace(
             state=state.replace(
                 observation=jnp.asarray(self.stage.observation),
+                carry=forget(self.plan, jnp.asarray(lost), state.carry),
                 discounted_return=jnp.where(lost, 0.0, state.discounted_return),
                 episode_return=jnp.where(lost, 0.0, state.episode_return),
                 episode_length=jnp.where(lost, 0, state.episode_length),

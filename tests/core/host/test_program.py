@@ -248,6 +248,18 @@ def test_environments_that_do_not_come_back_begin_anew_and_the_learner_knows(
     same(back.state.params, lanes.state.params)
 
 
+def test_the_memory_of_episodes_that_do_not_come_back_is_empty(hosted):
+    program = hosted.program()
+    lanes, _ = program.advance(SEED, program.empty(), hosted.refills(program, {0: ({}, 0)}))
+    lost = np.zeros((4, 3), bool)
+    lost[0, 1] = True
+    back = program._begun_anew(lanes, lost)
+    for before, after in zip(*map(jax.tree.leaves, (lanes.state.carry, back.state.carry)),
+                             strict=True):  # fmt: skip
+        assert np.asarray(before)[lost].any() and not np.asarray(after)[lost].any()
+        np.testing.assert_array_equal(np.asarray(after)[~lost], np.asarray(before)[~lost])
+
+
 def test_evaluation_is_greedy_on_seeds_of_its_own_and_repeats_itself(cartpole):
     program = cartpole.program()
     begin = cartpole.refills(program, {0: ({}, 1), 1: (OTHERS, 1), 2: ({}, 2)})
