@@ -116,7 +116,8 @@ def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
     """Give one value a lane and metric from a chunk's [K, L], and which lanes diverged [L].
 
     Episode returns and lengths are means over the chunk's episodes (NaN without any), extremes
-    stay extremes, scheduled values and norms are the last update's, all else is a mean.
+    stay extremes; scheduled values, norms, the explained variance and the average reward are the
+    last update's; all else is a mean.
     """
     host: Metrics = jax.device_get(metrics)
     own = [name for name in Metrics.__dataclass_fields__ if name not in ("features", "env")]

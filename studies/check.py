@@ -14,6 +14,7 @@ from ..knobs import complete
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .expected import Expected, expected_steps
+from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
 from .spec import Constraint, Study
 
@@ -191,6 +192,7 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; tpe "
             "and smac model them"
         )
+    warnings.extend(idle_knobs(study))
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings

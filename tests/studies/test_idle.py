@@ -1,0 +1,134 @@
+"""Knobs that a study names and that change nothing in it."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core import optimisers
+from hpo.core.hypers import make_hypers
+from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.scheduled import scheduled_values
+from hpo.knobs import KNOBS
+from hpo.studies.check import check
+from hpo.studies.idle import NEEDS, idle_knobs
+from hpo.studies.load import load, loads
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "studies").glob("*.yaml"))
+
+
+def study(text, env="CartPole-v1"):
+    return loads(f"env: {env}\nenv_steps: 320k\nbudget: {{trials: 4}}\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "told"),
+    [
+        ("fixed: {lr_end_fraction: 0.5}", "CartPole-v1",
+         "lr_end_fraction changes nothing here: it needs lr_schedule other than constant or "
+         "vf_lr_schedule other than constant"),
+        ("fixed: {gae_lambda: 0.9, gae_lambda_initial: 0.8, gae_lambda_final: 1.0}",
+         "CartPole-v1", "gae_lambda changes nothing here: it needs gae_lambda_initial off"),
+        ("space: {vf_learning_rate: {min: 1e-4, max: 1e-2}}", "CartPole-v1",
+         "vf_learning_rate changes nothing here: it needs separate_vf_optimiser true"),
+        ("fixed: {network: cnn, hidden_sizes: [64]}", "Breakout-MinAtar",
+         "hidden_sizes changes nothing here: it is a knob of mlp, lstm, gru"),
+        ("fixed: {network: cnn, num_layers: 1, hidden_size: 9}", "Breakout-MinAtar",
+         "hidden_size changes nothing here: it is a knob of mlp, lstm, gru"),
+        ("space: {valid_mass_coef: {min: 1e-4, max: 1e-1}}", "CartPole-v1",
+         "valid_mass_coef changes nothing here: CartPole-v1 has no action mask"),
+        ("fixed: {log_std_init: 0.0}", "CartPole-v1",
+         "log_std_init changes nothing here: the actions of CartPole-v1 are discrete"),
+        ("fixed: {log_std_init: 0.0, distribution: beta}", "Pendulum-v1",
+         "log_std_init changes nothing here: it needs distribution other than beta"),
+        ("space: {sgd_momentum: {min: 0.1, max: 0.9}, optimiser: {values: [adam, muon]}}",
+         "CartPole-v1", "sgd_momentum changes nothing here: it needs optimiser sgd"),
+    ],
+)  # fmt: skip
+def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
+    found = idle_knobs(study(text, env))
+    assert told in found
+    assert told in check(study(text, env)).warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ("fixed: {lr_end_fraction: 0.5}\nspace: {lr_schedule: {values: [constant, linear]}}",
+         "CartPole-v1"),
+        ("fixed: {lr_end_fraction: 0.5, vf_lr_schedule: linear, separate_vf_optimiser: true}",
+         "CartPole-v1"),
+        ("fixed: {lr_warmup_fraction: 0.5, ent_coef: 0.1, ent_schedule: warmup_cosine}",
+         "CartPole-v1"),
+        ("fixed: {ent_schedule: linear}\n"
+         "space: {ent_coef: {min: 1e-3, max: 0.1, distribution: log_uniform, zero: 0.5}}",
+         "CartPole-v1"),
+        ("fixed: {priority_beta0: 0.5}\nspace: {priority_alpha: {values: [0, 0.5]}}",
+         "CartPole-v1"),
+        ("space:\n  optimiser: {values: [adam, sgd]}\n"
+         "  sgd_momentum: {min: 0.1, max: 0.9, when: {optimiser: sgd}}", "CartPole-v1"),
+        ("fixed: {hidden_sizes: [64]}\nspace: {network: {values: [cnn, mlp]}}",
+         "Breakout-MinAtar"),
+        ("fixed: {valid_mass_coef: 0.1, valid_mass_target: 0.1}",
+         "{id: rmsa, continuous: false}"),
+        ("fixed: {log_std_init: 0.0}\nspace: {distribution: {values: [gaussian, beta]}}",
+         "Pendulum-v1"),
+    ],
+)  # fmt: skip
+def test_what_may_change_something_is_not_told(text, env):
+    assert idle_knobs(study(text, env)) == []
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_studies_name_no_idle_knob(path):
+    assert idle_knobs(load(path)) == []
+
+
+PLAN = make_plan({}, EnvPlan("CartPole-v1"))
+CHANGED = {
+    "lr_end_fraction": 0.7, "lr_schedule_multiplier": 2.0, "lr_warmup_fraction": 0.6,
+    "lr_warmup_start_fraction": 0.5, "lr_warmup_multiplier": 3.0, "lr_decay_exponent": 2.0,
+    "gae_lambda": 0.5, "gae_lambda_schedule_multiplier": 2.0, "clip_eps_end_fraction": 0.5,
+    "ent_schedule": "linear", "ent_end_fraction": 0.7, "ent_schedule_multiplier": 2.0,
+    "vf_learning_rate": 0.1, "vf_lr_schedule": "cosine", "vf_schedule_multiplier": 3.0,
+    "vf_adam_eps": 0.1, "vf_adam_beta1": 0.1, "vf_adam_beta2": 0.1, "vf_max_grad_norm": 9.0,
+    "vf_weight_decay": 0.5, "valid_mass_schedule": "linear", "valid_mass_end_fraction": 3.0,
+    "valid_mass_schedule_multiplier": 2.0,
+}  # fmt: skip
+
+
+def numbers(knobs):
+    """What an update takes of the knobs by its schedules and for its optimisers."""
+    given = {"optimiser": "adamw", "learning_rate": 0.01, "adam_beta1": 0.8, **knobs}
+    hypers = jax.tree.map(jnp.asarray, make_hypers(given, {}, {}))
+    values = scheduled_values(hypers, jnp.float32(0.1))
+    settings = optimisers._settings(PLAN, hypers, values.sizes)
+    return np.array(jax.tree.leaves((values, settings)))
+
+
+@pytest.mark.parametrize("name", sorted(CHANGED))
+def test_the_table_says_what_the_core_does(name):
+    """Without what it needs a knob moves no number; with each of its needs it moves some."""
+    idle = {"lr_schedule": "constant"}
+    if name == "gae_lambda":
+        idle = {"gae_lambda_initial": 0.8, "gae_lambda_final": 0.9}
+    np.testing.assert_array_equal(numbers(idle), numbers({**idle, name: CHANGED[name]}))
+    for need in NEEDS[name]:
+        separate = need.knob in ("separate_vf_optimiser", "vf_lr_schedule")
+        met = {"separate_vf_optimiser": separate, "ent_coef": 0.1, "valid_mass_coef": 0.1}
+        if need.knob == "separate_vf_optimiser":
+            met["lr_schedule"] = "linear"
+        elif need.knob == "gae_lambda_initial":
+            met |= {} if need.among else {"gae_lambda_initial": 0.8, "gae_lambda_final": 0.9}
+        elif need.knob not in met:
+            met[need.knob] = need.values[0] if need.among else "cosine"
+        assert np.any(numbers(met) != numbers({**met, name: CHANGED[name]})), need
+
+
+def test_the_table_names_knobs():
+    for name, needs in NEEDS.items():
+        assert name in KNOBS and needs
+        for need in needs:
+            assert need.knob in KNOBS
