@@ -10,6 +10,8 @@ import pytest
 
 from hpo.core.plan import FEATURES, EnvPlan
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 whole = SimpleNamespace(**run_path(str(Path(__file__).with_name("whole_update.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 COMMON = {"learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2}

@@ -1,6 +1,7 @@
 """Whole updates against a NumPy version of everything after the rollout, gradients included."""
 
 import math
+import re
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -15,7 +16,11 @@ from hypothesis import strategies as st
 
 from hpo.core.epochs import _split, minibatch_shape
 from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.rollout import rollout
 from hpo.core.shuffle import permutation
+from hpo.core.update import learn, update
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 Updates = run_path(str(Path(__file__).with_name("whole_update.py")))["Updates"]
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
@@ -55,6 +60,19 @@ def case(request):
 @pytest.fixture(scope="module")
 def three(case):
     return case.run([FIRST, SECOND], 3)
+
+
+def test_an_update_is_a_rollout_and_what_is_learnt_from_it(pendulum):
+    """The comparisons here are of `learn` after `rollout`; `update` is traced to the same."""
+
+    def halves(hypers, state):
+        return learn(pendulum.plan, hypers, *rollout(pendulum.plan, hypers, state))
+
+    lanes = pendulum.begin([FIRST, SECOND])
+    whole = jax.make_jaxpr(lambda *lanes: update(pendulum.plan, *lanes))(*lanes)
+    both = jax.make_jaxpr(halves)(*lanes)
+    texts = [re.sub("0x[0-9a-f]+", "", str(traced)) for traced in (whole, both)]
+    assert texts[0] == texts[1] and len(whole.eqns) > 50
 
 
 @pytest.mark.parametrize("lane", [0, 1])

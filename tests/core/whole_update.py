@@ -25,7 +25,7 @@ from hpo.core.pytree import stack
 from hpo.core.rollout import rollout
 from hpo.core.shuffle import permutation
 from hpo.core.state import use_key
-from hpo.core.update import update
+from hpo.core.update import learn
 from hpo.knobs import complete
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
@@ -48,20 +48,23 @@ class Updates:
             )
 
         def both(hypers, state):
-            _, trajectory, _, last = rollout(self.plan, hypers, state)
-            return update(self.plan, hypers, state), trajectory, last
+            rolled = _, trajectory, _, last = rollout(self.plan, hypers, state)
+            return learn(self.plan, hypers, *rolled), trajectory, last
 
         self._start = jax.jit(lambda *args: jax.lax.map(start, args))
         self.both = jax.jit(both)
 
-    def run(self, lanes, count, first=0, replicates=None):
-        """Give (state before, state after, metrics, trajectory, last value) an update."""
+    def begin(self, lanes, first=0, replicates=None):
+        """Give hyperparameters and fresh states of lanes with these knobs."""
         replicates = range(len(lanes)) if replicates is None else replicates
         rows = [make_hypers({**self.static, **k}, self.params, self.params) for k in lanes]
         hypers = stack(rows)
-        state = self._start(
-            hypers, np.asarray(replicates, np.int32), np.full(len(lanes), first, np.int32)
-        )
+        updates = np.full(len(lanes), first, np.int32)
+        return hypers, self._start(hypers, np.asarray(replicates, np.int32), updates)
+
+    def run(self, lanes, count, first=0, replicates=None):
+        """Give (state before, state after, metrics, trajectory, last value) an update."""
+        hypers, state = self.begin(lanes, first, replicates)
         rows = []
         for _ in range(count):
             (after, metrics), trajectory, last = self.both(hypers, state)
