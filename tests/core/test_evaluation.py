@@ -17,6 +17,8 @@ from hpo.core.policy import init_params
 from hpo.core.pytree import stack
 from hpo.core.state import lane_key, use_key
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
 EPISODES = 4
@@ -59,12 +61,10 @@ class Evaluated:
         self.env = registry.make(short)
         self.params = registry.params_of(self.env, {"gravity": 15.0})
         self.lanes = policies_of(self.plan, self.params)
-        self.greedy = self.run(greedy=True)
-        self.sampled = self.run(greedy=False)
-
-    def run(self, **how):
-        function = jax.jit(lambda lanes: evaluate(self.plan, lanes, EPISODES, **how))
-        return jax.device_get(function(self.lanes))
+        self.step = jax.jit(self.env.step)
+        self.sample = jax.jit(lambda lanes: evaluate(self.plan, lanes, EPISODES, greedy=False))
+        greedy = jax.jit(lambda lanes: evaluate(self.plan, lanes, EPISODES, greedy=True))
+        self.greedy, self.sampled = jax.device_get((greedy(self.lanes), self.sample(self.lanes)))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,6 @@ def played(evaluated, lane, episode, greedy=True):
     std = np.sqrt(statistics.square.astype(np.float64) / statistics.count)
     keys = jax.random.split(use_key(one.key, evaluation.EVALUATION, 0), EPISODES)
     state, observation = env.reset(keys[episode], params)
-    step = jax.jit(env.step)
     total, t = 0.0, 0
     while True:
         clean = np.clip((np.asarray(observation) - statistics.mean) / std, -10, 10)
@@ -92,7 +91,7 @@ def played(evaluated, lane, episode, greedy=True):
             probs = np.exp(slow.log_softmax(logits))
             action = int(np.sum(np.cumsum(probs) <= float(noise[episode])))
         words = jax.random.bits(key, (EPISODES, 2))[episode]
-        after = step(
+        after = evaluated.step(
             jax.random.wrap_key_data(words, impl="threefry2x32"), state, jnp.int32(action), params
         )
         state, observation, t = after.state, after.observation, t + 1
@@ -126,7 +125,7 @@ def test_equal_keys_give_equal_seeds_whatever_the_policy(evaluated):
     zeroth = lane_of(evaluated.lanes.params, 0)
     params = jax.tree.map(lambda x: jnp.stack([x] * 3), zeroth)
     lanes = evaluated.lanes.replace(params=params)
-    made = jax.jit(lambda lanes: evaluate(evaluated.plan, lanes, EPISODES, False))(lanes)
+    made = evaluated.sample(lanes)
     np.testing.assert_array_equal(made.returns[0], evaluated.sampled.returns[0])
     np.testing.assert_array_equal(made.returns[1], made.returns[0])
     assert not np.array_equal(made.returns[2], made.returns[0])

@@ -12,7 +12,7 @@ from hpo.core.normalise import RunningStatistics
 from hpo.core.parts import part_path, read_part, write_parts
 from hpo.core.plan import make_plan
 from hpo.core.population import init_lane, lane_shapes
-from hpo.core.program import Program
+from hpo.core.program import EvaluationPlan, Program
 from hpo.errors import ConfigError, StoreError
 
 
@@ -73,19 +73,18 @@ def test_nothing_is_nothing(lanes):
     assert start_from(lanes[1], None) is lanes[1]
 
 
-def test_a_population_starts_from_it(tiny, lanes, shapes):
+def test_a_population_starts_from_it(tiny, lanes, shapes, quickly):
     """With a step size of nothing, what comes out of a chunk is what went in."""
     saved = lanes[0]
     initial = kept(tiny.plan, shapes, jax.device_get(saved.params), statistics(), "policy")
-    base = tiny.program()
     program = Program(
-        tiny.plan, base.lanes, base.updates, base.tile, base.evaluation, base.devices,
-        tiny.hypers(), jax.device_get(initial),
+        tiny.plan, 4, tiny.updates, 2, EvaluationPlan(), tuple(jax.devices()), tiny.hypers(),
+        jax.device_get(initial),
     )  # fmt: skip
     still = {"learning_rate": 1e-30, "normalise_observations": True}
-    rows = tiny.start(program, {0: (still, 1), 5: (still, 2)})
+    rows = tiny.start(program, {0: (still, 1), 3: (still, 2)})
     after, _ = program.advance(tiny.seed, program.empty(), rows)
-    one, other = (program.lane(after, lane) for lane in (0, 5))
+    one, other = (program.lane(after, lane) for lane in (0, 3))
     for name in saved.params:
         if name.startswith("critic"):
             assert not equal(one.params[name], other.params[name])
