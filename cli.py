@@ -165,18 +165,15 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         "name=NAME",
     )  # fmt: skip
     decided = verb("importance", "looking", "say which knobs decided")
-    decided.add_argument("--at", type=_positive, metavar="ENV_STEPS", help="the point of the runs")
+    _add_importance(decided, "")
     decided.add_argument("--over-progress", action="store_true", help="at every point of the runs")
-    decided.add_argument(
-        "--all", action="store_true", help="count a model's proposals too, which is biased"
-    )
-    decided.add_argument("--method", choices=("ped-anova", "fanova"), default="ped-anova")
     compared = verb("compare", "looking", "say which of two trials, or studies, is better")
     for side in "ab":
         compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
     plot = verb("plot", "plots", "draw a study: " + ", ".join(_PICTURES))
     plot.add_argument("kind", metavar="PICTURE", choices=_PICTURES, help=", ".join(_PICTURES))
     plot.add_argument("--to", metavar="FILE", help="PNG, SVG or PDF by its suffix (PICTURE.png)")
+    _add_importance(plot, "of importance: ")
     report = verb("report", "plots", "write everything about a study as one HTML file")
     report.add_argument("--to", metavar="FILE", help="left out: report.html in the study's folder")
     about_one = (top, show, query, best, replay, export, decided, compared, plot, report)
@@ -200,11 +197,12 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     evaluate.add_argument(
         "directory", metavar="POLICY_DIR", nargs="?", help="from `hpo best --export`"
     )
-    evaluate.add_argument("--episodes", type=_positive, default=100, metavar="N")
+    evaluate.add_argument("--episodes", type=_positive, metavar="N", help="how many (100)")
     _add_network(evaluate, "evaluate in this optical network")
-    evaluate.add_argument("--seeds", type=_positive, default=10, metavar="N")
-    evaluate.add_argument("--steps", type=_positive, default=20_000, metavar="N",
-                          help="requests of each seed, after the warm-up")  # fmt: skip
+    evaluate.add_argument("--seeds", type=_positive, metavar="N",
+                          help="streams of requests (10)")  # fmt: skip
+    evaluate.add_argument("--steps", type=_positive, metavar="N",
+                          help="requests of each seed, after the warm-up (20000)")  # fmt: skip
     evaluate.add_argument("--loads", metavar="FROM:TO:STEP", help="Erlang, all in one program")
     evaluate.add_argument("--find-load", type=float, metavar="BLOCKING",
                           help="find the load at which so large a share is blocked")  # fmt: skip
@@ -239,6 +237,18 @@ def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--seed", type=_seed, default=0)
 
 
+def _add_importance(parser: argparse.ArgumentParser, of: str) -> None:
+    parser.add_argument(
+        "--at", type=_env_steps, metavar="ENV_STEPS", help=f"{of}the point of the runs"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help=f"{of}count a model's proposals too, which is biased"
+    )
+    parser.add_argument(
+        "--method", choices=("ped-anova", "fanova"), help=f"{of}the estimator (ped-anova)"
+    )
+
+
 def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -251,6 +261,15 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     return _whole(text, 1)
+
+
+def _env_steps(text: str) -> int:
+    from .studies.amounts import count_of
+
+    count = _positive(text) if text.isdigit() else count_of(text)
+    if count is None or count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of env steps such as 50k")
+    return count
 
 
 def _counts(text: str) -> list[int]:

@@ -28,10 +28,12 @@ def check_runnable(study: Study) -> None:
         ConfigError: says what to change.
     """
     seeds, budget = study.seeds, study.budget
-    if study.metric.aggregate == "iqm" and seeds.per_config - seeds.tolerate < IQM_MIN_SEEDS:
+    asked = (study.metric, *study.objectives, *study.constraints)
+    iqm = any(entry.aggregate == "iqm" for entry in asked)
+    if iqm and seeds.first - seeds.tolerate < IQM_MIN_SEEDS:
         raise ConfigError(
-            f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but seeds.per_config is "
-            f"{seeds.per_config} and {seeds.tolerate} of them may diverge; type aggregate: mean"
+            f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but a trial has "
+            f"{seeds.first} seeds and {seeds.tolerate} of them may diverge; type aggregate: mean"
         )
     early = study.early_terminate
     if early is not None and early.evolves:

@@ -215,8 +215,10 @@ def importance_at(
         here, among = _evaluated(points, at, list(points.trials))
         random_trials = len(set(share) & set(among))
     if here is None or here not in points.values:
-        known = ", ".join(str(point) for point in sorted(points.values)) or "none"
-        raise ConfigError(f"no evaluation at {at or 0} env steps; known: {known}")
+        known = ", ".join(str(point) for point in sorted(points.values))
+        if at is None:
+            raise ConfigError(f"no point that nine in ten trials reached; choose --at: {known}")
+        raise ConfigError(f"no evaluation at {at} env steps; known: {known}")
     if len(among) < _FEWEST:
         raise ConfigError(
             f"{len(among)} trials were evaluated at {here} env steps; importance needs at least "

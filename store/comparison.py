@@ -15,10 +15,11 @@ from typing import Any
 from ..errors import ConfigError
 from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, interval, iqm, mean, t_quantile
 
-__all__ = ["Comparison", "compare", "probability_of_improvement"]
+__all__ = ["FEWEST_SEEDS", "Comparison", "compare", "probability_of_improvement"]
 
 _RESAMPLES = 2_000
-_FEWEST = 5
+FEWEST_SEEDS = 5
+"""Below so many there is no interval."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> Interval:
 
     The degrees of freedom are rounded down, which widens the interval.
     """
-    if min(len(a), len(b)) < _FEWEST or not all(map(math.isfinite, [*a, *b])):
+    if min(len(a), len(b)) < FEWEST_SEEDS or not all(map(math.isfinite, [*a, *b])):
         return NO_INTERVAL
     shares = [_variance(values) / len(values) for values in (a, b)]
     centre, total = mean(a) - mean(b), sum(shares)
@@ -136,7 +137,7 @@ def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> tuple[
     one, other = np.asarray(a, np.float64), np.asarray(b, np.float64)
     wins = (one[:, None] > other[None, :]) + 0.5 * (one[:, None] == other[None, :])
     probability = float(np.mean(wins))
-    if min(len(a), len(b)) < _FEWEST:
+    if min(len(a), len(b)) < FEWEST_SEEDS:
         return probability, NO_INTERVAL
     draws = np.random.Generator(np.random.PCG64(0))
     rows = draws.integers(0, len(a), (_RESAMPLES, len(a)))

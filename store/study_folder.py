@@ -158,7 +158,7 @@ def _is_study(path: Path) -> bool:
 
 def _summary(path: Path) -> StudySummary:
     try:
-        with Journal(path) as journal:
+        with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
             entries = leaderboard_of(meta, journal.trials())
     except StoreError as error:

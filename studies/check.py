@@ -14,9 +14,10 @@ from ..knobs import complete
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .expected import Expected, expected_steps
+from .fields import DEAF_METHODS
 from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
-from .spec import Constraint, Study
+from .spec import Constraint, SearchSpec, Study
 
 __all__ = ["CheckReport", "check"]
 
@@ -193,6 +194,10 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             "and smac model them"
         )
     warnings.extend(idle_knobs(study))
+    method, usual = study.search.method, SearchSpec().random_share
+    own = study.search.driver == "lanes"
+    if own and method in DEAF_METHODS and study.search.random_share != usual:
+        warnings.append(f"search.random_share changes nothing: {method} learns from no result")
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings

@@ -19,11 +19,16 @@ _MOST = 2000
 def read_enqueue(
     notes: Notes, vocabulary: Vocabulary, space: Space, nodes: Sequence[Node]
 ) -> tuple[dict[str, Any], ...]:
-    """Read `enqueue`: partial configurations that the space must be able to complete."""
+    """Read `enqueue`: partial configurations that the space must be able to complete.
+
+    One that is the default configuration, or another entry once more, is left out: it would repeat
+    every bit of that one's runs.
+    """
     if len(nodes) > _MOST:
         notes.add(f"enqueue has {len(nodes)} entries; allowed: {_MOST}", nodes[0])
         return ()
     read: list[dict[str, Any]] = []
+    known = {space.canonical(space.default())}
     for node in nodes:
         if not node.is_map:
             text = f"an entry of enqueue is {node.shown()}; allowed: {{knob: value, ...}}"
@@ -33,10 +38,12 @@ def read_enqueue(
         if entry is None:
             continue
         try:
-            space.complete(entry)
+            key = space.canonical(space.complete(entry))
         except ConfigError as error:
             notes.add(f"enqueue: {error}", node)
-        else:
+            continue
+        if key not in known:
+            known.add(key)
             read.append(entry)
     return tuple(read)
 

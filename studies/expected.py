@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from .quanta import Quanta
 from .spec import Study
@@ -121,6 +122,11 @@ def _trials(study: Study) -> int | None:
         return asked
     points = study.search.options.get("points", 5) if study.search.method == "grid" else 2**31
     limit = min(_MOST_TRIALS, asked if asked is not None else _MOST_TRIALS)
-    own = sum(1 for _ in itertools.islice(study.space.grid(points), limit + 1))
-    extra = 1 + len(study.enqueue) if study.search.method == "grid" else 0
-    return min(limit, own + extra)
+    space = study.space
+    first = {space.canonical(params) for params in (space.default(), *_enqueued(study))}
+    grid = itertools.islice(space.grid(points), limit + 1)
+    return min(limit, len(first) + sum(space.canonical(params) not in first for params in grid))
+
+
+def _enqueued(study: Study) -> list[dict[str, Any]]:
+    return [study.space.complete(entry) for entry in study.enqueue]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 __all__ = [
     "CONSTRAINT",
+    "DEAF_METHODS",
     "DRIVEN_KEYS",
     "EARLY_TERMINATE_TYPES",
     "LOGGERS",
@@ -187,6 +188,9 @@ METHODS: Mapping[str, tuple[Field, ...]] = {
     ),
 }
 """Search method -> its `search.options`."""
+
+DEAF_METHODS = ("random", "grid", "sobol")
+"""Those whose proposals depend on no result."""
 
 DRIVEN_KEYS = ("scheduler", "searcher", "scheduler_options", "searcher_options")
 """Keys of `search` that only the driver ray_tune has."""

@@ -8,7 +8,10 @@ from ..errors import StudyError
 from .notes import Notes
 from .reader import Node, read_text
 
-__all__ = ["apply_overrides"]
+__all__ = ["SET", "apply_overrides"]
+
+SET = "--set "
+"""Begins the origin of every node that was set on the command line."""
 
 
 def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
@@ -26,7 +29,7 @@ def apply_overrides(notes: Notes, root: Node, overrides: Sequence[str]) -> None:
         if not equals or not all(keys):
             notes.add(f"--set {given!r}; allowed: key.key=value, such as budget.trials=10")
             continue
-        origin = f"--set {given}: " if len(given) <= 80 else f"--set {given[:77]}...: "
+        origin = f"{SET}{given}: " if len(given) <= 80 else f"{SET}{given[:77]}...: "
         try:
             value = read_text(text if text.strip() else "null", "value")
         except StudyError as error:

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import suggestion
+from ..knobs import KNOBS, canonical_name
 from .amounts import count_of, number_of, seconds_of
 from .fields import METHODS, SECTIONS, Field
 from .notes import Notes
+from .overrides import SET
 from .reader import Node, plain
+from .writer import flow
 
 __all__ = ["defaults", "read_section", "read_value"]
 
@@ -50,8 +53,9 @@ def read_section(
         if key not in known:
             inside = f" in {where}" if where else ""
             listed = ", ".join(known) or "none"
-            hint = suggestion(key, known)
-            notes.add(f"unknown key {key!r}{inside};{hint} Known: {listed}", node, key)
+            hint = "" if where else _knob_place(node, key)
+            hint = hint or f"{suggestion(key, known)} Known: {listed}"
+            notes.add(f"unknown key {key!r}{inside};{hint}", node, key)
     for field in fields:
         if field.key in node.value:
             value = read_value(notes, where, node, field)
@@ -60,6 +64,24 @@ def read_section(
         elif not field.has_default:
             notes.add(f"{where or 'the study'} needs `{field.key}`: {field.meaning}", node)
     return values
+
+
+def _knob_place(root: Node, key: str) -> str:
+    """Say where the knob belongs that stands at the top of the file; nothing if it is none."""
+    name = canonical_name(key)
+    if name is None:
+        return ""
+    child, space = root.value[key], root.value.get("space")
+    searched = space is not None and space.is_map and key in space.value
+    several = child.is_map or (child.is_list and KNOBS[name].type != "widths")
+    section = "space" if several or searched else "fixed"
+    given = child.origin.removeprefix(SET).removesuffix(": ")
+    if given == child.origin:  # in the file
+        return f" it is a knob: write it under `{section}`"
+    if searched and not several:
+        one = flow({"value": plain(child)})
+        return f" it is a knob that is searched: type {SET}'space.{key}={one}'"
+    return f" it is a knob: type {SET}{section}.{given}"
 
 
 def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:

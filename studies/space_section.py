@@ -15,6 +15,7 @@ from .amounts import number_of
 from .notes import Notes
 from .reader import Node, plain
 from .vocabulary import Vocabulary
+from .writer import flow
 
 __all__ = ["SpaceReader"]
 
@@ -24,6 +25,7 @@ _NUMERIC = ("min", "max", "q", "mu", "sigma", "zero")
 _WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
 _OUTSIDE = ("default", "when")
 _NOT_READ = object()
+_LONGEST_LIST = 200
 
 
 @dataclass
@@ -79,14 +81,17 @@ class SpaceReader:
                 text = f"{given!r} and {given_as[name]!r} are the same knob; keep one"
                 self.notes.add(text, space, given)
             elif name in self.fixed:
-                self.notes.add(f"{name} is both searched and fixed; remove one", space, given)
+                one = flow({"value": self.fixed[name]})
+                text = f"{name} is both searched and fixed; remove one, or search {one} alone"
+                self.notes.add(text, space, given)
             elif name.startswith("env.") and name[4:] in self.vocabulary.env_values:
                 self.notes.add(
                     f"{name} is searched and given under env:; remove one", space, given
                 )
             else:
                 given_as[name] = given
-                branches = child.value if child.is_list and child.value else [child]
+                branching = child.is_list and any(item.is_map for item in child.value)
+                branches = child.value if branching else [child]
                 entries.extend((name, branch) for branch in branches)
         return entries
 
@@ -293,7 +298,9 @@ class SpaceReader:
 
 def _how_to_write(node: Node) -> str:
     if node.is_list:
-        return "type {values: [...]}"
+        written = flow({"values": plain(node)})
+        short = node.value and len(written) <= _LONGEST_LIST
+        return f"type {written if short else '{values: [...]}'}"
     if node.value is None:
         return "give a distribution such as {min: 0.1, max: 1.0}"
     return "give a distribution such as {min: 0.1, max: 1.0}, or write the knob under `fixed`"

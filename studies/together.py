@@ -11,7 +11,7 @@ from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete
 from ..spaces.space import Parameter
-from .fields import foreign_keys
+from .fields import DEAF_METHODS, foreign_keys
 from .notes import Notes
 from .reader import Node
 from .spec import Study
@@ -55,15 +55,22 @@ class _Checks:
 
     def metric_and_seeds(self) -> None:
         """Enough seeds for the aggregate, and fewer tolerated than there are."""
-        seeds = self.study.seeds
-        asked = [self.study.metric, *self.study.objectives, *self.study.constraints]
-        iqm = any(entry.aggregate == "iqm" for entry in asked)
-        if iqm and seeds.per_config < _LEAST_FOR_IQM:
+        study, seeds = self.study, self.study.seeds
+        measured = {
+            "objectives" if study.objectives else "metric": (study.metric, *study.objectives),
+            "constraints": study.constraints,
+        }
+        for section, entries in measured.items():
+            iqm = any(entry.aggregate == "iqm" for entry in entries)
+            if not iqm or seeds.first - seeds.tolerate >= _LEAST_FOR_IQM:
+                continue
+            least = "seeds.per_config" if seeds.racing is None else "seeds.racing.start"
+            lost = f" and {seeds.tolerate} of them may diverge" if seeds.tolerate else ""
             text = (
-                f"aggregate iqm needs seeds.per_config of at least {_LEAST_FOR_IQM}, here it is "
-                f"{seeds.per_config}; take mean or median"
+                f"aggregate iqm needs {_LEAST_FOR_IQM} values of every trial, but {least} is "
+                f"{seeds.first}{lost}; take mean or median"
             )
-            self._note(text, "metric", "aggregate")
+            self._note(text, section, "aggregate")
         if seeds.tolerate >= seeds.per_config:
             text = f"seeds.tolerate is {seeds.tolerate}; allowed: below per_config"
             self._note(f"{text} ({seeds.per_config})", "seeds", "tolerate")
@@ -99,6 +106,12 @@ class _Checks:
         if study.search.method == "cmaes" and len(study.objectives) > 1:
             text = "search.method cmaes takes one objective; take nsga2, tpe or gp"
             self._note(text, "search", "method")
+        if study.search.method in DEAF_METHODS and study.search.warm_start is not None:
+            text = (
+                f"search.warm_start is for methods that learn, and {study.search.method} does "
+                "not; leave it out, or take tpe"
+            )
+            self._note(text, "search", "warm_start")
 
     def lengths(self) -> None:
         """Rungs and evaluation points within a run."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from .reader import scalar_of
 
-__all__ = ["to_yaml"]
+__all__ = ["flow", "to_yaml"]
 
 _WIDTH = 99
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
@@ -26,13 +26,13 @@ def to_yaml(data: Mapping[str, Any]) -> str:
 
 def _entry(key: str, value: Any, indent: int) -> str:
     start = f"{' ' * indent}{_text(key)}:"
-    line = f"{start} {_flow(value)}\n"
+    line = f"{start} {flow(value)}\n"
     fits = len(line) <= _WIDTH and not (indent == 0 and _is_block(value))
     if fits or not isinstance(value, Mapping | list | tuple) or not value:
         return line
     if isinstance(value, Mapping):
         return f"{start}\n" + "".join(_entry(k, v, indent + 2) for k, v in value.items())
-    return f"{start}\n" + "".join(f"{' ' * indent}  - {_flow(item)}\n" for item in value)
+    return f"{start}\n" + "".join(f"{' ' * indent}  - {flow(item)}\n" for item in value)
 
 
 def _is_block(value: Any) -> bool:
@@ -45,11 +45,16 @@ def _is_block(value: Any) -> bool:
     return any(isinstance(item, Mapping) and item for item in items)
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """Give a value on one line.
+
+    >>> flow({"values": [0.9, None, [64, 64]]})
+    '{values: [0.9, null, [64, 64]]}'
+    """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_text(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_text(k)}: {flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
+        return "[" + ", ".join(flow(item) for item in value) + "]"
     if value is None:
         return "null"
     if isinstance(value, bool):

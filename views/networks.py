@@ -57,9 +57,8 @@ def do_eval_network(args: Namespace) -> int:
     Raises:
         HpoError: the file, the policy or an option is wrong.
     """
+    _check_forms(args)
     loads = None if args.loads is None else parse_loads(args.loads)
-    if args.find_load is not None and loads is not None:
-        raise ConfigError("--find-load looks for the load itself; leave --loads out")
     if args.plot is not None:
         from .pictures import require_matplotlib
 
@@ -117,8 +116,30 @@ def do_show_network(args: Namespace) -> int:
     if path.suffix.lower() != ".png":
         path = Path(f"{Path(args.env).stem}.png")
     draw_network(path, environment.tables.topology, occupancy, title)
-    print(f"wrote {path}", file=sys.stderr)
+    if args.json:
+        print_json({"env": title, "picture": str(path)})
+    else:
+        print(f"wrote {path}", file=sys.stderr)
     return 0
+
+
+def _check_forms(args: Namespace) -> None:
+    """Refuse options of two forms of the question at once: one of them would do nothing.
+
+    Raises:
+        ConfigError: names both.
+    """
+    if args.find_load is not None and args.loads is not None:
+        raise ConfigError("--find-load looks for the load itself; leave --loads out")
+    if args.find_load is not None and args.plot is not None:
+        raise ConfigError("--plot draws blocking over loads; give --loads in place of --find-load")
+    others = {"--find-load": args.find_load, "--loads": args.loads, "--plot": args.plot}
+    for option, given in others.items():
+        if args.trace is not None and given is not None:
+            raise ConfigError(
+                f"--trace follows one seed at the load of --env; leave {option} out, or set the "
+                "load by --set load=100"
+            )
 
 
 def parse_loads(text: str) -> list[float]:
@@ -149,6 +170,8 @@ def parse_loads(text: str) -> list[float]:
 def _question(args: Namespace) -> _Question:
     """Read the environment and the rules, before anything is compiled."""
     file = _optical_file(args)
+    if file is None and args.set:
+        raise ConfigError("--set changes a key of --env FILE; give that file, too")
     enable_compilation_cache()
     from ..core.program import prepare_devices
 

@@ -54,7 +54,8 @@ def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
         seen = item.evaluation
         summaries = [seen.service_summary(at) for at in range(len(seen.loads))]
         means = np.array([s.mean if s.mean > 0.0 else np.nan for s in summaries])
-        [line] = axes.plot(seen.loads, means, marker=".", label=item.rule)
+        label = Path(item.rule).name or item.rule  # a policy's rule is the path of its folder
+        [line] = axes.plot(seen.loads, means, marker=".", label=label)
         low = np.array([s.low for s in summaries])
         high = np.array([s.high for s in summaries])
         axes.fill_between(seen.loads, low, high, color=line.get_color(), alpha=0.2, linewidth=0)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, StoreError
 from ..store.study_folder import find_study
 from .documents import print_json
 from .pictures import require_matplotlib
+from .terminal import fitted
 
 if TYPE_CHECKING:
     from .charts.model import Picture
@@ -31,12 +33,18 @@ def do_plot(args: Namespace) -> int:
     from .charts.files import SUFFIXES, draw_picture
     from .charts.seen import read_seen
 
+    asked = {"everybody": args.all or None, "method": args.method, "at": args.at}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if asked and args.kind != "importance":
+        raise ConfigError(
+            "--at, --all and --method are options of hpo plot importance; leave them out"
+        )
     path = Path(args.to or f"{args.kind}.png")
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
     require_matplotlib("hpo plot")
     folder = find_study(args.study, Path(args.out))
-    picture = _builder(args.kind)(read_seen(folder))
+    picture = _builder(args.kind, asked)(read_seen(folder))
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
     draw_picture(path, picture, folder.name)
@@ -44,11 +52,11 @@ def do_plot(args: Namespace) -> int:
         print_json({"study": folder.name, "picture": str(path), "caption": picture.caption})
     else:
         print(f"wrote {path}", file=sys.stderr)
-        print(picture.caption)
+        print(fitted(picture.caption, sys.stdout))
     return 0
 
 
-def _builder(kind: str) -> Callable[[Seen], Picture]:
+def _builder(kind: str, asked: Mapping[str, Any]) -> Callable[[Seen], Picture]:
     from .charts.curves import curves
     from .charts.history import history
     from .charts.importance import importance
@@ -58,7 +66,7 @@ def _builder(kind: str) -> Callable[[Seen], Picture]:
     return {
         "curves": curves,
         "history": history,
-        "importance": importance,
+        "importance": partial(importance, **asked),
         "parallel": parallel,
         "pareto": pareto,
         "slices": slices,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # jax is loaded once the words are known to be right
 
 __all__ = ["do_eval"]
 
+_OF_EPISODES = ("episodes", "sample")
+_OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order", "plot")
+
 
 def do_eval(args: Namespace) -> int:
     """Evaluate a policy and print what it earned.
@@ -32,15 +35,17 @@ def do_eval(args: Namespace) -> int:
     if args.policy is not None and args.directory is not None:
         raise ConfigError("a policy is given twice; keep POLICY_DIR or --policy")
     args.policy = args.policy or args.directory
-    if args.env is not None or args.heuristic is not None or _is_network(args.policy):
+    network = args.env is not None or args.heuristic is not None or _is_network(args.policy)
+    _check_options(args, network)
+    for path in map(Path, args.imports):
+        import_user_code([path.name], path.parent)
+    if network:
         from .networks import do_eval_network
 
         return do_eval_network(args)
     if args.policy is None:
         raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
     directory = Path(args.policy)
-    for path in map(Path, args.imports):
-        import_user_code([path.name], path.parent)
     enable_compilation_cache()
     from ..core.program import prepare_devices
     from ..core.saved_policy import load_policy
@@ -77,6 +82,22 @@ def do_eval(args: Namespace) -> int:
     else:
         print(_text(data))
     return 0
+
+
+def _check_options(args: Namespace, network: bool) -> None:
+    """Refuse options that would do nothing, and fill in what was left out.
+
+    Raises:
+        ConfigError: names the first of them.
+    """
+    others = _OF_EPISODES if network else _OF_NETWORKS
+    given = [name for name in others if getattr(args, name) not in (None, False, [])]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        what = "policies by episodes" if network else "optical networks"
+        raise ConfigError(f"{option} is about {what}, and this is none; leave it out")
+    args.episodes = args.episodes or 100
+    args.seeds, args.steps = args.seeds or 10, args.steps or 20_000
 
 
 def _trace(args: Namespace, saved: SavedPolicy) -> int:

@@ -53,7 +53,7 @@ class _Board:
 
 
 def _read(folder: StudyFolder) -> _Board:
-    with Journal(folder.path) as journal:
+    with Journal(folder.path) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         rows = journal.trials()
         entries = leaderboard_of(meta, rows)
@@ -95,10 +95,15 @@ def do_show(args: Namespace) -> int:
     Raises:
         ConfigError: neither was asked for.
     """
+    if args.env is not None and args.trial is not None:
+        raise ConfigError("TRIAL is one of a study, --env a network to draw; give one of them")
     if args.env is not None:
         from .networks import do_show_network
 
         return do_show_network(args)
+    for option in ("heuristic", "policy", "set"):
+        if getattr(args, option):
+            raise ConfigError(f"--{option} goes with --env FILE, the network to draw")
     if args.trial is None:
         raise ConfigError("nothing to show; give TRIAL, the number of one, or --env FILE")
     data = trial_data(_folder(args), args.trial)

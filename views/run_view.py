@@ -26,8 +26,8 @@ __all__ = ["LinesView", "QuietView", "RunView"]
 
 _FAILURES_SAID = 5
 _PHASES = {
-    Phase.CHOOSE: "confirm: trials {} run on fresh seeds, which choose the winner",
-    Phase.REPORT: "confirm: trial {} runs on other fresh seeds, which give the number reported",
+    Phase.CHOOSE: "confirm: {} {} on fresh seeds, which choose the winner",
+    Phase.REPORT: "confirm: {} {} on other fresh seeds, which give the number reported",
 }
 
 
@@ -141,7 +141,8 @@ class RunView(Silent):
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
         """Say who is confirmed."""
         if trials:
-            self.say(_PHASES[phase].format(", ".join(map(str, trials))))
+            many = f"trial{'s' * (len(trials) > 1)} {', '.join(map(str, trials))}"
+            self.say(_PHASES[phase].format(many, "runs" if len(trials) == 1 else "run"))
 
 
 class LinesView(RunView):

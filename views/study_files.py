@@ -14,9 +14,11 @@ from ..errors import ConfigError
 from ..studies.init_file import init_text
 from ..studies.load import load
 from .documents import print_json
-from .terminal import plain_warnings
+from .terminal import fitted, plain_warnings
 
 __all__ = ["do_check", "do_init", "do_run", "give_study"]
+
+_LABEL = 11  # `env steps  `
 
 
 def do_init(args: Namespace) -> int:
@@ -61,10 +63,14 @@ def do_check(args: Namespace) -> int:
     if args.json:
         print_json({**report.as_data(), "note": note})
     else:
-        print(report.text())
-        if note:
-            print(f"note       {note}")
+        text = report.text() + (f"\nnote       {note}" if note else "")
+        print("\n".join(fitted(line, sys.stdout, _indent(line)) for line in text.split("\n")))
     return 2 if report.mistakes else 0
+
+
+def _indent(line: str) -> int:
+    """Give the place of what follows the first word of a line; programs are indented already."""
+    return 2 if line.startswith(" ") else _LABEL
 
 
 def do_run(args: Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,11 +14,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from .words import Listing
+from .words import Listing, folded
 
 __all__ = [
     "can_draw",
     "console",
+    "fitted",
     "knows_blocks",
     "plain_warnings",
     "print_listing",
@@ -42,6 +44,11 @@ def print_listing(terminal: Console, listing: Listing) -> None:
     for row in listing.rows:
         table.add_row(*row)
     terminal.print(table)
+
+
+def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
+    """Give text folded into a terminal; for programs that read lines they stay whole."""
+    return folded(text, shutil.get_terminal_size().columns, indent) if stream.isatty() else text
 
 
 def can_draw() -> bool:

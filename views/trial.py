@@ -19,11 +19,12 @@ from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
 from .board import value_source
 from .ways import way_text
-from .words import aligned, between, duration, number, param, sparkline, steps
+from .words import aligned, between, duration, folded, number, param, sparkline, steps
 
 __all__ = ["trial_data", "trial_text"]
 
 _CURVE = "episode_return"
+_WIDTH, _LABEL = 80, 11
 
 
 def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
     Raises:
         StoreError: there is no such trial.
     """
-    with Journal(folder.path) as journal:
+    with Journal(folder.path) as journal, journal.at_one_commit():
         meta = journal.meta
         rows = journal.trials()
         entries = leaderboard_of(meta, rows)
@@ -190,7 +191,7 @@ def _head(data: Mapping[str, Any]) -> str:
     if data["started_at"] is not None and data["ended_at"] is not None:
         began = datetime.fromtimestamp(data["started_at"]).strftime("%Y-%m-%d %H:%M:%S")
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
-    return "\n".join(lines)
+    return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
 
 
 def _audit(data: Mapping[str, Any]) -> str:

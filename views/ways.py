@@ -10,7 +10,7 @@ from .words import param, steps
 
 __all__ = ["way_text"]
 
-_WIDTH = 96
+_WIDTH = 80
 
 
 def way_text(schedule: Sequence[Mapping[str, Any]]) -> str:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
-__all__ = ["Listing", "aligned", "between", "duration", "number", "param", "sparkline", "steps"]
+__all__ = [
+    "Listing",
+    "aligned",
+    "between",
+    "duration",
+    "folded",
+    "number",
+    "param",
+    "sparkline",
+    "steps",
+]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_BARS = "_.-=+*#@"
@@ -116,6 +127,30 @@ def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
         finite = [value for value in group if value is not None and math.isfinite(value)]
         points.append(sum(finite) / len(finite) if finite else None)
     return points
+
+
+def folded(text: str, width: int, indent: int = 0) -> str:
+    """Lines no wider than `width`, as far as their words allow.
+
+    Args:
+        text: lines.
+        width: characters.
+        indent: blanks before what goes on, beside those that the line itself begins with.
+
+    >>> print(folded("seeds  1.5 2.5 3.5", 14, 7))
+    seeds  1.5 2.5
+           3.5
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        before = len(line) - len(line.lstrip())
+        rest = " " * (before + indent)
+        pieces = wrap(
+            line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False,
+            drop_whitespace=True, replace_whitespace=False,
+        )  # fmt: skip
+        lines += pieces if len(line) > width else [line]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,9 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     cap = sweep.get("run_cap")
     if cap is not None:
         draft.section("budget")["trials"] = cap
-    elif draft.rest["search"]["method"] != "grid":
+    elif draft.rest["search"]["method"] == "grid":
+        draft.section("budget").setdefault("trials", None)  # it ends by itself
+    else:
         draft.note("budget: the sweep names no run_cap; budget.trials is our default")
     return draft
 

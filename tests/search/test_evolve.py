@@ -1,6 +1,8 @@
 """Population based training over analytic lanes: who copies whom, resume, budget, divergence."""
 
 import dataclasses
+import itertools
+import math
 import os
 import random
 import signal
@@ -19,6 +21,7 @@ from hpo.search.run import run
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
+from hpo.store.query import query
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -62,6 +65,28 @@ def test_the_worst_go_on_from_the_best(tmp_path):
         assert all(e.params != e.old_params for e in copies)
     last = {entry.trial: entry for entry in decisions if entry.params is not None}
     assert all(rows[trial].params == entry.params for trial, entry in last.items())
+
+
+def test_the_rolling_return_of_a_copy_is_that_of_its_lineage(tmp_path):
+    """One episode a chunk, so that it is the mean of all returns so far."""
+    views = run_path(str(Path(__file__).parent.parent / "views" / "samples.py"))
+    go(tmp_path / "s", study(), views["ReturningFactory"](lanes=40, diverges_above=0.3))
+    rows, _ = read(tmp_path / "s")
+    assert sum(bool(row.schedule) for row in rows.values()) >= 4
+    _, found = query(
+        tmp_path / "s",
+        "SELECT trial, replicate, env_steps, episode_return, episode_return_100 FROM curves",
+    )
+    curve = {tuple(key): values for *key, a, b in found for values in [(a, b)]}
+    for number, replicate in itertools.product(rows, range(2)):
+        returns = []
+        for at in range(1_000, 17_000, 1_000):
+            way = reversed(lineage_of(rows[number]))
+            trial = next(part.trial for part in way if part.env_steps < at)
+            now, rolling = curve[trial, replicate, at]
+            returns += [now] if math.isfinite(now) else []
+            if returns:
+                assert rolling == pytest.approx(math.fsum(returns) / len(returns))
 
 
 def test_a_schedule_says_what_the_decisions_say(tmp_path):

@@ -86,7 +86,20 @@ def test_a_budget_of_steps_cuts_the_total():
 
 def test_a_grid_has_only_its_points():
     text = BASE + "space: {layer_norm: {values: [true, false]}}\nsearch: {method: grid}\n"
-    assert check(loads(text)).expected.trials == 3  # the default, then the grid
+    assert check(loads(text)).expected.trials == 2  # the default is one of them
+    text = BASE + (
+        "space: {gamma: {min: 0.9, max: 0.98}}\n"
+        "search: {method: grid, options: {points: 2}}\n"
+        "enqueue: [{gamma: 0.95}, {gamma: 0.98}]\n"
+    )
+    assert check(loads(text)).expected.trials == 4  # the default, 0.95, and both ends
+
+
+def test_a_random_share_of_what_is_random_is_told():
+    text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
+    report = check(loads(text + "search: {method: sobol, random_share: 0.5}\n"))
+    assert report.warnings == ("search.random_share changes nothing: sobol learns from no result",)
+    assert check(loads(text + "search: {method: tpe, random_share: 0.5}\n")).warnings == ()
 
 
 def test_rules_that_never_or_nearly_always_hold_are_told():

@@ -31,7 +31,7 @@ space:
   value_clip_eps: {values: [off, same, 0.2]}
   env.length: {min: 0.4, max: 0.6}
 forbid: [{shared_encoder: true, vf_coef: 1.0}, "gamma < gae_lambda - 0.15"]
-enqueue: [{learning_rate: 3e-4}, {shared_encoder: true, vf_coef: 0.5}]
+enqueue: [{learning_rate: 1e-3}, {shared_encoder: true, vf_coef: 0.5}]
 metric: {name: eval/return_mean, goal: maximize, aggregate: mean}
 evaluation: {every: 100k, episodes: 20, steps: null, greedy: true}
 eval_env: {length: 0.5}
@@ -141,6 +141,10 @@ def test_the_line_is_that_of_the_key_inside_of_a_block():
         ("clip_eps", "{min: 0.1, max: 0.4, when: {gamma: 0.2}}", "not between"),
         ("clip_eps", "{min: 0.1, max: 0.4, when: {activation: relu}}", "never active"),
         ("value_clip_eps", "{values: [off, null]}", "twice among the values"),
+        ("clip_eps", "[0.1, 0.2]", "clip_eps is a list; type {values: [0.1, 0.2]}"),
+        ("hidden_sizes", "[[64, 64], [32]]", "type {values: [[64, 64], [32]]}"),
+        ("activation", "[relu, tanh]", "type {values: [relu, tanh]}"),
+        ("clip_eps", "[]", "type {values: [...]}"),
     ],
 )
 def test_distributions_are_held_against_the_knob(name, value, words):
@@ -173,7 +177,20 @@ def test_one_knob_with_a_distribution_for_each_case():
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
-        ("metric: {aggregate: iqm}\n", "aggregate iqm needs seeds.per_config of at least 8"),
+        ("metric: {aggregate: iqm}\n", "iqm needs 8 values of every trial, but seeds.per_config"),
+        (
+            "metric: {aggregate: iqm}\nseeds: {per_config: 8, tolerate: 1}\n",
+            "seeds.per_config is 8 and 1 of them may diverge",
+        ),
+        (
+            "constraints: [{metric: eval/length_mean, max: 9, aggregate: iqm}]\n"
+            "seeds: {per_config: 16, racing: {start: 4}}\n",
+            "seeds.racing.start is 4; take mean or median",
+        ),
+        (
+            "search: {method: sobol, warm_start: {study: x}}\n",
+            "search.warm_start is for methods that learn, and sobol does not",
+        ),
         ("seeds: {per_config: 2, tolerate: 2}\n", "below per_config"),
         ("early_terminate: {type: asha, min: 200k}\n", "first rung must lie below"),
         ("evaluation: {every: 1M}\n", "evaluation.every is 1000000"),
@@ -246,12 +263,38 @@ def test_overrides_reach_into_lists():
         ("budget.trials=few", "budget.trials is 'few'"),
         ("space.gama.max=1", "did you mean 'gamma'"),
         ("enqueue.0.gamma=0.9", "enqueue is a mapping"),
+        ("update_epochs=1", "it is a knob: type --set fixed.update_epochs=1"),
+        ("hidden_sizes=[32, 32]", "it is a knob: type --set fixed.hidden_sizes=[32, 32]"),
+        ("clip_eps.min=0.1", "it is a knob: type --set space.clip_eps.min=0.1"),
+        ("gamma=0.9", "it is a knob that is searched: type --set 'space.gamma={value: 0.9}'"),
     ],
 )
 def test_faulty_overrides_are_named(override, words):
     found = mistakes(BASE, overrides=[override])
     assert any("--set" in text and words in text for _, text in found), found
     assert all(line is None for line, _ in found)
+
+
+def test_a_knob_at_the_top_of_the_file_is_told_where_it_belongs():
+    line, words = only(BASE + "clip_eps: 0.2\n")
+    assert (line, words) == (6, "unknown key 'clip_eps'; it is a knob: write it under `fixed`")
+    assert "write it under `space`" in only(BASE + "clip_eps: [0.1, 0.2]\n")[1]
+    assert "write it under `fixed`" in only(BASE + "hidden_sizes: [64, 64]\n")[1]
+
+
+def test_what_is_searched_is_fixed_as_the_message_says():
+    text = only(BASE, overrides=["fixed.gamma=0.9"])[1]
+    assert "both searched and fixed; remove one, or search {value: 0.9} alone" in text
+    study = loads(BASE, overrides=["space.gamma={value: 0.9}"])
+    assert study.space.default()["gamma"] == 0.9
+
+
+def test_what_is_enqueued_runs_once():
+    entries = "{learning_rate: 3e-4}, {gamma: 0.95}, {}, {gamma: 0.95, learning_rate: 3e-4}"
+    text = f"enqueue: [{entries}]\n"
+    default = loads(BASE).space.default()
+    assert default["learning_rate"] == 3e-4
+    assert loads(BASE + text).enqueue == ({"gamma": 0.95},)
 
 
 def test_the_name_can_be_given_from_outside():

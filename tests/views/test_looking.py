@@ -1,0 +1,107 @@
+"""`hpo compare` and `hpo importance`: which seeds are compared, and what is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.store.journal import Journal
+from hpo.store.statistics import interval, mean
+from hpo.store.study_folder import StudyFolder
+from hpo.store.study_store import StudyStore
+from hpo.studies.spec import EarlyTerminate, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Six seeds a trial, of which 1 may diverge; the best 3 on 5 fresh ones, the winner on 6."""
+    root = tmp_path_factory.mktemp("results")
+    rule = EarlyTerminate("asha", 2_000, 1.5)
+    return samples.make_results(root, seeds=Seeds(6, tolerate=1), early_terminate=rule)
+
+
+def compared(capsys, results, a, b):
+    words = ["compare", str(a), str(b), "--study", str(results.folder)]
+    assert main([*words, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert main(words) == 0
+    return data, capsys.readouterr().out
+
+
+def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsys, results):
+    winner, other = results.leaderboard[:2]
+    assert len(winner.values) == 6 and winner.value_from == "report" and other.confirmed
+    with Journal(results.folder) as journal:
+        ours, theirs = (journal.trial(e.trial).choose_values for e in (winner, other))
+    apart = [x - y for x, y in zip(ours, theirs, strict=True)]
+    data, text = compared(capsys, results, winner.trial, other.trial)
+    assert data["paired"] and data["seeds"] == [5, 5]
+    assert data["difference"] == pytest.approx(mean(apart))
+    around = interval(apart)
+    assert data["difference_interval"] == {"low": around.low, "high": around.high, "kind": "t"}
+    assert f"trial {winner.trial} was chosen as the winner on these seeds" in text
+    assert data["caution"] in text and "the same seeds, one by one" in text
+
+
+def test_two_that_did_not_win_are_compared_without_caution(capsys, results):
+    _, second, third = results.leaderboard[:3]
+    data, _ = compared(capsys, results, second.trial, third.trial)
+    assert data["paired"] and data["seeds"] == [5, 5] and data["caution"] == ""
+
+
+def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, tmp_path):
+    finished = [e for e in results.leaderboard if e.value_from == "search"][:2]
+    numbers = [entry.trial for entry in finished]
+    data, _ = compared(capsys, results, *numbers)
+    assert data["paired"] and data["seeds"] == [6, 6]
+    with Journal(results.folder) as journal:
+        rows = [journal.trial(number) for number in numbers]
+        meta, head = journal.meta, journal.head()
+    # Seed 0 of the one and seed 5 of the other: five values each, of unlike seeds.
+    lost = [replace(rows[0], seed_values=rows[0].seed_values[1:]),
+            replace(rows[1], seed_values=rows[1].seed_values[:-1])]  # fmt: skip
+    with StudyStore(StudyFolder(tmp_path / "lost"), meta) as store:
+        store.commit(loop_state=head.loop_state, checkpoint=None, trials=lost, phase="finished")
+    data, text = compared(capsys, SimpleNamespace(folder=tmp_path / "lost"), *numbers)
+    assert not data["paired"] and data["seeds"] == [5, 5] and "unlike seeds" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["compare", "a", "b", "--study", "small"], "--study small goes with two trials"),
+        (["importance", "--at", "1k", "--over-progress"], "leave --at out"),
+        (["importance", "--at", "1x"], "'1x' is no number of env steps such as 50k"),
+        (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
+        (["plot", "history", "--at", "2k"], "options of hpo plot importance"),
+        (["plot", "curves", "--method", "fanova"], "options of hpo plot importance"),
+        (["plot", "importance", "--at", "2.5k"], "no evaluation at 2500 env steps"),
+        (["show", "0", "--heuristic", "ksp_ff"], "--heuristic goes with --env FILE"),
+        (["show", "0", "--env", "x.yaml"], "give one of them"),
+        (["eval", "policy", "--seeds", "3"], "--seeds is about optical networks"),
+        (["eval", "policy", "--plot", "x.png"], "--plot is about optical networks"),
+        (["eval", "--heuristic", "ksp_ff", "--episodes", "3"], "--episodes is about policies"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(capsys, results, words, told):
+    out = [] if words[0] == "eval" else ["--out", str(results.folder.parent)]
+    assert main([*words, *out]) == 2
+    printed = capsys.readouterr()
+    assert told in printed.err and "Traceback" not in printed.err and printed.out == ""
+
+
+def test_a_picture_of_importance_has_the_options_of_the_words(capsys, results, tmp_path):
+    where = ["--study", str(results.folder)]
+    given = ["--at", "2k", "--all"]
+    assert main(["importance", *given, *where, "--json"]) == 0
+    [words] = json.loads(capsys.readouterr().out)
+    target = tmp_path / "picture.svg"
+    assert main(["plot", "importance", *given, *where, "--to", str(target), "--json"]) == 0
+    caption = json.loads(capsys.readouterr().out)["caption"]
+    assert f"on {words['trials']} trials at 2k env steps" in caption
