@@ -63,9 +63,12 @@ class Policies:
         """Keep a finished trial's policy if it is among the best so far.
 
         It is that of the last replicate to end, of several the first; with `each_seed` that of
-        the first seed.
+        the first seed. Where the others ended before, and the last one diverged, which is
+        tolerated, no lane holds one any more: then none is kept.
         """
-        if trial.value is None:
+        seeds = sorted(self._seeds(trial.number).glob("*"), key=lambda path: int(path.name))
+        there = in_lanes(trial.runs_of(Stream.SEARCH))
+        if trial.value is None or not (seeds or there):
             return
         numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
         ordered = ledger.order(ledger.trials[number] for number in numbers)
@@ -78,12 +81,11 @@ class Policies:
         self._forget_seeds(ledger)
         if trial.number in dropped:
             return
-        seeds = sorted(self._seeds(trial.number).glob("*"), key=lambda path: int(path.name))
         if seeds:
             shutil.rmtree(self._path(trial.number), ignore_errors=True)
             shutil.copytree(seeds[0], self._path(trial.number))
         else:
-            self.export(ledger, bucket, in_lanes(trial.runs_of(Stream.SEARCH))[0])
+            self.export(ledger, bucket, there[0])
 
     def _forget_seeds(self, ledger: Ledger) -> None:
         """Delete the seeds' policies of trials that have ended and are not kept."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+from hpo.search.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.studies.spec import Checkpoint, Seeds
@@ -46,3 +47,26 @@ def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
     assert kept["replicate"] == replicate and kept["chunks"] * 1_000 == env_steps
     other = go(tmp_path / "without").folder
     assert not (other / "policies" / "best_evaluation").exists()
+
+
+class LosesSecondSeeds(AnalyticPopulation):
+    """The second replicate of every trial diverges late."""
+
+    def _step(self, lane):
+        diverged = super()._step(lane)
+        return diverged or (lane.replicate == 1 and lane.chunks >= 12)
+
+
+class LosingFactory(samples.AnalyticFactory):
+    def make(self, config, lanes):
+        return LosesSecondSeeds(self, self.quantum(config), lanes or self.lanes)
+
+
+def test_a_trial_whose_last_replicate_diverges_when_the_others_have_left_ends(tmp_path):
+    """Three lanes for pairs of replicates: they do not run in step."""
+    study = samples.study(seeds=Seeds(2, tolerate=1), early_terminate=None)
+    results = run(study, tmp_path / "s", LosingFactory(lanes=3), (), samples.quick())
+    finished = [entry for entry in results.leaderboard if entry.value is not None]
+    assert len(finished) > 10 and {entry.seeds for entry in finished} == {1}
+    kept = [path.name for path in (tmp_path / "s" / "policies").iterdir()]
+    assert 1 <= len(kept) <= 3
