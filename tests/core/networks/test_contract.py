@@ -13,6 +13,8 @@ from hpo.core.networks.outputs import Outputs
 from hpo.core.networks.testing import NetworkContract
 from hpo.core.plan import EnvPlan
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 RMSA = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 0)))
 
 
