@@ -14,6 +14,8 @@ from hpo.core.hypers import make_hypers
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import EvaluationPlan, Program
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 KNOBS = {"num_envs": 3, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": [8],
          "normalise_observations": True, "learning_rate": 1e-3}  # fmt: skip
 REMEMBERS = {"network": "gru", "history": 2}
