@@ -42,6 +42,7 @@ __all__ = [
 
 Method = Literal["ped-anova", "fanova"]
 _REACHED = 0.9
+_ROUNDED = 0.005  # of a number of three digits
 _FEWEST = 10
 _RANDOM = ("random", "sobol", "grid")
 _GIVEN = ("default", "enqueue")
@@ -197,7 +198,8 @@ def importance_at(
 
     Args:
         points: of the study.
-        at: env steps; None takes the latest that nine in ten of the trials reached.
+        at: env steps, exactly or to the three digits that are printed; None takes the latest
+            point that nine in ten of the trials reached.
         everybody: use proposals of models too, which lie where the model looked: biased.
         method: the estimator; `fanova` needs scikit-learn.
 
@@ -207,6 +209,7 @@ def importance_at(
     """
     if not points.values:
         raise ConfigError("no trial has been evaluated yet, so no knob has decided anything")
+    at = _point_near(points, at)
     share = points.random_share()
     here, among = _evaluated(points, at, share)
     random_trials = len(among)
@@ -227,6 +230,14 @@ def importance_at(
     rows = [(points.params(n, here), points.values[here][n]) for n in among]
     shares = _shares(points.study.space, rows, points.study.metric.goal, method)
     return Importance(shares, here, len(rows), random_only, method, random_trials)
+
+
+def _point_near(points: Points, at: int | None) -> int | None:
+    """Give the one point that rounds to what was asked for, else what was asked for."""
+    if at is None or at in points.values:
+        return at
+    near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
+    return near[0] if len(near) == 1 else at
 
 
 def _evaluated(

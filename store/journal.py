@@ -90,16 +90,21 @@ class Journal:
                 )
         if cls.exists(directory):
             raise StoreError(f"{directory} already holds a study")
-        connection = _connect(Path(directory) / JOURNAL_NAME, create=True)
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {_APPLICATION};"
-            f"PRAGMA user_version = {FORMAT};"
-        )
-        _write_meta(connection, meta)
-        _write_head(connection, Head(at=meta.created_at))
-        connection.execute("COMMIT")
-        connection.close()
+        path = Path(directory) / JOURNAL_NAME
+        connection = _connect(path, create=True)
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {_APPLICATION};"
+                f"PRAGMA user_version = {FORMAT};"
+            )
+            _write_meta(connection, meta)
+            _write_head(connection, Head(at=meta.created_at))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:  # the disk is full
+            raise StoreError(f"cannot make {path}: {error}") from error
+        finally:
+            connection.close()
         return cls(directory, writable=True)
 
     @staticmethod

@@ -21,7 +21,7 @@ from ..store.study_folder import StudyFolder, find_study, list_studies
 from .board import audit_words, front_line, print_baselines, print_board, winner_line
 from .documents import print_json
 from .lists import rows_csv, rows_text, studies_listing
-from .terminal import console, knows_blocks, print_listing
+from .terminal import console, fitted, knows_blocks, print_listing
 from .trial import trial_data, trial_text
 
 __all__ = [
@@ -166,7 +166,7 @@ def do_best(args: Namespace) -> int:
         print(front_line(entries, volume_of(entries, Ranking.of(meta))))
         print(f"Trial {first.trial} comes first: the one with most room around it on the front.")
     else:
-        print(winner_line(entries, meta.metric))
+        print(fitted(winner_line(entries, meta.metric), sys.stdout))
     for name, value in first.params.items():
         print(f"  {name}: {value}")
     if exported is not None:

@@ -32,6 +32,7 @@ from hpo.store import (
     TrialState,
     param_kind,
 )
+from hpo.store import journal as journals
 from hpo.store.codec import trial_from_text, trial_to_text
 
 Make = Callable[..., TrialRow]
@@ -228,6 +229,18 @@ def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
     Journal.create(tmp_path, meta).close()
     with pytest.raises(StoreError, match="already holds a study"):
         Journal.create(tmp_path, meta)
+
+
+def test_a_disk_that_is_full_at_the_beginning_is_said_and_leaves_room_for_another_try(
+    tmp_path: Path, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "_TABLES", f"PRAGMA max_page_count = 2; {journals._TABLES}")
+        with pytest.raises(StoreError, match=r"cannot make .*disk is full"):
+            Journal.create(tmp_path, meta)
+    assert not Journal.exists(tmp_path)
+    with Journal.create(tmp_path, meta) as journal:
+        assert journal.head() == Head(at=meta.created_at)
 
 
 def test_damage_inside_is_said(journal: Journal, make_trial: Make) -> None:
