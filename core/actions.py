@@ -72,13 +72,22 @@ def component_sizes(env: Environment) -> tuple[int, ...] | None:
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:
-    """Give how many numbers the policy head gives: logits, means, or two numbers a component."""
+    """Give how many numbers the policy head gives: logits, means, or two numbers a component.
+
+    Raises:
+        ConfigError: the distribution does not fit the actions, or leaves them no range.
+    """
     space = env.action_space
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
         return sum(space.nvec)
-    return math.prod(space.shape) * (2 if distribution_kind(plan, env) == "beta" else 1)
+    kind = distribution_kind(plan, env)
+    if kind != "gaussian":
+        _bounded_range(plan, env.id, space)
+    elif _has_own_range(plan):
+        action_range(plan, space)
+    return math.prod(space.shape) * (2 if kind == "beta" else 1)
 
 
 def has_log_std(plan: Plan, env: Environment) -> bool:
@@ -157,7 +166,7 @@ def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
         return action
     kind = distribution_kind(plan, env)
     if kind == "gaussian":
-        if plan.action_low is not None or plan.action_high is not None:
+        if _has_own_range(plan):
             low, high = _wide(action_range(plan, space), action)
             action = jnp.clip(action, low, high)
     else:
@@ -166,6 +175,10 @@ def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
         share = 0.5 * (jnp.tanh(action) + 1.0) if squashed else jax.nn.sigmoid(action)
         action = jnp.clip(low + (high - low) * share, low, high)  # rounding may leave the box
     return action.reshape((*action.shape[:-1], *space.shape))
+
+
+def _has_own_range(plan: Plan) -> bool:
+    return plan.action_low is not None or plan.action_high is not None
 
 
 def _wide(bounds: tuple[np.ndarray, np.ndarray], like: Array) -> tuple[Array, Array]:

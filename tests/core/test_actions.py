@@ -93,6 +93,17 @@ def test_an_empty_range_is_refused():
         complete({"action_low": 2.0, "action_high": 1.0})
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_range_that_cannot_be_is_refused_when_the_network_is_made(kind):
+    """So that `hpo check` says it, which knows shapes alone."""
+    with pytest.raises(ConfigError, match="between 3 and 1"):
+        head_outputs(plan_of(action_low=3.0, distribution=kind), SQUARE)
+    if kind != "gaussian":
+        with pytest.raises(ConfigError, match="set action_low and action_high"):
+            head_outputs(plan_of(distribution=kind), UNBOUNDED)
+    assert head_outputs(plan_of(action_low=-5.0, distribution=kind), SQUARE) in (4, 8)
+
+
 @pytest.mark.parametrize("kind", ["tanh_gaussian", "beta"])
 def test_a_box_without_bounds_needs_a_range(kind):
     plan, rows = plan_of(distribution=kind), jnp.zeros((3, 2), jnp.float32)
