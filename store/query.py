@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from .baselines import BASELINES
-from .tables import PARAM_PREFIX, TABLES
+from .tables import PARAM_PREFIX, TABLES, damaged_table
 
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
     import duckdb
@@ -126,8 +126,11 @@ def _connection(folder: Path) -> duckdb.DuckDBPyConnection:
     files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
     for name, file in files.items():
         source = f"read_parquet({file})"
-        extra = _param_struct(connection, source) if name == "trials" else ""
-        connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM {source}")
+        try:
+            extra = _param_struct(connection, source) if name == "trials" else ""
+            connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM {source}")
+        except duckdb.Error as error:
+            raise damaged_table(folder / f"{name}.parquet") from error
     connection.execute(f"SET allowed_directories = [{_text(str(folder))}]")
     connection.execute(f"SET allowed_paths = [{', '.join(files.values())}]")  # as globs, too
     connection.execute("SET enable_external_access = false")

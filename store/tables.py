@@ -25,7 +25,14 @@ from .rows import BaselineRow, StudyMeta, TrialRow
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import pyarrow as pa
 
-__all__ = ["PARAM_PREFIX", "TABLES", "Publisher", "sql_names", "trials_table"]
+__all__ = [
+    "PARAM_PREFIX",
+    "TABLES",
+    "Publisher",
+    "damaged_table",
+    "sql_names",
+    "trials_table",
+]
 
 TABLES = ("trials", "evaluations", "curves")
 PARAM_PREFIX = "param."
@@ -39,6 +46,14 @@ _EPISODE_COLUMNS = (
 )
 _BASELINE_COLUMNS = ("baseline", "stream", "replicate", "value")
 _CURVE_COLUMNS = ("trial", "stream", "replicate", "env_steps")
+
+
+def damaged_table(path: Path) -> StoreError:
+    """The error of a published table that cannot be read; the journal has all that it held."""
+    return StoreError(
+        f"{path} cannot be read; the journal holds all of it, and running the study's file again "
+        "writes it anew"
+    )
 
 
 class Publisher:

@@ -112,8 +112,9 @@ def _is_later(key: str, word: str) -> bool:
 
 def _example(fields: Sequence[Field]) -> str:
     for field in fields:
-        if field.words and not field.has_default:
-            return f"{{{field.key}: {field.words[0]}}}"
+        if not field.has_default:
+            return f"{{{field.key}: {field.words[0] if field.words else '...'}}}"
+    for field in fields:
         if field.type in ("count", "word") and field.has_default and field.default is not None:
             return f"{{{field.key}: {field.default}}}"
     return f"{{{fields[0].key}: ...}}" if fields else "{}"

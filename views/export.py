@@ -10,7 +10,7 @@ from ..errors import ConfigError, StoreError
 from ..search.loggers import make_sink
 from ..store.journal import Journal
 from ..store.study_folder import StudyFolder, find_study
-from ..store.tables import TABLES
+from ..store.tables import TABLES, damaged_table
 from ..studies.logger_section import logger_of
 from ..studies.reader import plain, read_text
 from .documents import print_json
@@ -54,7 +54,9 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
     unknown = sorted(options.keys() - {"name"})
     if unknown:
         raise ConfigError(f"--set {unknown[0]}: of optuna only the study's name can be set")
-    name = options.get("name") or folder.name
+    if "name" in options and not options["name"]:
+        raise ConfigError("--set name; allowed: name=NAME, the study's name there")
+    name = options.get("name", folder.name)
     with Journal(folder.path) as journal:
         with journal.at_one_commit():
             points = points_of(journal)
@@ -73,8 +75,15 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
 
 
 def _check(folder: StudyFolder) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for name in TABLES:
         if not folder.table(name).is_file():
             raise StoreError(
                 f"{folder.path} has no {name}.parquet yet; tables come with the first commit"
             )
+        try:
+            pq.read_schema(folder.table(name))
+        except (pa.ArrowException, OSError) as error:
+            raise damaged_table(folder.table(name)) from error

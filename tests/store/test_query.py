@@ -204,3 +204,18 @@ def test_results_become_json(study: Path) -> None:
     assert rows[1]["trial"] == rows[1]["trial_2"] == 1 and rows[1]["value"] is None
     assert rows[1]["param"]["env"] == {"load": 201.0} and rows[1]["seed_values"] == [1.0]
     assert (rows[1]["d"], rows[1]["day"], rows[1]["yes"]) == (1.25, "2024-05-01", True)
+
+
+@pytest.mark.parametrize("table", ["trials", "curves"])
+def test_a_damaged_table_is_said_in_a_line_and_written_anew(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make, table: str
+) -> None:
+    folder = StudyFolder(tmp_path / "toy")
+    fill(folder, meta, [make_trial(0)])
+    whole = folder.table(table).read_bytes()
+    folder.table(table).write_bytes(whole[:200])
+    with pytest.raises(StoreError, match=rf"^\S+/{table}.parquet cannot be read; .* anew$"):
+        run_query(folder.path, "SELECT count(*) FROM curves")
+    with StudyStore(folder, meta) as store:
+        store.publish(force=True)
+    assert folder.table(table).read_bytes() == whole

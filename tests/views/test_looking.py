@@ -72,9 +72,18 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
     assert not data["paired"] and data["seeds"] == [5, 5] and "unlike seeds" in text
 
 
+@pytest.mark.parametrize("form", ["csv", "tensorboard"])
+def test_a_damaged_table_is_no_traceback_of_an_export(capsys, tmp_path, form):
+    folder = samples.make_results(tmp_path).folder
+    (folder / "curves.parquet").write_bytes(b"")
+    assert main(["export", form, "--study", str(folder), "--to", str(tmp_path / "to")]) == 2
+    assert "curves.parquet cannot be read" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["export", "optuna", "--to", "x.log", "--set", "name"], "allowed: name=NAME"),
         (["compare", "a", "b", "--study", "small"], "--study small goes with two trials"),
         (["importance", "--at", "1k", "--over-progress"], "leave --at out"),
         (["importance", "--at", "1x"], "'1x' is no number of env steps such as 50k"),
