@@ -22,6 +22,8 @@ from hpo.core.networks.paths import (
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 SMALL = {"network": "gnn", "gnn_message_passing_steps": 2, "gnn_edge_embedding_size": 5,
          "gnn_node_embedding_size": 4, "gnn_global_embedding_size": 3, "gnn_edge_mlp_latent": 6,
@@ -38,7 +40,8 @@ def plan_of(keys, **knobs):
 def graphs(env, count=3):
     """Give graphs of random requests, with random features on edges and nodes."""
     keys = jax.random.split(jax.random.key(4, impl="threefry2x32"), count)
-    states, seen = jax.vmap(env.reset, in_axes=(0, None))(keys, env.default_params)
+    reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
+    states, seen = reset(keys, env.default_params)
     rng = np.random.default_rng(0)
     nodes = np.array(seen.nodes)
     nodes[..., :-2] = rng.normal(size=nodes[..., :-2].shape)

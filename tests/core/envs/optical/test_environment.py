@@ -11,6 +11,8 @@ from hpo.core.envs.optical.evaluate import trace_heuristic
 from hpo.core.envs.optical.settings import ENVIRONMENT_IDS, OBSERVATIONS, OpticalSettings
 from hpo.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 BASE = {"slots": 40, "k": 3, "warmup_requests": 0}
 
 
@@ -61,8 +63,9 @@ def test_equal_settings_share_one_environment():
 def test_state_keeps_its_shapes_and_dtypes():
     for keys in ({}, {"incremental": True}, {"traffic_matrix": "random"}):
         env = make(**keys)
-        state, _ = env.reset(jax.random.key(0), env.default_params)
-        after = env.step(jax.random.key(1), state, jnp.int32(0), env.default_params).state
+        key, params = jax.random.key(0), env.default_params
+        state, _ = jax.eval_shape(env.reset, key, params)
+        after = jax.eval_shape(env.step, key, state, jnp.int32(0), params).state
         described = [
             [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(tree)]
             for tree in (state, after)
@@ -95,12 +98,19 @@ def test_any_block_size_works(size):
     env = make(aggregate_slots=size)
     blocks = -(-40 // size)
     assert env.action_space.n == 3 * blocks
-    state, _ = env.reset(jax.random.key(0), env.default_params)
-    offers = env.offers(state, env.default_params)
-    for action in range(env.action_space.n):
-        path, start = env.decode(offers, jnp.int32(action))
-        assert (int(path), int(start) // size) == divmod(action, blocks)
-        assert int(env.encode(path, start)) == action
+
+    @jax.jit
+    def there_and_back(params, actions):
+        state, _ = env.reset(jax.random.key(0), params)
+        offers = env.offers(state, params)
+        paths, starts = jax.vmap(lambda action: env.decode(offers, action))(actions)
+        return paths, starts, jax.vmap(env.encode)(paths, starts)
+
+    actions = np.arange(env.action_space.n, dtype=np.int32)
+    paths, starts, back = map(np.asarray, there_and_back(env.default_params, actions))
+    np.testing.assert_array_equal(paths, actions // blocks)
+    np.testing.assert_array_equal(starts // size, actions % blocks)
+    np.testing.assert_array_equal(back, actions)
 
 
 def test_rewards():
