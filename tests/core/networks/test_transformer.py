@@ -15,6 +15,8 @@ from hpo.core.networks.transformer import LinkTransformer, SequenceTransformer
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 SMALL = {"network": "transformer", "transformer_layers": 2, "transformer_heads": 2,
          "transformer_embedding_size": 8, "transformer_intermediate_size": 6,
@@ -29,7 +31,7 @@ def plan_of(keys, **knobs):
 
 def tokens(env, count=3):
     keys = jax.random.split(jax.random.key(4, impl="threefry2x32"), count)
-    _, seen = jax.vmap(env.reset, in_axes=(0, None))(keys, env.default_params)
+    _, seen = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))(keys, env.default_params)
     rng = np.random.default_rng(0)
     slots = jnp.asarray(rng.normal(size=seen.slots.shape), jnp.float32)
     return seen.replace(slots=slots)
