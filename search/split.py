@@ -13,7 +13,8 @@ from ..core.envs import registry as environments
 from ..core.hypers import Hypers, make_hypers
 from ..core.plan import FEATURES, EnvPlan, Plan, features_of, make_plan
 from ..environments import files_of
-from ..knobs import KNOBS
+from ..knobs import KNOBS, complete
+from ..spaces.space import Parameter
 from ..studies.quanta import Quanta, quanta_of
 from ..studies.spec import Study
 
@@ -25,7 +26,7 @@ class Split:
 
     Attributes:
         study: what is asked.
-        features: costly switches that it may turn on.
+        features: costly switches that it may turn on in some bucket.
     """
 
     def __init__(self, study: Study):
@@ -36,7 +37,29 @@ class Split:
         """Give the static part of a configuration of this study."""
         overrides = self.study.evaluation.env
         env, eval_env = self._env_plan(config, {}), self._env_plan(config, overrides)
-        return make_plan(knobs_of(config), env, eval_env, self.features)
+        return make_plan(knobs_of(config), env, eval_env, self._features(config))
+
+    def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Give the features that configurations of the same bucket as this one may turn on.
+
+        A searched switch whose conditions on static knobs do not hold is off in all of them.
+        """
+        known = {**self.study.space.constants, **complete(knobs_of(config))}
+
+        def may_be_active(parameter: Parameter) -> bool:
+            return all(
+                name.startswith("env.") or KNOBS[name].traced or condition.holds(known)
+                for condition in parameter.when
+                for name in (condition.name,)
+            )
+
+        searched = {parameter.name for parameter in self.study.space.parameters}
+        active = {p.name for p in self.study.space.parameters if may_be_active(p)}
+        return tuple(
+            name
+            for name in self.features
+            if FEATURES[name] in active or FEATURES[name] not in searched
+        )
 
     def env_params(self, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
         """Give the given parameters of the training and of the evaluation environment."""

@@ -1,0 +1,53 @@
+"""Which costly switches the program of a configuration has."""
+
+import pytest
+
+from hpo.search.split import Split, knobs_of
+from hpo.studies.load import loads
+
+BASE = "env: {id: rmsa, k: 2, slots: 8, continuous: false}\nenv_steps: 40k\n"
+GUARDED = """budget: {trials: 4}
+fixed: {reward_centering: true}
+space:
+  network: {values: [mlp, gnn]}
+  layer_norm: {values: [false, true]}
+  normalise_observations: {values: [true, false], when: {network: mlp}}
+  normalise_rewards: {values: [true, false], when: {normalise_observations: true}}
+  priority_alpha: {min: 0.1, max: 1.0, when: {layer_norm: true, network: mlp}}
+"""
+
+
+@pytest.fixture(scope="module")
+def study():
+    return loads(BASE + GUARDED)
+
+
+@pytest.mark.parametrize(
+    ("params", "features"),
+    [
+        ({"network": "gnn"}, ("normalise_rewards", "reward_centering")),
+        ({"network": "gnn", "layer_norm": True}, ("normalise_rewards", "reward_centering")),
+        ({"network": "mlp"},
+         ("normalise_observations", "normalise_rewards", "reward_centering")),
+        ({"network": "mlp", "normalise_observations": True},
+         ("normalise_observations", "normalise_rewards", "reward_centering")),
+        ({"network": "mlp", "layer_norm": True},
+         ("normalise_observations", "normalise_rewards", "priority", "reward_centering")),
+    ],
+)  # fmt: skip
+def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params, features):
+    """By the static knobs of its conditions; where a traced one decides it is in the program."""
+    split = Split(study)
+    config = {**study.fixed, **params}
+    plan = split.plan(config)
+    assert plan.features == features
+    assert split.plan({**config, "gamma": 0.9}) == plan
+
+
+def test_every_configuration_of_the_space_has_a_plan(study):
+    """Nothing is on that its program was made without."""
+    split = Split(study)
+    for params in study.space.grid(2):
+        plan = split.plan({**study.fixed, **params})
+        assert set(plan.features) <= set(split.features)
+    assert knobs_of({"env.k": 3, "gamma": 0.9}) == {"gamma": 0.9}
