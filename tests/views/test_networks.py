@@ -2,12 +2,15 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hpo.cli import main
 from hpo.errors import ConfigError
+from hpo.views import pictures
+from hpo.views.network_results import Compared
 from hpo.views.networks import parse_loads
 
 NETWORK = """\
@@ -232,3 +235,19 @@ def test_loads_are_read():
     for text in ("", "1:2", "1:2:0", "1:2:nan", "inf:1:1", "1:1e9:1e-9", "-1:2:1"):
         with pytest.raises(ConfigError):
             parse_loads(text)
+
+
+def test_the_legend_names_a_policy_by_its_folder(tmp_path, monkeypatch):
+    made, real = [], pictures.new_figure
+
+    def keeping(*size):
+        made.append(real(*size))
+        return made[-1]
+
+    monkeypatch.setattr(pictures, "new_figure", keeping)
+    figure = SimpleNamespace(mean=0.1, low=0.05, high=0.2)
+    seen = SimpleNamespace(loads=[1.0, 2.0], blocked=np.ones(3), service_summary=lambda at: figure)
+    rules = [Compared("ksp_ff", seen), Compared("/a/long/way/to/policy/", seen)]
+    pictures.draw_curves(tmp_path / "x.png", rules, "a network")
+    legend = made[0].axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["ksp_ff", "policy"]

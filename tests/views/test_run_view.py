@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.search.run import run
+from hpo.search.state import Phase
 from hpo.store.rows import TrialState
 from hpo.studies.spec import Logger
 from hpo.views.run_view import LinesView, QuietView
@@ -31,6 +32,17 @@ def watched(tmp_path, view, **changes):
     with view:
         study = samples.study(**changes)
         return run(study, tmp_path / study.name, samples.FACTORY, [view], samples.search.quick())
+
+
+def test_one_trial_runs_and_several_run_on_fresh_seeds():
+    view = LinesView(io.StringIO())
+    view.on_confirm(Phase.CHOOSE, (10,))
+    view.on_confirm(Phase.CHOOSE, (10, 12))
+    view.on_confirm(Phase.REPORT, ())
+    assert view.stream.getvalue().splitlines() == [
+        "confirm: trial 10 runs on fresh seeds, which choose the winner",
+        "confirm: trials 10, 12 run on fresh seeds, which choose the winner",
+    ]
 
 
 def test_lines_tell_the_events_in_order(tmp_path):
