@@ -14,6 +14,8 @@ from hpo.core.optimisers import (
 )
 from hpo.core.plan import EnvPlan, make_plan
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 STEPS = 40
 CRITIC = ("critic", "critic_head")
 PLANS = {

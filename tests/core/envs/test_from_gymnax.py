@@ -10,6 +10,8 @@ from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
 from hpo.environments import ENVIRONMENTS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 IDS = [id_ for id_, entry in ENVIRONMENTS.items() if entry.source == "gymnax"]
 
 
@@ -53,12 +55,11 @@ def played_by_hand(id_, actions, seed=0, **changes):
     params = params.replace(**changes)
     rows = []
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        observation, state = env.reset_env(key(seed), params)
+        reset, step = jax.jit(env.reset_env), jax.jit(env.step_env)
+        observation, state = reset(key(seed), params)
         rows.append((np.asarray(observation), 0.0, False, False))
         for t, action in enumerate(actions):
-            observation, state, reward, terminated, _ = env.step_env(
-                key(100 + t), state, action, params
-            )
+            observation, state, reward, terminated, _ = step(key(100 + t), state, action, params)
             truncated = env.is_truncated(state, params)
             row = np.asarray(observation), np.asarray(reward), terminated, truncated
             rows.append((row[0], row[1].item(), bool(row[2]), bool(row[3])))
