@@ -15,6 +15,8 @@ from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.samples import Samples
 from hpo.core.scheduled import Coefficients
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 B = 12
 KNOBS = {"num_envs": 4, "rollout_length": 4, "hidden_sizes": [3]}
