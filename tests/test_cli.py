@@ -476,7 +476,7 @@ class Running:
             for line in stderr:
                 self.lines.append(line.rstrip())
 
-    def wait_for(self, words, seconds=240):
+    def wait_for(self, words, seconds=600):
         end = time.monotonic() + seconds
         while not any(words in line for line in self.lines):
             assert time.monotonic() < end and self.process.poll() is None, self.lines
@@ -485,7 +485,7 @@ class Running:
     def end(self):
         with self.process.stdout as stdout:
             out = stdout.read()
-        code = self.process.wait(timeout=120)
+        code = self.process.wait(timeout=600)
         self._reader.join()
         return code, out
 

@@ -24,7 +24,7 @@ def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     keep = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
     return subprocess.run(
         [sys.executable, "-c", code], env={**keep, **environment}, capture_output=True, text=True,
-        timeout=120,
+        timeout=600,
     )  # fmt: skip
 
 
