@@ -412,8 +412,10 @@ _STATIC = (
     _static("optimiser", "choice", "adam", "optimiser; muon takes matrices, adam the rest",
             choices=("adam", "adamw", "sgd", "muon"), aliases=("optimizer", "opt"),
             search={"values": ["adam", "muon"]}),
-    _static("gradient_accumulation", "int", 1, "parts that a minibatch's gradient is summed from",
-            low=1, high=65536, aliases=("GRADIENT_ACCUMULATION",)),
+    _static("gradient_accumulation", "int", "auto",
+            "parts that a minibatch's gradient is summed from; auto: 1, but on CPUs as many as "
+            "keep a part of a gnn or transformer in cache", low=1, high=65536, choices=("auto",),
+            aliases=("GRADIENT_ACCUMULATION",)),
     _static("priority_over", "choice", None,
             "what priority_alpha draws; unset: segments where minibatches are whole segments",
             choices=("steps", "segments"), off=True),
@@ -628,7 +630,7 @@ def _check_together(config: dict[str, Any]) -> None:
     if (config["rho_clip"] is None) != (config["c_clip"] is None):
         raise ConfigError("rho_clip and c_clip go together; give both for V-trace, or none")
     rows, parts = config["minibatch_size"], config["gradient_accumulation"]
-    if parts > rows:
+    if parts != "auto" and parts > rows:
         raise ConfigError(
             f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows; allowed: "
             f"at most {rows}"

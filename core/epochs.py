@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from . import optimisers
+from .accumulation import parts_of
 from .hypers import Hypers
 from .losses import Losses, loss_and_gradient
 from .over_lanes import over_lanes
@@ -75,7 +76,7 @@ def run_epochs(
 
     def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
         live = index < epochs
-        if count == 1 and plan.gradient_accumulation == 1 and drawn is None:
+        if count == 1 and parts_of(plan) == 1 and drawn is None:
             return step(hypers, values, state, learning, samples, live, None)
 
         def shuffle(key: Array, updates: Array) -> Array:
@@ -174,7 +175,7 @@ def _split(
     Minibatches are filled up to a whole number of parts, the last one to the size of the others.
     """
     lanes, rows = order.shape
-    parts = plan.gradient_accumulation
+    parts = parts_of(plan)
     wide = math.ceil(size / parts) * parts
     flat = np.arange(count * wide)
     place = size * (flat // wide) + flat % wide  # in an order without end

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import policy
+from .accumulation import parts_of
 from .advantages import Steps, v_trace
 from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
@@ -123,17 +124,17 @@ def loss_and_gradient(
     rows: Samples,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Losses, dict[str, Any]]:
-    """Give the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
+    """Give the losses and the gradient of `ppo_loss`, in as many parts as `parts_of` says.
 
     The parts are of equal size, one after the other, and their sum is that of the whole
     minibatch: advantages are normalised over all of it and means divided by its weights.
     """
-    if plan.gradient_accumulation == 1:
+    count = parts_of(plan)
+    if count == 1:
         (_, losses), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
             params, plan, hypers, coefficients, rows, weight
         )
         return losses, gradient
-    count = plan.gradient_accumulation
     parts = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
     learned = jax.lax.map(lambda p: _learned_of(params, plan, hypers, coefficients, p), parts[0])
     weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(*parts)
@@ -293,7 +294,7 @@ def _loss(
         loss = loss + coefficients.valid_mass_coef * mass_loss
     ratio_mean = over_value(ratio)
     present = ratio if counts is None else jnp.where(counts > 0.0, ratio, 1.0)
-    if plan.gradient_accumulation == 1:
+    if parts_of(plan) == 1:
         ratio_std = jnp.sqrt(jnp.maximum(over_value(jnp.square(ratio - ratio_mean)), 0.0))
     else:
         ratio_std = over_value(jnp.square(ratio - 1.0))

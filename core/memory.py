@@ -6,13 +6,13 @@ It decides how many lanes fit; what compilers make of it is theirs to say.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from . import policy
+from .accumulation import parts_of
+from .activations import computed_numbers
 from .envs import registry as environments
 from .hypers import Hypers
 from .observations import as_array
@@ -31,15 +31,15 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     """Estimate the bytes a program needs: all lanes, and the temporaries of the tiles that run.
 
     A lane is its state, twice while it is refilled; a running lane adds its trajectory in both
-    layouts and shuffled, its gradients and steps, and the activations of a minibatch (packed
-    observations expanded).
+    layouts and shuffled, its gradients and steps, and the activations of the part of a minibatch
+    that is learned from at a time (packed observations expanded).
     """
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
     observation = _bytes(shapes.observation)
     segments = shapes.episode_return.shape[0]  # environments, times their bodies
     trajectory = plan.rollout_length * (observation + 32 * segments)
-    rows = plan.minibatch_size * segments // plan.num_envs
+    rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / parts_of(plan))
     activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
@@ -53,22 +53,7 @@ def _row_numbers(plan: Plan, params: Any) -> int:
     """
     if plan.network == "mlp":
         return 4 * (sum(plan.hidden_sizes) * 2 + 16)
-    struct = environments.make(plan.env).observation_struct
-    one = jax.tree.map(lambda s: jax.ShapeDtypeStruct((1, *s.shape), s.dtype), struct)
-    return _computed(jax.make_jaxpr(partial(policy.apply, plan))(params, one).jaxpr)
-
-
-def _computed(jaxpr: Any) -> int:
-    """Count the numbers that the operations of a program give."""
-    total = 0
-    for equation in jaxpr.eqns:
-        inner = [getattr(value, "jaxpr", None) for value in equation.params.values()]
-        nested = [found for found in inner if hasattr(found, "eqns")]
-        if nested:
-            total += sum(_computed(found) for found in nested)
-        else:
-            total += sum(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars)
-    return total
+    return computed_numbers(plan, params, 1)
 
 
 def _expanded_size(plan: Plan) -> int:

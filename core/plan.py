@@ -16,6 +16,7 @@ from ..errors import ConfigError
 from ..knobs import KNOBS, complete, matters
 
 __all__ = [
+    "AUTOMATIC",
     "FEATURES",
     "RECURRENT",
     "EnvPlan",
@@ -40,6 +41,11 @@ FEATURES: Mapping[str, str] = {
 
 A Plan compiles in only those that its study can switch on.
 """
+
+AUTOMATIC = 0
+"""`gradient_accumulation` where `accumulation.parts_of` decides."""
+
+_OVER_LINKS = ("gnn", "transformer")
 
 RECURRENT = {"lstm", "gru"}
 """Networks with a carry, which learn from whole segments; registering one adds its name."""
@@ -187,6 +193,8 @@ def make_plan(
     chosen = {
         name: full[name] if matters(name, network) else KNOBS[name].default for name in names
     }
+    if chosen["gradient_accumulation"] == "auto":
+        chosen["gradient_accumulation"] = AUTOMATIC if network in _OVER_LINKS else 1
     if network == "transformer":
         chosen["shared_encoder"] |= full["transformer_share_layers"]
     if not full["transformer_enable_dropout"]:

@@ -29,6 +29,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         return _told(
             check(study), earlier
         ), "lanes and memory depend on the study's imports, which run with it"
+    from ..core.accumulation import parts_of
     from ..core.memory import parameter_count
     from .local import LocalFactory
 
@@ -38,14 +39,14 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
 
     @lru_cache(maxsize=1)
-    def made(key: str) -> tuple[int, int, int]:
+    def made(key: str) -> tuple[int, int, int, int]:
         program = factory.program_of(configs[key])
         parameters = parameter_count(program.plan, program.example)
-        return program.lanes, program.memory_bytes(), parameters
+        return program.lanes, program.memory_bytes(), parameters, parts_of(program.plan)
 
     configs: dict[str, Mapping[str, Any]] = {}
 
-    def cost(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    def cost(config: Mapping[str, Any]) -> tuple[int, int, int, int]:
         key = factory.bucket_of(config)
         configs[key] = config
         return made(key)
@@ -56,6 +57,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         memory_of=lambda config: cost(config)[1],
         bucket_key=factory.bucket_of,
         parameters_of=lambda config: cost(config)[2],
+        parts_of=lambda config: cost(config)[3],
     )
     return _told(report, earlier), ""
 

@@ -37,6 +37,7 @@ class BucketReport:
         lanes: of its program, if known.
         memory_bytes: estimate for all lanes, if known.
         parameters: trainable ones of one lane, if known.
+        parts: that a minibatch's gradient is summed from, if known.
     """
 
     static: Mapping[str, Any]
@@ -44,6 +45,7 @@ class BucketReport:
     lanes: int | None
     memory_bytes: int | None
     parameters: int | None = None
+    parts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def check(
     memory_of: Callable[[Config], int] | None = None,
     bucket_key: Callable[[Config], str] | None = None,
     parameters_of: Callable[[Config], int] | None = None,
+    parts_of: Callable[[Config], int] | None = None,
 ) -> CheckReport:
     """Examine a study.
 
@@ -111,6 +114,7 @@ def check(
         memory_of: bytes that all lanes of that program need.
         bucket_key: names the bucket of a complete configuration.
         parameters_of: trainable parameters of one lane.
+        parts_of: parts that a minibatch's gradient is summed from.
     """
     import numpy as np
 
@@ -126,6 +130,7 @@ def check(
             lanes_of(bucket.config) if lanes_of else None,
             memory_of(bucket.config) if memory_of else None,
             parameters_of(bucket.config) if parameters_of else None,
+            parts_of(bucket.config) if parts_of else None,
         )
         for bucket in buckets.found[:_LISTED]
     )
@@ -235,6 +240,7 @@ def _program_data(bucket: BucketReport) -> dict[str, Any]:
         "lanes": bucket.lanes,
         "memory_bytes": bucket.memory_bytes,
         "parameters": bucket.parameters,
+        "gradient_parts": bucket.parts,
     }
 
 
@@ -293,6 +299,7 @@ def _programs(report: CheckReport) -> list[str]:
             f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
             f"{quanta.steps_per_chunk:,} env steps; rungs {rungs}; run {quanta.env_steps:,} env "
             f"steps in {quanta.chunks} chunks{lanes}{memory}{_weights(bucket.parameters)}"
+            f"{_parts(bucket.parts)}"
         )
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
@@ -325,6 +332,10 @@ def _judgement(report: CheckReport) -> list[str]:
 
 def _weights(parameters: int | None) -> str:
     return "" if parameters is None else f"; {parameters:,} parameters a lane"
+
+
+def _parts(parts: int | None) -> str:
+    return "" if parts is None or parts == 1 else f"; gradients in {parts} parts"
 
 
 def _mebibytes(size: int) -> str:

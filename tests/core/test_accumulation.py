@@ -1,0 +1,98 @@
+"""How many parts a gradient is summed from where nobody says so, and that it is the whole one."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core import accumulation, policy
+from hpo.core.accumulation import fitting_parts, parts_of
+from hpo.core.hypers import make_hypers
+from hpo.core.losses import loss_and_gradient
+from hpo.core.plan import AUTOMATIC, EnvPlan, make_plan
+from hpo.core.samples import Samples
+from hpo.core.scheduled import Coefficients
+from hpo.errors import ConfigError
+
+RING = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7")))
+NARROW = {"gnn_edge_embedding_size": 16, "gnn_edge_mlp_latent": 16, "gnn_node_mlp_latent": 16,
+          "gnn_attn_mlp_latent": 8}  # fmt: skip
+TINY = {"network": "transformer", "history": 2, "transformer_heads": 1, "num_minibatches": 1,
+        "transformer_embedding_size": 4, "transformer_intermediate_size": 4,
+        "transformer_actor_mlp_width": 4, "transformer_critic_mlp_width": 4, "num_envs": 4,
+        "rollout_length": 6}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [1, 7, 24, 96, 97, 1600])
+@pytest.mark.parametrize("row_bytes", [1, 30_000, 500_000, 10**8])
+def test_parts_are_the_fewest_whose_rows_fit(rows, row_bytes):
+    parts, least = fitting_parts(rows, row_bytes), 16
+
+    def fits(count):
+        size = -(-rows // count)
+        return size * row_bytes <= accumulation._CACHE_BYTES or size <= least
+
+    fewest = next(count for count in range(1, rows + 1) if fits(count))
+    dividing = [count for count in range(fewest, 2 * fewest) if rows % count == 0]
+    assert parts == (dividing[0] if dividing else fewest) and fits(parts)
+
+
+def test_what_is_said_holds_and_only_networks_over_links_are_cut():
+    def plan(**knobs):
+        return make_plan({"num_envs": 16, "rollout_length": 64, **knobs}, RING)
+
+    assert plan().gradient_accumulation == plan(network="lstm").gradient_accumulation == 1
+    assert parts_of(plan(network="gnn", gradient_accumulation=3)) == 3
+    assert plan(network="gnn").gradient_accumulation == AUTOMATIC
+    assert parts_of(plan()) == 1
+    with pytest.raises(ConfigError, match="gradient_accumulation is 0; allowed: an integer"):
+        plan(gradient_accumulation=0)
+
+
+def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one(monkeypatch):
+    def parts(**knobs):
+        return parts_of(make_plan({"network": "gnn", "num_envs": 16, **NARROW, **knobs}, RING))
+
+    found = [parts(num_minibatches=count) for count in (32, 8, 2, 1)]
+    assert found[0] == 1 and found == sorted(set(found))
+    assert parts(num_minibatches=1, gnn_edge_mlp_latent=512) > parts(num_minibatches=1)
+    clips = {"rho_clip": 1.0, "c_clip": 1.0, "num_minibatches": 1}
+    assert 1 < parts(**clips) <= 16, "whole segments"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert parts(num_minibatches=1) == 1
+
+
+def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
+    """The same losses and gradient, up to what float32 rounds."""
+    plan = make_plan(TINY, EnvPlan("CartPole-v1"), features=())
+    monkeypatch.setattr(accumulation, "_CACHE_BYTES", 1)
+    accumulation._parts_on_cpu.cache_clear()
+    assert parts_of(plan) == 2
+    rng = np.random.default_rng(2)
+    hypers = jax.tree.map(jnp.asarray, make_hypers(TINY, {}, {}))
+    probe = jax.eval_shape(lambda key: policy.init_params(plan, hypers, key), jax.random.key(0))
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(rng.normal(scale=0.5, size=leaf.shape), jnp.float32), probe
+    )
+    numbers = {
+        name: jnp.asarray(rng.normal(size=24), jnp.float32)
+        for name in ("value", "advantage", "target")
+    }
+    rows = Samples(
+        observation=jnp.asarray(rng.normal(size=(24, 2, 4)), jnp.float32),
+        action=jnp.asarray(rng.integers(0, 2, 24), jnp.int32), mask=None,
+        log_prob=jnp.full(24, -0.7, jnp.float32), **numbers,
+    )  # fmt: skip
+    given = Coefficients(*(jnp.float32(x) for x in (0.2, 0.01, 0.0, 0.95)))
+    whole = dataclasses.replace(plan, gradient_accumulation=1)
+    found = [
+        jax.jit(lambda p, s, plan=plan: loss_and_gradient(p, plan, hypers, given, s, None))(
+            params, rows
+        )
+        for plan in (plan, whole)
+    ]
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-6)
+    accumulation._parts_on_cpu.cache_clear()
