@@ -102,7 +102,7 @@ class SpaceReader:
         fields = {
             key: plain(child)
             for key, child in node.value.items()
-            if key not in ("default", "when")
+            if key not in _OUTSIDE
         }
         for key in _NUMERIC:
             if isinstance(fields.get(key), str):
