@@ -18,6 +18,8 @@ from hpo.search.run import Settings, run
 from hpo.store import tables_equal
 from hpo.studies.load import load
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 TEXT = """\
 name: hosted
 env: {id: gym:CartPole-v1, max_episode_steps: 60}
@@ -86,7 +88,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     )
     words = [sys.executable, "-c", code]
     child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    journal, end = tmp_path / "hosted" / "checkpoints", time.monotonic() + 60
+    journal, end = tmp_path / "hosted" / "checkpoints", time.monotonic() + 600
     while not (journal.is_dir() and len(list(journal.iterdir())) > 0) and child.poll() is None:
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -95,7 +97,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     child.kill()
     child.wait()
     assert len(workers) == 1
-    subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=600)
     assert tables_equal(unbroken, tmp_path / "hosted") == []
     assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
 
