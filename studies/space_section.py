@@ -99,11 +99,7 @@ class SpaceReader:
         if not node.is_map:
             self.notes.add(f"{name} is {node.shown()}; {_how_to_write(node)}", node)
             return None
-        fields = {
-            key: plain(child)
-            for key, child in node.value.items()
-            if key not in _OUTSIDE
-        }
+        fields = {key: plain(child) for key, child in node.value.items() if key not in _OUTSIDE}
         for key in _NUMERIC:
             if isinstance(fields.get(key), str):
                 number = number_of(fields[key])
