@@ -19,6 +19,8 @@ from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.studies.load import loads
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
 STUDY = """\

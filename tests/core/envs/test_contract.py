@@ -11,6 +11,8 @@ import pytest
 from hpo.core.envs.contract import Environment, Step
 from hpo.core.envs.testing import EnvironmentContract, play
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
 CONTRACT = EnvironmentContract()
 

@@ -12,6 +12,8 @@ from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 countdown = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "countdown.py")))
 
 

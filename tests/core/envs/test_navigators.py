@@ -12,6 +12,8 @@ from hpo.core.plan import EnvPlan
 from hpo.environments import ENVIRONMENTS
 from hpo.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 PARAMS = {"thrust": 3.0, "drag": 0.7, "dt": 0.2, "radius": 0.15, "goal_radius": 0.2,
           "collision_cost": 0.4}  # fmt: skip
 

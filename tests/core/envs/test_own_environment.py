@@ -13,6 +13,8 @@ from hpo.core.plan import EnvPlan
 from hpo.search.user_code import import_user_code
 from hpo.studies.load import load
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
 
 

@@ -16,6 +16,8 @@ from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 SIZES = {"cnn_channels": [3, 2], "cnn_kernels": [3, 2], "cnn_strides": [2, 1], "cnn_dense": [5]}
 

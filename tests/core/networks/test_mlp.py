@@ -15,6 +15,8 @@ from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "slow.py")))
 SLOW_ACTIVATIONS = {
     "tanh": np.tanh,

@@ -21,6 +21,8 @@ from hpo.core.envs.optical.heuristics import heuristic_names, make_heuristic
 from hpo.core.envs.optical.random_words import random_words
 from hpo.core.envs.optical.settings import OpticalSettings
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 REQUESTS = int(os.environ.get("HPO_AGREEMENT_REQUESTS", "400"))
 SMALL = {"slots": 40, "k": 3, "warmup_requests": 0}
 KINDS = {
