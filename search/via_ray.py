@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ _QUIET = {
 _OBJECT_STORE_BYTES = 256 * 2**20  # lanes that do not fit go through the disk
 _PATIENCE_SECONDS = 120.0
 _ANSWER_SECONDS = 20.0
+_KNOCK_SECONDS = 10.0
 _ATTEMPTS = 3
 
 
@@ -79,23 +81,37 @@ def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[
     else:
         how["address"] = executor.address
     try:
+        _reach(executor.address)
         ray.init(**how)
     except Exception as error:  # of no particular kind where a busy machine takes too long
-        where = "on this machine" if executor.address is None else f"at {executor.address!r}"
-        if type(error).__name__ == "AuthenticationError":
-            raise ConfigError(
-                f"executor: the Ray cluster {where} asks for a token; type `export "
-                "RAY_AUTH_MODE=token`, and copy ~/.ray/auth_token of its head node to this one"
-            ) from error
-        raise ConfigError(
-            f"executor: no Ray cluster {where}: {_line(error)}; start one with `ray start "
-            "--head`, or leave executor.address out for one on this machine alone"
-        ) from error
+        raise ConfigError(_no_cluster(executor, error)) from error
     try:
         with _hushed(ray):
             yield ray
     finally:
         ray.shutdown()
+
+
+def _reach(address: str | None) -> None:
+    """Knock at an address such as `host:port`; Ray itself would try for minutes.
+
+    Raises:
+        OSError: nobody is there.
+    """
+    host, _, port = (address or "").rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
+
+
+def _no_cluster(executor: Executor, error: Exception) -> str:
+    """Say why there is no cluster; Ray does not say so of one that asks for a token."""
+    if executor.address is None:
+        return f"executor: no Ray cluster begins on this machine: {_line(error)}; try again"
+    text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
+    text += "`ray start --head`, or leave executor.address out for one on this machine alone"
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        return f"{text}; if there is one, ~/.ray/auth_token must be that of its head node"
+    return f"{text}; if there is one, it may ask for a token: type `export RAY_AUTH_MODE=token`"
 
 
 @contextmanager

@@ -66,6 +66,15 @@ def test_what_rays_daemons_say_is_kept_from_stdout(ray, capfd):
     assert capfd.readouterr().out == ""
 
 
+def test_an_address_where_nobody_is_is_said_at_once(ray, monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with (
+        pytest.raises(ConfigError, match=r"no Ray cluster at '127.0.0.1:9': .*refused.* type"),
+        connected(Executor("ray", 2, "127.0.0.1:9"), "a test"),
+    ):
+        pass
+
+
 def test_a_worker_that_is_killed_loses_nothing(ray, tmp_path):
     asked = samples.study(budget=Budget(trials=8))
     run(asked, tmp_path / "alone", FACTORY, (), samples.quick())
