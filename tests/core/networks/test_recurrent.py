@@ -12,6 +12,8 @@ from hpo.core.networks import registry
 from hpo.core.networks.recurrent import Recurrent
 from hpo.core.plan import EnvPlan, make_plan
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 
 

@@ -7,6 +7,8 @@ import pytest
 from hpo.core.envs.optical.environment import make_from_keys
 from hpo.core.envs.testing import EnvironmentContract
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 SMALL = {"topology": "ring4", "k": 2, "slots": 12, "load": 30.0}
 CASES = {
     "rmsa-episodes": {"continuous": False, "max_requests": 7},

@@ -12,6 +12,8 @@ from hpo.core.envs.optical.spectral_features import laplacian_features, line_gra
 from hpo.core.envs.optical.spectrum import TICKS_PER_HOLDING
 from hpo.core.envs.optical.topologies import make_topology
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 STEPS = 120
 
 

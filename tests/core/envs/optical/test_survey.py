@@ -8,6 +8,8 @@ from hpo.core.envs.optical.evaluate import evaluate_heuristic
 from hpo.core.envs.optical.survey import survey
 from hpo.errors import UnknownNameError
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 RULES = ("ksp_ff", "kca_ff", "ksp_mu")
 ORDERS = ("spectral_resources", "distance")
 SIZE = {"seeds": 3, "steps": 300, "seed": 5}
