@@ -65,7 +65,7 @@ def test_learning_from_bits_is_learning_from_floats():
     assert np.any(packed_metrics.loss)
 
 
-def test_the_normaliser_reads_what_the_network_reads():
+def test_the_normaliser_reads_what_the_network_reads(quickly):
     plan = plan_of("packed", ("normalise_observations",))
     assert policy.statistics_shape(plan) == (3 + 44 * 40,)
     packed, _ = learnt("packed", ("normalise_observations",))

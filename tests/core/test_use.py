@@ -20,6 +20,8 @@ from hpo.core.saved_policy import SavedPolicy, save_policy
 from hpo.errors import ConfigError, HpoError
 from hpo.knobs import complete
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 saved_policies = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py"))))
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "outputs.md"
 

@@ -17,6 +17,8 @@ from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 
 def made(id_, eval_params=None, history=1, **keys):
     """Give a policy with random weights that matter."""
