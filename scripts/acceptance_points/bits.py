@@ -19,22 +19,15 @@ def independence(small: bool, work: Path) -> Outcome:
     return Outcome(passed > 0, f"{passed} tests of tests/core/test_population.py hold")
 
 
-def run_tests(
-    words: Sequence[str], env: Mapping[str, str] | None = None, may_skip: bool = False
-) -> int:
+def run_tests(words: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     """Run pytest with some words and environment variables, and give how many tests passed.
 
-    Args:
-        words: of its command line.
-        env: changed environment variables.
-        may_skip: tests may be skipped; some look at what is said where a package is missing.
-
     Raises:
-        RuntimeError: one failed, or one was skipped that may not be.
+        RuntimeError: one failed, or one was skipped.
     """
     done = call([sys.executable, "-m", "pytest", "-q", "-x", *words], ROOT, env)
     last = done.stdout.strip().splitlines()[-1]
-    if "skipped" in last and not may_skip:
+    if "skipped" in last:
         raise RuntimeError(f"tests were skipped: {last}")
     found = re.search(r"(\d+) passed", last)
     return int(found.group(1)) if found else 0
