@@ -18,7 +18,7 @@ BASES = {"base_cartpole": (475.0, 200_000), "base_pendulum": (-200.0, 500_000)}
 
 
 def base(small: bool, work: Path) -> Outcome:
-    """Train the base configurations on ten seeds and draw their curves; run the tests of PPO's numbers."""
+    """Train the base configurations on ten seeds, draw their curves; test PPO's numbers."""
     passed, words = True, []
     for name, (threshold, most_steps) in BASES.items():
         found = train(name, work, small)
