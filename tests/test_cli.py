@@ -19,6 +19,8 @@ import hpo
 from hpo.cli import main
 from hpo.studies.fields import PARTS
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 STUDY = """\
 env: CartPole-v1
 env_steps: 4k

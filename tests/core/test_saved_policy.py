@@ -18,6 +18,8 @@ from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
 from hpo.errors import HpoError, StoreError
 from hpo.knobs import complete
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 GIVEN = {"hidden_sizes": [5], "policy_gain": 1.0, "normalise_observations": True,
          "observation_clip": 2.0, "value_clip_eps": "same"}  # fmt: skip

@@ -7,6 +7,8 @@ import pytest
 from hpo.cli import main
 from hpo.search.tune import Measured, best_lanes, candidates
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 STUDY = """\
 env: CartPole-v1
 env_steps: 2048

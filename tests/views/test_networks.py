@@ -13,6 +13,8 @@ from hpo.views import pictures
 from hpo.views.network_results import Compared
 from hpo.views.networks import parse_loads
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 NETWORK = """\
 id: rmsa
 topology: ring4
