@@ -69,7 +69,9 @@ def test_what_rays_daemons_say_is_kept_from_stdout(ray, capfd):
 def test_an_address_where_nobody_is_is_said_at_once(ray, monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with (
-        pytest.raises(ConfigError, match=r"no Ray cluster at '127.0.0.1:9': .*refused; start one with"),
+        pytest.raises(
+            ConfigError, match=r"no Ray cluster at '127.0.0.1:9': .*refused; start one with"
+        ),
         connected(Executor("ray", 2, "127.0.0.1:9"), "a test"),
     ):
         pass
