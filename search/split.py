@@ -14,7 +14,7 @@ from ..core.hypers import Hypers, make_hypers
 from ..core.plan import FEATURES, EnvPlan, Plan, features_of, make_plan
 from ..environments import files_of
 from ..knobs import KNOBS, complete
-from ..spaces.space import Parameter
+from ..spaces.space import Condition
 from ..studies.quanta import Quanta, quanta_of
 from ..studies.spec import Study
 
@@ -46,20 +46,14 @@ class Split:
         """
         known = {**self.study.space.constants, **complete(knobs_of(config))}
 
-        def may_be_active(parameter: Parameter) -> bool:
-            return all(
-                name.startswith("env.") or KNOBS[name].traced or condition.holds(known)
-                for condition in parameter.when
-                for name in (condition.name,)
-            )
+        def may_hold(condition: Condition) -> bool:
+            name = condition.name
+            return name.startswith("env.") or KNOBS[name].traced or condition.holds(known)
 
-        searched = {parameter.name for parameter in self.study.space.parameters}
-        active = {p.name for p in self.study.space.parameters if may_be_active(p)}
-        return tuple(
-            name
-            for name in self.features
-            if FEATURES[name] in active or FEATURES[name] not in searched
-        )
+        searched = self.study.space.parameters
+        active = {parameter.name for parameter in searched if all(map(may_hold, parameter.when))}
+        off = {parameter.name for parameter in searched} - active
+        return tuple(name for name in self.features if FEATURES[name] not in off)
 
     def env_params(self, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
         """Give the given parameters of the training and of the evaluation environment."""
