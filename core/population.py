@@ -24,6 +24,7 @@ from .metrics import Metrics
 from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
+from .rollout import rollout
 from .state import LaneState, lane_key, use_key
 from .update import update
 
@@ -38,6 +39,7 @@ __all__ = [
     "lane_mesh",
     "lane_shapes",
     "refill_lanes",
+    "rollout_function",
 ]
 
 Device = Any
@@ -208,6 +210,43 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         check_vma=False,
     )
     return jax.jit(sharded, donate_argnums=1)
+
+
+def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
+    """Give the jitted `roll_out(lanes) -> (lanes, sums [L])`: a chunk's rollouts, nothing learned.
+
+    It is there to be timed beside `advance`. Every array of a trajectory goes into the sums, so
+    that all of it is computed and written as it is for learning.
+
+    Args:
+        plan: the static part.
+        mesh: from `lane_mesh`.
+        tile: lanes a tile; divides the lanes of a device.
+        updates: K, rollouts a chunk.
+    """
+
+    def total(x: Array) -> Array:  # [T, lanes of a tile, ...] -> [lanes of a tile]
+        return jnp.sum(x.astype(jnp.float32), axis=(0, *range(2, x.ndim)))
+
+    def tile_chunk(lanes: Lanes) -> tuple[LaneState, Array]:
+        def one(state: LaneState, _: None) -> tuple[LaneState, Array]:
+            state, trajectory, _sums, value = rollout(plan, lanes.hypers, state)
+            sums = [total(leaf) for leaf in jax.tree.leaves(trajectory)]
+            return state.replace(updates=state.updates + 1), sum(sums, jnp.sum(value, axis=1))
+
+        state, sums = jax.lax.scan(one, lanes.state, None, length=updates)
+        return state, jnp.sum(sums, axis=0)
+
+    def local(lanes: Lanes) -> tuple[Lanes, Array]:
+        count = lanes.state.updates.shape[0] // tile
+        tiled = jax.tree.map(lambda x: x.reshape((count, tile, *x.shape[1:])), lanes)
+        states, sums = jax.lax.map(tile_chunk, tiled)
+        joined = jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), states)
+        return Lanes(lanes.hypers, joined), sums.reshape(-1)
+
+    spread = PartitionSpec("lanes")
+    sharded = jax.shard_map(local, mesh=mesh, in_specs=spread, out_specs=spread, check_vma=False)
+    return jax.jit(sharded, donate_argnums=0)
 
 
 def change_function(mesh: Mesh) -> Any:

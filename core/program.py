@@ -37,6 +37,7 @@ from .population import (
     empty_lanes,
     lane_mesh,
     lane_shapes,
+    rollout_function,
 )
 from .state import LaneState
 
@@ -240,6 +241,25 @@ class Program:
             refills: host arrays from `no_refills`, filled in.
         """
         return self._advance(np.int32(seed), lanes, self._put(refills), self._initial)
+
+    @cached_property
+    def _roll_out(self) -> Any:
+        function = rollout_function(self.plan, self.mesh, self.tile, self.updates)
+        lowered = function.lower(self.empty())
+        return lowered.compile(compiler_options=compiler_options(self.devices))
+
+    def roll_out(self, lanes: Lanes) -> Lanes:
+        """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
+
+        It is for timing: what a chunk takes beyond this is learning. The first call compiles a
+        program of its own.
+
+        Args:
+            lanes: all of them; donated and must not be used again.
+        """
+        lanes, sums = self._roll_out(lanes)
+        jax.block_until_ready((lanes, sums))
+        return lanes
 
     @cached_property
     def _change(self) -> Any:

@@ -105,6 +105,12 @@ class LocalPopulation:
         values = {name: value[self._place] for name, value in values.items()}
         return ChunkResult(values, diverged[self._place], time.perf_counter() - started)
 
+    def roll_out(self) -> float:
+        """Run one chunk's rollouts in all lanes, learning nothing; gives its seconds."""
+        started = time.perf_counter()
+        self._lanes = self._program.roll_out(self._lanes)
+        return time.perf_counter() - started
+
     def change(self, changes: Sequence[Change]) -> None:
         """Copy training states between lanes and change their knobs; see `Population`."""
         rows = self._program.no_changes()

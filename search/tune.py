@@ -39,6 +39,8 @@ class Measured:
         tile: lanes that one device works on at a time.
         env_steps_per_second: training, all lanes busy; the median chunk counts.
         refill_seconds: that starting all lanes anew adds to a chunk.
+        rollout_seconds: of a chunk's rollouts alone, in a program of their own.
+        update_seconds: what a chunk takes beyond them: advantages and epochs.
         compile_seconds: of the training program, with whatever the cache holds.
         memory_bytes: the estimate that `hpo check` shows.
     """
@@ -47,6 +49,8 @@ class Measured:
     tile: int
     env_steps_per_second: float
     refill_seconds: float
+    rollout_seconds: float
+    update_seconds: float
     compile_seconds: float
     memory_bytes: int
 
@@ -130,18 +134,28 @@ def _measure(factory: Any, default: dict[str, Any], lanes: int, seconds: float) 
         return population.advance(refills, everyone).seconds
 
     chunk(0)
-    chunks: list[float] = []
-    while len(chunks) < _FEWEST_CHUNKS or sum(chunks) < seconds:
-        chunks.append(chunk())
-    usual = statistics.median(chunks)
+    usual = _usual_seconds(chunk, seconds)
+    refill = max(0.0, chunk(1) - usual)
+    population.roll_out()
+    rollout = min(usual, _usual_seconds(population.roll_out, seconds))
     return Measured(
         lanes=lanes,
         tile=program.tile,
         env_steps_per_second=lanes * population.steps_per_chunk / usual,
-        refill_seconds=max(0.0, chunk(1) - usual),
+        refill_seconds=refill,
+        rollout_seconds=rollout,
+        update_seconds=usual - rollout,
         compile_seconds=compiled - started,
         memory_bytes=program.memory_bytes(),
     )
+
+
+def _usual_seconds(run: Callable[[], float], seconds: float) -> float:
+    """Give the median of what `run` says it took, over that time and three runs at least."""
+    found: list[float] = []
+    while len(found) < _FEWEST_CHUNKS or sum(found) < seconds:
+        found.append(run())
+    return statistics.median(found)
 
 
 def _config(factory: Any, default: dict[str, Any], lane: int) -> dict[str, Any]:

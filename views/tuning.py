@@ -32,7 +32,8 @@ def do_tune_lanes(args: Namespace) -> int:
         print_json({"lanes": best.lanes, "measured": [asdict(entry) for entry in found]})
         return 0
     print(_table(found))
-    print(f"\npopulation: {{lanes: {best.lanes}}}   # the fewest within 5 % of the fastest")
+    print("\nrollouts, updates: of a chunk; refill: that starting every lane anew adds to it")
+    print(f"population: {{lanes: {best.lanes}}}   # the fewest within 5 % of the fastest")
     return 0
 
 
@@ -40,10 +41,13 @@ def _table(found: list[Measured]) -> str:
     rows = [
         [
             str(entry.lanes), str(entry.tile), steps(round(entry.env_steps_per_second)),
+            f"{entry.rollout_seconds:.3f}s", f"{entry.update_seconds:.3f}s",
             duration(entry.refill_seconds), duration(entry.compile_seconds),
             f"{entry.memory_bytes / 2**20:,.0f} MiB",
         ]
         for entry in found
     ]  # fmt: skip
-    header = ("lanes", "tile", "env steps/s", "refill of all", "compile", "memory")
-    return aligned(header, rows, (True,) * 6)
+    header = (
+        "lanes", "tile", "env steps/s", "rollouts", "updates", "refill", "compile", "memory",
+    )  # fmt: skip
+    return aligned(header, rows, (True,) * len(header))

@@ -115,8 +115,22 @@ class HostProgram(Program):
             found.append(jax.device_get(metrics))
         return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
 
+    def roll_out(self, lanes: Lanes) -> Lanes:
+        """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done."""
+        everyone = np.ones(self.lanes, bool)
+        for _ in range(self.updates):
+            jax.block_until_ready(self._rollout(lanes, everyone))
+        return lanes
+
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
         """Do one rollout and learn from it."""
+        memory, rollout, answers = self._rollout(lanes, busy)
+        follows = (memory, self.stage.observation)
+        refused = self.stage.refused
+        return self._advance["learn"](lanes, busy, refused, *follows, rollout, answers)
+
+    def _rollout(self, lanes: Lanes, busy: np.ndarray) -> tuple[Any, Any, HostSteps]:
+        """Step the environments; give memory, what was stored on the device, and answers."""
         stage, board, compiled = self.stage, self.stage.batch.board, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)
@@ -132,8 +146,7 @@ class HostProgram(Program):
             cut = answers.truncated[step] & ~answers.terminated[step]
             if cut.any():
                 rollout = compiled["cut"](lanes, memory, rollout, at, stage.final, cut)
-        follows = (memory, stage.observation)
-        return compiled["learn"](lanes, busy, stage.refused, *follows, rollout, answers)
+        return memory, rollout, answers
 
     def change(self, lanes: Lanes, changes: Changes) -> Lanes:
         """Copy training states between lanes and change hyperparameters, between two chunks.

@@ -103,3 +103,16 @@ def test_every_traced_knob_is_free_of_recompiles(tiny):
     assert np.all(np.isfinite(curve.loss)) and np.all(curve.ratio_start_error <= 1e-6)
     with pytest.raises(TypeError):
         compiled(np.float32(0), program.empty(), program._put(rows))
+
+
+def test_rolling_out_steps_the_environments_and_learns_nothing(tiny):
+    program = tiny.program()
+    rows = tiny.start(program, {lane: (ME, lane) for lane in range(8)})
+    lanes, _ = program.advance(tiny.seed, program.empty(), rows)
+    before = jax.device_get(lanes)
+    after = jax.device_get(program.roll_out(lanes))
+    same(after.state.params, before.state.params)
+    same(after.hypers, before.hypers)
+    np.testing.assert_array_equal(after.state.updates, before.state.updates + program.updates)
+    moved = after.state.observation != before.state.observation
+    assert moved.any(axis=(1, 2)).all()

@@ -21,7 +21,7 @@ budget: {trials: 12}
 
 
 def measured(lanes, speed):
-    return Measured(lanes, 4, speed, 0.1, 1.0, 2**20)
+    return Measured(lanes, 4, speed, 0.1, 0.2, 0.3, 1.0, 2**20)
 
 
 def test_the_fewest_lanes_that_are_nearly_the_fastest_win():
@@ -46,5 +46,9 @@ def test_it_prints_a_line_for_the_file(tmp_path, capsys):
     assert data["lanes"] == 8 and "timing 8 lanes" in err
     (entry,) = data["measured"]
     assert entry["env_steps_per_second"] > 100 and entry["refill_seconds"] >= 0.0
+    assert entry["rollout_seconds"] > 0.0 and entry["update_seconds"] >= 0.0
+    chunk = entry["rollout_seconds"] + entry["update_seconds"]
+    env_steps = chunk * entry["env_steps_per_second"] / (8 * 4 * 16)  # whole updates of all lanes
+    assert env_steps >= 1.0 and env_steps == pytest.approx(round(env_steps))
     assert main(["tune-lanes", str(path), "--lanes", "7", "--seconds", "1"]) == 2
     assert "7 lanes do not divide" in capsys.readouterr().err
