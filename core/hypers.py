@@ -45,6 +45,7 @@ class Hypers(Pytree):
     lr_decay_exponent: Float[Leaf, "..."]
     gamma: Float[Leaf, "..."]
     gae_lambda: Float[Leaf, "..."]
+    vf_gae_lambda: Float[Leaf, "..."]
     gae_lambda_initial: Float[Leaf, "..."]
     gae_lambda_final: Float[Leaf, "..."]
     gae_lambda_schedule_multiplier: Float[Leaf, "..."]

@@ -203,13 +203,17 @@ def _learned(
     ratio = jnp.exp(jnp.clip(change, -hypers.logr_clip, hypers.logr_clip))
     rows_first = Steps(seen.reward, value, next_values, seen.terminated, seen.truncated)
     steps, weight = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), (rows_first, ratio))
-    advantage = v_trace(
-        steps, hypers.gamma, coefficients.gae_lambda, weight, hypers.rho_clip, hypers.c_clip
-    )
-    advantage = jnp.moveaxis(advantage, 0, 1)
+
+    def traced(decay: Array) -> Array:
+        clips = (hypers.rho_clip, hypers.c_clip)
+        return jnp.moveaxis(v_trace(steps, hypers.gamma, decay, weight, *clips), 0, 1)
+
+    advantage = toward = traced(coefficients.gae_lambda)
+    if "vf_gae_lambda" in plan.features:
+        toward = traced(coefficients.vf_gae_lambda)
     on = hypers.rho_clip < OFF
     return _Learned(
-        jnp.where(on, advantage, rows.advantage), jnp.where(on, advantage + value, rows.target)
+        jnp.where(on, advantage, rows.advantage), jnp.where(on, toward + value, rows.target)
     )
 
 

@@ -36,6 +36,7 @@ FEATURES: Mapping[str, str] = {
     "schedule_on_gradient_steps": "schedule_on_gradient_steps",
     "v_trace": "rho_clip",
     "valid_mass_loss": "valid_mass_coef",
+    "vf_gae_lambda": "vf_gae_lambda",
 }
 """What costs time even when off, and the knob that is neither 0 nor off where it is on.
 

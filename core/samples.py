@@ -45,7 +45,7 @@ class Samples(Pytree):
         log_prob: of the action under the policy that took it.
         value: V_old.
         advantage: A.
-        target: R = A + V_old.
+        target: R = A + V_old, with the A of the critic's own lambda where it has one.
         noise: for entropies that are sampled, or None (see `distributions.draw_entropy_noise`).
         first: for networks with a memory: an episode begins at this step, [B, T].
         carry: likewise: the memory before the segment, [B, 1, ...].

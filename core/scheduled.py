@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .hypers import Hypers
+from .hypers import OFF, Hypers
 from .optimisers import StepSizes, step_sizes
 from .plan import Plan
 from .pytree import Pytree, pytree
@@ -23,6 +23,7 @@ class Coefficients(Pytree):
     ent_coef: Float[Array, ""]
     valid_mass_coef: Float[Array, ""]
     gae_lambda: Float[Array, ""]
+    vf_gae_lambda: Float[Array, ""]
 
 
 @pytree
@@ -89,10 +90,14 @@ def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
         progress,
         hypers.gae_lambda_schedule_multiplier,
     )
+    own = hypers.vf_gae_lambda < OFF
+    vf_gae_lambda = jnp.where(own, hypers.vf_gae_lambda, gae_lambda)
     share = jnp.where(hypers.anneal_priority_beta > 0.0, jnp.minimum(progress, 1.0), 0.0)
     return Scheduled(
         progress=progress,
         priority_beta=hypers.priority_beta0 + (1.0 - hypers.priority_beta0) * share,
-        coefficients=Coefficients(clip_eps, ent_coef, valid_mass_coef, gae_lambda),
+        coefficients=Coefficients(
+            clip_eps, ent_coef, valid_mass_coef, gae_lambda, vf_gae_lambda
+        ),
         sizes=step_sizes(hypers, progress),
     )

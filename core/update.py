@@ -137,7 +137,10 @@ def _prepare(
     parts = (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages)
     rows = jax.tree.map(lambda x: _rows(plan, x), parts)
     noise = _entropy_noise(plan, state, rows[5].shape)
-    samples = Samples(*rows, target=rows[5] + rows[4], noise=noise)
+    toward = rows[5]
+    if "vf_gae_lambda" in plan.features:
+        toward = _rows(plan, gae(steps, hypers.gamma, values.coefficients.vf_gae_lambda))
+    samples = Samples(*rows, target=toward + rows[4], noise=noise)
     if policy.is_recurrent(plan):
         ended = seen.terminated | seen.truncated
         first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])

@@ -20,14 +20,15 @@ COMMON = {"learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2}
 BY_STEPS = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
             "policy_gain": 4.0, "gradient_accumulation": 2}  # fmt: skip
 STEP_FEATURES = ("off_policy_masking", "priority", "reward_centering",
-                 "schedule_on_gradient_steps", "valid_mass_loss")  # fmt: skip
+                 "schedule_on_gradient_steps", "valid_mass_loss", "vf_gae_lambda")  # fmt: skip
 STEP_LANES = (
     {**COMMON},
     {**COMMON, "reward_centering": True, "average_reward_initial": 0.5,
      "average_reward_step": 0.2, "priority_alpha": 0.7, "priority_beta0": 0.4,
      "off_policy_masking": True, "valid_mass_coef": 0.3, "valid_mass_schedule": "linear",
      "valid_mass_target": 0.9, "schedule_on_gradient_steps": True, "lr_schedule": "linear",
-     "ent_coef": 0.1, "ent_schedule": "cosine", "clip_eps_schedule": "linear"},
+     "ent_coef": 0.1, "ent_schedule": "cosine", "clip_eps_schedule": "linear",
+     "gae_lambda": 0.3, "vf_gae_lambda": 0.9},
     {**COMMON, "reward_centering": True, "priority_alpha": 1.0, "priority_beta0": 0.6,
      "anneal_priority_beta": False, "valid_mass_coef": 0.1, "masking_gating": False,
      "valid_mass_target": 0.5, "value_clip_eps": 0.1, "lr_schedule": "linear"},
@@ -38,13 +39,14 @@ STEP_LANES = (
 # Everything that needs whole segments; the last minibatch has one of them.
 BY_SEGMENTS = {"num_envs": 5, "rollout_length": 6, "num_minibatches": 3, "hidden_sizes": [4],
                "priority_over": "segments", "gradient_accumulation": 2}  # fmt: skip
-SEGMENT_FEATURES = ("normalise_observations", "priority", "v_trace")
+SEGMENT_FEATURES = ("normalise_observations", "priority", "v_trace", "vf_gae_lambda")
 V_TRACE = {"rho_clip": 0.98, "c_clip": 0.95, "learning_rate": 0.05}
 SEGMENT_LANES = (
     {**COMMON},
-    {**COMMON, **V_TRACE, "gae_lambda": 0.9, "normalise_observations": True,
+    {**COMMON, **V_TRACE, "gae_lambda": 0.2, "vf_gae_lambda": 0.9, "normalise_observations": True,
      "value_clip_eps": "same"},
-    {**COMMON, "priority_alpha": 0.8, "priority_beta0": 0.3},
+    {**COMMON, "priority_alpha": 0.8, "priority_beta0": 0.3, "gae_lambda": 0.0,
+     "vf_gae_lambda": 1.0},
     {**COMMON, **V_TRACE, "rho_clip": 2.0, "priority_alpha": 0.5, "gae_lambda_initial": 0.5,
      "gae_lambda_final": 1.0},
 )  # fmt: skip

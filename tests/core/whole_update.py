@@ -153,6 +153,10 @@ class Expected:
             knobs["gae_lambda_initial"], knobs["gae_lambda_final"], self.progress(taken)
         )
 
+    def vf_gae_lambda(self, taken=0):
+        own = self.knobs["vf_gae_lambda"]
+        return self.gae_lambda(taken) if own is None else own
+
     def _normalised(self, observation):
         observation = np.asarray(observation, np.float64)
         if not self.knobs["normalise_observations"]:
@@ -206,14 +210,15 @@ class Expected:
             trace = float(state.average_trace) + step * (1.0 - float(state.average_trace))
             average = float(state.average_reward) + step / trace * deltas.mean()
             numbers["average_reward"] = average
-        advantage = slow.gae(
-            self.reward, value, following, seen.terminated, seen.truncated, knobs["gamma"],
-            self.gae_lambda(),
+        advantage, toward = (
+            slow.gae(self.reward, value, following, seen.terminated, seen.truncated,
+                     knobs["gamma"], decay)
+            for decay in (self.gae_lambda(), self.vf_gae_lambda())
         )  # fmt: skip
         arrays = {
             "observation": self._normalised(seen.observation), "action": seen.action,
             "mask": seen.mask, "log_prob": seen.log_prob, "value": value,
-            "advantage": advantage, "target": advantage + value,
+            "advantage": advantage, "target": toward + value,
         }  # fmt: skip
         self.arrays = arrays
         if seen.mask is not None:
@@ -303,14 +308,17 @@ class Expected:
             following = np.concatenate([value[1:], last])
             following = np.where(seen.truncated[:, e], seen.bootstrap[:, e], following)
             change = np.clip(log_prob - seen.log_prob[:, e], -10.0, 10.0)
-            advantage = slow.v_trace(
-                *(x[:, None] for x in (self.reward[:, e], value, following,
-                                       seen.terminated[:, e], seen.truncated[:, e])),
-                knobs["gamma"], self.gae_lambda(taken), np.exp(change)[:, None],
-                knobs["rho_clip"], knobs["c_clip"],
-            )[:, 0]  # fmt: skip
+            advantage, toward = (
+                slow.v_trace(
+                    *(x[:, None] for x in (self.reward[:, e], value, following,
+                                           seen.terminated[:, e], seen.truncated[:, e])),
+                    knobs["gamma"], decay, np.exp(change)[:, None], knobs["rho_clip"],
+                    knobs["c_clip"],
+                )[:, 0]
+                for decay in (self.gae_lambda(taken), self.vf_gae_lambda(taken))
+            )  # fmt: skip
             arrays["advantage"][:, e] = advantage
-            arrays["target"][:, e] = advantage + value
+            arrays["target"][:, e] = toward + value
         return arrays
 
     def _adam(self, params):
