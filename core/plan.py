@@ -97,6 +97,7 @@ class Plan:
     cnn_strides: tuple[int, ...] | None
     cnn_dense: tuple[int, ...] | None
     recurrent_size: int
+    link_critic_sees: str
     gnn_message_passing_steps: int
     gnn_edge_embedding_size: int
     gnn_node_embedding_size: int

@@ -96,8 +96,6 @@ def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
     return Scheduled(
         progress=progress,
         priority_beta=hypers.priority_beta0 + (1.0 - hypers.priority_beta0) * share,
-        coefficients=Coefficients(
-            clip_eps, ent_coef, valid_mass_coef, gae_lambda, vf_gae_lambda
-        ),
+        coefficients=Coefficients(clip_eps, ent_coef, valid_mass_coef, gae_lambda, vf_gae_lambda),
         sizes=step_sizes(hypers, progress),
     )

@@ -83,6 +83,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "ent_schedule": _above_0("ent_coef"),
     "ent_end_fraction": _changing("ent_schedule"),
     "ent_schedule_multiplier": _changing("ent_schedule"),
+    "link_critic_sees": (Need("shared_encoder", (False,)),),
     "adam_eps": _ADAM,
     "adam_beta1": _ADAM,
     "adam_beta2": _ADAM,

@@ -16,6 +16,7 @@ from .graph import GraphState, Incidence, Messages
 from .mlp import Head, initialiser
 from .outputs import Outputs
 from .paths import Nearby, marked_pairs, membership, nearby
+from .shares import SHARES, shares
 
 __all__ = ["GNN"]
 
@@ -28,7 +29,8 @@ class GNN(nn.Module):
     With routes, actor logits are a linear layer over the sum of a candidate path's links, actions
     of no path come from the graph's own row, and one topology serves all samples. Without routes
     everything is read from the graph's row, and every sample brings its own senders and receivers.
-    A separate critic does not see the graph's features (as published).
+    A separate critic does not see the graph's features (as published); with `link_critic_sees:
+    shares` neither the request's ends nor single slots.
 
     Attributes:
         plan: sizes.
@@ -67,7 +69,8 @@ class GNN(nn.Module):
         encoder = Messages(plan, reads, name="encoder" if both else "actor")
         critic = actor = encoder(start, incidence, chosen)
         if not both:
-            critic = Messages(plan, ("graph",), False, name="critic")(start, incidence)
+            seen = self._shares(start) if plan.link_critic_sees == SHARES else start
+            critic = Messages(plan, ("graph",), False, name="critic")(seen, incidence)
         policy = self._logits(actor, pair, near)
         value = Head(1, initialiser(plan, plan.value_gain), name="critic_head")(critic.graph)
         return Outputs(policy.reshape((*lead, self.outputs)), value.reshape(lead))
@@ -87,6 +90,10 @@ class GNN(nn.Module):
             nodes = jnp.concatenate([coordinates, nodes[..., -_MARKS:]], axis=-1)
         edges, nodes = (jnp.moveaxis(x, 0, 1) for x in (graph.edges, nodes))
         return GraphState(edges, nodes, graph.globals)
+
+    def _shares(self, start: GraphState) -> GraphState:
+        nodes = start.nodes[..., :-_MARKS] if self.plan.gnn_node_features else start.nodes
+        return start.replace(edges=shares(start.edges), nodes=nodes)
 
     def _incidence(self, graph: Any) -> Incidence:
         count, dtype = graph.nodes.shape[-2], graph.edges.dtype

@@ -18,6 +18,7 @@ from .mlp import MLP
 from .outputs import Outputs
 from .paths import routes_of
 from .recurrent import Recurrent
+from .shares import SHARES
 from .transformer import LinkTransformer, SequenceTransformer
 
 __all__ = ["NetworkFactory", "RecurrentNetwork", "known", "make", "register"]
@@ -83,11 +84,15 @@ def _gnn(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             "do with `observation: graph`"
         )
     env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
-    return GNN(plan, outputs, routes_of(env, eval_env))
+    routes = routes_of(env, eval_env)
+    if routes is None:
+        _check_no_shares(plan)
+    return GNN(plan, outputs, routes)
 
 
 def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     if hasattr(struct, "shape"):
+        _check_no_shares(plan)
         shape = tuple(struct.shape)
         return SequenceTransformer(plan, outputs, shape, plan.env.history)
     env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
@@ -99,6 +104,14 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             "with `observation: link_departure`"
         )
     return LinkTransformer(plan, outputs, routes)
+
+
+def _check_no_shares(plan: Plan) -> None:
+    if plan.link_critic_sees == SHARES:
+        raise ConfigError(
+            f"link_critic_sees is 'shares', but the observations of {plan.env.id} have no links "
+            "with slots; take 'slots' or leave it out"
+        )
 
 
 _NETWORKS: dict[str, NetworkFactory] = {

@@ -18,6 +18,7 @@ from .dense import Dense
 from .mlp import Head, initialiser
 from .outputs import Outputs
 from .paths import Nearby, Pooling, membership, nearby
+from .shares import SHARES, shares
 
 __all__ = ["LinkTransformer", "SequenceTransformer"]
 
@@ -58,7 +59,8 @@ class LinkTransformer(nn.Module):
 
     The logits of a candidate path's options are a linear layer over its pooled links, those of
     actions of no path over all links; the value comes from all links. A separate critic does not
-    see the columns of the request (as published).
+    see the columns of the request (as published); with `link_critic_sees: shares` it sees how full
+    each link is instead of its slots.
 
     Attributes:
         plan: sizes.
@@ -78,8 +80,7 @@ class LinkTransformer(nn.Module):
         lead = observation.slots.shape[:-2]
         lines = jax.tree.map(lambda x: x.reshape((-1, *x.shape[len(lead) :])), observation)
         words = None if words is None else words.reshape((-1, 2))
-        seen = (lines.position, lines.slots, lines.marginals)
-        columns = (*seen, lines.request)
+        columns = (lines.position, lines.slots, lines.marginals, lines.request)
         both = plan.shared_encoder
         near = None if both or self._further else nearby(self.routes)
         chosen = None if near is None else partial(near.of_tokens, pair=lines.pair)
@@ -87,6 +88,9 @@ class LinkTransformer(nn.Module):
         encoder = LinkEncoder(plan, name="encoder" if both else "actor")
         critic = actor = encoder(columns, position, words, chosen)
         if not both:
+            few = plan.link_critic_sees == SHARES
+            slots = shares(lines.slots) if few else lines.slots
+            seen = (lines.position, slots, lines.marginals)
             critic = LinkEncoder(plan, name="critic")(seen, position, words)
         policy = self._logits(actor, lines.pair, near)
         value = _value(plan, critic)

@@ -65,8 +65,12 @@ def expected(plan, params, env, pair, graph):
         rounds,
     )
     if not shared:
+        slots, places = graph.edges, nodes
+        if plan.link_critic_sees == "shares":
+            slots = np.array([[4.0 * sum(x > 0 for x in row) / len(row) - 2.0] for row in slots])
+            places = nodes[:, :-2] if plan.gnn_node_features else nodes
         _, critic = slow.messages(
-            params["critic"], graph.edges, nodes, graph.globals[0], *ends, rounds, False
+            params["critic"], slots, places, graph.globals[0], *ends, rounds, False
         )
     links, logits = len(routes.km), []
     for path in range(routes.hops.shape[1]):
@@ -89,8 +93,10 @@ def expected(plan, params, env, pair, graph):
         ({}, {}),
         ({"directed": False, "no_op": True},
          {"gnn_normalise_by_link_length": True, "gnn_num_spectral_features": 3,
-          "gnn_mlp_layer_norm": True}),
-        ({"directed": False, "k": 1}, {"gnn_message_passing_steps": 1}),
+          "gnn_mlp_layer_norm": True, "link_critic_sees": "shares"}),
+        ({"directed": False, "k": 1},
+         {"gnn_message_passing_steps": 1, "gnn_node_features": False,
+          "link_critic_sees": "shares"}),
         ({"aggregate_slots": 3}, {"shared_encoder": True, "gnn_attn_mlp_layers": 0,
                                   "gnn_layer_norm": False}),
     ],

@@ -54,6 +54,9 @@ def expected(plan, params, env, seen):
         actor = critic = encoded(plan, params["encoder"], everything, seen.position)
     else:
         actor = encoded(plan, params["actor"], everything, seen.position)
+        if plan.link_critic_sees == "shares":
+            used = [4.0 * sum(x > 0 for x in row) / len(row) - 2.0 for row in seen.slots]
+            columns = (seen.position, np.array(used)[:, None], seen.marginals)
         critic = encoded(plan, params["critic"], columns, seen.position)
     hidden = np.array([slow.hidden(params["actor_mlp"], x) for x in actor])
     logits = []
@@ -75,7 +78,8 @@ def expected(plan, params, env, seen):
         ({}, {}),
         ({"no_op": True, "directed": False},
          {"transformer_actor_pooling": "attention", "transformer_critic_pooling": "attention",
-          "transformer_wire_features": 3, "transformer_actor_mlp_depth": 2}),
+          "transformer_wire_features": 3, "transformer_actor_mlp_depth": 2,
+          "link_critic_sees": "shares"}),
         ({"aggregate_slots": 4},
          {"transformer_actor_pooling": "min_mean_max", "transformer_critic_pooling": "sum",
           "transformer_share_layers": True, "transformer_wire_features": 0}),
@@ -162,6 +166,9 @@ def test_without_words_nothing_is_dropped():
 
 
 def test_what_does_not_fit_is_refused():
+    plan = make_plan({**SMALL, "link_critic_sees": "shares"}, EnvPlan("CartPole-v1"), features=())
+    with pytest.raises(ConfigError, match="CartPole-v1 have no links with slots; take 'slots'"):
+        registry.make(plan, 2, environments.make(plan.env).observation_struct)
     with pytest.raises(ConfigError, match="is 8, but 3 heads of an even width need a multiple"):
         plan_of({}, transformer_heads=3)
     with pytest.raises(ConfigError, match="the observations of rmsa are another tree"):
