@@ -199,6 +199,8 @@ def make_plan(
         chosen["gradient_accumulation"] = AUTOMATIC if network in _OVER_LINKS else 1
     if network == "transformer":
         chosen["shared_encoder"] |= full["transformer_share_layers"]
+    if network in _OVER_LINKS and chosen["shared_encoder"]:  # no separate critic
+        chosen["link_critic_sees"] = KNOBS["link_critic_sees"].default
     if not full["transformer_enable_dropout"]:
         for name in ("transformer_dropout", "transformer_attention_dropout"):
             chosen[name] = KNOBS[name].default

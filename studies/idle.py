@@ -145,9 +145,17 @@ def _reason(study: Study, name: str) -> str | None:
     sizes = "hidden_sizes" if name in _FLAT_SIZES else name
     if not any(matters(sizes, network) for network in _possible(study, "network")):
         return f"it is a knob of {', '.join(KNOBS[sizes].networks)}"
+    if name == "link_critic_sees" and _shares_all_layers(study):
+        return "it needs transformer_share_layers false"
     needs = NEEDS.get(name, ())
     met = [any(map(need.met, _possible(study, need.knob))) for need in needs]
     return f"it needs {' or '.join(map(str, needs))}" if needs and not any(met) else None
+
+
+def _shares_all_layers(study: Study) -> bool:
+    """Say whether the only networks over links are transformers that have no separate critic."""
+    networks = {"gnn", "transformer"}.intersection(_possible(study, "network"))
+    return networks == {"transformer"} and all(_possible(study, "transformer_share_layers"))
 
 
 def _possible(study: Study, name: str) -> list[Any]:

@@ -92,7 +92,10 @@ class GNN(nn.Module):
         return GraphState(edges, nodes, graph.globals)
 
     def _shares(self, start: GraphState) -> GraphState:
-        nodes = start.nodes[..., :-_MARKS] if self.plan.gnn_node_features else start.nodes
+        nodes = start.nodes
+        if self.plan.gnn_node_features:
+            marks_alone = nodes.shape[-1] == _MARKS  # gnn_num_spectral_features is 0
+            nodes = jnp.zeros_like(nodes[..., :1]) if marks_alone else nodes[..., :-_MARKS]
         return start.replace(edges=shares(start.edges), nodes=nodes)
 
     def _incidence(self, graph: Any) -> Incidence:

@@ -103,7 +103,17 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
             f"observations of {plan.env.id} are another tree; optical environments show tokens "
             "with `observation: link_departure`"
         )
+    if plan.link_critic_sees == SHARES and "link_capacity" in _shown(plan):
+        raise ConfigError(
+            "link_critic_sees is 'shares', but link_capacity shows what is left on lightpaths, by "
+            "which a full slot looks like a dark one; take transformer_obs_type departure or "
+            "occupancy, or 'slots'"
+        )
     return LinkTransformer(plan, outputs, routes)
+
+
+def _shown(plan: Plan) -> set[Any]:
+    return {dict(env.keys).get("observation") for env in (plan.env, plan.eval_env)}
 
 
 def _check_no_shares(plan: Plan) -> None:

@@ -29,6 +29,24 @@ def test_equal_plans_have_equal_hashes_and_others_do_not():
     assert plan_hash(plan) != plan_hash(make_plan({"num_envs": 4}, ENV, features=()))
 
 
+@pytest.mark.parametrize(
+    "knobs",
+    [{"network": "mlp"}, {"network": "gnn", "shared_encoder": True},
+     {"network": "transformer", "shared_encoder": True},
+     {"network": "transformer", "transformer_share_layers": True}],
+)  # fmt: skip
+def test_what_a_separate_critic_sees_makes_no_program_where_there_is_none(knobs):
+    plans = [make_plan({**knobs, "link_critic_sees": sees}, ENV) for sees in ("slots", "shares")]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("network", ["gnn", "transformer"])
+def test_what_a_separate_critic_sees_is_part_of_the_program(network):
+    plan = make_plan({"network": network, "link_critic_sees": "shares"}, ENV)
+    assert plan.link_critic_sees == "shares"
+    assert plan != make_plan({"network": network}, ENV)
+
+
 def test_features_follow_what_a_study_can_switch_on():
     assert features_of({}) == ()
     assert features_of({"normalise_rewards": {True, False}}) == ("normalise_rewards",)

@@ -69,6 +69,7 @@ def expected(plan, params, env, pair, graph):
         if plan.link_critic_sees == "shares":
             slots = np.array([[4.0 * sum(x > 0 for x in row) / len(row) - 2.0] for row in slots])
             places = nodes[:, :-2] if plan.gnn_node_features else nodes
+            places = places if places.shape[1] else np.zeros((len(nodes), 1))
         _, critic = slow.messages(
             params["critic"], slots, places, graph.globals[0], *ends, rounds, False
         )
@@ -97,6 +98,8 @@ def expected(plan, params, env, pair, graph):
         ({"directed": False, "k": 1},
          {"gnn_message_passing_steps": 1, "gnn_node_features": False,
           "link_critic_sees": "shares"}),
+        ({"k": 1}, {"gnn_message_passing_steps": 1, "gnn_num_spectral_features": 0,
+                    "link_critic_sees": "shares"}),
         ({"aggregate_slots": 3}, {"shared_encoder": True, "gnn_attn_mlp_layers": 0,
                                   "gnn_layer_norm": False}),
     ],
