@@ -189,17 +189,10 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
     ) -> tuple[Lanes, Metrics]:
         lanes = refill_lanes(plan, seed, lanes, refills, initial)
-        count = refills.mask.shape[0] // tile
-
-        def split(x: Array) -> Array:
-            return x.reshape((count, tile, *x.shape[1:]))
-
-        tiled = jax.tree.map(split, (lanes, refills.busy))
-        states, metrics = jax.lax.map(tile_chunk, tiled)
-        joined = jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), states)
+        states, metrics = jax.lax.map(tile_chunk, _in_tiles((lanes, refills.busy), tile))
         # [tiles, K, lanes of a tile] -> [K, lanes]
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((updates, -1)), metrics)
-        return Lanes(lanes.hypers, joined), rows
+        return Lanes(lanes.hypers, _joined(states)), rows
 
     spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
     sharded = jax.shard_map(
@@ -210,6 +203,16 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         check_vma=False,
     )
     return jax.jit(sharded, donate_argnums=1)
+
+
+def _in_tiles(lanes: Any, tile: int) -> Any:
+    """Give [lanes, ...] as [tiles, lanes of a tile, ...]."""
+    return jax.tree.map(lambda x: x.reshape((x.shape[0] // tile, tile, *x.shape[1:])), lanes)
+
+
+def _joined(tiles: Any) -> Any:
+    """Give [tiles, lanes of a tile, ...] as [lanes, ...]."""
+    return jax.tree.map(lambda x: x.reshape((x.shape[0] * x.shape[1], *x.shape[2:])), tiles)
 
 
 def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
@@ -238,11 +241,8 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
         return state, jnp.sum(sums, axis=0)
 
     def local(lanes: Lanes) -> tuple[Lanes, Array]:
-        count = lanes.state.updates.shape[0] // tile
-        tiled = jax.tree.map(lambda x: x.reshape((count, tile, *x.shape[1:])), lanes)
-        states, sums = jax.lax.map(tile_chunk, tiled)
-        joined = jax.tree.map(lambda x: x.reshape((count * tile, *x.shape[2:])), states)
-        return Lanes(lanes.hypers, joined), sums.reshape(-1)
+        states, sums = jax.lax.map(tile_chunk, _in_tiles(lanes, tile))
+        return Lanes(lanes.hypers, _joined(states)), _joined(sums)
 
     spread = PartitionSpec("lanes")
     sharded = jax.shard_map(local, mesh=mesh, in_specs=spread, out_specs=spread, check_vma=False)

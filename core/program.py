@@ -252,7 +252,8 @@ class Program:
         """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
 
         It is for timing: what a chunk takes beyond this is learning. The first call compiles a
-        program of its own.
+        program of its own. No curve goes on from here: updates are counted, but running
+        statistics and discounted returns stay.
 
         Args:
             lanes: all of them; donated and must not be used again.

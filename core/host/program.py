@@ -116,7 +116,14 @@ class HostProgram(Program):
         return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
 
     def roll_out(self, lanes: Lanes) -> Lanes:
-        """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done."""
+        """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
+
+        It is for timing. No curve goes on from here: the environments are further, the lanes are
+        as they were.
+
+        Args:
+            lanes: all of them; not donated.
+        """
         everyone = np.ones(self.lanes, bool)
         for _ in range(self.updates):
             jax.block_until_ready(self._rollout(lanes, everyone))
