@@ -114,8 +114,9 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "what the study would take",
     )  # fmt: skip
     tune.add_argument(
-        "--seconds", metavar="S", type=_positive, default=3, help="that each is timed for (3)"
-    )
+        "--seconds", metavar="S", type=_positive, default=3,
+        help="that each is timed for, and its rollouts again (3)",
+    )  # fmt: skip
     train = verb("train", "training", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
         parser.add_argument("file", metavar="FILE", help="a study file")

@@ -68,7 +68,7 @@ def measure_lanes(
     Args:
         study: what would be run.
         lanes: to be tried; None takes `candidates`.
-        seconds: that each is timed for, at least three chunks.
+        seconds: that each is timed for, at least three chunks; its rollouts again as long.
         told: called before each with its lanes.
 
     Raises:

@@ -37,6 +37,23 @@ def test_candidates_fit_the_devices_and_hold_the_rules_own(block, ruled, replica
     assert all(lanes % block == 0 for lanes in found)
 
 
+def test_the_table_fits_a_terminal(capsys, tmp_path, monkeypatch):
+    """Numbers as long as they get: thousands of lanes, millions of steps, a hundred GiB."""
+    path = tmp_path / "tiny.yaml"
+    path.write_text(STUDY)
+    entry = Measured(16384, 8192, 123_456_789.0, 754.0, 123.456, 123.456, 754.0, 2**37)
+    monkeypatch.setattr("hpo.views.tuning.measure_lanes", lambda *given: iter([entry]))
+    assert main(["tune-lanes", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    header, _, row, _, words, last = lines
+    assert header.split() == ["lanes", "tile", "env", "steps/s", "rollouts", "updates", "refill",
+                              "compile", "memory"]  # fmt: skip
+    assert row.split()[3:] == ["123.456s", "123.456s", "12m34s", "12m34s", "131,072", "MiB"]
+    assert words.startswith("rollouts, updates: of a chunk; refill:")
+    assert last.startswith("population: {lanes: 16384}")
+    assert max(map(len, lines)) <= 80
+
+
 def test_it_prints_a_line_for_the_file(tmp_path, capsys):
     path = tmp_path / "tiny.yaml"
     path.write_text(STUDY)
