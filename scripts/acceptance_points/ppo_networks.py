@@ -127,13 +127,14 @@ def read_curves(study: Path, column: str) -> Curves:
 
 
 def read_rivals(study: Path) -> Rivals:
-    """Give the heuristics' means of what a study searches for; none but on optical networks."""
+    """Give the heuristics' means on a study's search stream; none but on optical networks."""
     import pyarrow.parquet as pq
 
     path = study / "baselines.parquet"
     found: dict[str, list[float]] = {}
     for row in pq.read_table(path).to_pylist() if path.exists() else []:
-        found.setdefault(row["baseline"], []).append(row["value"])
+        if row["stream"] == "search":
+            found.setdefault(row["baseline"], []).append(row["value"])
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
