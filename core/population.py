@@ -190,9 +190,10 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
     ) -> tuple[Lanes, Metrics]:
         lanes = refill_lanes(plan, seed, lanes, refills, initial)
         states, metrics = jax.lax.map(tile_chunk, _in_tiles((lanes, refills.busy), tile))
+        joined = _joined(states)
         # [tiles, K, lanes of a tile] -> [K, lanes]
         rows = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape((updates, -1)), metrics)
-        return Lanes(lanes.hypers, _joined(states)), rows
+        return Lanes(lanes.hypers, joined), rows
 
     spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
     sharded = jax.shard_map(
