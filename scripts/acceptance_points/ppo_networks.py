@@ -29,6 +29,8 @@ def _breakout_holds(first: Final, final: Final, rivals: Rivals) -> bool:
 
 def _links_hold(first: Final, final: Final, rivals: Rivals) -> bool:
     """Networks over links may have learnt what they can before their first evaluation."""
+    if set(final) != {"mlp", "gnn", "transformer"} or "ff_ksp" not in rivals:
+        return False
     better = sum(end < begin for begin, end in zip(first["mlp"], final["mlp"], strict=True))
     worst = max(max(final[name]) for name in ("gnn", "transformer"))
     mean = {name: sum(values) / len(values) for name, values in final.items()}
