@@ -1,7 +1,7 @@
 """What a separate critic may see of links: how full each one is, in the place of every slot.
 
 What a network is worth before a request arrives depends mostly on how full its links are; a critic
-that sees every slot takes hundreds of thousands of env steps to find that out (docs/networks.md).
+that sees every slot does not find that out in 100,000 env steps (docs/networks.md).
 """
 
 from __future__ import annotations
