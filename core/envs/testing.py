@@ -163,6 +163,13 @@ class EnvironmentContract:
         _same_shapes(observation, _observation_struct(environment))
         _no_weak_types(made)
 
+    def test_the_state_is_of_arrays_that_can_be_stored(self, environment: Environment) -> None:
+        made = jax.eval_shape(environment.reset, _key_struct(), _params_struct(environment))
+        for leaf in jax.tree.leaves(made[0]):
+            is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            assert not is_key, "keep a key as its words: jax.random.key_data"
+            assert leaf.size > 0, "an array of no numbers cannot be stored: leave it out"
+
     def test_a_step_keeps_the_state_s_shapes_and_types(self, environment: Environment) -> None:
         params = _params_struct(environment)
         state, _ = jax.eval_shape(environment.reset, _key_struct(), params)
