@@ -249,6 +249,61 @@ _BRAX = (
           reset_noise_scale=5e-3),
 )  # fmt: skip
 
+
+def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
+    """Give an environment of Playground's control suite.
+
+    Args:
+        name: as there.
+        meaning: one line.
+        control: seconds of an env step.
+        physics: seconds of a step of the physics; a whole number of them makes an env step.
+        params: those of brax's that change anything here.
+    """
+    return EnvEntry(
+        f"playground:{name}",
+        "playground",
+        "continuous",
+        {param: _BRAX_PARAMS[param] for param in params},
+        {
+            "max_steps_in_episode": _count(1000, "env steps until truncation"),
+            "ctrl_dt": _above_0(control, "seconds of an env step"),
+            "sim_dt": _above_0(physics, "seconds of a step of the physics"),
+        },
+        meaning,
+    )
+
+
+_FREE = ("gravity", "strength")  # nothing touches
+_TOUCHING = ("gravity", "friction", "strength")
+_PLAYGROUND = (
+    _playground("AcrobotSwingup", "swing two links up", 0.01, 0.01, *_FREE),
+    _playground("AcrobotSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("BallInCup", "catch a ball on a string", 0.02, 0.002, *_TOUCHING),
+    _playground("CartpoleBalance", "balance a pole on a cart", 0.01, 0.01, *_FREE),
+    _playground("CartpoleBalanceSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("CartpoleSwingup", "swing a pole up on a cart", 0.01, 0.01, *_FREE),
+    _playground("CartpoleSwingupSparse", "with a sparse reward", 0.01, 0.01, *_FREE),
+    _playground("CheetahRun", "run on two legs in a plane", 0.01, 0.01, *_TOUCHING),
+    _playground("FingerSpin", "spin a body with a finger", 0.02, 0.005, "friction", "strength"),
+    _playground("FingerTurnEasy", "turn a body to a large target", 0.02, 0.005, "friction",
+                "strength"),
+    _playground("FingerTurnHard", "turn a body to a small target", 0.02, 0.005, "friction",
+                "strength"),
+    _playground("FishSwim", "swim to a target", 0.04, 0.002, "strength"),
+    _playground("HopperHop", "hop on one leg", 0.02, 0.005, *_TOUCHING),
+    _playground("HopperStand", "stand on one leg", 0.02, 0.005, *_TOUCHING),
+    _playground("HumanoidRun", "run upright", 0.025, 0.005, *_TOUCHING),
+    _playground("HumanoidStand", "stand upright", 0.025, 0.005, *_TOUCHING),
+    _playground("HumanoidWalk", "walk upright", 0.025, 0.005, *_TOUCHING),
+    _playground("PendulumSwingup", "swing a pendulum up", 0.02, 0.01, *_FREE),
+    _playground("PointMass", "move a point to a target in a plane", 0.02, 0.02, "strength"),
+    _playground("SwimmerSwimmer6", "swim with six links", 0.03, 0.003, "strength"),
+    _playground("WalkerRun", "run on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground("WalkerStand", "stand on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+    _playground("WalkerWalk", "walk on two legs in a plane", 0.025, 0.0025, *_TOUCHING),
+)  # fmt: skip
+
 _JAXMARL = (
     EnvEntry(
         "jaxmarl:MPE_simple_spread_v3",
@@ -266,7 +321,7 @@ _JAXMARL = (
 )
 
 ENVIRONMENTS: Mapping[str, EnvEntry] = {
-    item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX, *_JAXMARL)
+    item.id: item for item in (*_ENTRIES, *_NETWORKS, *_OWN, *_BRAX, *_PLAYGROUND, *_JAXMARL)
 }
 
 
@@ -285,8 +340,7 @@ def entry(id_: str) -> EnvEntry:
         return ENVIRONMENTS[id_]
     kind, library = "environment", id_.partition(":")[0]
     if library == "playground":
-        kind = "environment (MuJoCo Playground has no adapter; brax comes nearest)"
-        library = "brax"
+        kind = "environment (of MuJoCo Playground its control suite is known, without Reacher)"
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
     raise UnknownNameError(kind, id_, same or ENVIRONMENTS)
 

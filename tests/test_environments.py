@@ -62,7 +62,8 @@ def test_an_unknown_environment_suggests_the_nearest():
     [
         ("brax:hoper", r"did you mean 'brax:hopper'\? Known: brax:ant, [^C]*$"),
         ("jaxmarl:hanabi", r"Known: jaxmarl:MPE_simple_spread_v3$"),
-        ("playground:Walker", r"Playground has no adapter; brax comes nearest.*Known: brax:ant"),
+        ("playground:WalkerWlak", r"did you mean 'playground:WalkerWalk'\? Known: playground:A"),
+        ("playground:Go1Getup", r"of MuJoCo Playground its control suite is known, without R"),
     ],
 )
 def test_an_id_of_a_library_is_told_those_of_that_library(given, told):

@@ -76,6 +76,10 @@ def _make(plan: EnvPlan) -> Environment:
         from .from_brax import BraxEnvironment
 
         return BraxEnvironment(known_as, keys)
+    if known_as.source == "playground":
+        from .from_playground import PlaygroundEnvironment
+
+        return PlaygroundEnvironment(known_as, keys)
     if known_as.source == "jaxmarl":
         from .from_jaxmarl import JaxMarlEnvironment
 

@@ -1,0 +1,158 @@
+"""MuJoCo Playground behind the contract; where it is not installed only refusals are seen."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.envs import registry
+from hpo.core.envs.contract import Box
+from hpo.core.envs.testing import EnvironmentContract
+from hpo.core.plan import EnvPlan
+from hpo.environments import ENVIRONMENTS
+from hpo.errors import ConfigError, MissingExtraError
+
+PLAYGROUND = {id_: item for id_, item in ENVIRONMENTS.items() if item.source == "playground"}
+REACHER = {"playground:ReacherEasy", "playground:ReacherHard"}  # call what MuJoCo has no more
+PLANES = {"PointMass", "SwimmerSwimmer6"}  # move in planes that gravity is at right angles to
+installed = importlib.util.find_spec("mujoco_playground") is not None
+needs_playground = pytest.mark.skipif(not installed, reason="playground is not installed")
+pytestmark = [
+    pytest.mark.usefixtures("quickly_compiled"),
+    pytest.mark.filterwarnings("ignore"),  # of playground and its dependencies
+]
+
+
+def key(seed):
+    return jax.random.key(seed, impl="threefry2x32")
+
+
+def pendulum(**keys):
+    return registry.make(EnvPlan("playground:PendulumSwingup", tuple(sorted(keys.items()))))
+
+
+def params_of(env, **values):
+    return jax.tree.map(np.float32, registry.params_of(env, values))
+
+
+@pytest.fixture(scope="module")
+def six():
+    """The pendulum of six steps: (itself, its reset and step, compiled)."""
+    env = pendulum(max_steps_in_episode=6)
+    return env, jax.jit(env.reset), jax.jit(env.step)
+
+
+@needs_playground
+class TestContract(EnvironmentContract):
+    @pytest.fixture
+    def environment(self):
+        return pendulum(max_steps_in_episode=20)
+
+
+@pytest.mark.skipif(installed, reason="playground is installed")
+def test_what_is_missing_is_said_with_what_to_type():
+    told = r"playground:CartpoleBalance needs .*hpo-lanes\[playground\]"
+    with pytest.raises(MissingExtraError, match=told):
+        registry.make(EnvPlan("playground:CartpoleBalance"))
+
+
+@needs_playground
+def test_the_table_knows_the_control_suite_and_its_numbers():
+    from mujoco_playground import dm_control_suite
+
+    theirs = {f"playground:{name}" for name in dm_control_suite.ALL_ENVS}
+    assert theirs - REACHER == set(PLAYGROUND)
+    for id_, item in PLAYGROUND.items():
+        config = dm_control_suite.get_default_config(id_.removeprefix("playground:"))
+        assert item.keys["max_steps_in_episode"].default == config.episode_length, id_
+        assert item.keys["ctrl_dt"].default == config.ctrl_dt, id_
+        assert item.keys["sim_dt"].default == config.sim_dt, id_
+        assert config.action_repeat == 1, id_  # its wrapper's, which is not used
+
+
+@needs_playground
+def test_the_table_has_the_physics_that_changes_anything(tmp_path, monkeypatch):
+    import mujoco
+    from mujoco_playground import dm_control_suite
+
+    monkeypatch.chdir(tmp_path)  # MuJoCo logs its warnings to a file where it runs
+    off = mujoco.mjtDisableBit
+    for id_, item in PLAYGROUND.items():
+        name = id_.removeprefix("playground:")
+        model = dm_control_suite.load(name, config_overrides={"impl": "jax"}).mj_model
+        flags = model.opt.disableflags
+        falls = not flags & off.mjDSBL_GRAVITY and name not in PLANES
+        touches = not flags & (off.mjDSBL_CONTACT | off.mjDSBL_CONSTRAINT)
+        given = {"gravity": falls, "friction": touches, "strength": True}
+        assert list(item.params) == [param for param, has in given.items() if has], id_
+        assert item.params.get("gravity", 9.81) == -model.opt.gravity[2], id_
+        np.testing.assert_array_equal(model.actuator_ctrlrange, [[-1.0, 1.0]] * model.nu)
+
+
+@needs_playground
+@pytest.mark.parametrize("given", [{"ctrl_dt": 0.001}, {"sim_dt": 0.015}])
+def test_parts_of_steps_are_refused(given):
+    with pytest.raises(ConfigError, match="a whole number of steps of the physics"):
+        pendulum(**given)
+
+
+@needs_playground
+def test_it_steps_like_playground_until_the_time_limit(six):
+    from mujoco_playground import registry as playground
+
+    env, reset, step = six
+    assert env.action_space == Box((-1.0,), (1.0,), (1,))
+    params = params_of(env)
+    state, observation = reset(key(1), params)
+    theirs = playground.load("PendulumSwingup", config_overrides={"impl": "jax"})
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        expected, their_step = jax.jit(theirs.reset)(key(1)), jax.jit(theirs.step)
+        np.testing.assert_allclose(observation, expected.obs, rtol=1e-5, atol=1e-6)
+        ends = []
+        for t in range(8):
+            action = jnp.full((1,), 3.0 if t % 2 else 0.5, jnp.float32)
+            after = step(key(9), state, action, params)
+            expected = their_step(expected, jnp.clip(action, -1.0, 1.0))
+            np.testing.assert_allclose(after.observation, expected.obs, rtol=1e-3, atol=1e-4)
+            assert float(after.reward) == pytest.approx(float(expected.reward), abs=1e-5)
+            assert not bool(after.terminated) and not bool(expected.done)
+            ends.append(bool(after.truncated))
+            state = after.state
+    assert ends == [False] * 5 + [True] * 3
+
+
+@needs_playground
+def test_physics_differ_by_their_parameters_in_one_program():
+    env = pendulum()
+
+    def last(params, action):
+        state, _ = env.reset(key(3), params)
+
+        def one(state, _):
+            after = env.step(key(0), state, action, params)
+            return after.state, after.observation
+
+        return jax.lax.scan(one, state, None, length=10)[1][-1]
+
+    rows = [({}, 0.3), ({"gravity": 2.0}, 0.3), ({"strength": 2.0}, 0.3), ({}, 0.6)]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *(params_of(env, **row) for row, _ in rows))
+    actions = np.float32([[action] for _, action in rows])
+    plain, light, strong, harder = np.asarray(jax.jit(jax.vmap(last))(stacked, actions))
+    assert abs(light[2] - plain[2]) > 0.01  # of the angle's velocity
+    assert abs(strong[2] - plain[2]) > 0.01
+    np.testing.assert_allclose(strong, harder, rtol=1e-4, atol=1e-5)  # a motor: twice is twice
+
+
+@needs_playground
+def test_numbers_that_are_not_finite_end_the_episode(six):
+    env, reset, step = six
+    params = params_of(env)
+    state, _ = reset(key(4), params)
+    data = state.inner.data
+    broken = data.replace(qpos=data.qpos * jnp.float32(np.nan))
+    state = state.replace(inner=state.inner.replace(data=broken))
+    after = step(key(0), state, jnp.zeros((1,), jnp.float32), params)
+    assert bool(after.terminated) and float(after.reward) == 0.0
+    np.testing.assert_array_equal(after.observation, np.zeros(3))
