@@ -85,7 +85,7 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
         action=jnp.asarray(rng.integers(0, 2, 24), jnp.int32), mask=None,
         log_prob=jnp.full(24, -0.7, jnp.float32), **numbers,
     )  # fmt: skip
-    given = Coefficients(*(jnp.float32(x) for x in (0.2, 0.01, 0.0, 0.95)))
+    given = Coefficients(*(jnp.float32(x) for x in (0.2, 0.01, 0.0, 0.95, 0.95)))
     whole = dataclasses.replace(plan, gradient_accumulation=1)
     found = [
         jax.jit(lambda p, s, plan=plan: loss_and_gradient(p, plan, hypers, given, s, None))(

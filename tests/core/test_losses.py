@@ -61,7 +61,7 @@ class Case:
         rows = rows or self.rows
         samples = Samples(**jax.tree.map(jnp.asarray, rows))
         zero = jnp.float32(0.0)
-        coefficients = Coefficients(jnp.float32(clip_eps), jnp.float32(ent_coef), zero, zero)
+        coefficients = Coefficients(jnp.float32(clip_eps), jnp.float32(ent_coef), zero, zero, zero)
         arguments = self.params, self.hypers(knobs), coefficients, samples, weight
         return self.function(*arguments)
 
@@ -149,7 +149,7 @@ def test_a_whole_minibatch_is_measured_as_one_however_learning_divides_it(cases)
     case = cases["categorical"]
     divided = dataclasses.replace(case.plan, gradient_accumulation=2)
     rows = Samples(**jax.tree.map(jnp.asarray, case.rows))
-    coefficients = Coefficients(*(jnp.float32(x) for x in (0.2, 0.0, 0.0, 0.0)))
+    coefficients = Coefficients(*(jnp.float32(x) for x in (0.2, 0.0, 0.0, 0.0, 0.0)))
     _, seen = ppo_loss(case.params, divided, case.hypers({}), coefficients, rows, None)
     (_, whole), _ = case.compiled({})
     assert whole.ratio_std > 0.1

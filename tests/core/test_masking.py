@@ -155,7 +155,7 @@ class Case:
         mask, mass = jnp.asarray(self.mask), jnp.asarray(self.mass, jnp.float32)
         weights = row_weights(own, mask, mass, self.sizes)
         samples = Samples(**jax.tree.map(jnp.asarray, rows), weights=weights)
-        numbers = (jnp.float32(x) for x in (0.2, ent_coef, mass_coef, 0.95))
+        numbers = (jnp.float32(x) for x in (0.2, ent_coef, mass_coef, 0.95, 0.95))
         return self._function(self.params, own, Coefficients(*numbers), samples, weight)
 
 
@@ -281,7 +281,7 @@ def test_the_loss_of_valid_mass_raises_it(whole):
 
 def test_one_part_is_the_plain_loss(whole):
     own, zero = hypers(), jnp.float32(0.0)
-    coefficients = Coefficients(jnp.float32(0.2), zero, zero, zero)
+    coefficients = Coefficients(jnp.float32(0.2), zero, zero, zero, zero)
     samples = Samples(**jax.tree.map(jnp.asarray, whole.rows))
 
     @jax.jit

@@ -17,6 +17,8 @@ from hpo.search.autorl import FEATURES
 from hpo.search.population import Refill
 from hpo.store import Stream
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 STUDY = {
     "env": "CartPole-v1",
     "env_steps": 2048,
@@ -193,6 +195,9 @@ def test_studies_that_do_not_fit_are_refused():
 
 
 def test_one_program_serves_all(env):
+    env.reset(seed=0)
+    for coefficient in (0.05, 0.02):
+        env.step({"ent_coef": coefficient})
     assert env._population.compiles == 1
     assert env._population._program._change._cache_size() == 1
 
