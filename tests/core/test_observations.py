@@ -54,7 +54,7 @@ def learnt(observation, features=()):
     return jax.device_get(jax.jit(run)(hypers))
 
 
-def test_learning_from_bits_is_learning_from_floats(quickly):
+def test_learning_from_bits_is_learning_from_floats():
     (flat, flat_metrics), (packed, packed_metrics) = learnt("flat"), learnt("packed")
     assert packed.observation.words.dtype == np.uint32
     np.testing.assert_array_equal(

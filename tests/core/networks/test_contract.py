@@ -33,7 +33,7 @@ class TestGNN(NetworkContract):
     network = "gnn"
     env = RMSA
     knobs = {"gnn_edge_mlp_latent": 8, "gnn_node_mlp_latent": 8,  # noqa: RUF012
-             "gnn_message_passing_steps": 1, "activation": "tanh"}  # fmt: skip
+             "gnn_message_passing_steps": 2, "activation": "tanh"}  # fmt: skip
 
 
 class TestLinkTransformer(NetworkContract):
