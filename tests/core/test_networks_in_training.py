@@ -20,6 +20,7 @@ RMSA = EnvPlan("rmsa", (("continuous", False), ("k", 2), ("max_requests", 5), ("
                         ("topology", "ring4")))  # fmt: skip
 MEMORY = EnvPlan("MemoryChain-bsuite", (("memory_length", 2),))
 CASES = {
+    "mlp": (RMSA, {"hidden_sizes": [8]}, 1e-6),
     "gnn": (RMSA, {"gnn_message_passing_steps": 1, "gnn_edge_mlp_latent": 8,
                    "gnn_edge_embedding_size": 8, "gnn_node_mlp_latent": 8}, 1e-4),
     "transformer": (RMSA, {"transformer_embedding_size": 8, "transformer_heads": 2,
