@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from .elsewhere import XLRON, env_names
 from .env_entry import EnvEntry, EnvKey
-from .errors import UnknownNameError
-from .via_gymnasium import facts_of, is_gymnasium
+from .errors import ConfigError, MissingExtraError, UnknownNameError
+from .via_gymnasium import PREFIX, facts_of, is_gymnasium
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -22,6 +22,7 @@ __all__ = [
     "entry",
     "files_of",
     "find",
+    "gymnasium_id",
     "rooted",
 ]
 
@@ -344,6 +345,16 @@ def find(id_: str) -> EnvEntry | None:
     try:
         return entry(id_)
     except UnknownNameError:
+        return None
+
+
+def gymnasium_id(id_: str) -> str | None:
+    """Give `gym:<id>` where Gymnasium, but no table here, knows an id; else None."""
+    if id_ in ENVIRONMENTS or ":" in id_:
+        return None
+    try:
+        return _gymnasium(f"{PREFIX}{id_}").id
+    except (MissingExtraError, UnknownNameError, ConfigError):
         return None
 
 
