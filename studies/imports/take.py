@@ -13,7 +13,7 @@ from ..fields import SECTIONS
 from .draft import Draft
 from .words import read_word
 
-__all__ = ["Rules", "Source", "recognised", "take"]
+__all__ = ["Rules", "Source", "recognised", "take", "write_defaults"]
 
 
 @dataclass
@@ -113,7 +113,7 @@ def take(
         draft.constant(name, value)
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
-    _defaults(draft, source)
+    write_defaults(draft, source)
     own.after(draft, source)
 
 
@@ -128,7 +128,7 @@ def _names_env(draft: Draft, name: str) -> bool:
     return row is not None and row.target == "env"
 
 
-def _defaults(draft: Draft, source: Source) -> None:
+def write_defaults(draft: Draft, source: Source) -> None:
     """Write down what the system would take where the file is silent and we would take else."""
     said = {name.replace("-", "_") for name in source.names()}
     for row in draft.system.rows:
