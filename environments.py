@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from .elsewhere import XLRON, env_names
 from .env_entry import EnvEntry, EnvKey
-from .errors import ConfigError, MissingExtraError, UnknownNameError
-from .via_gymnasium import PREFIX, facts_of, is_gymnasium
+from .errors import UnknownNameError
+from .via_gymnasium import PREFIX, facts_of, is_gymnasium, is_registered
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -350,12 +350,8 @@ def find(id_: str) -> EnvEntry | None:
 
 def gymnasium_id(id_: str) -> str | None:
     """Give `gym:<id>` where Gymnasium, but no table here, knows an id; else None."""
-    if id_ in ENVIRONMENTS or ":" in id_:
-        return None
-    try:
-        return _gymnasium(f"{PREFIX}{id_}").id
-    except (MissingExtraError, UnknownNameError, ConfigError):
-        return None
+    named = f"{PREFIX}{id_}"
+    return named if id_ not in ENVIRONMENTS and ":" not in id_ and is_registered(named) else None
 
 
 @lru_cache(maxsize=256)

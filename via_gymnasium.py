@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .errors import ConfigError, MissingExtraError, UnknownNameError
 
-__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "space_kinds"]
+__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "is_registered", "make", "space_kinds"]
 
 PREFIX = "gym:"
 """How the ids of Gymnasium's environments begin in a study."""
@@ -36,6 +36,19 @@ def is_gymnasium(id_: str) -> bool:
     (True, False)
     """
     return id_.startswith(PREFIX)
+
+
+def is_registered(id_: str) -> bool:
+    """Say whether Gymnasium is installed and its registry has an id; no environment is imported.
+
+    >>> is_registered("gym:Nowhere-v0")
+    False
+    """
+    try:
+        _spec(id_)
+    except (MissingExtraError, UnknownNameError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)

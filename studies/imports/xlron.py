@@ -51,22 +51,29 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
     if _on(given.get("EVAL_HEURISTIC", found.find("EVAL_HEURISTIC"))):
         return heuristic_file(shown, found, given)
     draft = Draft(shown)
+    if shown == _TYPED:
+        draft.rest["name"] = "xlron"
     draft.section("budget")["trials"] = 1
     take(draft, found, {"system": XLRON.name, **given}, {XLRON.name: rules})
     return draft
+
+
+_TYPED = "the command line"
 
 
 def _text_of(source: str) -> tuple[str, str, Path]:
     """Give how a source is named in messages, its text, and the folder that its files are in."""
     path = Path(source)
     if "--" in source and (source.lstrip().startswith("-") or len(source.split()) > 1):
-        return "the command line", source, Path()
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file, and no command line with flags")
+        return _TYPED, source, Path()
     try:
+        if not path.is_file():
+            raise ConfigError(f"{source[:200]}: no such file, and no command line with flags")
         return str(path), path.read_text(encoding="utf-8"), path.parent
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: no text in UTF-8") from None
+    except OSError as error:  # a name that is too long, or a file that may not be read
+        raise ConfigError(f"{source[:200]}: no such file: {error.strerror}") from None
 
 
 class XlronRules:
