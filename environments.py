@@ -14,7 +14,7 @@ from typing import Any, Literal
 from .elsewhere import XLRON, env_names
 from .env_entry import EnvEntry, EnvKey
 from .errors import UnknownNameError
-from .via_gymnasium import PREFIX, facts_of, is_gymnasium, is_registered
+from .via_gymnasium import PREFIX, facts_of, is_gymnasium, registered
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -349,9 +349,9 @@ def find(id_: str) -> EnvEntry | None:
 
 
 def gymnasium_id(id_: str) -> str | None:
-    """Give `gym:<id>` where Gymnasium, but no table here, knows an id; else None."""
-    named = f"{PREFIX}{id_}"
-    return named if id_ not in ENVIRONMENTS and ":" not in id_ and is_registered(named) else None
+    """Return `gym:<id>` where Gymnasium's registry, but no table here, has an id; else None."""
+    theirs = f"{PREFIX}{id_}"
+    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
 
 
 @lru_cache(maxsize=256)

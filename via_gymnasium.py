@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .errors import ConfigError, MissingExtraError, UnknownNameError
 
-__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "is_registered", "make", "space_kinds"]
+__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "registered", "space_kinds"]
 
 PREFIX = "gym:"
 """How the ids of Gymnasium's environments begin in a study."""
@@ -38,17 +38,13 @@ def is_gymnasium(id_: str) -> bool:
     return id_.startswith(PREFIX)
 
 
-def is_registered(id_: str) -> bool:
-    """Say whether Gymnasium is installed and its registry has an id; no environment is imported.
-
-    >>> is_registered("gym:Nowhere-v0")
-    False
-    """
+def registered() -> tuple[str, ...]:
+    """Return the ids that Gymnasium's registry has, as a study names them; none without it."""
     try:
-        _spec(id_)
-    except (MissingExtraError, UnknownNameError):
-        return False
-    return True
+        gymnasium = importlib.import_module("gymnasium")
+    except ImportError:
+        return ()
+    return tuple(f"{PREFIX}{name}" for name in gymnasium.registry)
 
 
 @dataclass(frozen=True)

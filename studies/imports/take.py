@@ -13,7 +13,7 @@ from ..fields import SECTIONS
 from .draft import Draft
 from .words import read_word
 
-__all__ = ["Rules", "Source", "recognised", "take", "write_defaults"]
+__all__ = ["Rules", "Source", "recognised", "settle", "take"]
 
 
 @dataclass
@@ -113,8 +113,13 @@ def take(
         draft.constant(name, value)
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
-    write_defaults(draft, source)
+    settle(draft, source)
     own.after(draft, source)
+
+
+def settle(draft: Draft, source: Source) -> None:
+    """Write down what the system's program would do where the source is silent."""
+    _defaults(draft, source)
 
 
 def _is_of_the_source(draft: Draft, name: str) -> bool:
@@ -128,7 +133,7 @@ def _names_env(draft: Draft, name: str) -> bool:
     return row is not None and row.target == "env"
 
 
-def write_defaults(draft: Draft, source: Source) -> None:
+def _defaults(draft: Draft, source: Source) -> None:
     """Write down what the system would take where the file is silent and we would take else."""
     said = {name.replace("-", "_") for name in source.names()}
     for row in draft.system.rows:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...elsewhere import SEARCH_METHODS
 from ...environments import ENVIRONMENTS
 from ...errors import ConfigError
 from ..metrics import metric_fault
@@ -23,7 +24,7 @@ from .words import file_name
 
 __all__ = ["read_sweep"]
 
-_METHODS = {"random": "random", "grid": "grid", "bayes": "tpe"}
+_METHODS = {"random": "random", "grid": "grid", "bayes": SEARCH_METHODS["bayes"]}
 _KEYS = {
     "program": "the program is `hpo run`",
     "controller": "the study is its own controller",
