@@ -88,6 +88,11 @@ class XlronRules:
                 f"{draft.source}: --EVAL_MODEL evaluates and trains nothing, and weights of "
                 "Equinox (.eqx) cannot be read here; train a policy, then see `hpo eval --help`"
             )
+        if any(map(_on, source.values("EVAL_HEURISTIC", False))):
+            raise ConfigError(
+                f"{draft.source}: --EVAL_HEURISTIC evaluates and trains nothing; `hpo import "
+                "xlron` of one such command prints the `hpo eval` that does the same"
+            )
         _one_environment(draft, source)
         _length(draft, source)
         _blocks(draft, source)
