@@ -15,6 +15,7 @@ from typing import Any
 
 from . import __version__
 from .errors import HpoError, suggestion
+from .views.visible import echo
 
 __all__ = ["main"]
 
@@ -38,15 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return _BROKEN_PIPE
     except HpoError as error:
-        print(error, file=sys.stderr)
+        echo(error, file=sys.stderr)
         return error.exit_code
     except OSError as error:  # the disk is full, a folder cannot be written
         if error.filename is None:
             raise
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        echo(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        echo("interrupted", file=sys.stderr)
         return _INTERRUPTED
     return code
 

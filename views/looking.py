@@ -17,6 +17,7 @@ from ..store.study_folder import StudyFolder, find_study
 from ..studies.load import recorded
 from .documents import print_json
 from .terminal import fitted, knows_blocks
+from .visible import echo
 from .words import steps
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def do_importance(args: Namespace) -> int:
         print_json([_data(item) for item in found])
     else:
         for item in found:
-            print(fitted(_text(item, knows_blocks(sys.stdout)), sys.stdout, 2))
+            echo(fitted(_text(item, knows_blocks(sys.stdout)), sys.stdout, 2))
     return 0
 
 
@@ -109,7 +110,7 @@ def do_compare(args: Namespace) -> int:
         data = {"a": names[0], "b": names[1], "metric": meta.metric, "caution": caution}
         print_json({**data, **result.as_json()})
     else:
-        print(_comparison_text(result, names, meta, caution))
+        echo(_comparison_text(result, names, meta, caution))
     return 0
 
 

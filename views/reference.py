@@ -9,6 +9,7 @@ from ..studies.schema import schema
 from .documents import print_json
 from .lists import envs_data, envs_listing, knobs_data, knobs_listing
 from .terminal import console, print_listing
+from .visible import echo
 
 __all__ = ["do_envs", "do_knobs", "do_schema"]
 
@@ -28,7 +29,7 @@ def do_envs(args: Namespace) -> int:
         print_json(envs_data())
     else:
         print_listing(console(sys.stdout), envs_listing())
-        print("and all of Gymnasium's registry, as gym:<id> (see docs/environments.md)")
+        echo("and all of Gymnasium's registry, as gym:<id> (see docs/environments.md)")
     return 0
 
 

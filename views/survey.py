@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError, UnknownNameError
 from ..store.statistics import interval
 from .documents import print_json
+from .visible import echo
 from .words import aligned, between
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def print_survey(
     if args.json:
         print_json(data)
     else:
-        print(survey_text(data))
+        echo(survey_text(data))
     return 0
 
 

@@ -12,8 +12,10 @@ from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
+from rich.segment import Segment
 from rich.table import Table
 
+from .visible import echo, shown
 from .words import Listing, folded
 
 __all__ = [
@@ -27,9 +29,18 @@ __all__ = [
 ]
 
 
+class _Console(Console):
+    """A console whose text cannot steer the terminal; what rich itself sends, can."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        """Render, with control characters of the text written out."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=shown(segment.text))
+
+
 def console(stream: TextIO) -> Console:
     """Give a console that prints text as it is; colours and width are those of the stream."""
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
+    return _Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
@@ -68,7 +79,7 @@ def knows_blocks(stream: TextIO) -> bool:
 
 def to_stderr(text: str) -> None:
     """Print a warning."""
-    print(f"warning: {text}", file=sys.stderr)
+    echo(f"warning: {text}", file=sys.stderr)
 
 
 @contextmanager

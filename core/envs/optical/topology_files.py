@@ -5,7 +5,6 @@ Every mistake that such a file can hold is refused in one line that names the fi
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from ....errors import ConfigError
+from ....user_files import parse_json, reading
 from .topologies import NodeId, Topology
 
 __all__ = ["read_topology"]
@@ -63,12 +63,11 @@ def read_topology(path: Path, directed: bool) -> Topology:
 def _read_graph(path: Path) -> Any:
     import networkx as nx
 
-    if not path.is_file():
-        raise ConfigError(f"topology file {str(path)!r} does not exist")
     try:
-        if path.suffix.lower() != ".json":
-            return nx.read_graphml(path)
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with reading(path, "topology file"):
+            if path.suffix.lower() != ".json":
+                return nx.read_graphml(path)
+            document = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict) or "nodes" not in document:
             raise ConfigError(f"{path}: expected node-link JSON with 'nodes' and 'links'")
         edges = "links" if "links" in document else "edges"
