@@ -169,7 +169,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     decided = verb("importance", "looking", "say which knobs decided")
     _add_importance(decided, "")
     decided.add_argument("--over-progress", action="store_true", help="at every point of the runs")
-    compared = verb("compare", "looking", "say which of two trials, or studies, is better")
+    compared = verb("compare", "comparing", "say which of two trials, or studies, is better")
     for side in "ab":
         compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
     plot = verb("plot", "plots", "draw a study: " + ", ".join(_PICTURES))
