@@ -222,6 +222,13 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     knobs = verb("knobs", "reference", "list everything that can be tuned")
     envs = verb("envs", "reference", "list the environments")
+    for parser, what in ((knobs, "learning"), (envs, "MinAtar")):
+        parser.add_argument(
+            "word",
+            metavar="WORD",
+            nargs="?",
+            help=f"only what has it in its name or meaning: {what}",
+        )
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "reference", "print the JSON Schema of the study file, for editors")

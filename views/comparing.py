@@ -22,6 +22,7 @@ from ..store.study_folder import StudyFolder, find_study
 from ..studies.load import recorded
 from .documents import print_json
 from .visible import echo
+from .words import counted
 
 __all__ = ["do_compare"]
 
@@ -125,9 +126,8 @@ def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
         )
         values.append(list(side.values[stream].values()))
         if stream is not Stream.REPORT:
-            cautions.append(
-                f"the {len(values[-1])} seeds of {side.name} also chose it, which flatters it"
-            )
+            seeds = counted(len(values[-1]), "seed")
+            cautions.append(f"the {seeds} of {side.name} also chose it, which flatters it")
     return values, False, "; ".join(cautions)
 
 
@@ -243,7 +243,9 @@ def _text(
         "AB", sides, result.means, result.iqms, result.seeds, strict=True
     ):
         middle = "" if iqm is None else f", IQM {iqm:.4g}"
-        lines.append(f"  {letter}  {side.name}: mean {mean:.4g}{middle} over {count} seeds")
+        lines.append(
+            f"  {letter}  {side.name}: mean {mean:.4g}{middle} over {counted(count, 'seed')}"
+        )
     how = "the same seeds, one by one" if result.paired else "unlike seeds"
     lines.append(
         f"  better by {result.difference:+.4g}{_shown(result.difference_interval)}, {how}"

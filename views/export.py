@@ -15,6 +15,7 @@ from ..studies.logger_section import logger_of
 from ..studies.reader import plain, read_text
 from .documents import print_json
 from .visible import echo
+from .words import counted
 
 __all__ = ["do_export"]
 
@@ -71,7 +72,10 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
         )  # fmt: skip
     else:
         count = len(points.trials)
-        echo(f"wrote {count} trials of {folder.name} into {args.to} as {name}", file=sys.stderr)
+        echo(
+            f"wrote {counted(count, 'trial')} of {folder.name} into {args.to} as {name}",
+            file=sys.stderr,
+        )
     return 0
 
 

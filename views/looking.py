@@ -12,7 +12,7 @@ from ..store.study_folder import find_study
 from .documents import print_json
 from .terminal import fitted, knows_blocks
 from .visible import echo
-from .words import steps
+from .words import counted, steps
 
 if TYPE_CHECKING:
     from ..search.looking_back import Importance
@@ -61,7 +61,9 @@ def _text(item: Importance, blocks: bool) -> str:
     which = " that no result had led to"
     if not item.random_only:
         which = ", a model's proposals included (biased towards where the model looked)"
-    lines = [f"{item.method} at {steps(item.at)} env steps, {item.trials} trials{which}"]
+    lines = [
+        f"{item.method} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}{which}"
+    ]
     if item.caution:
         lines.append(f"  {item.caution}")
     width = max(map(len, item.shares), default=0)

@@ -15,7 +15,7 @@ from ..store.statistics import interval, mean
 from ..user_files import parse_json
 from .documents import print_json, write_csv
 from .visible import echo
-from .words import between, number
+from .words import between, counted, number
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ..core.saved_policy import SavedPolicy
@@ -111,7 +111,7 @@ def _trace(args: Namespace, saved: SavedPolicy) -> int:
     if args.json:
         print_json(data)
     else:
-        echo(f"wrote {count} env steps of {args.episodes} episodes into {args.trace}")
+        echo(f"wrote {count} env steps of {counted(args.episodes, 'episode')} into {args.trace}")
     return 0
 
 
@@ -131,7 +131,7 @@ def _text(data: dict[str, Any]) -> str:
     how = "the likeliest action" if data["greedy"] else "sampled actions"
     around = between(data["ci_low"], data["ci_high"])
     lines = [
-        f"{data['policy']} on {data['env']}, {data['episodes']} episodes, {how}",
+        f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}",
         f"return  {number(data['return_mean'])} {around}".rstrip(),
         f"        least {number(data['return_min'])}, most {number(data['return_max'])}",
         f"length  {number(data['length_mean'])} env steps",

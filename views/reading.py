@@ -24,6 +24,7 @@ from .lists import rows_csv, rows_text, studies_listing
 from .terminal import console, fitted, knows_blocks, print_listing
 from .trial import trial_data, trial_text
 from .visible import echo
+from .words import counted
 
 __all__ = [
     "check_export",
@@ -78,7 +79,9 @@ def do_top(args: Namespace) -> int:
     entries, meta = seen.entries, seen.meta
     names = [str(objective["name"]) for objective in meta.objectives]
     what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
-    out.print(f"{folder.name}: {seen.state}, {len(entries)} trials, {what}", soft_wrap=True)
+    out.print(
+        f"{folder.name}: {seen.state}, {counted(len(entries), 'trial')}, {what}", soft_wrap=True
+    )
     print_board(out, entries, args.n or _ROWS, names)
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))

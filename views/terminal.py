@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import termios
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from rich import box
@@ -22,6 +23,7 @@ __all__ = [
     "can_draw",
     "console",
     "fitted",
+    "hush_keys",
     "knows_blocks",
     "plain_warnings",
     "print_listing",
@@ -49,6 +51,9 @@ def print_listing(terminal: Console, listing: Listing) -> None:
     if not terminal.is_terminal or max(map(len, text.splitlines())) <= terminal.width:
         terminal.print(text, soft_wrap=True)
         return
+    if listing.below is not None:
+        terminal.print(listing.stacked(terminal.width), soft_wrap=True)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, (name, is_right) in enumerate(zip(listing.header, listing.right, strict=True)):
         table.add_column(name, justify="right" if is_right else "left", no_wrap=index == 0)
@@ -75,6 +80,27 @@ def knows_blocks(stream: TextIO) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def hush_keys() -> Callable[[], None]:
+    """Keep the terminal from writing ^C into what is drawn in place; returns what undoes it.
+
+    The two characters would move the cursor away from where the picture is redrawn.
+    """
+    try:
+        keyboard = sys.stdin.fileno()
+        before = termios.tcgetattr(keyboard)
+        after = before.copy()
+        after[3] &= ~termios.ECHOCTL
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, after)
+    except (AttributeError, ValueError, OSError, termios.error):
+        return lambda: None  # stdin is no terminal
+
+    def undo() -> None:
+        with suppress(OSError, termios.error):  # the terminal itself is gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+    return undo
 
 
 def to_stderr(text: str) -> None:

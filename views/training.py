@@ -21,7 +21,7 @@ from .running import INTERRUPTED, watch
 from .terminal import knows_blocks
 from .trial import trial_data
 from .visible import echo
-from .words import between, number, sparkline, steps
+from .words import between, counted, number, sparkline, steps
 
 __all__ = ["do_train"]
 
@@ -123,9 +123,8 @@ def _by_seed(rows: Sequence[tuple[Any, ...]]) -> Sequence[Sequence[tuple[int, fl
 
 def _text(study: Study, data: Mapping[str, Any]) -> str:
     each = steps(data["env_steps"] // max(1, study.seeds.per_config))
-    lines = [
-        f"{data['name']}: {data['env']}, {study.seeds.per_config} seeds of {each} env steps",
-    ]
+    seeds = counted(study.seeds.per_config, "seed")
+    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps"]
     if data["value"] is None:
         words = f": {data['error']}" if data["error"] else ""
         lines.append(f"state    {data['state']}{words}; see hpo show 0")

@@ -10,7 +10,7 @@ from ..search.tune import Measured, best_lanes, measure_lanes
 from ..studies.load import load
 from .documents import print_json
 from .visible import echo
-from .words import aligned, duration, steps
+from .words import aligned, counted, duration, steps
 
 __all__ = ["do_tune_lanes"]
 
@@ -25,7 +25,7 @@ def do_tune_lanes(args: Namespace) -> int:
     study = load(args.file, args.set)
 
     def told(lanes: int) -> None:
-        echo(f"timing {lanes} lanes", file=sys.stderr)
+        echo(f"timing {counted(lanes, 'lane')}", file=sys.stderr)
 
     found = list(measure_lanes(study, args.lanes, args.seconds, told))
     best = best_lanes(found)

@@ -16,7 +16,7 @@ from ..charts.importance import importance
 from ..charts.knobs import parallel, slices
 from ..charts.pareto import pareto
 from ..charts.seen import Seen, read_seen
-from ..words import between, duration, number, param, steps
+from ..words import between, counted, duration, number, param, steps
 from .page import Section, facts, figure, page
 from .tables import (
     audit_table,
@@ -148,7 +148,7 @@ def _default(seen: Seen) -> list[tuple[str, str, str]]:
         told = f"not run on these seeds; hpo compare {best.trial} 0 goes by others"
         return [("the default configuration", "-", told)]
     around = interval(values, seen.meta.aggregate)
-    seeds = f"the winner's {len(values)} seeds"
+    seeds = f"the winner's {counted(len(values), 'seed')}"
     return [("the default configuration", number(aggregate(values, seen.meta.aggregate)),
              " ".join([between(around.low, around.high), seeds]).strip())]  # fmt: skip
 
