@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from hpo.env_entry import EnvEntry, EnvKey
 from hpo.errors import StudyError
 from hpo.studies.check import check
 from hpo.studies.init_file import init_text
@@ -83,3 +84,15 @@ def test_ids_that_imports_may_register_are_left_to_the_run(tmp_path):
 
 def test_a_study_to_start_from_loads():
     assert loads(init_text("gym:Pendulum-v1")).env.id == "gym:Pendulum-v1"
+
+
+def test_a_study_to_start_from_offers_no_parameter_that_does_nothing(monkeypatch):
+    def lander(wind):
+        keys = {"enable_wind": EnvKey("bool", wind)}
+        params = {"gravity": -10.0, "wind_power": 15.0}
+        return EnvEntry("gym:Lander", "gymnasium", "any", params, keys)
+
+    monkeypatch.setattr("hpo.studies.init_file.entry", lambda id_: lander(False))
+    assert "env.gravity" in init_text("gym:Lander") and "wind_power" not in init_text("gym:Lander")
+    monkeypatch.setattr("hpo.studies.init_file.entry", lambda id_: lander(True))
+    assert "env.wind_power" in init_text("gym:Lander")
