@@ -316,6 +316,7 @@ def _measure(
         param_norm=norm,
         policy_std=std,
         learning_rate=values.sizes.policy,
+        vf_learning_rate=values.sizes.critic,
         clip_eps=coefficients.clip_eps,
         ent_coef=coefficients.ent_coef,
         gae_lambda=coefficients.gae_lambda,

@@ -18,6 +18,8 @@ from .ledger import Ledger, cut
 from .population import ChunkResult, EvaluationResult
 from .trials import Run, RunState, Trial
 
+_EPISODES = ("episodes", "episode_return", "episode_length")
+
 __all__ = ["CurveSink", "count_chunk", "due_for_evaluation", "retire_diverged", "take_evaluations"]
 
 
@@ -55,9 +57,10 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
     lanes = [lane for lane, _ in shown]
     metrics = {name: values[lanes] for name, values in result.metrics.items()}
     if "episode_return" in metrics:
-        ended = zip(shown, metrics["episodes"], metrics["episode_return"], strict=True)
-        rolling = [run.roll(float(n), float(mean)) for (_, run), n, mean in ended]
-        metrics["episode_return_100"] = np.array(rolling)
+        ended = zip(*(metrics[name].tolist() for name in _EPISODES), strict=True)
+        rolling = [run.roll(*means) for (_, run), means in zip(shown, ended, strict=True)]
+        for place, name in enumerate(_EPISODES[1:]):
+            metrics[f"{name}_100"] = np.array([means[place] for means in rolling])
     curves.add_chunk(
         trials=[run.trial for _, run in shown],
         streams=[run.stream for _, run in shown],

@@ -228,6 +228,7 @@ class Expected:
                 "valid_mass_mean": mass.mean(), "valid_mass_std": mass.std(),
                 "valid_mass_min": mass.min(), "valid_mass_max": mass.max(),
                 "valid_actions": seen.mask.sum(-1).mean(), "invalid_actions": (~chosen).mean(),
+                "valid_fraction": seen.mask.mean(),
             }  # fmt: skip
             weights = slow.row_weights(
                 seen.mask.reshape(-1, seen.mask.shape[-1]), mass.ravel(),
@@ -380,6 +381,8 @@ class Expected:
             "early_stopped": stopped / (stopped + len(parts)),
             "param_norm": math.sqrt(sum((leaf**2).sum() for leaf in slow.leaves(params))),
         }  # fmt: skip
+        if not knobs["separate_vf_optimiser"]:
+            numbers["vf_learning_rate"] = size
         if "valid_mass_loss" in self.plan.features:
             numbers["valid_mass_coef"] = mass
         return params, numbers, [p["approx_kl"] for p in parts]
