@@ -22,9 +22,8 @@ from jaxtyping import Array, PRNGKeyArray
 from ..environments import files_of
 from ..errors import ConfigError, StoreError
 from ..user_files import parse_json
-from . import policy
+from . import acting, policy
 from .checkpoint import restore_tree, save_tree
-from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment
 from .evaluation import Episodes, Policies, evaluate
@@ -111,6 +110,30 @@ class SavedPolicy:
         )
         return env.taken(action) if hosted else action, memory if remembers else carry
 
+    @property
+    def history(self) -> int:
+        """The observations that it sees at once."""
+        return self.plan.env.history
+
+    def begin(self) -> Any:
+        """Return the memory of its network at the start of an episode."""
+        return policy.initial_carry(self.plan, ())
+
+    def act(
+        self, observation: Any, mask: Any, memory: Any, key: PRNGKeyArray | None
+    ) -> tuple[Array, Any]:
+        """Return the action for arrays as the environment shows them, and the memory after it.
+
+        For callers inside of compiled programs; all others have `predict`.
+
+        Args:
+            observation: [...], stacked where `history` is above 1.
+            mask: valid actions, or None.
+            memory: as `begin` or the last call gave it.
+            key: draws the action; None takes the likeliest.
+        """
+        return self._act(self.params, self.statistics, observation, mask, memory, key)
+
     @functools.cached_property
     def _act(self) -> Callable[..., tuple[Array, Any]]:
         """The compiled half of `predict`; gives the action and the memory after it.
@@ -124,14 +147,9 @@ class SavedPolicy:
             key: Any,
         ) -> tuple[Array, Any]:  # fmt: skip
             traced = jax.tree.map(jnp.asarray, hypers)
-            seen = policy.normalised(plan, traced, statistics, observation)
-            outputs, memory = policy.step(plan, params, seen, memory)
-            distribution = policy.distribution_of(plan, traced, params, outputs, mask)
-            if key is None:
-                return policy.environment_action(plan, env, distribution.mode()), memory
-            kind, shape = policy.distribution_kind(plan, env), policy.action_shape(env)
-            noise = draw_noise(kind, key, outputs.value.shape, shape)
-            return policy.environment_action(plan, env, distribution.sample(noise)), memory
+            return acting.act(
+                plan, env, traced, params, statistics, observation, mask, memory, key
+            )
 
         return jax.jit(act)
 

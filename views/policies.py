@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # jax is loaded once the words are known to be right
 
 __all__ = ["do_eval"]
 
-_OF_EPISODES = ("episodes", "sample")
+_OF_EPISODES = ("episodes",)
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order", "plot")
 
 

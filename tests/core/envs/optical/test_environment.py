@@ -7,7 +7,7 @@ import pytest
 
 from hpo.core.envs.contract import Environment
 from hpo.core.envs.optical.environment import make_environment
-from hpo.core.envs.optical.evaluate import trace_heuristic
+from hpo.core.envs.optical.requests_traced import trace_heuristic
 from hpo.core.envs.optical.settings import ENVIRONMENT_IDS, OBSERVATIONS, OpticalSettings
 from hpo.errors import ConfigError
 
