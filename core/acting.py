@@ -1,7 +1,7 @@
 """The one way in which a policy acts: normalise, remember, choose.
 
-Evaluations, `predict`, and optical networks all act through `act`, so that normaliser, memory, mask
-and sampling cannot be forgotten by one of them.
+Evaluations, `predict` and optical networks all act through `act`, so that none of them can forget
+the normaliser, the memory or the mask.
 """
 
 from __future__ import annotations

@@ -81,13 +81,13 @@ class Seen(Pytree):
         info: the environment's own numbers of the step.
     """
 
-    counted: Bool[Array, "... L episodes"]
+    counted: Bool[Leaf, "... L episodes"]
     observation: Any
-    action: Array
-    reward: Float[Array, "... L episodes"]
-    terminated: Bool[Array, "... L episodes"]
-    truncated: Bool[Array, "... L episodes"]
-    info: dict[str, Array]
+    action: Leaf
+    reward: Float[Leaf, "... L episodes"]
+    terminated: Bool[Leaf, "... L episodes"]
+    truncated: Bool[Leaf, "... L episodes"]
+    info: dict[str, Leaf]
 
 
 @pytree

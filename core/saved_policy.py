@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -198,15 +198,37 @@ class SavedPolicy:
             seed: of the episodes.
             greedy: the mode of the distribution instead of a sample.
             steps: for continuous operation.
-
-        Raises:
-            ConfigError: the environment is stepped by the host.
         """
         if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            raise ConfigError(
-                f"{self.plan.eval_env.id} is stepped by the host; its steps are not traced"
-            )
+            from .host.watched import trace_here
+
+            return trace_here(self.plan, self._alone(seed), episodes, greedy, steps)
         return trace(self.plan, self._alone(seed), episodes, greedy, steps)
+
+    def film(
+        self, episodes: int, seed: int = 0, greedy: bool = True
+    ) -> tuple[float, Iterator[np.ndarray]]:
+        """Return pictures a second, and the pictures of the first episodes of `evaluate`.
+
+        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
+        of its steps, and made one by one.
+
+        Args:
+            episodes: how many, as of `evaluate`, like all that follow.
+            seed: of the episodes.
+            greedy: the mode of the distribution instead of a sample.
+
+        Raises:
+            ConfigError: the environment cannot draw itself.
+            MissingExtraError: what it draws with is not installed.
+        """
+        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
+            from .host.watched import film_here
+
+            return film_here(self.plan, self._alone(seed), episodes, greedy)
+        from .film import film
+
+        return film(self.plan, self._alone(seed), episodes, greedy)
 
     def _alone(self, seed: int) -> Policies:
         """Give the policy as one lane, on a seed that no study uses."""

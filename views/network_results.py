@@ -154,6 +154,8 @@ def results_text(data: Mapping[str, Any]) -> str:
             f"{lines[0]}\nwrote {data['requests']} requests to {data['trace']}: "
             f"{data['accepted']} accepted, {data['blocked']} blocked"
         )
+    if "video" in data:
+        return f"{lines[0]}\nwrote {data['requests']} requests into {data['video']}"
     if "supported_loads" in data:
         header = ["rule", "blocking", "load", "95 %"]
         rows = [

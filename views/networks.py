@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # jax starts when a verb is known to need it
 __all__ = ["do_eval_network", "do_show_network"]
 
 _SHOWN_REQUESTS = 1000
+_REQUESTS_A_SECOND = 10.0
 _MOST_LOADS = 1000
 
 
@@ -71,6 +72,8 @@ def do_eval_network(args: Namespace) -> int:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
     if args.trace is not None:
         return _trace(args, question)
+    if args.video is not None:
+        return _film(args, question)
     if args.find_load is not None:
         found = found_loads(
             question.environment, question.rules, args.find_load, args.seeds, args.steps, args.seed
@@ -135,10 +138,11 @@ def _check_forms(args: Namespace) -> None:
     if args.find_load is not None and args.plot is not None:
         raise ConfigError("--plot draws blocking over loads; give --loads in place of --find-load")
     others = {"--find-load": args.find_load, "--loads": args.loads, "--plot": args.plot}
+    follows = "--trace" if args.trace is not None else "--video"
     for option, given in others.items():
-        if args.trace is not None and given is not None:
+        if (args.trace or args.video) is not None and given is not None:
             raise ConfigError(
-                f"--trace follows one seed at the load of --env; leave {option} out, or set the "
+                f"{follows} follows one seed at the load of --env; leave {option} out, or set the "
                 "load by --set load=100"
             )
 
@@ -272,9 +276,7 @@ def _trace(args: Namespace, question: _Question) -> int:
     """Write every request of one rule into a CSV file."""
     from ..core.envs.optical.requests_traced import trace_heuristic
 
-    if len(question.rules) > 1:
-        raise ConfigError("--trace follows one heuristic or policy; name only one")
-    [rule] = question.rules.values()
+    rule = _only_rule(question, "--trace")
     given = question.environment.settings.requests
     columns = trace_heuristic(
         question.environment, rule, steps=None if given else args.steps, seed=args.seed
@@ -286,6 +288,28 @@ def _trace(args: Namespace, question: _Question) -> int:
     data = {**_head(question), "trace": str(args.trace), "requests": count,
             "accepted": accepted, "blocked": count - accepted}  # fmt: skip
     return _print(args, data)
+
+
+def _only_rule(question: _Question, option: str) -> Rule:
+    if len(question.rules) > 1:
+        raise ConfigError(f"{option} follows one heuristic or policy; name only one")
+    [rule] = question.rules.values()
+    return rule
+
+
+def _film(args: Namespace, question: _Question) -> int:
+    """Draw the spectrum request by request, after the warm-up."""
+    from ..core.envs.optical.requests_traced import spectra
+    from .films import spectrum_pictures, write_film
+
+    rule, environment = _only_rule(question, "--video"), question.environment
+    skipped = environment.warmup_steps if environment.settings.continuous else 0
+    steps = skipped + args.steps
+    if environment.settings.requests:
+        steps = min(steps, environment.max_requests)
+    shown = spectra(environment, rule, steps=steps, seed=args.seed)[skipped:]
+    count = write_film(args.video, _REQUESTS_A_SECOND, spectrum_pictures(shown))
+    return _print(args, {**_head(question), "video": str(args.video), "requests": count})
 
 
 def _print(args: Namespace, data: Mapping[str, Any]) -> int:

@@ -83,7 +83,7 @@ class StackedEnvironment:
 
 
 def pushed(seen: Array, observation: Array) -> Array:
-    """Return stacked observations [length, ...] after one more, which the oldest makes room for."""
+    """Return stacked observations [length, ...] with one more in the place of the oldest."""
     return jnp.concatenate([seen[1:], observation[None]])
 
 

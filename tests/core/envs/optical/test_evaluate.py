@@ -10,8 +10,8 @@ from hpo.core.envs.optical.evaluate import (
     evaluate_heuristic,
     summarise_seeds,
 )
-from hpo.core.envs.optical.requests_traced import trace_heuristic
 from hpo.core.envs.optical.heuristics import heuristic_names
+from hpo.core.envs.optical.requests_traced import trace_heuristic
 from hpo.core.envs.optical.settings import OpticalSettings
 from hpo.errors import UnknownNameError
 
