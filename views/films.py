@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -82,7 +83,9 @@ def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
     first = next(counted)
     size = (first.shape[1], first.shape[0])
     writer: Any = imageio_ffmpeg.write_frames(path, size, fps=rate, macro_block_size=2)
-    writer.send(None)
+    with warnings.catch_warnings():  # jax fears forks; this one does nothing but start ffmpeg
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+        writer.send(None)
     try:
         for picture in chain([first], counted):
             writer.send(np.ascontiguousarray(picture))
