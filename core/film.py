@@ -61,7 +61,7 @@ def _states(plan: Plan, lanes: Policies, episodes: int, greedy: bool) -> list[li
     @jax.jit
     def block(lanes: Policies, carry: Any) -> tuple[Any, Any]:
         def step(carry: Any, _: None) -> tuple[Any, Any]:
-            after, _ = advance(plan, lanes, carry, greedy, None)
+            after = advance(plan, lanes, carry, greedy, None)[0]
             return after, (after.env_state, carry.running)
 
         return jax.lax.scan(step, carry, None, length=_BLOCK)

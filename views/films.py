@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 import os
@@ -77,12 +78,11 @@ def _write_gif(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
 
 
 def _write_mp4(path: Path, rate: float, pictures: Iterator[np.ndarray]) -> int:
-    import imageio_ffmpeg
-
+    ffmpeg: Any = importlib.import_module("imageio_ffmpeg")
     counted = _Counted(_even(picture) for picture in pictures)
     first = next(counted)
     size = (first.shape[1], first.shape[0])
-    writer: Any = imageio_ffmpeg.write_frames(path, size, fps=rate, macro_block_size=2)
+    writer: Any = ffmpeg.write_frames(path, size, fps=rate, macro_block_size=2)
     with warnings.catch_warnings():  # jax fears forks; this one does nothing but start ffmpeg
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         writer.send(None)

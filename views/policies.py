@@ -137,7 +137,7 @@ def _film(args: Namespace, saved: SavedPolicy) -> int:
     if args.json:
         print_json(data)
     else:
-        print(f"wrote {count} pictures of {args.episodes} episodes into {args.video}")
+        echo(f"wrote {count} pictures of {args.episodes} episodes into {args.video}")
     return 0
 
 

@@ -66,11 +66,10 @@ def _info(infos: list[list[Mapping[str, Any]]], counted: np.ndarray) -> dict[str
 
 def _number(value: Any) -> float | None:
     """Return a value that is one real number, or a flag, as a number; None for all others."""
-    if isinstance(value, str | bytes) or np.ndim(value) != 0:
-        return None
-    kind = np.asarray(value).dtype
-    real = np.issubdtype(kind, np.bool_) or np.issubdtype(kind, np.integer)
-    return float(value) if real or np.issubdtype(kind, np.floating) else None
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+    return float(value) if real else None
 
 
 def film_here(

@@ -36,9 +36,9 @@ class Talking(gymnasium.Env):
         self.time += 1
         self.place = np.float32([action - 5, self.time])
         info = {"x": np.float32(self.time / 2), "even": self.time % 2 == 0, "text": "no number"}
-        info["array"] = np.ones(3)
+        info |= {"array": np.ones(3), "ragged": [[1], [1, 2]], "tree": {"x": 1}, "none": None}
         if self.time == self.length:
-            info["last"] = 17
+            info["last"] = np.array(17)
         return self.place, float(self.time), False, self.time == self.length, info
 
     def render(self):
