@@ -214,6 +214,9 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     evaluate.add_argument("--plot", metavar="FILE", help="draw blocking over load as PNG")
     evaluate.add_argument("--trace", metavar="FILE", help="write every env step (request) as CSV")
     evaluate.add_argument(
+        "--video", metavar="FILE", help="draw what happens as GIF or MP4, by its suffix"
+    )
+    evaluate.add_argument(
         "--sample", action="store_true", help="sample actions instead of taking the likeliest"
     )
     evaluate.add_argument(

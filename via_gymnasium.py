@@ -7,6 +7,7 @@ step environments import nothing heavier.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,18 @@ from typing import Any, Literal
 
 from .errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 
-__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "registered", "space_kinds"]
+__all__ = [
+    "PREFIX",
+    "Facts",
+    "draw_unheard",
+    "drawn_by",
+    "facts_of",
+    "is_gymnasium",
+    "make",
+    "registered",
+    "render_facts",
+    "space_kinds",
+]
 
 PREFIX = "gym:"
 """How the ids of Gymnasium's environments begin in a study."""
@@ -25,6 +37,7 @@ _OF_THE_EXTRA = ("Box2D", "imageio", "mujoco", "pygame", "swig")
 _LACKING = re.compile(r"No module named '([\w.]+)'|^(\w+) is not installed")
 _LONGEST_MEANING = 100
 _SAID: set[str] = set()
+_PICTURES_A_SECOND = 30.0
 _NOT_OURS = ("render_mode", "default_camera_config", "max_episode_steps")
 KeyType = Literal["int", "bool", "float", "str", "any"]
 
@@ -155,6 +168,56 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
         raise ConfigError(
             f"{id_} cannot be made with {shown}: {type(error).__name__}: {text}"
         ) from error
+
+
+def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], float]:
+    """Return in which ways an environment draws itself, and how many pictures a second it means.
+
+    Args:
+        id_: as for `facts_of`.
+        values: as for `make`, which this calls.
+    """
+    env = make(id_, values)
+    metadata = getattr(env, "metadata", None) or {}
+    env.close()
+    modes = tuple(str(mode) for mode in metadata.get("render_modes", ()) if mode)
+    return modes, float(metadata.get("render_fps") or _PICTURES_A_SECOND)
+
+
+def drawn_by(id_: str, env: Any) -> Any:
+    """Return what a made environment draws of itself now.
+
+    Raises:
+        MissingExtraError: what it draws with is not installed.
+        ConfigError: it cannot draw here.
+    """
+    gymnasium = _gymnasium(id_)
+    try:
+        return env.render()
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise _missing(id_, error) from error
+    except Exception as error:  # an OpenGL that is not there, and whatever else may be wrong
+        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        hint = ""
+        if "mujoco" in type(env.unwrapped).__module__:
+            hint = (
+                "; MuJoCo needs OpenGL: try MUJOCO_GL=egl or MUJOCO_GL=osmesa before the command"
+            )
+        raise ConfigError(
+            f"{id_} cannot draw itself here: {type(error).__name__}: {text}{hint}"
+        ) from error
+
+
+def draw_unheard() -> None:
+    """Let what environments draw with look for neither a screen nor a sound card.
+
+    Both pygame and MuJoCo read these variables when they are first asked to draw.
+    """
+    for name in ("SDL_AUDIODRIVER", "SDL_VIDEODRIVER"):
+        os.environ.setdefault(name, "dummy")
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # a greeting on stdout
+    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def _hear_mujoco() -> None:

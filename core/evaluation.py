@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from . import policy
-from .distributions import draw_noise
+from . import acting, policy
 from .envs import registry as environments
 from .envs.bodies import agents_of, mask_all, mean_over_bodies, per_body, reset_all, step_all
 from .envs.contract import Environment
@@ -82,13 +81,13 @@ class Seen(Pytree):
         info: the environment's own numbers of the step.
     """
 
-    counted: Bool[Array, "... L episodes"]
+    counted: Bool[Leaf, "... L episodes"]
     observation: Any
-    action: Array
-    reward: Float[Array, "... L episodes"]
-    terminated: Bool[Array, "... L episodes"]
-    truncated: Bool[Array, "... L episodes"]
-    info: dict[str, Array]
+    action: Leaf
+    reward: Float[Leaf, "... L episodes"]
+    terminated: Bool[Leaf, "... L episodes"]
+    truncated: Bool[Leaf, "... L episodes"]
+    info: dict[str, Leaf]
 
 
 @pytree
@@ -187,19 +186,13 @@ def act(
 ) -> tuple[Array, Array, Any]:
     """Give one lane's actions (of every body), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
-    episodes = segments // agents_of(env)
-    seen = policy.normalised(plan, lane.hypers, lane.observation_statistics, observation)
     mask = mask_all(env, env_state, lane.hypers.eval_params)
-    outputs, memory = policy.step(plan, lane.params, seen, memory)
-    distribution = policy.distribution_of(plan, lane.hypers, lane.params, outputs, mask)
-    words = step_words(lane.key, step, episodes)
-    if greedy:
-        return policy.environment_action(plan, env, distribution.mode()), words, memory
-    kind = policy.distribution_kind(plan, env)
-    noise_key = jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
-    noise = draw_noise(kind, noise_key, (segments,), policy.action_shape(env))
-    action = policy.environment_action(plan, env, distribution.sample(noise))
-    return action, words, memory
+    key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
+    action, memory = acting.act(
+        plan, env, lane.hypers, lane.params, lane.observation_statistics, observation, mask,
+        memory, key,
+    )  # fmt: skip
+    return action, step_words(lane.key, step, segments // agents_of(env)), memory
 
 
 def advance(

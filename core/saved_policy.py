@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,8 @@ from jaxtyping import Array, PRNGKeyArray
 from ..environments import files_of
 from ..errors import ConfigError, StoreError
 from ..user_files import parse_json
-from . import policy
+from . import acting, policy
 from .checkpoint import restore_tree, save_tree
-from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.contract import HostedEnvironment
 from .evaluation import Episodes, Policies, evaluate
@@ -111,6 +110,30 @@ class SavedPolicy:
         )
         return env.taken(action) if hosted else action, memory if remembers else carry
 
+    @property
+    def history(self) -> int:
+        """The observations that it sees at once."""
+        return self.plan.env.history
+
+    def begin(self) -> Any:
+        """Return the memory of its network at the start of an episode."""
+        return policy.initial_carry(self.plan, ())
+
+    def act(
+        self, observation: Any, mask: Any, memory: Any, key: PRNGKeyArray | None
+    ) -> tuple[Array, Any]:
+        """Return the action for arrays as the environment shows them, and the memory after it.
+
+        For callers inside of compiled programs; all others have `predict`.
+
+        Args:
+            observation: [...], stacked where `history` is above 1.
+            mask: valid actions, or None.
+            memory: as `begin` or the last call gave it.
+            key: draws the action; None takes the likeliest.
+        """
+        return self._act(self.params, self.statistics, observation, mask, memory, key)
+
     @functools.cached_property
     def _act(self) -> Callable[..., tuple[Array, Any]]:
         """The compiled half of `predict`; gives the action and the memory after it.
@@ -124,14 +147,9 @@ class SavedPolicy:
             key: Any,
         ) -> tuple[Array, Any]:  # fmt: skip
             traced = jax.tree.map(jnp.asarray, hypers)
-            seen = policy.normalised(plan, traced, statistics, observation)
-            outputs, memory = policy.step(plan, params, seen, memory)
-            distribution = policy.distribution_of(plan, traced, params, outputs, mask)
-            if key is None:
-                return policy.environment_action(plan, env, distribution.mode()), memory
-            kind, shape = policy.distribution_kind(plan, env), policy.action_shape(env)
-            noise = draw_noise(kind, key, outputs.value.shape, shape)
-            return policy.environment_action(plan, env, distribution.sample(noise)), memory
+            return acting.act(
+                plan, env, traced, params, statistics, observation, mask, memory, key
+            )
 
         return jax.jit(act)
 
@@ -180,15 +198,37 @@ class SavedPolicy:
             seed: of the episodes.
             greedy: the mode of the distribution instead of a sample.
             steps: for continuous operation.
-
-        Raises:
-            ConfigError: the environment is stepped by the host.
         """
         if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            raise ConfigError(
-                f"{self.plan.eval_env.id} is stepped by the host; its steps are not traced"
-            )
+            from .host.watched import trace_here
+
+            return trace_here(self.plan, self._alone(seed), episodes, greedy, steps)
         return trace(self.plan, self._alone(seed), episodes, greedy, steps)
+
+    def film(
+        self, episodes: int, seed: int = 0, greedy: bool = True
+    ) -> tuple[float, Iterator[np.ndarray]]:
+        """Return pictures a second, and the pictures of the first episodes of `evaluate`.
+
+        Pictures are uint8 [height, width, 3], one at the start of an episode and one after each
+        of its steps, and made one by one.
+
+        Args:
+            episodes: how many, as of `evaluate`, like all that follow.
+            seed: of the episodes.
+            greedy: the mode of the distribution instead of a sample.
+
+        Raises:
+            ConfigError: the environment cannot draw itself.
+            MissingExtraError: what it draws with is not installed.
+        """
+        if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
+            from .host.watched import film_here
+
+            return film_here(self.plan, self._alone(seed), episodes, greedy)
+        from .film import film
+
+        return film(self.plan, self._alone(seed), episodes, greedy)
 
     def _alone(self, seed: int) -> Policies:
         """Give the policy as one lane, on a seed that no study uses."""

@@ -14,7 +14,7 @@ import numpy as np
 from .evaluation import Policies, Seen, advance, begin, last_step
 from .plan import Plan
 
-__all__ = ["trace"]
+__all__ = ["columns_of", "trace"]
 
 _BLOCK = 256
 _MOST_COMPONENTS = 256  # of an observation, beyond which it is left out
@@ -53,10 +53,10 @@ def trace(
     whole: Seen = jax.tree.map(
         lambda *parts: np.moveaxis(np.concatenate(parts)[:last, 0], 0, 1), *blocks
     )
-    return _columns(whole)
+    return columns_of(whole)
 
 
-def _columns(seen: Seen) -> dict[str, np.ndarray]:
+def columns_of(seen: Seen) -> dict[str, np.ndarray]:
     """Give the steps that count as rows; arrays come as [episodes, steps, ...]."""
     rows = np.asarray(seen.counted)
     episode, at = np.nonzero(rows)

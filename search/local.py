@@ -155,10 +155,11 @@ class LocalFactory:
         self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """Evaluate a heuristic of an optical network as replicates are evaluated."""
+        from ..core.envs.history import unwrapped
         from ..core.envs.optical.baselines import evaluate_baseline
         from ..core.envs.optical.environment import OpticalEnvironment
 
-        environment = environments.make(self.split.plan(config).eval_env)
+        environment = unwrapped(environments.make(self.split.plan(config).eval_env))
         if not isinstance(environment, OpticalEnvironment):
             raise ConfigError(f"baseline {name!r}: {environment.id} is no optical network")
         keys = [

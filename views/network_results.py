@@ -11,13 +11,13 @@ from ..store.statistics import interval
 from .words import aligned, between, counted, number
 
 if TYPE_CHECKING:
+    from ..core.envs.optical.agents import Rule
     from ..core.envs.optical.environment import OpticalEnvironment
     from ..core.envs.optical.evaluate import Evaluation, Summary
-    from ..core.envs.optical.heuristics import Heuristic
 
 __all__ = ["Compared", "compare", "found_loads", "results_data", "results_text"]
 
-Rules = Mapping[str, "str | Heuristic"]
+Rules = Mapping[str, "Rule"]
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,15 @@ def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
 def results_text(data: Mapping[str, Any]) -> str:
     """Give the data of any form of `hpo eval --env` as text."""
     lines = [str(data["env"])]
+    if not data.get("greedy", True):
+        lines[0] += ", sampled actions"
     if "trace" in data:
         return (
             f"{lines[0]}\nwrote {data['requests']} requests to {data['trace']}: "
             f"{data['accepted']} accepted, {data['blocked']} blocked"
         )
+    if "video" in data:
+        return f"{lines[0]}\nwrote {data['requests']} requests into {data['video']}"
     if "supported_loads" in data:
         header = ["rule", "blocking", "load", "95 %"]
         rows = [

@@ -24,14 +24,13 @@ from .terminal import plain_warnings
 from .visible import echo
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
+    from ..core.envs.optical.agents import Rule
     from ..core.envs.optical.environment import OpticalEnvironment
-    from ..core.envs.optical.heuristics import Heuristic
 
 __all__ = ["do_eval_network", "do_show_network"]
 
-_COLUMNS = ("step", "source", "destination", "bitrate", "action", "path", "slot", "accepted",
-            "valid_actions")  # fmt: skip
 _SHOWN_REQUESTS = 1000
+_REQUESTS_A_SECOND = 10.0
 _MOST_LOADS = 1000
 
 
@@ -43,12 +42,14 @@ class _Question:
         environment: serves the requests.
         rules: name -> heuristic, or a policy as one.
         policies: the names in `rules` that are policies.
+        sampled: policies draw their actions.
         title: the environment in a few words.
     """
 
     environment: OpticalEnvironment
-    rules: Mapping[str, str | Heuristic]
+    rules: Mapping[str, Rule]
     policies: tuple[str, ...]
+    sampled: bool
     title: str
 
 
@@ -71,16 +72,18 @@ def do_eval_network(args: Namespace) -> int:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
     if args.trace is not None:
         return _trace(args, question)
+    if args.video is not None:
+        return _film(args, question)
     if args.find_load is not None:
         found = found_loads(
             question.environment, question.rules, args.find_load, args.seeds, args.steps, args.seed
         )
-        return _print(args, {"env": question.title, "supported_loads": found})
+        return _print(args, {**_head(question), "supported_loads": found})
     results = compare(
         question.environment, question.rules, args.seeds, args.steps, args.seed, loads
     )
     data = {
-        "env": question.title,
+        **_head(question),
         "warmup_requests": question.environment.warmup_steps,
         **results_data(results, question.policies),
     }
@@ -107,7 +110,7 @@ def do_show_network(args: Namespace) -> int:
     environment = question.environment
     occupancy, title = None, question.title
     for name, rule in question.rules.items():
-        from ..core.envs.optical.evaluate import trace_heuristic
+        from ..core.envs.optical.requests_traced import trace_heuristic
 
         steps = environment.warmup_steps + _SHOWN_REQUESTS
         steps = steps if environment.settings.continuous else None
@@ -135,10 +138,11 @@ def _check_forms(args: Namespace) -> None:
     if args.find_load is not None and args.plot is not None:
         raise ConfigError("--plot draws blocking over loads; give --loads in place of --find-load")
     others = {"--find-load": args.find_load, "--loads": args.loads, "--plot": args.plot}
+    follows = "--trace" if args.trace is not None else "--video"
     for option, given in others.items():
-        if args.trace is not None and given is not None:
+        if (args.trace or args.video) is not None and given is not None:
             raise ConfigError(
-                f"--trace follows one seed at the load of --env; leave {option} out, or set the "
+                f"{follows} follows one seed at the load of --env; leave {option} out, or set the "
                 "load by --set load=100"
             )
 
@@ -173,6 +177,11 @@ def _question(args: Namespace) -> _Question:
     file = _optical_file(args)
     if file is None and args.set:
         raise ConfigError("--set changes a key of --env FILE; give that file, too")
+    sampled = getattr(args, "sample", False)  # `hpo show` always takes the likeliest
+    if sampled and args.policy is None:
+        raise ConfigError(
+            "--sample draws a policy's actions, and there is none; give --policy DIR"
+        )
     enable_compilation_cache()
     from ..core.program import prepare_devices
 
@@ -196,7 +205,7 @@ def _question(args: Namespace) -> _Question:
     with plain_warnings():
         environment = make_from_keys(id=id_, **rooted(id_, values, folder))
     names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
-    rules: dict[str, Any] = {name: name for name in names}
+    rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
         make_heuristic(name, environment)  # refuses an unknown name
     policies: tuple[str, ...] = ()
@@ -206,13 +215,11 @@ def _question(args: Namespace) -> _Question:
 
         check_fits(registry.make(saved.plan.eval_env), environment)
         policies = (str(args.policy),)
-        rules[policies[0]] = make_policy_rule(
-            environment, lambda seen, mask: saved.predict(seen, mask=mask)[0]
-        )
+        rules[policies[0]] = make_policy_rule(environment, saved, greedy=not sampled)
     settings = environment.settings
     network = Path(settings.topology).name
     title = f"{id_} on {network}, {settings.slots} slots, k {settings.k}"
-    return _Question(environment, rules, policies, title)
+    return _Question(environment, rules, policies, sampled, title)
 
 
 def _survey(args: Namespace) -> int:
@@ -255,27 +262,54 @@ def _optical_file(args: Namespace) -> EnvFile | None:
     return file
 
 
+def _head(question: _Question) -> dict[str, Any]:
+    """Return what every answer begins with: the environment, and how policies act there."""
+    how = {"greedy": not question.sampled} if question.policies else {}
+    return {"env": question.title, **how}
+
+
 def _names(given: str | None) -> list[str]:
     return [] if given is None else [name.strip() for name in given.split(",")]
 
 
 def _trace(args: Namespace, question: _Question) -> int:
     """Write every request of one rule into a CSV file."""
-    from ..core.envs.optical.evaluate import trace_heuristic
+    from ..core.envs.optical.requests_traced import trace_heuristic
 
-    if len(question.rules) > 1:
-        raise ConfigError("--trace follows one heuristic or policy; name only one")
-    [rule] = question.rules.values()
+    rule = _only_rule(question, "--trace")
     given = question.environment.settings.requests
     columns = trace_heuristic(
         question.environment, rule, steps=None if given else args.steps, seed=args.seed
     )
-    write_csv(args.trace, {name: columns[name] for name in _COLUMNS})
+    del columns["occupancy"]
+    write_csv(args.trace, columns)
     accepted = int(columns["accepted"].sum())
     count = len(columns["step"])
-    data = {"env": question.title, "trace": str(args.trace), "requests": count,
+    data = {**_head(question), "trace": str(args.trace), "requests": count,
             "accepted": accepted, "blocked": count - accepted}  # fmt: skip
     return _print(args, data)
+
+
+def _only_rule(question: _Question, option: str) -> Rule:
+    if len(question.rules) > 1:
+        raise ConfigError(f"{option} follows one heuristic or policy; name only one")
+    [rule] = question.rules.values()
+    return rule
+
+
+def _film(args: Namespace, question: _Question) -> int:
+    """Draw the spectrum request by request, after the warm-up."""
+    from ..core.envs.optical.requests_traced import spectra
+    from .films import spectrum_pictures, write_film
+
+    rule, environment = _only_rule(question, "--video"), question.environment
+    skipped = environment.warmup_steps if environment.settings.continuous else 0
+    steps = skipped + args.steps
+    if environment.settings.requests:
+        steps = min(steps, environment.max_requests)
+    shown = spectra(environment, rule, steps=steps, seed=args.seed)[skipped:]
+    count = write_film(args.video, _REQUESTS_A_SECOND, spectrum_pictures(shown))
+    return _print(args, {**_head(question), "video": str(args.video), "requests": count})
 
 
 def _print(args: Namespace, data: Mapping[str, Any]) -> int:

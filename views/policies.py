@@ -22,7 +22,8 @@ if TYPE_CHECKING:  # jax is loaded once the words are known to be right
 
 __all__ = ["do_eval"]
 
-_OF_EPISODES = ("episodes", "sample")
+_OF_EPISODES = ("episodes",)
+_FILMED_REQUESTS = 300
 _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order", "plot")
 
 
@@ -38,6 +39,10 @@ def do_eval(args: Namespace) -> int:
     args.policy = args.policy or args.directory
     network = args.env is not None or args.heuristic is not None or _is_network(args.policy)
     _check_options(args, network)
+    if args.video is not None:
+        from .films import check_film
+
+        check_film(args.video)
     for path in map(Path, args.imports):
         import_user_code([path.name], path.parent)
     if network:
@@ -55,6 +60,8 @@ def do_eval(args: Namespace) -> int:
     saved = load_policy(directory)
     if args.trace is not None:
         return _trace(args, saved)
+    if args.video is not None:
+        return _film(args, saved)
     found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
     returns = [float(value) for value in found.returns[0]]
     lengths = [float(value) for value in found.lengths[0]]
@@ -97,8 +104,12 @@ def _check_options(args: Namespace, network: bool) -> None:
         option = f"--{given[0].replace('_', '-')}"
         what = "policies by episodes" if network else "optical networks"
         raise ConfigError(f"{option} is about {what}, and this is none; leave it out")
-    args.episodes = args.episodes or 100
-    args.seeds, args.steps = args.seeds or 10, args.steps or 20_000
+    if args.video is not None and args.trace is not None:
+        raise ConfigError("--video and --trace are two answers; ask for one at a time")
+    filmed = args.video is not None
+    args.episodes = args.episodes or (1 if filmed else 100)
+    args.seeds = args.seeds or 10
+    args.steps = args.steps or (_FILMED_REQUESTS if filmed else 20_000)
 
 
 def _trace(args: Namespace, saved: SavedPolicy) -> int:
@@ -112,6 +123,21 @@ def _trace(args: Namespace, saved: SavedPolicy) -> int:
         print_json(data)
     else:
         echo(f"wrote {count} env steps of {counted(args.episodes, 'episode')} into {args.trace}")
+    return 0
+
+
+def _film(args: Namespace, saved: SavedPolicy) -> int:
+    """Draw the first episodes that the policy would be evaluated on."""
+    from .films import write_film
+
+    rate, pictures = saved.film(args.episodes, args.seed, greedy=not args.sample)
+    count = write_film(args.video, rate, pictures)
+    data = {"env": saved.plan.eval_env.id, "video": str(args.video), "episodes": args.episodes,
+            "pictures": count}  # fmt: skip
+    if args.json:
+        print_json(data)
+    else:
+        echo(f"wrote {count} pictures of {args.episodes} episodes into {args.video}")
     return 0
 
 

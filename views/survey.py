@@ -82,7 +82,8 @@ def print_survey(
         ConfigError: an option that does not go with several environments.
     """
     clashing = {"--loads": args.loads, "--find-load": args.find_load, "--trace": args.trace,
-                "--plot": args.plot, "--policy": args.policy}  # fmt: skip
+                "--plot": args.plot, "--policy": args.policy,
+                "--sample": args.sample or None, "--video": args.video}  # fmt: skip
     for option, given in clashing.items():
         if given is not None:
             raise ConfigError(

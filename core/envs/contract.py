@@ -6,7 +6,7 @@ bootstraps truncated ones from the final observation, which `Step.observation` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ __all__ = [
     "ActionSpace",
     "Box",
     "Discrete",
+    "DrawingEnvironment",
     "Environment",
     "HostedEnvironment",
     "MultiDiscrete",
@@ -141,6 +142,28 @@ class HostedEnvironment(Protocol):
 
     def taken(self, action: Any) -> Any:
         """Give actions of the policy as it takes them; leading axes are allowed."""
+        ...
+
+
+@runtime_checkable
+class DrawingEnvironment(Protocol):
+    """An environment that can draw itself, for films of policies at work.
+
+    Attributes:
+        id: the name it is registered under.
+        pictures_a_second: at which a film of it looks right.
+    """
+
+    id: str
+    pictures_a_second: float
+
+    def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
+        """Give a picture, uint8 [height, width, 3], of each state of an episode.
+
+        Args:
+            states: from the first to the one in which it ended, as host arrays.
+            params: of the environment.
+        """
         ...
 
 

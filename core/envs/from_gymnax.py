@@ -7,19 +7,24 @@ that it is imported only when an environment is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ...env_entry import EnvEntry
 from ...errors import ConfigError
 from .contract import ActionSpace, Box, Discrete, Step
+from .drawn_gymnax import drawn
 from .foreign import ForeignEnvironment, box_of, canonical, made_params, relaxed
 
 __all__ = ["GymnaxEnvironment"]
+
+_CONTROL = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0",
+            "MountainCarContinuous-v0")  # fmt: skip
 
 
 def _action_space(space: Any) -> ActionSpace:
@@ -87,3 +92,17 @@ class GymnaxEnvironment(ForeignEnvironment):
             truncated=jnp.asarray(truncated, bool).reshape(()),
             info={},
         )
+
+    @property
+    def pictures_a_second(self) -> float:
+        """Twenty of the classic control problems, ten of all others, as gymnax shows them."""
+        return 20.0 if self.id in _CONTROL else 10.0
+
+    def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
+        """Give a picture of each state, by gymnax's own visualizer.
+
+        Raises:
+            ConfigError: gymnax has no picture of this environment.
+            MissingExtraError: what it draws with is not installed.
+        """
+        return drawn(self._env, self._full(params), states, self.id)

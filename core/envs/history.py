@@ -18,7 +18,7 @@ from ..pytree import Pytree, pytree
 from .bodies import agents_of
 from .contract import Environment, Step
 
-__all__ = ["Remembering", "StackedEnvironment"]
+__all__ = ["Remembering", "StackedEnvironment", "pushed", "unwrapped"]
 
 
 @pytree
@@ -64,13 +64,13 @@ class StackedEnvironment:
         """Give a fresh state and its first observation, behind zeros."""
         state, observation = self.inner.reset(key, params)
         struct = self.observation_struct
-        seen = jnp.zeros(struct.shape, struct.dtype).at[-1].set(observation)
+        seen = pushed(jnp.zeros(struct.shape, struct.dtype), observation)
         return Remembering(state, seen), seen
 
     def step(self, key: PRNGKeyArray, state: Remembering, action: Array, params: Any) -> Step:
         """Advance one step; the oldest observation makes room for the newest."""
         after = self.inner.step(key, state.inner, action, params)
-        seen = jnp.concatenate([state.seen[1:], after.observation[None]])
+        seen = pushed(state.seen, after.observation)
         return after.replace(state=Remembering(after.state, seen), observation=seen)
 
     def action_mask(self, state: Remembering, params: Any) -> Array:
@@ -80,3 +80,19 @@ class StackedEnvironment:
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
         """Give the environment's own metrics."""
         return self.inner.summarise(sums, steps)
+
+
+def pushed(seen: Array, observation: Array) -> Array:
+    """Return stacked observations [length, ...] with one more in the place of the oldest."""
+    return jnp.concatenate([seen[1:], observation[None]])
+
+
+def unwrapped(env: Environment) -> Environment:
+    """Return the environment that an id names, without what the engine puts around it.
+
+    Whoever asks for more than the contract (`isinstance(env, OpticalEnvironment)`, `env.routes`)
+    asks the unwrapped one.
+    """
+    while isinstance(env, StackedEnvironment):
+        env = env.inner
+    return env

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from .board import Board
 from .slots import Opening, Slots
@@ -46,23 +46,29 @@ class Batch(Protocol):
 
 
 class LocalBatch:
-    """A batch in this process; see `Batch`."""
+    """A batch in this process; see `Batch`.
 
-    def __init__(self, id_: str, code: SpaceCode, count: int):
+    Attributes:
+        slots: its environments.
+    """
+
+    def __init__(
+        self, id_: str, code: SpaceCode, count: int, more: Mapping[str, Any] | None = None
+    ):
         self.board = Board.over(code, count, bytearray(Board.size_of(code, count)))
-        self._slots = Slots(id_, code, self.board)
+        self.slots = Slots(id_, code, self.board, more)
 
     def open(self, openings: Sequence[Opening]) -> None:
         """Begin episodes."""
-        self._slots.open(openings)
+        self.slots.open(openings)
 
     def step(self, restart: bool) -> None:
         """Step the active slots, one after the other."""
-        self._slots.step(restart)
+        self.slots.step(restart)
 
     def close(self) -> None:
         """Close its environments."""
-        self._slots.close()
+        self.slots.close()
 
 
 class TimedBatch:

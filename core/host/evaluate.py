@@ -6,7 +6,8 @@ side by side; one that has ended rests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,11 +20,12 @@ from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies
 from ..plan import Plan
 from ..rollout import forget
-from .batch import TimedBatch, make_batch
+from .batch import Batch, make_batch
 from .slots import Opening
 from .stage import stream_words
 
-__all__ = ["ActFunction", "act_function", "evaluate_here", "evaluate_on_host"]
+__all__ = ["ActFunction", "Turn", "act_function", "begin", "evaluate_here", "evaluate_on_host",
+           "hosted", "play"]  # fmt: skip
 
 ActFunction = Callable[[Policies, Any, Any, Any, Any], Any]
 """`act(policies [W], step, observation [W, episodes], memory, ended) -> (action, memory)`."""
@@ -47,7 +49,7 @@ def evaluate_on_host(
     plan: Plan,
     act: ActFunction,
     policies: Policies,
-    batch: TimedBatch,
+    batch: Batch,
     count: int,
     episodes: int,
     steps: int | None,
@@ -63,26 +65,13 @@ def evaluate_on_host(
         episodes: of each.
         steps: env steps of each, whatever ends; None runs each episode to its end.
     """
-    _open(_hosted(plan), policies, batch, count, episodes)
-    board = batch.board
-    width = len(board.active) // episodes
+    board, width = batch.board, len(batch.board.active) // episodes
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
-    step, last = 0, compiled.STEP_LIMIT if steps is None else steps
-    memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
-    while step < last and running.any():
-        observation = board.observation.reshape((width, episodes, *board.observation.shape[1:]))
-        given = (observation.copy(), memory, ended.reshape((width, episodes)))
-        action, memory = act(policies, np.int32(step), *given)
-        board.action[:] = np.asarray(action).reshape(board.action.shape)
-        board.active[:] = running
-        batch.step(restart=steps is not None)
-        returns += np.where(running, board.reward, np.float32(0.0))
-        lengths += running
-        ended = running & (board.terminated | board.truncated)
-        if steps is None:
-            running = running & ~ended
-        step += 1
+    begin(plan, policies, batch, running)
+    for turn in play(plan, act, policies, batch, running, steps):
+        returns += np.where(turn.running, board.reward, np.float32(0.0))
+        lengths += turn.running
 
     def rows(values: np.ndarray) -> np.ndarray:
         return values.reshape((width, episodes))[:count]
@@ -90,11 +79,61 @@ def evaluate_on_host(
     return Episodes(rows(returns), rows(lengths), {})
 
 
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """One env step of N episodes; what came of it stands on the board.
+
+    Attributes:
+        observation: [N, ...] acted on.
+        running: bool [N], episodes that took the step.
+    """
+
+    observation: np.ndarray
+    running: np.ndarray
+
+
+def play(
+    plan: Plan,
+    act: ActFunction,
+    policies: Policies,
+    batch: Batch,
+    running: np.ndarray,
+    steps: int | None,
+) -> Iterator[Turn]:
+    """Give each step of the episodes of an evaluation, which have begun.
+
+    Args:
+        plan: the static part; its `eval_env` is the environment.
+        act: compiled, see `act_function`.
+        policies: on the devices, [W, ...].
+        batch: of W x episodes slots.
+        running: bool [W episodes], those that are played.
+        steps: see `evaluate_on_host`.
+    """
+    board, width = batch.board, len(policies.key)
+    episodes = len(running) // width
+    step, last = 0, compiled.STEP_LIMIT if steps is None else steps
+    memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
+    while step < last and running.any():
+        seen = board.observation.copy()
+        observation = seen.reshape((width, episodes, *seen.shape[1:]))
+        given = (observation, memory, ended.reshape((width, episodes)))
+        action, memory = act(policies, np.int32(step), *given)
+        board.action[:] = np.asarray(action).reshape(board.action.shape)
+        board.active[:] = running
+        batch.step(restart=steps is not None)
+        yield Turn(seen, running)
+        ended = running & (board.terminated | board.truncated)
+        if steps is None:
+            running = running & ~ended
+        step += 1
+
+
 def evaluate_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None
 ) -> Episodes:
     """Evaluate policies [W, ...] in this process, without a program."""
-    env = _hosted(plan)
+    env = hosted(plan)
     count = len(policies.key)
     batch = make_batch(env.id, env.code, count * episodes, None)
     act = jax.jit(act_function(plan, greedy))
@@ -104,21 +143,21 @@ def evaluate_here(
         batch.close()
 
 
-def _hosted(plan: Plan) -> GymnasiumEnvironment:
+def hosted(plan: Plan) -> GymnasiumEnvironment:
+    """Return the environment that evaluates, which the host must step."""
     env = environments.make(plan.eval_env)
     if not isinstance(env, GymnasiumEnvironment):
         raise TypeError(f"{env.id} is not stepped by the host")
     return env
 
 
-def _open(
-    env: GymnasiumEnvironment, policies: Policies, batch: TimedBatch, count: int, episodes: int
-) -> None:
+def begin(plan: Plan, policies: Policies, batch: Batch, running: np.ndarray) -> None:
+    """Begin the episodes of an evaluation; arguments are those of `play`."""
+    env = hosted(plan)
     keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
-    openings = []
-    for lane in range(count):
+    episodes, openings = len(running) // len(keys), []
+    for slot in np.flatnonzero(running).tolist():
+        lane, episode = divmod(slot, episodes)
         values = env.values(jax.tree.map(lambda x, at=lane: x[at], params))
-        for episode in range(episodes):
-            words = stream_words(keys[lane], "evaluation", episode)
-            openings.append(Opening(lane * episodes + episode, values, words))
+        openings.append(Opening(slot, values, stream_words(keys[lane], "evaluation", episode)))
     batch.open(openings)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...via_gymnasium import make
+from ...via_gymnasium import drawn_by, make
 from .board import Board
 from .spaces import SpaceCode
 
@@ -56,10 +56,17 @@ class Slots:
         id_: of all of them, `gym:...`.
         code: how their observations and actions look.
         board: where they are written.
+        more: arguments of every constructor besides those of an opening.
+
+    Attributes:
+        info: slot -> what its environment said of its last step.
     """
 
-    def __init__(self, id_: str, code: SpaceCode, board: Board):
-        self._id, self._code, self._board = id_, code, board
+    def __init__(
+        self, id_: str, code: SpaceCode, board: Board, more: Mapping[str, Any] | None = None
+    ):
+        self._id, self._code, self._board, self._more = id_, code, board, dict(more or {})
+        self.info: dict[int, Mapping[str, Any]] = {}
         self._envs: dict[int, Any] = {}
         self._values: dict[int, Mapping[str, Any]] = {}
         self._streams: dict[int, tuple[str, int]] = {}
@@ -74,7 +81,7 @@ class Slots:
             slot, values = opening.slot, _plain(opening.values)
             if opening.fresh or self._values.get(slot) != values:
                 self._close(slot)
-                self._envs[slot] = make(self._id, values)
+                self._envs[slot] = make(self._id, {**values, **self._more})
                 self._values[slot] = values
             self._streams[slot] = (opening.stream, opening.episode)
             self._reset(slot)
@@ -92,9 +99,10 @@ class Slots:
             env = self._envs.get(slot)
             if env is None:  # another process has it
                 continue
-            raw, reward, terminated, truncated, _ = env.step(actions[slot])
+            raw, reward, terminated, truncated, info = env.step(actions[slot])
             board.reward[slot] = reward
             board.terminated[slot], board.truncated[slot] = terminated, truncated
+            self.info[slot] = info
             self._show(slot, raw)
             if terminated or truncated:
                 board.final[slot] = board.observation[slot]
@@ -102,6 +110,14 @@ class Slots:
                     stream, episode = self._streams[slot]
                     self._streams[slot] = (stream, episode + 1)
                     self._reset(slot)
+
+    def drawn(self, slot: int) -> Any:
+        """Return what the environment of a slot draws of itself now.
+
+        Raises:
+            HpoError: see `via_gymnasium.drawn_by`.
+        """
+        return drawn_by(self._id, self._envs[slot])
 
     def close(self) -> None:
         """Close all environments."""

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import ConfigError
 from ..envs.contract import RoutedEnvironment, Routes
+from ..envs.history import unwrapped
 
 __all__ = ["Nearby", "Pooling", "marked_pairs", "membership", "nearby", "pairs_by_ends", "picked",
            "routes_of"]  # fmt: skip
@@ -29,6 +30,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
         ConfigError: the environment that evaluates has other paths; a network of links is built
             for one set of them.
     """
+    env, eval_env = unwrapped(env), unwrapped(eval_env)
     routes = env.routes if isinstance(env, RoutedEnvironment) else None
     other = eval_env.routes if isinstance(eval_env, RoutedEnvironment) else None
     if routes is None or other is None or routes is other:

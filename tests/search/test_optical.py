@@ -199,3 +199,18 @@ def test_baselines_serve_what_the_policies_serve(tmp_path):
         assert used == pytest.approx(seen, rel=1e-6)
     again = run(study, folder, LocalFactory(study), (heard,), samples.quick())
     assert len(heard.baselines) == 2 and again.baselines == results.baselines
+
+
+def test_baselines_stand_beside_trials_that_see_a_history():
+    """A heuristic sees the network itself, so that what it blocks does not depend on it."""
+    measured = []
+    for history in (1, 3):
+        study = loads(STUDY.replace("fixed: {", f"fixed: {{history: {history}, "))
+        seeds = [(Stream.SEARCH, 0), (Stream.CHOOSE, 1)]
+        measured.append(
+            LocalFactory(study).baseline("ksp_ff", config(20.0, history=history), seeds)
+        )
+    for plain, stacked in zip(*measured, strict=True):
+        for name, values in plain.metrics.items():
+            np.testing.assert_array_equal(values, stacked.metrics[name])
+    assert measured[0][0].metrics["service_blocking_probability"].mean() > 0.0

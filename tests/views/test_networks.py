@@ -95,12 +95,18 @@ def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
 
     env = make_from_keys(id="rmsa", topology="ring4", k=2, slots=10, load=30, warmup_requests=20)
 
-    def lowest(seen, mask):
-        return mask.argmax()  # actions are path by path, slot by slot: this is ksp_ff
+    class Lowest:
+        history = 1
+
+        def begin(self):
+            return ()
+
+        def act(self, observation, mask, memory, key):
+            return mask.argmax(), memory  # path by path, slot by slot: this is ksp_ff
 
     ours, theirs = (
         evaluate_heuristic(env, rule, seeds=3, steps=200)
-        for rule in (make_policy_rule(env, lowest), "ksp_ff")
+        for rule in (make_policy_rule(env, Lowest()), "ksp_ff")
     )
     np.testing.assert_array_equal(ours.blocked, theirs.blocked)
     np.testing.assert_array_equal(ours.bitrate_blocked, theirs.bitrate_blocked)
@@ -169,8 +175,10 @@ def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
     rows = list(csv.DictReader(trace.read_text().splitlines()))
     assert [(int(r["source"]), int(r["destination"])) for r in rows] == [(0, 1), (3, 1), (2, 0)]
     assert rows[0] == {
-        "step": "0", "source": "0", "destination": "1", "bitrate": "50", "action": "0",
-        "path": "0", "slot": "0", "accepted": "1", "valid_actions": rows[0]["valid_actions"],
+        "step": "0", "episode": "0", "source": "0", "destination": "1", "bitrate": "50",
+        "action": "0", "path": "0", "path_km": rows[0]["path_km"], "hops": "1", "slot": "0",
+        "slots_needed": rows[0]["slots_needed"], "accepted": "1", "arrival": "0",
+        "departure": "9", "valid_actions": rows[0]["valid_actions"],
     }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ...evaluation import STEP_LIMIT, Episodes, reset_keys, restart_keys, step_words
 from ...pytree import Pytree, pytree
+from .agents import Rule, begin_all, make_agent, restarted
 from .environment import OpticalEnvironment
-from .heuristics import Heuristic, make_heuristic
 from .random_words import random_words
 from .traffic import WORDS_PER_REQUEST, OpticalParams
 
@@ -29,6 +29,7 @@ class _Carry(Pytree):
 
     step: Int[Array, ""]
     state: Any
+    memory: Any
     running: Bool[Array, " episodes"]
     returns: Float[Array, " episodes"]
     lengths: Int[Array, " episodes"]
@@ -37,7 +38,7 @@ class _Carry(Pytree):
 
 def evaluate_baseline(
     environment: OpticalEnvironment,
-    rule: str | Heuristic,
+    rule: Rule,
     params: OpticalParams,
     keys: UInt32[np.ndarray, "R 2"],
     episodes: int,
@@ -47,7 +48,7 @@ def evaluate_baseline(
 
     Args:
         environment: that evaluates.
-        rule: a heuristic's name, or a rule of one's own.
+        rule: a heuristic's name, or an agent such as `policy_rule.make_policy_rule` makes.
         params: of the environment.
         keys: raw keys of the replicates, see `core.state.lane_key`.
         episodes: how many each.
@@ -59,7 +60,7 @@ def evaluate_baseline(
 
 def _replicate(
     environment: OpticalEnvironment,
-    rule: str | Heuristic,
+    rule: Rule,
     params: OpticalParams,
     episodes: int,
     steps: int | None,
@@ -70,17 +71,17 @@ def _replicate(
     last = STEP_LIMIT if steps is None else first + steps
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)
     state, _ = jax.vmap(environment.reset, (0, None))(reset_keys(key, episodes), params)
-    choose = make_heuristic(rule, environment)
+    agent = make_agent(rule, environment)
 
-    def serve(words: UInt32[Array, "2"], state: Any) -> Any:
+    def serve(words: UInt32[Array, "2"], state: Any, memory: Any) -> tuple[Any, Any]:
         offers = environment.offers(state, params)
-        path, start = choose(state, offers, params)
+        path, start, memory = agent.choose(state, offers, params, memory, words)
         drawn = random_words(_typed(words), WORDS_PER_REQUEST)
-        return environment.serve(drawn, state, offers, path, start, params)
+        return environment.serve(drawn, state, offers, path, start, params), memory
 
     def step(carry: _Carry) -> _Carry:
         words = step_words(key, carry.step, episodes)
-        after = jax.vmap(serve)(words, carry.state)
+        after, memory = jax.vmap(serve)(words, carry.state, carry.memory)
         counted = carry.running & (carry.step >= first)
         ended = after.terminated | after.truncated
         running, state = carry.running, after.state
@@ -88,7 +89,7 @@ def _replicate(
             running = running & ~ended
         elif not environment.never_ends:
             fresh, _ = jax.vmap(environment.reset, (0, None))(restart_keys(words), params)
-            state = jax.tree.map(functools.partial(_pick, ended), fresh, state)
+            state, memory = restarted(ended, (fresh, memories), (state, memory))
 
         def add(total: Array, value: Array) -> Array:
             return total + jnp.where(counted, value, 0.0)
@@ -96,6 +97,7 @@ def _replicate(
         return _Carry(
             step=carry.step + 1,
             state=state,
+            memory=memory,
             running=running,
             returns=add(carry.returns, after.reward),
             lengths=carry.lengths + counted.astype(jnp.int32),
@@ -104,10 +106,12 @@ def _replicate(
 
     zero = jnp.zeros(episodes, jnp.float32)
     words = jnp.zeros((episodes, 2), jnp.uint32)
-    names = jax.eval_shape(jax.vmap(serve), words, state).info
+    memories = begin_all(agent, episodes)
+    names = jax.eval_shape(jax.vmap(serve), words, state, memories)[0].info
     carry = _Carry(
         step=jnp.int32(0),
         state=state,
+        memory=memories,
         running=jnp.ones(episodes, bool),
         returns=zero,
         lengths=jnp.zeros(episodes, jnp.int32),
@@ -121,7 +125,3 @@ def _replicate(
 
 def _typed(words: UInt32[Array, "2"]) -> Array:
     return jax.random.wrap_key_data(words, impl="threefry2x32")
-
-
-def _pick(ended: Bool[Array, " episodes"], new: Array, old: Array) -> Array:
-    return jnp.where(ended.reshape(ended.shape + (1,) * (new.ndim - 1)), new, old)

@@ -17,9 +17,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from .bits import unpack
+from .agents import Rule, begin_all, make_agent, restarted
 from .environment import OpticalEnvironment
-from .heuristics import Heuristic, make_heuristic
 from .random_words import random_words
 from .resources import share_of_slots
 from .traffic import WORDS_PER_REQUEST, OpticalParams
@@ -31,7 +30,6 @@ __all__ = [
     "run_tiles",
     "seed_streams",
     "summarise_seeds",
-    "trace_heuristic",
 ]
 
 BLOCK = 128
@@ -118,7 +116,7 @@ def summarise_seeds(values: np.ndarray, requests: int) -> Summary:
 
 def evaluate_heuristic(
     environment: OpticalEnvironment,
-    name: str | Heuristic,
+    name: Rule,
     *,
     seeds: int = 10,
     steps: int = 20_000,
@@ -144,7 +142,7 @@ def evaluate_heuristic(
         UnknownNameError: no such heuristic.
     """
     chosen = np.array([environment.settings.load] if loads is None else loads, np.float64)
-    make_heuristic(name, environment)  # refuses an unknown name before anything is compiled
+    make_agent(name, environment)  # refuses an unknown name before anything is compiled
     lanes = len(chosen) * seeds
     devices = math.gcd(lanes, len(jax.local_devices()))
     program = _program(environment, name, steps, utilisation, devices)
@@ -174,7 +172,7 @@ def seed_streams(seed: int, seeds: int) -> jax.Array:
 @functools.lru_cache(maxsize=32)
 def _program(
     environment: OpticalEnvironment,
-    name: str | Heuristic,
+    name: Rule,
     steps: int,
     utilisation: bool,
     devices: int,
@@ -192,7 +190,7 @@ def _program(
 
 def run_tiles(
     environment: OpticalEnvironment,
-    name: str | Heuristic,
+    name: Rule,
     steps: int,
     utilisation: bool,
     keys: jax.Array,
@@ -208,7 +206,7 @@ def run_tiles(
 
 def _run_lanes(
     environment: OpticalEnvironment,
-    name: str | Heuristic,
+    name: Rule,
     steps: int,
     utilisation: bool,
     keys: jax.Array,
@@ -225,6 +223,7 @@ def _run_lanes(
     state, _ = jax.vmap(environment.reset)(split[:, 0], params)
     streams = split[:, 1]
     one = functools.partial(_one_request, environment, name, utilisation)
+    memory = begin_all(make_agent(name, environment), lanes)
 
     def block(carry, number):
         state, sums = carry
@@ -249,7 +248,7 @@ def _run_lanes(
     names = ["blocked", "bitrate", "bitrate_blocked", *(["utilisation"] if utilisation else [])]
     sums = {key: (jnp.zeros(lanes), jnp.zeros(lanes)) for key in names}
     blocks = -(-(warmup + steps) // BLOCK)
-    (_, sums), _ = lax.scan(block, (state, sums), jnp.arange(blocks, dtype=jnp.uint32))
+    (_, sums), _ = lax.scan(block, ((state, memory), sums), jnp.arange(blocks, dtype=jnp.uint32))
     return {key: high for key, (high, _) in sums.items()}
 
 
@@ -261,92 +260,19 @@ def _add(total, part):
     return new, (new - high) - term
 
 
-def _one_request(environment, name, utilisation, words, reset_key, state, params):
-    """Serve one request; a lane whose episode ends starts the next one."""
-    offers = environment.offers(state, params)
-    path, start = make_heuristic(name, environment)(state, offers, params)
+def _one_request(environment, name, utilisation, words, reset_key, going, params):
+    """Serve one request, given (state, memory); a lane whose episode ends starts the next one."""
+    state, memory = going
+    agent, offers = make_agent(name, environment), environment.offers(state, params)
+    path, start, memory = agent.choose(state, offers, params, memory, words)
     step = environment.serve(words, state, offers, path, start, params)
     seen = {key: step.info[key] for key in ("blocked", "bitrate", "bitrate_blocked")}
     if utilisation:
         occupancy = environment.resources.occupancy(step.state.held)
         seen["utilisation"] = share_of_slots(occupancy, environment.slots)
     if environment.never_ends:
-        return step.state, seen
+        return (step.state, memory), seen
     again = jax.random.fold_in(reset_key, words[0])
     fresh, _ = environment.reset(again, params)
     done = step.terminated | step.truncated
-    after = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, step.state)
-    return after, seen
-
-
-def trace_heuristic(
-    environment: OpticalEnvironment,
-    name: str | Heuristic,
-    *,
-    steps: int | None = None,
-    seed: int = 0,
-) -> dict[str, np.ndarray]:
-    """Serve one stream from an empty network and give every request, warm-up included.
-
-    Args:
-        environment: the environment.
-        name: of a heuristic, or a rule such as `policy_rule.make_policy_rule` gives.
-        steps: requests; None serves one episode (the whole list where requests are given).
-        seed: of the stream, which is that of `evaluate_heuristic`'s first seed.
-
-    Returns:
-        Columns of `steps` rows: step, source, destination (the topology's own ids), bitrate
-        (Gb/s), action, path, slot, accepted, valid_actions; and occupancy, bool [links, S], the
-        spectrum after the last request.
-    """
-    count = environment.max_requests if steps is None else steps
-    key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(0))
-    columns, occupancy = jax.device_get(_trace(environment, name, count)(key))
-    ids = np.array(environment.tables.topology.node_ids)
-    pairs = environment.tables.paths.pairs[columns.pop("pair")]
-    return {
-        "step": np.arange(count),
-        "source": ids[pairs[:, 0]],
-        "destination": ids[pairs[:, 1]],
-        **columns,
-        "occupancy": occupancy,
-    }
-
-
-@functools.lru_cache(maxsize=32)
-def _trace(environment: OpticalEnvironment, name: str | Heuristic, steps: int):
-    params = environment.default_params
-
-    def request(carry, words_of):
-        state, reset_key = carry
-        words, reset_words = words_of
-        offers = environment.offers(state, params)
-        path, start = make_heuristic(name, environment)(state, offers, params)
-        step = environment.serve(words, state, offers, path, start, params)
-        row = {
-            "pair": state.request.pair,
-            "bitrate": state.request.bitrate * params.bitrate_scale,
-            "action": environment.encode(path, start),
-            "path": path,
-            "slot": start,
-            "accepted": step.info["blocked"] == 0,
-            "valid_actions": environment.action_mask(state, params).sum(dtype=jnp.int32),
-        }
-        fresh, _ = environment.reset(jax.random.fold_in(reset_key, reset_words), params)
-        done = step.terminated | step.truncated
-        after = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, step.state)
-        return (after, reset_key), (row, environment.resources.occupancy(step.state.held))
-
-    def run(key):
-        reset_key, stream = jax.random.split(key)
-        state, _ = environment.reset(reset_key, params)
-        blocks = -(-steps // BLOCK)
-        keys = jax.vmap(functools.partial(jax.random.fold_in, stream))(
-            jnp.arange(blocks, dtype=jnp.uint32)
-        )
-        words = jax.vmap(lambda k: random_words(k, BLOCK * WORDS_PER_REQUEST))(keys)
-        words = words.reshape(-1, WORDS_PER_REQUEST)[:steps]
-        (_, _), (rows, seen) = lax.scan(request, (state, reset_key), (words, words[:, 0]))
-        return rows, unpack(seen[-1], environment.slots)
-
-    return jax.jit(run)
+    return restarted(done, (fresh, agent.begin()), (step.state, memory)), seen

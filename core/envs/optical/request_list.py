@@ -34,6 +34,8 @@ class RequestList:
         holding: int32 ticks.
         until_next: int32 ticks to the next arrival; 0 for the last request.
         tick: units of the file's time in one tick.
+        arrival: float64, as the file says.
+        duration: float64, of the service, as the file says.
     """
 
     pair: np.ndarray
@@ -41,6 +43,8 @@ class RequestList:
     holding: np.ndarray
     until_next: np.ndarray
     tick: float
+    arrival: np.ndarray
+    duration: np.ndarray
 
     def __len__(self) -> int:
         return len(self.pair)
@@ -77,9 +81,8 @@ def read_requests(file: str, topology: Topology) -> RequestList:
     holding = np.array([row[3] for row in rows], np.float64)
     ticks, until_next, tick = exact_ticks(arrivals, holding)
     pairs = np.array([row[0] for row in rows], np.int32)
-    return RequestList(
-        pairs, np.array([row[1] for row in rows], np.float32), ticks, until_next, tick
-    )
+    bitrates = np.array([row[1] for row in rows], np.float32)
+    return RequestList(pairs, bitrates, ticks, until_next, tick, arrivals, holding)
 
 
 def _row(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import ConfigError
+from .agents import Rule
 from .environment import OpticalEnvironment
 from .evaluate import Evaluation, evaluate_heuristic
-from .heuristics import Heuristic
 
 __all__ = ["SupportedLoad", "find_load"]
 
@@ -41,7 +41,7 @@ class SupportedLoad:
 
 def find_load(
     environment: OpticalEnvironment,
-    name: str | Heuristic,
+    name: Rule,
     target: float,
     *,
     seeds: int = 10,

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
+from hpo.core.envs.contract import HostedEnvironment, RoutedEnvironment
+from hpo.core.envs.history import StackedEnvironment, unwrapped
+from hpo.core.envs.optical.environment import OpticalEnvironment
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
@@ -58,3 +61,42 @@ def test_trees_are_refused():
     plan = make_plan({"network": "gnn", "history": 2}, EnvPlan("rmsa", keys))
     with pytest.raises(ConfigError, match="history is 2, but the observations of rmsa are a tree"):
         registry.make(plan.env)
+
+
+KEPT = ("id", "action_space", "has_mask", "never_ends", "warmup_steps", "default_params")
+NETWORK = (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 5))
+
+
+@pytest.mark.parametrize(
+    ("where", "kinds"),
+    [
+        (EnvPlan("rmsa", NETWORK), (OpticalEnvironment, RoutedEnvironment)),
+        (EnvPlan("deeprmsa", NETWORK), (OpticalEnvironment, RoutedEnvironment)),
+        (EnvPlan("CartPole-v1"), ()),
+        (EnvPlan("gym:CartPole-v1"), (HostedEnvironment,)),
+    ],
+)
+def test_what_stands_inside_is_found_and_its_facts_stay(where, kinds):
+    """Of the environment that trains and of the one that evaluates alike."""
+    plain = registry.make(where)
+    plan = make_plan({"history": 3}, where, EnvPlan(where.id, (*where.keys,)))
+    for each in (plan.env, plan.eval_env):
+        wrapped = registry.make(each)
+        inside = unwrapped(wrapped)
+        assert isinstance(wrapped, StackedEnvironment) != isinstance(plain, HostedEnvironment)
+        assert all(isinstance(inside, kind) for kind in kinds)
+        assert {name: getattr(inside, name) for name in KEPT} == {
+            name: getattr(wrapped, name) for name in KEPT
+        }
+        if isinstance(wrapped, StackedEnvironment):
+            assert type(inside) is type(plain) and unwrapped(plain) is plain
+    assert registry.make(plan.env).observation_struct.shape[0] == 3
+
+
+def test_networks_over_links_find_the_routes_of_a_stacked_environment():
+    from hpo.core.networks.paths import routes_of
+
+    where = EnvPlan("rmsa", NETWORK)
+    stacked = registry.make(make_plan({"history": 2}, where).env)
+    assert routes_of(stacked, stacked) is routes_of(registry.make(where), stacked)
+    assert routes_of(stacked, stacked) is not None

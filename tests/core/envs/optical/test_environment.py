@@ -7,7 +7,7 @@ import pytest
 
 from hpo.core.envs.contract import Environment
 from hpo.core.envs.optical.environment import make_environment
-from hpo.core.envs.optical.evaluate import trace_heuristic
+from hpo.core.envs.optical.requests_traced import trace_heuristic
 from hpo.core.envs.optical.settings import ENVIRONMENT_IDS, OBSERVATIONS, OpticalSettings
 from hpo.errors import ConfigError
 
@@ -220,8 +220,53 @@ def test_given_requests_are_replayed_exactly(tmp_path, simulator, name):
         assert (trace["source"][t], trace["destination"][t]) == tuple(ends[t])
         accepted = slow.serve(path, start, holding[t], 0)
         assert accepted == trace["accepted"][t]
+        links = slow.links[path]
+        assert trace["hops"][t] == len(links)
+        assert trace["path_km"][t] == sum(env.tables.topology.links[link][2] for link in links)
+        assert trace["slots_needed"][t] == (slow.need[path] if len(links) else 0)
     assert 0.02 < 1 - trace["accepted"].mean() < 0.9
+    np.testing.assert_array_equal(trace["arrival"], arrivals)
+    np.testing.assert_array_equal(trace["departure"], arrivals + holding)
     np.testing.assert_array_equal(trace["occupancy"], slow.grid)
+
+
+def test_drawn_requests_written_down_are_served_alike(tmp_path):
+    """Arrivals and departures of a trace are all that there is to know of its times."""
+    keys = {"slots": 20, "k": 2, "load": 60.0, "mean_holding_time": 7.0}
+    drawn = trace_heuristic(make(**keys), "ksp_ff", steps=400)
+    names = ("source", "destination", "bitrate", "arrival", "departure")
+    rows = [
+        (source, destination, bitrate, repr(arrival), repr(departure - arrival))
+        for source, destination, bitrate, arrival, departure in zip(
+            *(drawn[name].tolist() for name in names), strict=True
+        )
+    ]
+    file = _write_requests(tmp_path / "requests.csv", rows)
+    given = trace_heuristic(make(**keys, requests=file), "ksp_ff")
+    for name in ("path", "slot", "accepted", "valid_actions", "path_km", "hops", "slots_needed"):
+        np.testing.assert_array_equal(given[name], drawn[name], err_msg=name)
+    assert 0.05 < drawn["accepted"].mean() < 0.95
+    np.testing.assert_allclose(np.diff(drawn["arrival"]).mean(), 7.0 / 60.0, rtol=0.2)
+    lasts = drawn["departure"] - drawn["arrival"]
+    np.testing.assert_allclose(lasts.mean(), 7.0, rtol=0.2)
+    forever = trace_heuristic(make(**keys, incremental=True), "ksp_ff", steps=5)
+    assert np.isinf(forever["departure"]).all()
+
+
+def test_clocks_and_lengths_of_a_trace():
+    """Every episode has a clock of its own; an action that refuses has no path."""
+    env = make(continuous=False, max_requests=4, slots=20, k=2, no_op=True)
+
+    def refuse(state, offers, params):
+        return jnp.int32(env.num_paths), jnp.int32(0)
+
+    trace = trace_heuristic(env, refuse, steps=12)
+    assert trace["episode"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert (trace["arrival"][[0, 4, 8]] == 0.0).all()
+    assert (np.diff(trace["arrival"].reshape(3, 4)) > 0.0).all()
+    assert not trace["accepted"].any()
+    for name in ("hops", "path_km", "slots_needed"):
+        assert not trace[name].any(), name
 
 
 def test_a_slot_is_free_again_when_its_service_ends_at_the_arrival(tmp_path):

@@ -9,9 +9,9 @@ from hpo.core.envs.optical.environment import make_environment
 from hpo.core.envs.optical.evaluate import (
     evaluate_heuristic,
     summarise_seeds,
-    trace_heuristic,
 )
 from hpo.core.envs.optical.heuristics import heuristic_names
+from hpo.core.envs.optical.requests_traced import trace_heuristic
 from hpo.core.envs.optical.settings import OpticalSettings
 from hpo.errors import UnknownNameError
 

@@ -1,0 +1,111 @@
+"""`hpo eval --video`: files of pictures."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpo.cli import main
+from hpo.errors import ConfigError, MissingExtraError
+from hpo.views import films
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def pictures(count, height=10, width=14):
+    for number in range(count):
+        yield np.full((height, width, 3), 20 * number, np.uint8)
+
+
+def test_a_gif_has_every_picture_at_its_rate(tmp_path):
+    path = tmp_path / "film.gif"
+    assert films.write_film(str(path), 20.0, pictures(5)) == 5
+    with Image.open(path) as film:
+        assert (film.n_frames, film.size, film.info["duration"]) == (5, (14, 10), 50)
+        film.seek(4)
+        assert film.convert("RGB").getpixel((3, 3)) == (80, 80, 80)
+    assert [file.name for file in tmp_path.iterdir()] == ["film.gif"]
+
+
+def test_a_gif_faster_than_viewers_are_leaves_pictures_out(tmp_path):
+    path = tmp_path / "film.gif"
+    assert films.write_film(str(path), 125.0, pictures(7)) == 7
+    with Image.open(path) as film:
+        assert film.n_frames == 3  # of 0, 3, 6
+        assert film.info["duration"] == 20  # 24 ms, in hundredths of a second
+
+
+def test_an_mp4_gets_even_pictures_and_its_rate(tmp_path, monkeypatch):
+    seen = []
+
+    def write_frames(path, size, **options):
+        path.write_bytes(b"film")
+        seen.append((size, options["fps"]))
+        while True:
+            picture = yield
+            if picture is None:
+                return
+            seen.append(picture)
+
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", SimpleNamespace(write_frames=write_frames))
+    path = tmp_path / "film.mp4"
+    assert films.write_film(str(path), 30.0, pictures(3, height=9, width=13)) == 3
+    assert seen[0] == ((14, 10), 30.0)
+    assert [picture.shape for picture in seen[1:]] == [(10, 14, 3)] * 3
+    assert [int(picture.max()) for picture in seen[1:]] == [0, 20, 40]
+    assert path.read_bytes() == b"film"
+
+
+def test_what_fails_leaves_nothing(tmp_path):
+    def failing(after):
+        yield from pictures(after)
+        raise ConfigError("no more")
+
+    for after in (0, 2):
+        with pytest.raises(ConfigError, match="no more"):
+            films.write_film(str(tmp_path / "film.gif"), 20.0, failing(after))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_or_a_missing_package_is_said_at_once(monkeypatch):
+    with pytest.raises(ConfigError, match=r"its name must end in .gif or .mp4"):
+        films.check_film("film.avi")
+    films.check_film("film.GIF")
+    monkeypatch.setattr(films.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"'imageio-ffmpeg'.*hpo-lanes\[video\]"):
+        films.check_film("film.mp4")
+
+
+def test_a_spectrum_shows_what_is_taken_and_what_is_new():
+    occupancy = np.zeros((2, 2, 4), bool)
+    occupancy[0, 0, 1] = occupancy[1, 0, 1] = occupancy[1, 1, 3] = True
+    first, second = films.spectrum_pictures(occupancy)
+    height, width = first.shape[0] // 2, first.shape[1] // 4
+
+    def colour(picture, link, slot):
+        return tuple(picture[link * height + height // 2, slot * width + width // 2].tolist())
+
+    free, old, new = (255, 255, 255), (31, 95, 153), (194, 87, 26)
+    assert [colour(first, 0, 1), colour(first, 1, 3), colour(first, 0, 0)] == [old, free, free]
+    assert [colour(second, 0, 1), colour(second, 1, 3)] == [old, new]
+
+
+@pytest.mark.usefixtures("quickly")
+def test_a_network_is_filmed_request_by_request(tmp_path, capsys):
+    env, film = tmp_path / "env.json", tmp_path / "net.gif"
+    keys = {"id": "rmsa", "topology": "ring4", "k": 2, "slots": 10, "load": 20}
+    env.write_text(json.dumps({**keys, "warmup_requests": 30}))
+    given = ["eval", "--env", str(env), "--heuristic", "ksp_ff"]
+    assert main([*given, "--video", str(film), "--steps", "25", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requests"] == 25
+    with Image.open(film) as shown:
+        assert shown.n_frames > 5
+    for more, words in (
+        (["--trace", "x.csv"], "--video and --trace are two answers"),
+        (["--loads", "1,2"], "--video follows one seed"),
+        (["--k", "1,2"], "--video is about one network"),
+    ):
+        assert main([*given, "--video", str(film), *more]) == 2
+        assert words in capsys.readouterr().err
