@@ -20,8 +20,10 @@ from ..evaluation import Episodes, Policies
 from ..plan import Plan
 from ..rollout import forget
 from .batch import TimedBatch, make_batch
+from .outcome import EnvironmentsFailed
 from .slots import Opening
 from .stage import stream_words
+from .steady import Steady
 
 __all__ = ["ActFunction", "act_function", "evaluate_here", "evaluate_on_host"]
 
@@ -51,6 +53,7 @@ def evaluate_on_host(
     count: int,
     episodes: int,
     steps: int | None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Episodes:
     """Give one row an episode of the first `count` policies, host arrays [count, episodes].
 
@@ -62,12 +65,18 @@ def evaluate_on_host(
         count: policies that are wanted, at most W.
         episodes: of each.
         steps: env steps of each, whatever ends; None runs each episode to its end.
+        warn: takes a line about a process that ended.
+
+    Raises:
+        EnvironmentsFailed: those of some policies, by row.
     """
-    _open(_hosted(plan), policies, batch, count, episodes)
+    steady = Steady(batch, episodes, warn, keeps=batch.may_lose)
+    _open(_hosted(plan), policies, steady, count, episodes)
     board = batch.board
     width = len(board.active) // episodes
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
+    running &= ~steady.out
     step, last = 0, compiled.STEP_LIMIT if steps is None else steps
     memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
     while step < last and running.any():
@@ -76,13 +85,18 @@ def evaluate_on_host(
         action, memory = act(policies, np.int32(step), *given)
         board.action[:] = np.asarray(action).reshape(board.action.shape)
         board.active[:] = running
-        batch.step(restart=steps is not None)
+        anew = steady.step(restart=steps is not None)
+        running &= ~steady.out
         returns += np.where(running, board.reward, np.float32(0.0))
         lengths += running
         ended = running & (board.terminated | board.truncated)
+        if steps is None and anew.any():  # these begin again, and are counted from there
+            returns[anew], lengths[anew], ended[anew] = 0.0, 0, True
         if steps is None:
-            running = running & ~ended
+            running = running & ~(ended & ~anew)
         step += 1
+    if reasons := steady.take_reasons():
+        raise EnvironmentsFailed(reasons)
 
     def rows(values: np.ndarray) -> np.ndarray:
         return values.reshape((width, episodes))[:count]
@@ -93,7 +107,11 @@ def evaluate_on_host(
 def evaluate_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None
 ) -> Episodes:
-    """Evaluate policies [W, ...] in this process, without a program."""
+    """Evaluate policies [W, ...] in this process, without a program.
+
+    Raises:
+        EnvironmentsFailed: those of some policies, by row.
+    """
     env = _hosted(plan)
     count = len(policies.key)
     batch = make_batch(env.id, env.code, count * episodes, None)
@@ -112,7 +130,7 @@ def _hosted(plan: Plan) -> GymnasiumEnvironment:
 
 
 def _open(
-    env: GymnasiumEnvironment, policies: Policies, batch: TimedBatch, count: int, episodes: int
+    env: GymnasiumEnvironment, policies: Policies, steady: Steady, count: int, episodes: int
 ) -> None:
     keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
     openings = []
@@ -121,4 +139,4 @@ def _open(
         for episode in range(episodes):
             words = stream_words(keys[lane], "evaluation", episode)
             openings.append(Opening(lane * episodes + episode, values, words))
-    batch.open(openings)
+    steady.open(openings)
