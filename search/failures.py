@@ -1,16 +1,18 @@
-"""What an exception in the lanes costs: the trials whose replicates it hit."""
+"""What an error in the lanes costs: the trials whose replicates it hit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import ConfigError, HpoError
 from ..store.rows import TrialState
 from .buckets import Bucket
 from .ledger import Ledger, cut
-from .trials import Run
+from .trials import Run, RunState
 
-__all__ = ["fail_runs"]
+__all__ = ["fail_replicates", "fail_runs"]
+
+_LONGEST = 500
 
 
 def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
@@ -22,13 +24,29 @@ def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Except
     if isinstance(error, HpoError) and not isinstance(error, ConfigError):
         raise error
     ledger.state.usage.failures += 1
-    text = f"{type(error).__name__}: {error}".split("\n")[0][:500]
+    text = f"{type(error).__name__}: {error}".split("\n")[0][:_LONGEST]
     cut(runs)
     for number in dict.fromkeys(run.trial for run in runs):
-        trial = ledger.trials[number]
-        if trial.is_live:
-            ledger.end(trial, TrialState.FAILED, text)
-        else:
-            trial.error = text
-            ledger.touch(trial)
+        _fail(ledger, number, text)
     bucket.release()
+
+
+def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
+    """Fail the trials of some replicates, each with its own reason and counted by itself.
+
+    Their lanes are freed at the next boundary.
+    """
+    for run, why in failed:
+        ledger.state.usage.failures += 1
+        run.state = RunState.DIVERGED  # not cut: those beside it are still compared
+        _fail(ledger, run.trial, why[:_LONGEST])
+
+
+def _fail(ledger: Ledger, number: int, text: str) -> None:
+    """End a trial of the search; of one that is confirmed note what went wrong."""
+    trial = ledger.trials[number]
+    if trial.is_live:
+        ledger.end(trial, TrialState.FAILED, text)
+    elif trial.state is not TrialState.FAILED:
+        trial.error = text
+        ledger.touch(trial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ __all__ = ["serve_study", "worker_count", "workers_of"]
 
 _LIGHT = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.tabular.")
 """Where environments are defined of which a step costs less than telling another process."""
+_STEP_SECONDS = 300.0
+"""That a call of an environment may take: no step does, but making one may take minutes."""
 
 
 def workers_of(study: Study, cores: int) -> Workers | None:
@@ -23,17 +26,25 @@ def workers_of(study: Study, cores: int) -> Workers | None:
     if count == 0:
         return None
     source = str(Path(study.source).resolve())
-    return Workers(count, f"{__name__}:{serve_study.__name__}", [list(study.imports), source])
+    asked = study.population.step_timeout
+    return Workers(
+        count,
+        f"{__name__}:{serve_study.__name__}",
+        [list(study.imports), source],
+        limit=_STEP_SECONDS if asked is None else asked or math.inf,
+    )
 
 
 def worker_count(study: Study, cores: int) -> int:
     """Give how many workers a study has: as asked, else by what defines its environment.
 
-    No result depends on it.
+    No result depends on it. A limit on steps needs them: a process cannot break off its own.
     """
     asked = study.population.workers
     if asked is not None:
         return asked
+    if study.population.step_timeout:
+        return cores
     light = f"{facts_of(study.env.id).module}.".startswith(_LIGHT)
     return 0 if light or cores < 2 else cores
 

@@ -1,4 +1,8 @@
-"""Ctrl-C once asks for a clean end, twice leaves at once; SIGTERM counts as Ctrl-C once."""
+"""What asks a study to end: Ctrl-C once for a clean end, twice to leave at once.
+
+SIGTERM (a batch system, a container) and SIGHUP (a terminal that was closed) count as Ctrl-C once,
+however often they come: `timeout`, shells and systemd send them twice.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,17 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-__all__ = ["Interrupts"]
+from ..faults import Leave
+
+__all__ = ["HEARD", "Interrupts", "leaves_at_once"]
+
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a study; those that this process was started to ignore stay ignored."""
+
+
+def leaves_at_once(number: int) -> bool:
+    """Say whether this signal leaves at once if a clean end was asked for already."""
+    return number == signal.SIGINT
 
 
 class Interrupts:
@@ -25,8 +39,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
+            for number in HEARD:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -40,7 +55,8 @@ class Interrupts:
         self._before = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        self._on_first()
+        if not self.requested:
+            self.requested = True
+            self._on_first()
+        elif leaves_at_once(number):
+            raise Leave

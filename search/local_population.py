@@ -18,6 +18,7 @@ import numpy as np
 from ..core import checkpoint, saved_policy
 from ..core.envs import registry as environments
 from ..core.evaluation import Episodes
+from ..core.host.outcome import EnvironmentsFailed
 from ..core.hypers import Hypers
 from ..core.look import look
 from ..core.metrics import chunk_rows
@@ -105,7 +106,9 @@ class LocalPopulation:
         if not self._split.separate_critic:
             del values["vf_learning_rate"]  # in every lane that of the policy
         values = {name: value[self._place] for name, value in values.items()}
-        return ChunkResult(values, diverged[self._place], time.perf_counter() - started)
+        lanes = {int(at): lane for lane, at in enumerate(self._place)}
+        failed = {lanes[at]: why for at, why in self._program.failures().items()}
+        return ChunkResult(values, diverged[self._place], time.perf_counter() - started, failed)
 
     def roll_out(self) -> float:
         """Run one chunk's rollouts in all lanes, learning nothing; gives its seconds."""
@@ -164,8 +167,17 @@ class LocalPopulation:
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """Evaluate the policies of some lanes, in that order."""
         self.compile_evaluation()
-        found = self._program.evaluate(self._lanes, self._place[list(lanes)])
-        return results_of(found, range(len(lanes)))
+        failed: dict[int, str] = {}
+        places = self._place[list(lanes)].tolist()
+        while True:
+            sound = [at for at in places if at not in failed]
+            try:
+                found = self._program.evaluate(self._lanes, sound)
+                break
+            except EnvironmentsFailed as error:  # the others are evaluated again, without them
+                failed |= error.reasons
+        results = iter(results_of(found, range(len(sound))))
+        return [_none(failed[at]) if at in failed else next(results) for at in places]
 
     def save(self, directory: Path) -> None:
         """Write the exact state of all lanes into a new directory."""
@@ -222,6 +234,11 @@ class LocalPopulation:
     @cached_property
     def _look(self) -> Callable[[Hypers, LaneState], dict[str, Any]]:
         return jax.jit(partial(look, self._program.plan))
+
+
+def _none(why: str) -> EvaluationResult:
+    """Return the result of an evaluation that failed."""
+    return EvaluationResult(np.zeros(0), np.zeros(0, np.int64), {}, why)
 
 
 def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:

@@ -6,13 +6,14 @@ curves, so that the loop's rules are tested in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..errors import SearchError
 from ..store.rows import Stream
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Population",
     "PopulationFactory",
     "Refill",
+    "refuse_failed",
 ]
 
 
@@ -66,11 +68,13 @@ class ChunkResult:
         metrics: name -> float64 [lanes], over the chunk's updates.
         diverged: bool [lanes]; retire the replicate, its numbers mean nothing.
         seconds: wall time of the chunk.
+        failed: lane -> why its environment failed; it counts as diverged too.
     """
 
     metrics: Mapping[str, np.ndarray]
     diverged: np.ndarray
     seconds: float
+    failed: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,27 @@ class EvaluationResult:
         returns: float64 [episodes].
         lengths: int64 [episodes], env steps.
         metrics: the environment's own, name -> float64 [episodes].
+        failed: why the lane's environment failed, and there is nothing else; else "".
     """
 
     returns: np.ndarray
     lengths: np.ndarray
     metrics: Mapping[str, np.ndarray]
+    failed: str = ""
+
+
+def refuse_failed(reasons: Iterable[str]) -> None:
+    """Stop where there is no trial that could fail in place of everything.
+
+    Args:
+        reasons: `failed` of results; empty ones are fine.
+
+    Raises:
+        SearchError: an environment failed.
+    """
+    why = next(filter(None, reasons), "")
+    if why:
+        raise SearchError(f"an environment failed: {why}")
 
 
 class Population(Protocol):

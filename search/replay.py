@@ -26,7 +26,7 @@ from ..studies.load import loads
 from ..studies.spec import Study
 from .compile_cache import enable_compilation_cache
 from .lineage import Segment, lineage_of, params_at
-from .population import Change, Population, Refill
+from .population import Change, Population, Refill, refuse_failed
 from .schedule import schedule_of
 from .user_code import import_user_code
 
@@ -220,6 +220,7 @@ def _train(
         elif here > 0 and any(part.env_steps == here for part in record.lineage):
             population.change([Change(lane, config) for lane in lanes])
         result = population.advance(refills, list(lanes))
+        refuse_failed(result.failed.values())
         if chunk < warmup:
             continue
         after = here + quantum
@@ -229,6 +230,7 @@ def _train(
             }
         if after // quantum in schedule.evaluations:
             found = population.evaluate(list(lanes))
+            refuse_failed(evaluation.failed for evaluation in found)
             for replicate, evaluation in zip(record.replicates, found, strict=True):
                 if (replicate, after) in record.returns:
                     now = tuple(float(value) for value in evaluation.returns)

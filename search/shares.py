@@ -185,12 +185,14 @@ class SharedPopulation:
         answers: dict[int, ChunkResult] = self._ask("advance", work, remember=True)
         metrics: dict[str, np.ndarray] = {}
         diverged = np.zeros(self.lanes, bool)
+        failed: dict[int, str] = {}
         for share, answer in answers.items():
             places = self._places[share]
             diverged[places] = answer.diverged
+            failed |= {places[own]: why for own, why in answer.failed.items()}
             for name, values in answer.metrics.items():
                 metrics.setdefault(name, np.zeros(self.lanes))[places] = values
-        return ChunkResult(metrics, diverged, time.perf_counter() - started)
+        return ChunkResult(metrics, diverged, time.perf_counter() - started, failed)
 
     def change(self, changes: Sequence[Change]) -> None:
         """See `Population`; states of lanes elsewhere are taken before anything is changed."""

@@ -20,7 +20,7 @@ from ..store.rows import Stream
 from ..studies.spec import Study
 from .compile_cache import enable_compilation_cache
 from .lanes import startable_replicates
-from .population import Refill
+from .population import Refill, refuse_failed
 from .streams import generator
 from .user_code import import_user_code
 
@@ -131,7 +131,9 @@ def _measure(factory: Any, default: dict[str, Any], lanes: int, seconds: float) 
         refills: list[Refill] = []
         if replicate is not None:
             refills = [Refill(lane, configs[lane], Stream.SEARCH, replicate) for lane in everyone]
-        return population.advance(refills, everyone).seconds
+        result = population.advance(refills, everyone)
+        refuse_failed(result.failed.values())
+        return result.seconds
 
     chunk(0)
     usual = _usual_seconds(chunk, seconds)

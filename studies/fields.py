@@ -325,6 +325,9 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _flag("deterministic", False, "the same bits on every run of a GPU, at some cost"),
         _count("workers", None, "processes that step gym: environments, or auto; 0: none", 0,
                high=1024, words=("auto",)),
+        Field("step_timeout", "seconds", None, "that a call of a gym: environment may take in a "
+              "worker until it counts as hung, or auto: 5m; 0: any", low=0, high=1e9,
+              words=("auto",)),
     ),
     "budget": (
         _count("trials", 64, "configurations proposed", 1, high=1e9, off=True),

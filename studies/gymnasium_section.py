@@ -24,7 +24,9 @@ def check_gymnasium(notes: Notes, root: Node, study: Study) -> None:
     """Note environments that cannot be made or whose spaces fit no policy."""
     if not is_gymnasium(study.env.id):
         _refuse_workers(notes, root, study)
-    elif not study.imports:  # which may register it, and run only with the study
+        return
+    _check_timeout(notes, root, study)
+    if not study.imports:  # which may register it, and run only with the study
         kinds: list[dict[str, Any]] = []
         for bucket in buckets_of(study).found:
             searched = {k[4:]: v for k, v in bucket.config.items() if k.startswith("env.")}
@@ -41,6 +43,22 @@ def _refuse_workers(notes: Notes, root: Node, study: Study) -> None:
             "workers step gym: environments only, so leave it out"
         )
         notes.add(text, root.value["population"], "workers")
+    if study.population.step_timeout is not None:
+        text = (
+            f"population.step_timeout is for gym: environments, but {study.env.id} is compiled; "
+            "leave it out"
+        )
+        notes.add(text, root.value["population"], "step_timeout")
+
+
+def _check_timeout(notes: Notes, root: Node, study: Study) -> None:
+    """Note a limit that nobody could enforce: a process cannot break off its own steps."""
+    if study.population.step_timeout and study.population.workers == 0:
+        text = (
+            "population.step_timeout needs processes that can be ended, but population.workers "
+            "is 0; leave workers out, or type step_timeout: 0"
+        )
+        notes.add(text, root.value["population"], "step_timeout")
 
 
 def _look_at(notes: Notes, root: Node, study: Study, values: Mapping[str, Any]) -> None:

@@ -193,7 +193,7 @@ class _Reader:
         init = read_init(self.notes, self.root.value.get("init"), sections["init"], files)
         early = None if off["early_terminate"] else sections["early_terminate"]
         population = sections["population"]
-        for key in ("lanes", "workers"):
+        for key in ("lanes", "workers", "step_timeout"):
             if population[key] == "auto":
                 population[key] = None
         return {

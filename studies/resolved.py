@@ -19,7 +19,12 @@ from .writer import to_yaml
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
-_CHANGES_NO_RESULT = ("population.workers", "executor.address", "executor.cpus")
+_CHANGES_NO_RESULT = (
+    "population.workers",
+    "population.step_timeout",
+    "executor.address",
+    "executor.cpus",
+)
 _RESOLVED_BY_RULE = ("population.lanes", "population.device")
 _ABSENT = "absent"
 
@@ -54,6 +59,8 @@ def resolved(study: Study) -> dict[str, Any]:
     population = asdict(study.population)
     for key in ("lanes", "workers"):
         population[key] = "auto" if population[key] is None else population[key]
+    if population["step_timeout"] is None:  # as in studies from before there was such a limit
+        del population["step_timeout"]
     budget = asdict(study.budget)
     early, confirm, init = study.early_terminate, study.confirm, study.init
     data = {

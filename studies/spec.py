@@ -215,13 +215,15 @@ class Confirm:
 class PopulationSpec:
     """Lanes of one program; `lanes` None means the rule of `search.lanes` decides.
 
-    `workers` are the processes that step host environments; None leaves it to `search.hosting`.
+    `workers` are the processes that step host environments, and `step_timeout` the seconds that
+    a call of an environment may take there, 0 for any; None leaves them to `search.hosting`.
     """
 
     lanes: int | None = None
     device: Literal["auto", "cpu", "gpu"] = "auto"
     deterministic: bool = False
     workers: int | None = None
+    step_timeout: float | None = None
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,20 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-__all__ = ["Doorbell"]
+from ..search.interrupts import HEARD, leaves_at_once
+from .terminal import let_go_of_terminal
 
-_HEARD = (signal.SIGINT, signal.SIGTERM)
+__all__ = ["Doorbell"]
 
 
 class Doorbell:
     """Listens for Ctrl-C while it is entered and armed; does nothing outside of the main thread.
 
     Args:
-        on_first: called from the listening thread at the first press.
-        on_second: called there at the second, before the process ends with code 130. A journal
-            is whole at any moment, so leaving this way costs what a crash costs.
+        on_first: called from the listening thread at the first press, which any signal is that
+            ends a study.
+        on_second: called there at the next Ctrl-C, before the process ends with code 130. A
+            journal is whole at any moment, so leaving this way costs what a crash costs.
         leave: ends the process.
     """
 
@@ -66,14 +68,16 @@ class Doorbell:
         self._thread = None
 
     def _listen(self) -> None:
-        presses = 0
+        pressed = False
         while byte := self._hears.recv(1):
-            if byte[0] not in _HEARD or not self._armed.is_set():
+            if byte[0] not in HEARD or not self._armed.is_set():
                 continue
-            presses += 1
-            if presses == 1:
+            if byte[0] == signal.SIGHUP:
+                let_go_of_terminal()
+            if not pressed:
+                pressed = True
                 self._on_first()
-            else:
+            elif leaves_at_once(byte[0]):
                 try:
                     self._on_second()
                 finally:

@@ -22,7 +22,7 @@ from ..studies.spec import Study
 from .pace import Outlook
 from .progress_text import lanes_text, phase_text, standing_text, trials_text
 from .run_view import RunView
-from .terminal import console, hush_keys
+from .terminal import console, hush_keys, let_go_of_terminal
 from .words import duration, steps
 
 __all__ = ["LiveView", "panel"]
@@ -68,8 +68,10 @@ class LiveView(RunView):
 
     def write(self, text: str) -> None:
         """Print a line above the picture."""
-        with suppress(OSError):  # nobody looks any more; the study goes on
+        try:
             self._console.print(text, soft_wrap=True)
+        except OSError:  # nobody looks any more; the study goes on
+            let_go_of_terminal()
 
     def _enter(self, now: str) -> None:
         self._now, self._began = now, time.monotonic()

@@ -20,6 +20,7 @@ from ..store.rows import TrialRow, TrialState
 from ..studies.spec import Study
 from .pace import Pace
 from .progress_text import best_text, ended_text, status_line
+from .terminal import let_go_of_terminal
 from .visible import echo
 from .words import duration, number
 
@@ -81,6 +82,7 @@ class RunView(Silent):
                 echo(text, file=self.stream, flush=True)
             except (OSError, ValueError):  # nobody listens any more; the study goes on
                 self.stream = None
+                let_go_of_terminal()
 
     def warn(self, text: str) -> None:
         """Print a warning, quiet or not."""

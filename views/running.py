@@ -18,7 +18,7 @@ from .documents import print_json
 from .doorbell import Doorbell
 from .final import print_results, results_data
 from .run_view import LinesView, QuietView, RunView
-from .terminal import can_draw, console, plain_warnings, to_stderr
+from .terminal import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
 
 __all__ = ["INTERRUPTED", "go_on_command", "run_watched", "watch"]
 
@@ -84,6 +84,7 @@ def watch(
             compiling=view.compiling,
             warn=view.warn,
         )
+    let_go_of_terminal()
     show(results)
     if results.state == "interrupted":
         view.write(f"Interrupted; everything up to here is kept. Go on with: {command}")

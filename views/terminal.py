@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -25,6 +26,7 @@ __all__ = [
     "fitted",
     "hush_keys",
     "knows_blocks",
+    "let_go_of_terminal",
     "plain_warnings",
     "print_listing",
     "to_stderr",
@@ -101,6 +103,26 @@ def hush_keys() -> Callable[[], None]:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
     return undo
+
+
+def let_go_of_terminal() -> None:
+    """Let what is still written to a terminal that has been closed go nowhere.
+
+    Views, user code and libraries that write to stdout or stderr would fail else, long after
+    anybody looked.
+    """
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError as error:
+            if error.errno == errno.EIO:  # what a closed terminal answers
+                _discard(descriptor)
+
+
+def _discard(descriptor: int) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 def to_stderr(text: str) -> None:

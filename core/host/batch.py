@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from .board import Board
+from .outcome import FINE, Outcome
 from .slots import Opening, Slots
 from .spaces import SpaceCode
 from .workers import Workers
@@ -20,11 +21,14 @@ class Batch(Protocol):
 
     Attributes:
         board: their actions and observations.
+        may_lose: other processes hold the environments, and may end; `steady` brings back what
+            is then lost.
     """
 
     board: Board
+    may_lose: bool
 
-    def open(self, openings: Sequence[Opening]) -> None:
+    def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes in some slots; their first observations are then on the board.
 
         Raises:
@@ -32,7 +36,7 @@ class Batch(Protocol):
         """
         ...
 
-    def step(self, restart: bool) -> None:
+    def step(self, restart: bool) -> Outcome:
         """Take the actions on the board in all active slots.
 
         Args:
@@ -46,11 +50,13 @@ class Batch(Protocol):
 
 
 class LocalBatch:
-    """A batch in this process; see `Batch`.
+    """A batch in this process; see `Batch`. What hangs cannot be interrupted here.
 
     Attributes:
         slots: its environments.
     """
+
+    may_lose = False
 
     def __init__(
         self, id_: str, code: SpaceCode, count: int, more: Mapping[str, Any] | None = None
@@ -58,13 +64,15 @@ class LocalBatch:
         self.board = Board.over(code, count, bytearray(Board.size_of(code, count)))
         self.slots = Slots(id_, code, self.board, more)
 
-    def open(self, openings: Sequence[Opening]) -> None:
+    def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes."""
-        self.slots.open(openings)
+        failed = self.slots.open(openings)
+        return Outcome(failed=failed) if failed else FINE
 
-    def step(self, restart: bool) -> None:
+    def step(self, restart: bool) -> Outcome:
         """Step the active slots, one after the other."""
-        self.slots.step(restart)
+        failed = self.slots.step(restart)
+        return Outcome(failed=failed) if failed else FINE
 
     def close(self) -> None:
         """Close its environments."""
@@ -80,21 +88,23 @@ class TimedBatch:
     """
 
     def __init__(self, inner: Batch):
-        self._inner, self.board = inner, inner.board
+        self._inner, self.board, self.may_lose = inner, inner.board, inner.may_lose
         self.seconds, self.steps = 0.0, 0
 
-    def open(self, openings: Sequence[Opening]) -> None:
+    def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes."""
         started = time.perf_counter()
-        self._inner.open(openings)
+        outcome = self._inner.open(openings)
         self.seconds += time.perf_counter() - started
+        return outcome
 
-    def step(self, restart: bool) -> None:
+    def step(self, restart: bool) -> Outcome:
         """Step the active slots."""
         started = time.perf_counter()
-        self._inner.step(restart)
+        outcome = self._inner.step(restart)
         self.seconds += time.perf_counter() - started
         self.steps += int(self.board.active.sum())
+        return outcome
 
     def close(self) -> None:
         """Close its environments."""

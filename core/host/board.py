@@ -34,6 +34,8 @@ class Board:
         reward: float32 [N] of this step.
         terminated: bool [N], the episode ended by its own rules.
         truncated: bool [N], it was cut.
+        inside: int32 [N], where a call of the environment has begun and not ended, its number;
+            else 0. It tells of a process that ended, or hangs, whose environment it was in.
     """
 
     action: np.ndarray
@@ -43,6 +45,7 @@ class Board:
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    inside: np.ndarray
 
     @classmethod
     def over(cls, code: SpaceCode, count: int, block: mmap.mmap | bytearray) -> Board:
@@ -88,6 +91,7 @@ def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str
         "reward": ((count,), "float32"),
         "terminated": ((count,), "bool"),
         "truncated": ((count,), "bool"),
+        "inside": ((count,), "int32"),
     }
 
 

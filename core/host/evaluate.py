@@ -20,9 +20,11 @@ from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies
 from ..plan import Plan
 from ..rollout import forget
-from .batch import Batch, make_batch
+from .batch import TimedBatch, make_batch
+from .outcome import EnvironmentsFailed
 from .slots import Opening
 from .stage import stream_words
+from .steady import Steady
 
 __all__ = ["ActFunction", "Turn", "act_function", "begin", "evaluate_here", "evaluate_on_host",
            "hosted", "play"]  # fmt: skip
@@ -49,10 +51,11 @@ def evaluate_on_host(
     plan: Plan,
     act: ActFunction,
     policies: Policies,
-    batch: Batch,
+    batch: TimedBatch,
     count: int,
     episodes: int,
     steps: int | None,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Episodes:
     """Give one row an episode of the first `count` policies, host arrays [count, episodes].
 
@@ -64,14 +67,20 @@ def evaluate_on_host(
         count: policies that are wanted, at most W.
         episodes: of each.
         steps: env steps of each, whatever ends; None runs each episode to its end.
+        warn: takes a line about a process that ended.
+
+    Raises:
+        EnvironmentsFailed: those of some policies, by row.
     """
+    steady = Steady(batch, episodes, warn, keeps=batch.may_lose)
     board, width = batch.board, len(batch.board.active) // episodes
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
-    begin(plan, policies, batch, running)
-    for turn in play(plan, act, policies, batch, running, steps):
+    begin(plan, policies, steady, running)
+    for turn in play(plan, act, policies, steady, running, steps):
         returns += np.where(turn.running, board.reward, np.float32(0.0))
         lengths += turn.running
+        returns[turn.anew], lengths[turn.anew] = 0.0, 0
 
     def rows(values: np.ndarray) -> np.ndarray:
         return values.reshape((width, episodes))[:count]
@@ -86,17 +95,19 @@ class Turn:
     Attributes:
         observation: [N, ...] acted on.
         running: bool [N], episodes that took the step.
+        anew: bool [N], episodes that were lost and begin again: they are counted from here.
     """
 
     observation: np.ndarray
     running: np.ndarray
+    anew: np.ndarray
 
 
 def play(
     plan: Plan,
     act: ActFunction,
     policies: Policies,
-    batch: Batch,
+    steady: Steady,
     running: np.ndarray,
     steps: int | None,
 ) -> Iterator[Turn]:
@@ -106,11 +117,15 @@ def play(
         plan: the static part; its `eval_env` is the environment.
         act: compiled, see `act_function`.
         policies: on the devices, [W, ...].
-        batch: of W x episodes slots.
+        steady: W x episodes slots, those of a policy one after the other.
         running: bool [W episodes], those that are played.
         steps: see `evaluate_on_host`.
+
+    Raises:
+        EnvironmentsFailed: those of some policies, by row, when all others are done.
     """
-    board, width = batch.board, len(policies.key)
+    board, width = steady.batch.board, len(policies.key)
+    running = running & ~steady.out
     episodes = len(running) // width
     step, last = 0, compiled.STEP_LIMIT if steps is None else steps
     memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
@@ -121,18 +136,26 @@ def play(
         action, memory = act(policies, np.int32(step), *given)
         board.action[:] = np.asarray(action).reshape(board.action.shape)
         board.active[:] = running
-        batch.step(restart=steps is not None)
-        yield Turn(seen, running)
-        ended = running & (board.terminated | board.truncated)
+        anew = steady.step(restart=steps is not None)
+        running = running & ~steady.out
+        anew = anew & (steps is None)  # else the episode that was lost counts as cut
+        yield Turn(seen, running, anew)
+        ended = running & (board.terminated | board.truncated | anew)
         if steps is None:
-            running = running & ~ended
+            running = running & (~ended | anew)
         step += 1
+    if reasons := steady.take_reasons():
+        raise EnvironmentsFailed(reasons)
 
 
 def evaluate_here(
     plan: Plan, policies: Policies, episodes: int, greedy: bool, steps: int | None
 ) -> Episodes:
-    """Evaluate policies [W, ...] in this process, without a program."""
+    """Evaluate policies [W, ...] in this process, without a program.
+
+    Raises:
+        EnvironmentsFailed: those of some policies, by row.
+    """
     env = hosted(plan)
     count = len(policies.key)
     batch = make_batch(env.id, env.code, count * episodes, None)
@@ -151,7 +174,7 @@ def hosted(plan: Plan) -> GymnasiumEnvironment:
     return env
 
 
-def begin(plan: Plan, policies: Policies, batch: Batch, running: np.ndarray) -> None:
+def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -> None:
     """Begin the episodes of an evaluation; arguments are those of `play`."""
     env = hosted(plan)
     keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
@@ -160,4 +183,4 @@ def begin(plan: Plan, policies: Policies, batch: Batch, running: np.ndarray) -> 
         lane, episode = divmod(slot, episodes)
         values = env.values(jax.tree.map(lambda x, at=lane: x[at], params))
         openings.append(Opening(slot, values, stream_words(keys[lane], "evaluation", episode)))
-    batch.open(openings)
+    steady.open(openings)

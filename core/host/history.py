@@ -7,11 +7,11 @@ written down.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from .batch import Batch
 from .board import Board
 
 __all__ = ["History"]
@@ -74,17 +74,27 @@ class History:
         for actions in self.actions:
             actions[slots] = actions[sources]
 
-    def replay(self, batch: Batch, slots: np.ndarray) -> None:
+    def replay(self, board: Board, slots: np.ndarray, step: Callable[[], bool]) -> bool:
         """Take the kept actions again, in slots just opened with the episodes that ran.
 
         A slot whose episode ends on the way rests from then on: it does not repeat itself.
+
+        Args:
+            board: of the slots.
+            slots: that are brought back.
+            step: takes the actions on the board in the active slots; False breaks off.
+
+        Returns:
+            Whether all actions have been taken.
         """
-        board, steps = batch.board, len(self.actions)
+        steps = len(self.actions)
         first = np.full(len(self.begun), steps)
         first[slots] -= np.maximum(self.begun[slots], 0)
         going = np.ones(len(first), bool)
         for number in range(int(first.min(initial=steps)), steps):
             board.action[:] = self.actions[number]
             board.active[:] = going & (number >= first)
-            batch.step(restart=False)
+            if not step():
+                return False
             going &= ~(board.active & (board.terminated | board.truncated))
+        return True

@@ -7,7 +7,8 @@ holds them itself and serves one set of lanes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from ...errors import SearchError
 from ..checkpoint import restore_tree, save_tree
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
@@ -28,6 +30,7 @@ from ..rollout import forget
 from .batch import TimedBatch, make_batch
 from .compiled import Functions, HostSteps
 from .evaluate import act_function, evaluate_on_host
+from .outcome import EnvironmentsFailed
 from .stage import Stage
 from .workers import Workers
 
@@ -99,8 +102,33 @@ class HostProgram(Program):
     def advance(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         """Refill, then run one chunk; `lanes` is donated and must not be used again.
 
-        A lane whose environment refuses its parameters counts as diverged.
+        A lane whose environment refuses its parameters counts as diverged, and so does one whose
+        environment failed: `failures` tells them apart.
+
+        Raises:
+            SearchError: nothing steps environments any more; these lanes are lost.
         """
+        with self._all_or_nothing():
+            return self._advanced(seed, lanes, refills)
+
+    def failures(self) -> dict[int, str]:
+        """Return lanes whose environments failed in the last chunk, and why."""
+        return self.stage.take_failures()
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Remember that something was broken off: what is half done must not be saved."""
+        try:
+            yield
+        except SearchError as error:
+            self._broken_off.append(error)
+            raise
+
+    @cached_property
+    def _broken_off(self) -> list[SearchError]:
+        return []
+
+    def _advanced(self, seed: int, lanes: Lanes, refills: Refills) -> tuple[Lanes, Metrics]:
         self.stage.rest(refills.busy & ~refills.mask)
         given = (np.int32(seed), lanes, self._put(refills), self._initial)
         lanes = self._advance["start"](*given)
@@ -166,9 +194,10 @@ class HostProgram(Program):
             lane: self.env.values(_row(params, lane))
             for lane in np.flatnonzero(changes.mask).tolist()
         }
-        lost = self.stage.change(
-            changes.source, values, np.asarray(state.key), np.asarray(state.observation)
-        )
+        with self._all_or_nothing():
+            lost = self.stage.change(
+                changes.source, values, np.asarray(state.key), np.asarray(state.observation)
+            )
         return self.place(self._begun_anew(lanes, lost)) if lost.any() else lanes
 
     @cached_property
@@ -184,18 +213,34 @@ class HostProgram(Program):
         )  # fmt: skip
 
     def _evaluate_padded(self, lanes: Lanes, padded: np.ndarray, count: int) -> Episodes:
+        """See `Program`.
+
+        Raises:
+            EnvironmentsFailed: those of some of the lanes, by lane.
+        """
         how = self.evaluation
-        return evaluate_on_host(
-            self.plan, self._evaluate, self._gather(lanes, padded), self._stage_of_evaluation,
-            count, how.episodes, how.steps,
-        )  # fmt: skip
+        try:
+            with self._all_or_nothing():
+                return evaluate_on_host(
+                    self.plan, self._evaluate, self._gather(lanes, padded),
+                    self._stage_of_evaluation, count, how.episodes, how.steps, self.warn,
+                )  # fmt: skip
+        except EnvironmentsFailed as error:
+            reasons = {int(padded[row]): why for row, why in error.reasons.items()}
+            raise EnvironmentsFailed(reasons) from None
 
     def _no_episodes(self) -> Episodes:
         rows = (0, self.evaluation.episodes)
         return Episodes(np.zeros(rows, np.float32), np.zeros(rows, np.int32), {})
 
     def save(self, lanes: Lanes, directory: Path) -> None:
-        """Write all lanes, and what brings their environments back, into a new directory."""
+        """Write all lanes, and what brings their environments back, into a new directory.
+
+        Raises:
+            SearchError: what was done last was broken off; the last commit is what there is.
+        """
+        if self._broken_off:
+            raise self._broken_off[-1]
         save_tree(directory, lanes)
         self.stage.save(directory / _ENVIRONMENTS)
 

@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import HpoError
+from ...faults import is_interrupt, told
 from ...via_gymnasium import drawn_by, make
 from .board import Board
 from .spaces import SpaceCode
 
 __all__ = ["Opening", "Slots", "episode_seed"]
+
+_MOST_CALLS = 2**31 - 2
 
 
 @dataclass(frozen=True)
@@ -70,46 +74,92 @@ class Slots:
         self._envs: dict[int, Any] = {}
         self._values: dict[int, Mapping[str, Any]] = {}
         self._streams: dict[int, tuple[str, int]] = {}
+        self._calls = 0
 
-    def open(self, openings: Sequence[Opening]) -> None:
+    def open(self, openings: Sequence[Opening]) -> dict[int, str]:
         """Begin episodes; environments are made where there are none with these values.
+
+        Returns:
+            What environments raised, by slot; there is none in these slots any more.
 
         Raises:
             HpoError: an environment cannot be made.
         """
+        failed: dict[int, str] = {}
         for opening in openings:
-            slot, values = opening.slot, _plain(opening.values)
-            if opening.fresh or self._values.get(slot) != values:
-                self._close(slot)
-                self._envs[slot] = make(self._id, {**values, **self._more})
-                self._values[slot] = values
-            self._streams[slot] = (opening.stream, opening.episode)
-            self._reset(slot)
+            try:
+                self._open(opening)
+            except HpoError:
+                self._board.inside[opening.slot] = 0
+                raise
+            except BaseException as error:
+                self._fail(opening.slot, error, failed)
+        return failed
 
-    def step(self, restart: bool) -> None:
+    def _open(self, opening: Opening) -> None:
+        slot, values = opening.slot, _plain(opening.values)
+        if opening.fresh or self._values.get(slot) != values:
+            self._close(slot)
+            self._enter(slot)
+            self._envs[slot] = make(self._id, {**values, **self._more})
+            self._values[slot] = values
+        self._streams[slot] = (opening.stream, opening.episode)
+        self._reset(slot)
+
+    def step(self, restart: bool) -> dict[int, str]:
         """Step the active slots of these.
 
         Args:
             restart: begin a new episode where one ended; its first observation is then the one
                 to act on.
+
+        Returns:
+            What environments raised, by slot; there is none in these slots any more.
         """
-        board, code = self._board, self._code
-        actions = code.actions(board.action)
-        for slot in np.flatnonzero(board.active).tolist():
+        failed: dict[int, str] = {}
+        actions = self._code.actions(self._board.action)
+        for slot in np.flatnonzero(self._board.active).tolist():
             env = self._envs.get(slot)
             if env is None:  # another process has it
                 continue
-            raw, reward, terminated, truncated, info = env.step(actions[slot])
-            board.reward[slot] = reward
-            board.terminated[slot], board.truncated[slot] = terminated, truncated
-            self.info[slot] = info
-            self._show(slot, raw)
-            if terminated or truncated:
-                board.final[slot] = board.observation[slot]
-                if restart:
-                    stream, episode = self._streams[slot]
-                    self._streams[slot] = (stream, episode + 1)
-                    self._reset(slot)
+            try:
+                self._step(slot, env, actions[slot], restart)
+            except BaseException as error:  # one ends with its replicate, the others live on
+                self._fail(slot, error, failed)
+        return failed
+
+    def _step(self, slot: int, env: Any, action: Any, restart: bool) -> None:
+        board = self._board
+        self._enter(slot)
+        raw, reward, terminated, truncated, info = env.step(action)
+        board.reward[slot] = reward
+        board.terminated[slot], board.truncated[slot] = terminated, truncated
+        self.info[slot] = info
+        self._show(slot, raw)
+        if terminated or truncated:
+            board.final[slot] = board.observation[slot]
+            if restart:
+                stream, episode = self._streams[slot]
+                self._streams[slot] = (stream, episode + 1)
+                self._reset(slot)
+        board.inside[slot] = 0
+
+    def _enter(self, slot: int) -> None:
+        """Note on the board that a call of a slot's environment begins."""
+        self._calls = self._calls % _MOST_CALLS + 1
+        self._board.inside[slot] = self._calls
+
+    def _fail(self, slot: int, error: BaseException, failed: dict[int, str]) -> None:
+        """Note what an environment raised, and let go of it; a real interrupt goes on."""
+        if is_interrupt(error):
+            raise error
+        failed[slot] = told(error)
+        try:
+            self._close(slot)
+        except BaseException as another:  # it is broken already: the first error is told
+            if is_interrupt(another):
+                raise
+        self._board.inside[slot] = 0
 
     def drawn(self, slot: int) -> Any:
         """Return what the environment of a slot draws of itself now.
@@ -126,9 +176,11 @@ class Slots:
 
     def _reset(self, slot: int) -> None:
         """Begin the episode that the stream says; nothing of another one is seen in it."""
+        self._enter(slot)
         raw, _ = self._envs[slot].reset(seed=episode_seed(*self._streams[slot]))
         self._board.observation[slot] = 0
         self._show(slot, raw)
+        self._board.inside[slot] = 0
 
     def _show(self, slot: int, raw: Any) -> None:
         """Write an observation; where they are stacked, the oldest makes room for the newest."""
@@ -143,7 +195,9 @@ class Slots:
         env = self._envs.pop(slot, None)
         self._values.pop(slot, None)
         if env is not None:
+            self._enter(slot)
             env.close()
+            self._board.inside[slot] = 0
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

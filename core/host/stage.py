@@ -18,6 +18,7 @@ from ...errors import ConfigError, StoreError
 from .batch import TimedBatch
 from .history import History
 from .slots import Opening
+from .steady import Steady
 
 __all__ = ["Stage", "stream_words"]
 
@@ -35,6 +36,9 @@ class Stage:
         lanes: L.
         envs: E.
         warn: takes a line about what went wrong with some environments.
+
+    Attributes:
+        refused: bool [L], lanes without environments: theirs refused its values, or failed.
     """
 
     def __init__(
@@ -45,7 +49,8 @@ class Stage:
         warn: Callable[[str], None] = lambda text: None,
     ):
         self.batch, self._shape, self._warn = batch, (lanes, envs), warn
-        self._history = History.empty(lanes * envs)
+        self._steady = Steady(batch, envs, warn)
+        self._failed: dict[int, str] = {}
         self._open = np.zeros(lanes, bool)
         self.refused = np.zeros(lanes, bool)
         self._values: dict[int, Mapping[str, Any]] = {}
@@ -74,25 +79,38 @@ class Stage:
         if not values:
             return
         lanes = np.fromiter(values, int)
-        self._history.opened(self._slots(lanes))
         self._open[lanes], self.refused[lanes] = True, False
         self._values |= values
+        for lane in values:
+            self._failed.pop(lane, None)
         openings = {
             lane: [self._opening(lane, env, given, keys[lane], fresh=True) for env in self._envs]
             for lane, given in values.items()
         }
         try:
-            self.batch.open([opening for part in openings.values() for opening in part])
+            self._steady.open([opening for part in openings.values() for opening in part])
         except ConfigError:  # whose it was is seen one by one
             for lane, part in openings.items():
                 self._try(lane, part)
+        self._note_failures()
 
     def _try(self, lane: int, openings: Sequence[Opening]) -> None:
         try:
-            self.batch.open(openings)
+            self._steady.open(openings)
         except ConfigError as error:
             self.refused[lane] = True
             self._warn(f"a trial is given up: {error}")
+
+    def _note_failures(self) -> None:
+        """Let lanes rest from now on whose environments failed."""
+        reasons = self._steady.take_reasons()
+        self._failed |= reasons
+        self.refused[list(reasons)] = True
+
+    def take_failures(self) -> dict[int, str]:
+        """Return lanes whose environments failed since this was last asked, and why."""
+        taken, self._failed = self._failed, {}
+        return taken
 
     @property
     def _envs(self) -> range:
@@ -114,20 +132,20 @@ class Stage:
         board = self.batch.board
         board.action[:] = actions.reshape(board.action.shape)
         board.active[:] = np.repeat(busy & self._open & ~self.refused, self._shape[1])
-        self.batch.step(restart=True)
-        self._history.stepped(board)
+        self._steady.step(restart=True)
+        self._note_failures()
 
     def rest(self, busy: np.ndarray) -> None:
         """Forget what runs in lanes that are not busy [L]."""
         gone = np.flatnonzero(self._open & ~busy)
         self._open[gone] = False
-        self._history.rested(self._slots(gone))
+        self._steady.history.rested(self._slots(gone))
 
     # ------------------------------------------------------------------ on disk
 
     def save(self, path: Path) -> None:
         """Write what brings the environments back to where they are."""
-        history, whole = self._history, io.BytesIO()
+        history, whole = self._steady.history, io.BytesIO()
         np.savez_compressed(
             whole,
             actions=history.kept(self.batch.board),
@@ -194,7 +212,7 @@ class Stage:
         }
         other = [lane for lane, given in values.items() if given != known.get(lane)]
         copied = np.flatnonzero(moved)
-        self._history.take_over(self._slots(copied), self._slots(source[copied]))
+        self._steady.history.take_over(self._slots(copied), self._slots(source[copied]))
         self._open, self.refused = self._open[source], self.refused[source]
         self._values = {**known, **values}
         moved[other] = True
@@ -216,37 +234,29 @@ class Stage:
         self, lanes: np.ndarray, keys: np.ndarray, observation: np.ndarray
     ) -> np.ndarray:
         """Open lanes anew and take their actions again; give which begin new episodes, [L, E]."""
-        slots, history, board = self._slots(lanes), self._history, self.batch.board
-        self._reopen(slots, keys)
-        history.replay(self.batch, slots)
-        was = observation.reshape(board.observation.shape)[slots]
-        now = board.observation[slots]
-        same = (now == was) | ((now != now) & (was != was))
-        back = same.all(axis=tuple(range(1, same.ndim))) & (history.begun[slots] >= 0)
-        lost = slots[~back]
-        history.opened(lost, history.episodes[lost] + 1)
-        self._reopen(lost, keys)
-        mask = np.zeros(len(history.begun), bool)
+        pairs = [divmod(slot, self._shape[1]) for slot in self._slots(lanes).tolist()]
+        episodes = self._steady.history.episodes
+        lost = self._steady.bring_back(
+            [
+                self._opening(
+                    lane, env, self._values[lane], keys[lane],
+                    int(episodes[lane * self._shape[1] + env]), fresh=True,
+                )
+                for lane, env in pairs
+            ],
+            observation.reshape(self.batch.board.observation.shape),
+        )  # fmt: skip
+        self._note_failures()
+        mask = np.zeros(len(episodes), bool)
         mask[lost] = True
         return self.lanes_view(mask)
-
-    def _reopen(self, slots: np.ndarray, keys: np.ndarray) -> None:
-        """Make environments anew in some slots, with the episodes that their lanes are in."""
-        pairs = [divmod(slot, self._shape[1]) for slot in slots.tolist()]
-        episodes = self._history.episodes[slots].tolist()
-        self.batch.open(
-            [
-                self._opening(lane, env, self._values[lane], keys[lane], episode, fresh=True)
-                for (lane, env), episode in zip(pairs, episodes, strict=True)
-            ]
-        )
 
     def _read(self, path: Path) -> None:
         try:
             whole = io.BytesIO(path.read_bytes())
             with np.load(whole, allow_pickle=False) as found:
                 actions = list(found["actions"])
-                self._history = History(actions, found["begun"], found["episodes"])
+                self._steady.history = History(actions, found["begun"], found["episodes"])
                 self._open, self.refused = found["open"], found["refused"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StoreError(f"the environments of {path} cannot be read: {error}") from error

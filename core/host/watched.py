@@ -20,6 +20,7 @@ from ..plan import Plan
 from ..trace import columns_of
 from .batch import LocalBatch
 from .evaluate import act_function, begin, hosted, play
+from .steady import Steady
 
 __all__ = ["film_here", "trace_here"]
 
@@ -36,9 +37,9 @@ def trace_here(
     code, board_rows, infos = env.code, [], []
     with closing(LocalBatch(env.id, code, episodes)) as batch:
         board, act = batch.board, jax.jit(act_function(plan, greedy))
-        running = np.ones(episodes, bool)
-        begin(plan, policies, batch, running)
-        for turn in play(plan, act, policies, batch, running, steps):
+        steady, running = Steady(batch, episodes, keeps=False), np.ones(episodes, bool)
+        begin(plan, policies, steady, running)
+        for turn in play(plan, act, policies, steady, running, steps):
             taken = np.asarray(code.actions(board.action))
             ends = (board.terminated.copy(), board.truncated.copy())
             board_rows.append((turn.running, turn.observation, taken, board.reward.copy(), *ends))
@@ -97,10 +98,12 @@ def _pictures(plan: Plan, policies: Policies, episodes: int, greedy: bool) -> It
         with closing(
             LocalBatch(env.id, env.code, episodes, {"render_mode": "rgb_array"})
         ) as batch:
-            begin(plan, policies, batch, running)
+            steady = Steady(batch, episodes, keeps=False)
+            begin(plan, policies, steady, running)
             yield _picture(env.id, batch, episode)
-            for _ in play(plan, act, policies, batch, running, None):
-                yield _picture(env.id, batch, episode)
+            for turn in play(plan, act, policies, steady, running, None):
+                if turn.running.any():  # else the environment has failed, which is told at the end
+                    yield _picture(env.id, batch, episode)
 
 
 def _picture(id_: str, batch: LocalBatch, slot: int) -> np.ndarray:

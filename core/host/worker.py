@@ -1,7 +1,9 @@
 """A worker process: steps its share of the environments, and ends when its parent does.
 
 It waits for messages on a socket. A parent that has ended, however suddenly, closes the other end;
-and in case an environment never comes back, a thread watches the parent as well.
+and in case an environment never comes back, a thread watches the parent as well. Signals that ask
+to end are the parent's to answer: a batch system, a container or a terminal sends them to all
+processes at once, and the parent still needs its workers to end in good order.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import mmap
 import os
 import signal
 import socket
+import sys
 import threading
 import time
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 from ...errors import HpoError
 from .board import Board
@@ -20,8 +24,10 @@ from .messages import receive, receive_descriptor, send
 from .slots import Opening, Slots
 from .spaces import SpaceCode
 
-__all__ = ["serve"]
+__all__ = ["PARENTS_SIGNALS", "serve"]
 
+PARENTS_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that a worker ignores. They are blocked while it starts, see `workers`."""
 _WATCH_SECONDS = 1.0
 
 
@@ -32,7 +38,10 @@ def serve(descriptor: int, parent: int) -> None:
         descriptor: of this side's socket.
         parent: process id.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    for number in PARENTS_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENTS_SIGNALS)
+    sys.stderr = cast("TextIO", _Unheard(sys.stderr))
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     batches: dict[int, Slots] = {}
     with socket.socket(fileno=descriptor) as link:
@@ -43,8 +52,8 @@ def serve(descriptor: int, parent: int) -> None:
             except (EOFError, OSError):
                 return
             try:
-                _answer(batches, message, block)
-                reply: dict[str, Any] = {}
+                failed = _answer(batches, message, block)
+                reply: dict[str, Any] = {"failed": list(failed.items())} if failed else {}
             except HpoError as error:
                 reply = {"error": str(error), "expected": True}
             except Exception as error:  # told where the step was asked for
@@ -56,13 +65,16 @@ def serve(descriptor: int, parent: int) -> None:
                 return
 
 
-def _answer(batches: dict[int, Slots], message: dict[str, Any], block: int | None) -> None:
+def _answer(
+    batches: dict[int, Slots], message: dict[str, Any], block: int | None
+) -> dict[int, str]:
+    """Do what a message says; give what environments raised, by slot."""
     number = message["batch"]
     if message["do"] == "step":
-        batches[number].step(message["restart"])
-    elif message["do"] == "open":
-        batches[number].open([Opening(**opening) for opening in message["openings"]])
-    elif message["do"] == "begin" and block is not None:
+        return batches[number].step(message["restart"])
+    if message["do"] == "open":
+        return batches[number].open([Opening(**opening) for opening in message["openings"]])
+    if message["do"] == "begin" and block is not None:
         code = SpaceCode(**{name: _tuple(value) for name, value in message["code"].items()})
         memory = mmap.mmap(block, Board.size_of(code, message["count"]))
         os.close(block)
@@ -70,6 +82,28 @@ def _answer(batches: dict[int, Slots], message: dict[str, Any], block: int | Non
         batches[number] = Slots(message["id"], code, board)
     else:
         batches.pop(number).close()
+    return {}
+
+
+class _Unheard:
+    """A stream to which an environment may write though nobody is there to read."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write if there is still a terminal, or whatever it was."""
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Likewise."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _tuple(value: Any) -> Any:

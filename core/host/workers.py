@@ -1,19 +1,23 @@
 """Worker processes that step environments, and the batches they share among them.
 
 They are started anew from the interpreter (never forked: jax has threads), know this process by
-one socket each, and end with it.
+one socket each, and end with it. One that ends by itself, or hangs in an environment for longer
+than it may, takes its environments with it; another one takes its place when it is next needed.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,161 +26,315 @@ from ...errors import ConfigError
 from . import worker
 from .board import Board, shared_block
 from .messages import receive, send, send_descriptor
+from .outcome import FINE, Outcome
 from .slots import Opening
 from .spaces import SpaceCode
 
 __all__ = ["WorkerBatch", "Workers"]
 
 _PATIENCE_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """A process that is there.
+
+    Attributes:
+        link: to it.
+        number: tells it from those that had its place before.
+        waiter: a `select.poll` of the link.
+    """
+
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    number: int
+    waiter: Any
 
 
 class Workers:
-    """Some processes; started when the first batch is begun, and again if one of them ended.
+    """Some processes; each is started when it is first needed, and again if it ended.
 
     Args:
         count: how many.
         entry: `module:function` that a worker calls with its socket, the id of this process and
             `arguments`; it must call `worker.serve`.
         arguments: further ones, texts and numbers or lists of them.
+        limit: seconds that a call of an environment may take until its worker is ended.
     """
 
-    def __init__(self, count: int, entry: str = "", arguments: Sequence[Any] = ()):
+    def __init__(
+        self,
+        count: int,
+        entry: str = "",
+        arguments: Sequence[Any] = (),
+        limit: float = math.inf,
+    ):
         self.count = count
+        self.limit = limit
         self._entry = entry or f"{worker.__name__}:{worker.serve.__name__}"
         self._arguments = tuple(arguments)
-        self._team: _Team | None = None
+        self._there: dict[int, _Worker] = {}
+        self._numbers = itertools.count(1)
+        self._batches = itertools.count()
+        self._finalize = weakref.finalize(self, _end, self._there)
 
     def batch(self, id_: str, code: SpaceCode, count: int) -> WorkerBatch:
-        """Begin a batch of `count` slots, slot i with worker i modulo their number."""
-        if self._team is None or self._team.broken:
-            self._team = _Team(self.count, self._entry, self._arguments)
-        return WorkerBatch(self._team, id_, code, count)
+        """Make a batch of `count` slots, slot i with worker i modulo their number."""
+        return WorkerBatch(self, next(self._batches), id_, code, count)
 
     @property
     def process_ids(self) -> list[int]:
         """Ids of the processes that run."""
-        return [] if self._team is None else [process.pid for process in self._team.processes]
+        return [found.process.pid for _, found in sorted(self._there.items())]
 
     def close(self) -> None:
         """End all of them."""
-        if self._team is not None:
-            self._team.close()
-            self._team = None
+        _end(self._there)
 
-
-class _Team:
-    """Processes that live and end together."""
-
-    def __init__(self, count: int, entry: str, arguments: tuple[Any, ...]):
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.links: list[socket.socket] = []
-        self.broken = False
-        self.numbers = itertools.count()
-        self.close = weakref.finalize(self, _end, self.processes, self.links)
-        for _ in range(count):
+    def number(self, at: int) -> int:
+        """Return the number of the process in a place; it is started if there is none."""
+        if at not in self._there:
             ours, theirs = socket.socketpair()
-            self.links.append(ours)
             with theirs:
-                self.processes.append(_start(theirs.fileno(), entry, arguments))
+                process = _start(theirs.fileno(), self._entry, self._arguments)
+            waiter = select.poll()
+            waiter.register(ours, select.POLLIN)
+            self._there[at] = _Worker(process, ours, next(self._numbers), waiter)
+        return self._there[at].number
+
+    def is_there(self, at: int, number: int) -> bool:
+        """Say whether the process with this number still has its place."""
+        return at in self._there and self._there[at].number == number
 
     def tell(
-        self, messages: Sequence[tuple[int, dict[str, Any]]], block: int | None = None
-    ) -> None:
-        """Send messages to some of the workers, which work on them side by side; wait for all.
+        self,
+        messages: Mapping[int, Mapping[str, Any]],
+        inside: np.ndarray,
+        block: int | None = None,
+    ) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+        """Send messages to workers, which work on them side by side; wait for all.
 
-        Raises:
-            ConfigError: an environment cannot be made as asked.
-            RuntimeError: an environment failed, or a worker ended.
+        Args:
+            messages: by place.
+            inside: of the board that they write on.
+            block: file of that board, for those who begin with it.
+
+        Returns:
+            Replies, and how those ended that gave none, by place.
         """
-        if self.broken:
-            raise RuntimeError("the worker processes that step environments have ended")
-        replies: list[dict[str, Any]] = []
-        at = 0
+        replies: dict[int, dict[str, Any]] = {}
+        ended: dict[int, str] = {}
         try:
-            for at, message in messages:
-                send(self.links[at], message)
-                if block is not None:
-                    send_descriptor(self.links[at], block)
-            for at, _ in messages:
-                replies.append(receive(self.links[at]))
-        except (OSError, EOFError) as error:
-            self.broken = True
-            process = self.processes[at]
-            self.close()
-            raise RuntimeError(
-                f"a worker process that steps environments has ended (exit {process.returncode})"
-            ) from error
+            for at, message in messages.items():
+                self.number(at)
+                try:
+                    send(self._there[at].link, message)
+                    if block is not None:
+                        send_descriptor(self._there[at].link, block)
+                except OSError:
+                    ended[at] = self._bury(at)
+            for at in messages:
+                if at in ended:
+                    continue
+                try:
+                    hangs = not self._answers(at, inside[at :: self.count])
+                    if hangs:
+                        ended[at] = self._bury(at, _late(self.limit))
+                    else:
+                        replies[at] = receive(self._there[at].link)
+                except (OSError, EOFError):
+                    ended[at] = self._bury(at)
         except BaseException:  # an answer may be on its way: nothing that follows would fit
-            self.broken = True
             self.close()
             raise
-        wrong = next((reply for reply in replies if "error" in reply), None)
-        if wrong is not None:
-            raise (ConfigError if wrong["expected"] else RuntimeError)(wrong["error"])
+        return replies, ended
+
+    def _answers(self, at: int, inside: np.ndarray) -> bool:
+        """Wait until a worker has something to say; not longer than the limit in one call.
+
+        Time is counted in small waits, so that a machine that slept does not count as one.
+        """
+        if math.isinf(self.limit):
+            return True
+        look = min(_LOOK_SECONDS, self.limit / 4)
+        call, waited, waiter = 0, 0.0, self._there[at].waiter
+        while not waiter.poll(1000 * look):
+            now = int(inside.max(initial=0))
+            waited = waited + look if now == call and now else 0.0
+            call = now
+            if waited >= self.limit:
+                return False
+        return True
+
+    def _bury(self, at: int, why: str = "") -> str:
+        """Let go of a process that has ended, or must; say how it ended."""
+        gone = self._there.pop(at)
+        gone.link.close()
+        if why:
+            gone.process.kill()
+        code = _wait(gone.process)
+        return why or _words(code)
 
 
 class WorkerBatch:
-    """A batch whose environments are with the workers; see `batch.Batch`."""
+    """A batch whose environments are with workers; see `batch.Batch`.
 
-    def __init__(self, team: _Team, id_: str, code: SpaceCode, count: int):
-        self._team, self._number = team, next(team.numbers)
-        self._share = len(team.processes)
-        descriptor, memory = shared_block(Board.size_of(code, count))
+    A worker that took another one's place knows nothing: what was open with the one before it is
+    told as lost, by the first call that needs it.
+    """
+
+    may_lose = True
+
+    def __init__(self, workers: Workers, number: int, id_: str, code: SpaceCode, count: int):
+        self._workers, self._number = workers, number
+        self._block, memory = shared_block(Board.size_of(code, count))
+        self._close_block = weakref.finalize(self, os.close, self._block)
         self.board = Board.over(code, count, memory)
-        begin = {"do": "begin", "id": id_, "code": asdict(code), "count": count}
-        try:
-            self._tell(range(self._share), begin, descriptor)
-        finally:
-            os.close(descriptor)
+        self._begin = {"do": "begin", "id": id_, "code": asdict(code), "count": count}
+        self._homes: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._gone: set[int] = set()
 
-    def _tell(self, which: Any, message: dict[str, Any], block: int | None = None) -> None:
-        self._team.tell([(at, {**message, "batch": self._number}) for at in which], block)
-
-    def open(self, openings: Sequence[Opening]) -> None:
+    def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes."""
         lists: dict[int, list[dict[str, Any]]] = {}
         for opening in openings:
-            lists.setdefault(opening.slot % self._share, []).append(opening.as_json())
-        self._team.tell(
-            [
-                (at, {"do": "open", "batch": self._number, "openings": part})
-                for at, part in sorted(lists.items())
-            ]
-        )
+            lists.setdefault(opening.slot % self._workers.count, []).append(opening.as_json())
+        slots = {opening.slot for opening in openings}
+        self._open -= slots
+        ended = self._begun(sorted(lists))
+        self._gone -= slots
+        self._open |= slots
+        for at in ended:
+            self._lose(at)
+        messages = {
+            at: {"do": "open", "openings": lists[at]} for at in sorted(lists) if at not in ended
+        }
+        return self._tell(messages, ended)
 
-    def step(self, restart: bool) -> None:
+    def step(self, restart: bool) -> Outcome:
         """Step the active slots, the workers side by side."""
-        which = np.unique(np.flatnonzero(self.board.active) % self._share).tolist()
-        self._tell(which, {"do": "step", "restart": restart})
+        which = np.unique(np.flatnonzero(self.board.active) % self._workers.count).tolist()
+        ended = self._begun(which)
+        messages = {at: {"do": "step", "restart": restart} for at in which if at not in ended}
+        return self._tell(messages, ended)
 
     def close(self) -> None:
         """Close its environments."""
-        if not self._team.broken:
-            self._tell(range(self._share), {"do": "drop"})
+        there = [at for at, home in self._homes.items() if self._workers.is_there(at, home)]
+        self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.board.inside)
+        self._homes, self._open, self._gone = {}, set(), set()
+
+    def _mine(self, messages: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        return {at: {**message, "batch": self._number} for at, message in messages.items()}
+
+    def _lose(self, at: int) -> None:
+        """Note that the environments of a worker are gone, until somebody has been told."""
+        lost = {slot for slot in self._open if slot % self._workers.count == at}
+        self._open -= lost
+        self._gone |= lost
+        self.board.inside[at :: self._workers.count] = 0
+
+    def _begun(self, which: Sequence[int]) -> dict[int, str]:
+        """Let workers know this batch; give how those ended that could not be told, by place."""
+        new = [at for at in which if self._homes.get(at) != self._workers.number(at)]
+        if not new:
+            return {}
+        for at in new:
+            self._lose(at)
+        messages = self._mine(dict.fromkeys(new, self._begin))
+        replies, ended = self._workers.tell(messages, self.board.inside, self._block)
+        _raise_wrong(replies)
+        self._homes |= {at: self._workers.number(at) for at in replies}
+        return ended
+
+    def _tell(
+        self, messages: Mapping[int, Mapping[str, Any]], ended_before: Mapping[int, str]
+    ) -> Outcome:
+        """Tell workers something; give whose environments raised or are gone."""
+        replies, ended = self._workers.tell(self._mine(messages), self.board.inside)
+        blamed: dict[int, str] = {}
+        for at, how in ended.items():
+            called = np.flatnonzero(self.board.inside[at :: self._workers.count]).tolist()
+            blamed |= {at + self._workers.count * row: how for row in called}
+            self._lose(at)
+        _raise_wrong(replies)
+        failed = {slot: why for reply in replies.values() for slot, why in reply.get("failed", ())}
+        self._open -= set(failed)
+        lost, self._gone = self._gone, set()
+        if not (failed or lost or ended or ended_before):
+            return FINE
+        return Outcome(failed, lost, blamed, (*ended_before.values(), *ended.values()))
+
+
+def _raise_wrong(replies: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raise what a worker did not expect.
+
+    Raises:
+        ConfigError: an environment cannot be made as asked.
+        RuntimeError: anything else.
+    """
+    wrong = next((reply for reply in replies.values() if "error" in reply), None)
+    if wrong is not None:
+        raise (ConfigError if wrong["expected"] else RuntimeError)(wrong["error"])
 
 
 def _start(descriptor: int, entry: str, arguments: tuple[Any, ...]) -> subprocess.Popen[bytes]:
-    """Start a worker that finds what this process finds."""
+    """Start a worker that finds what this process finds.
+
+    It is born with those signals blocked that it ignores once it can: importing takes seconds, in
+    which one would end it.
+    """
     module, _, function = entry.partition(":")
     given = ", ".join(map(repr, (descriptor, os.getpid(), *arguments)))
     code = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; "
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # user code must not take an accelerator
-    return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", f"{code}{function}({given})"],
-        pass_fds=[descriptor],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,  # results alone go there
-        env=environment,
-    )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, worker.PARENTS_SIGNALS)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", f"{code}{function}({given})"],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # results alone go there
+            env=environment,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(processes: list[subprocess.Popen[bytes]], links: list[socket.socket]) -> None:
+def _end(there: dict[int, _Worker]) -> None:
     """Close the sockets, upon which workers end; kill one that does not."""
-    for link in links:
-        link.close()
-    for process in processes:
-        try:
-            process.wait(_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    gone = list(there.values())
+    there.clear()
+    for found in gone:
+        found.link.close()
+    for found in gone:
+        _wait(found.process)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _late(limit: float) -> str:
+    return f"gave no answer for {limit:g} s (population.step_timeout)"
+
+
+def _words(code: int) -> str:
+    """Say how a process ended.
+
+    >>> _words(-9), _words(3)
+    ('was ended by SIGKILL (perhaps for lack of memory)', 'ended with exit code 3')
+    """
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # a signal of the system's own
+        name = f"signal {-code}"
+    return f"was ended by {name}" + (" (perhaps for lack of memory)" if name == "SIGKILL" else "")

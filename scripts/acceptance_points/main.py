@@ -86,6 +86,13 @@ POINTS: dict[str, dict[int, Point]] = {
             "importance: one rung, the random share, over progress", "looking_back", "importance"
         ),
     },
+    "processes": {
+        1: Point(
+            "signals to all, workers killed, environments that hang: equal tables",
+            "processes",
+            "processes",
+        ),
+    },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
         2: Point("steady-state blocking as published", "optical", "blocking"),

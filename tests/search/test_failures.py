@@ -3,9 +3,11 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hpo.errors import ConfigError, MissingExtraError, SearchError
+from hpo.search.population import EvaluationResult
 from hpo.search.proposer import Proposer
 from hpo.search.run import run
 from hpo.store import TrialState, tables_equal
@@ -138,6 +140,64 @@ def test_a_chunk_that_fails_while_confirming_costs_the_candidates(tmp_path):
     assert all(entry.state is TrialState.FINISHED for entry in results.leaderboard)
     with Journal(tmp_path / "study") as journal:
         assert sum(row.error == "MemoryError: out of memory" for row in journal.trials()) == 2
+
+
+class OneFails(Factory):
+    """One lane's environment fails in the call `at` of a method of its populations."""
+
+    at, method = 0, "advance"
+
+    def make(self, config, lanes):
+        made = super().make(config, lanes)
+        good, calls = getattr(made, self.method), []
+
+        def sometimes(*args):
+            calls.append(1)
+            found = good(*args)
+            if len(calls) != self.at:
+                return found
+            if self.method == "evaluate":
+                return [EvaluationResult(np.zeros(0), np.zeros(0, np.int64), {}, WHY), *found[1:]]
+            diverged = np.array(found.diverged)
+            diverged[2] = True
+            return dataclasses.replace(found, diverged=diverged, failed={2: WHY})
+
+        setattr(made, self.method, sometimes)
+        return made
+
+
+WHY = "walk.py:3: ValueError: a broken joint"
+
+
+def one_fails(at, method="advance", **fields):
+    return type("Failing", (OneFails,), {"at": at, "method": method})(**fields)
+
+
+@pytest.mark.parametrize("method", ["advance", "evaluate"])
+def test_a_replicate_whose_environment_fails_costs_its_own_trial(tmp_path, method):
+    results = go(tmp_path, samples.study(), one_fails(2, method, lanes=6, diverges_above=2.0))
+    assert results.state == "finished" and results.usage.failures == 1
+    with Journal(tmp_path / "study") as journal:
+        rows = [row for row in journal.trials() if row.state == "failed"]
+    assert [row.error for row in rows] == [WHY]
+    assert not any(entry.state is TrialState.DIVERGED for entry in results.leaderboard)
+
+
+def test_one_that_fails_while_confirming_costs_its_candidate_alone(tmp_path):
+    study = samples.study(
+        early_terminate=None, budget=Budget(trials=4), confirm=samples.Confirm(2, 2, 2)
+    )
+    results = go(tmp_path, study, one_fails(20, lanes=8, diverges_above=2.0))
+    assert results.state == "finished" and results.usage.failures == 1
+    assert sum(entry.confirmed for entry in results.leaderboard) == 1
+    with Journal(tmp_path / "study") as journal:
+        assert [row.error for row in journal.trials() if row.error] == [WHY]
+
+
+def test_environments_that_fail_count_towards_what_a_study_puts_up_with(tmp_path):
+    study = samples.study(budget=Budget(trials=50, max_failures=1))
+    with pytest.raises(SearchError, match=r"1 errors.*walk.py:3: ValueError: a broken joint"):
+        go(tmp_path, study, one_fails(2, lanes=6, diverges_above=2.0))
 
 
 @pytest.mark.parametrize("method", ["random", "tpe"])

@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.core.saved_policy import load_policy
+from hpo.search.api import run as train
 from hpo.search.hosting import worker_count
 from hpo.search.local import LocalFactory
 from hpo.search.progress import Silent
 from hpo.search.run import Settings, run
 from hpo.store import tables_equal
+from hpo.store.journal import Journal
 from hpo.studies.load import load
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -110,6 +112,128 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=600)
     assert tables_equal(unbroken, tmp_path / "hosted") == []
     assert not any(os.path.exists(f"/proc/{worker}") for worker in workers)
+
+
+class KillAt(Silent):
+    """Kills a worker after some chunks, as the system does where memory runs out."""
+
+    def __init__(self, chunks, workers):
+        self.chunks, self.workers, self.seen = chunks, workers, 0
+
+    def on_chunk(self, progress):
+        self.seen += 1
+        if self.seen in self.chunks:
+            os.kill(self.workers.process_ids[-1], signal.SIGKILL)
+
+
+def test_workers_that_are_killed_leave_no_trace_but_a_warning(study, unbroken, tmp_path):
+    """While it searches and while it confirms; evaluations meet workers that are gone, too."""
+    asked = replace(study, population=replace(study.population, workers=2))
+    warnings = []
+    factory = LocalFactory(asked, warn=warnings.append)
+    watcher = KillAt((2, 3, 9, 20), factory._workers)
+    results = run(asked, tmp_path / "hosted", factory, [watcher], Settings())
+    assert results.state == "finished" and watcher.seen > 20 and results.usage.failures == 0
+    assert len(warnings) == 4 and all("SIGKILL" in line for line in warnings)
+    assert tables_equal(unbroken, tmp_path / "hosted") == []
+
+
+def test_a_signal_to_all_processes_ends_a_study_in_good_order(unbroken, study, tmp_path):
+    """A batch system sends it to the whole group, twice at times."""
+    (tmp_path / "hosted.yaml").write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
+    code = "import sys; from hpo.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, "run", "hosted.yaml", "--out", ".", "--json"]
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(words, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True,
+                             start_new_session=True)  # fmt: skip
+    assert child.stderr is not None
+    said = ""
+    while "new best" not in said:  # its workers have stepped, and evaluated
+        line = child.stderr.readline()
+        assert line, said
+        said += line
+    os.killpg(child.pid, signal.SIGTERM)
+    os.killpg(child.pid, signal.SIGTERM)
+    assert child.communicate()[0] is not None and child.returncode == 130
+    results = run(study, tmp_path / "hosted", LocalFactory(study), (), Settings())
+    assert results.state == "finished" and results.usage.failures == 0
+    assert tables_equal(unbroken, tmp_path / "hosted") == []
+
+
+FATAL = """\
+import os
+import signal
+
+import gymnasium
+import numpy as np
+
+
+class Fatal(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, fatal: float = 0.0, evaluates: bool = False):
+        self.fatal, self.evaluates = fatal, evaluates
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.array([self.np_random.normal()], np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        if self.time == 4 and self.fatal == 1.0:
+            raise SystemExit(3)
+        if self.time == 4 and self.fatal == 2.0:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.time == 4 and self.fatal == 3.0 and self.evaluates:
+            raise ValueError("a broken joint")
+        seen = np.array([self.np_random.normal()], np.float32)
+        return seen, float(action), False, self.time > 8, {}
+
+
+gymnasium.register("HpoTestFatal-v0", entry_point=Fatal)
+"""
+FATAL_STUDY = """\
+name: fatal
+imports: [fatal.py]
+env: {id: gym:HpoTestFatal-v0}
+eval_env: {evaluates: true}
+env_steps: 256
+fixed: {num_envs: 2, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+space: {env.fatal: {values: [0.0, 1.0, 2.0, 3.0]}}
+search: {method: grid}
+evaluation: {episodes: 2}
+seeds: {per_config: 1}
+confirm: null
+early_terminate: null
+population: {lanes: 4, workers: 1}
+budget: {trials: 4, max_failures: 4}
+"""
+
+
+def test_a_trial_whose_environment_fails_fails_alone_with_its_reason(tmp_path):
+    """By an exit, a segmentation fault twice over the same step, or in evaluation alone."""
+    (tmp_path / "fatal.py").write_text(FATAL)
+    (tmp_path / "fatal.yaml").write_text(FATAL_STUDY)
+    warnings = []
+    results = train(tmp_path / "fatal.yaml", tmp_path, warn=warnings.append)
+    rows = {entry.params["env.fatal"]: entry for entry in results.leaderboard}
+    assert [rows[value].state for value in (0.0, 1.0, 2.0, 3.0)] == ["finished"] + ["failed"] * 3
+    with Journal(tmp_path / "fatal") as journal:
+        errors = {row.params["env.fatal"]: row.error for row in journal.trials()}
+    assert errors[0.0] == ""
+    lines = [line.strip() for line in FATAL.splitlines()]
+    first, second = (lines.index(text) + 1 for text in (
+        "raise SystemExit(3)", 'raise ValueError("a broken joint")'))  # fmt: skip
+    assert errors[1.0].endswith(f"fatal.py:{first}: SystemExit: 3")
+    assert errors[2.0] == (
+        "the worker process that stepped its environment was ended by SIGSEGV, twice over the "
+        "same step"
+    )
+    assert errors[3.0].endswith(f"fatal.py:{second}: ValueError: a broken joint")
+    assert results.usage.failures == 3 and len(warnings) == 2
+    assert rows[0.0].value is not None
 
 
 def _children(parent):

@@ -105,6 +105,28 @@ def test_a_study_over_shares_whose_hosts_die_has_the_tables_of_one_alone(
     assert tables_equal(alone, shared) == []
 
 
+class Failing(samples.AnalyticFactory):
+    """The environment of every share's own lane 1 fails."""
+
+    def make(self, config, lanes):
+        made = super().make(config, lanes)
+        good = made.advance
+
+        def advance(refills, busy):
+            return dataclasses.replace(good(refills, busy), failed={1: f"one of {len(busy)}"})
+
+        made.advance = advance
+        return made
+
+
+def test_lanes_whose_environments_failed_on_a_worker_are_known_by_their_own_numbers():
+    factory = Failing(lanes=12, block=2, quanta={"32": 1_000})
+    shared = factory_over(FakeTeam(factory)).make(CONFIG, 12)
+    refills = [Refill(lane, CONFIG, Stream.SEARCH, lane) for lane in range(12)]
+    found = shared.advance(refills, range(12))
+    assert found.failed == {1: "one of 4", 3: "one of 4", 5: "one of 4"}
+
+
 def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
     team = FakeTeam()
     shared, alone = factory_over(team).make(CONFIG, 12), FACTORY.make(CONFIG, 12)

@@ -43,6 +43,8 @@ def test_a_study_of_a_gymnasium_environment_loads_and_is_checked():
         ("CartPole-v1, max_episode_steps: 200", "Blackjack-v1", 1, "observations of the kind"),
         ("env.sutton_barto_reward", "env.gravity", 5, "no parameter 'env.gravity'"),
         ("workers: 2", "workers: -1", 7, "population.workers is -1; allowed: a whole number"),
+        ("workers: 2", "step_timeout: soon", 7, "population.step_timeout is 'soon'; allowed: a t"),
+        ("workers: 2", "workers: 0, step_timeout: 9s", 7, "needs processes that can be ended"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(old, new, line, said):
@@ -96,3 +98,21 @@ def test_a_study_to_start_from_offers_no_parameter_that_does_nothing(monkeypatch
     assert "env.gravity" in init_text("gym:Lander") and "wind_power" not in init_text("gym:Lander")
     monkeypatch.setattr("hpo.studies.init_file.entry", lambda id_: lander(True))
     assert "env.wind_power" in init_text("gym:Lander")
+
+
+def test_a_limit_on_steps_may_change_and_unset_it_is_no_part_of_a_study():
+    plain, limited = loads(STUDY), loads(STUDY.replace("workers: 2", "step_timeout: 1m30s"))
+    assert "step_timeout" not in resolved(plain)["population"]
+    assert limited.population.step_timeout == resolved(limited)["population"]["step_timeout"] == 90
+    changes = diff(resolved(plain), resolved(limited))
+    assert {change.key for change in changes if change.allowed} == {
+        "population.workers", "population.step_timeout"
+    }  # fmt: skip
+    assert len(changes) == 2
+
+
+def test_a_limit_on_steps_of_a_compiled_environment_is_refused():
+    text = STUDY.replace("gym:CartPole-v1, max_episode_steps: 200", "CartPole-v1")
+    lines = [row for row in text.splitlines() if "env." not in row and "eval_env" not in row]
+    found = mistakes("\n".join(lines).replace("workers: 2", "step_timeout: 5s"))
+    assert any(at == 5 and "population.step_timeout is for gym:" in told for at, told in found)

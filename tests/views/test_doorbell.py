@@ -119,6 +119,27 @@ def test_a_second_press_leaves_even_if_nothing_can_be_said(handled):
     assert left == [130]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_comes(number):
+    """`timeout` and shells send it twice: to the process, and to its group."""
+    told, left, rounds = [], [], threading.Event()
+    before = {each: signal.signal(each, lambda *given: None) for each in (number, signal.SIGINT)}
+    try:
+        with Doorbell(lambda: told.append(1), lambda: told.append(2), leave=left.append) as bell:
+            bell.arm()
+            for _ in range(3):
+                os.kill(os.getpid(), number)
+                time.sleep(0.05)
+            assert (told, left) == ([1], [])
+            bell._leave = lambda code: (left.append(code), rounds.set())
+            press()
+            assert rounds.wait(PATIENCE)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert (told, left) == ([1, 2], [130])
+
+
 def test_it_hears_nothing_before_it_is_armed_nor_afterwards(handled):
     heard = []
     bell = Doorbell(lambda: heard.append(1), lambda: heard.append(2))

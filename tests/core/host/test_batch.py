@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 
 import gymnasium
 import numpy as np
@@ -151,6 +152,7 @@ def test_values_that_are_refused_are_said_so_and_harm_nothing_else(count, worker
 
 FAILING = """\
 import gymnasium
+from hpo.core.host.worker import serve
 
 class Fails(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
@@ -167,35 +169,57 @@ gymnasium.register("hpo-test/Fails-v0", entry_point=Fails)
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_an_environment_that_fails_is_an_error(count, tmp_path, monkeypatch):
+def test_an_environment_that_fails_is_told_with_file_and_line(count, tmp_path, monkeypatch):
+    sys.modules.pop("hpo_test_failing", None)
+    gymnasium.registry.pop("hpo-test/Fails-v0", None)
     (tmp_path / "hpo_test_failing.py").write_text(FAILING)
     monkeypatch.syspath_prepend(tmp_path)
-    own = Workers(count) if count else None
-    batch = batch_of("gym:hpo_test_failing:hpo-test/Fails-v0", 2, own)
-    batch.open([Opening(0, {}, "a")])
+    import_module("hpo_test_failing")
+    own = Workers(count, "hpo_test_failing:serve") if count else None
+    batch = batch_of("gym:hpo-test/Fails-v0", 2, own)
+    assert not batch.open([Opening(0, {}, "a")])
     batch.board.active[:] = [True, False]
-    with pytest.raises((ValueError, RuntimeError), match="a broken joint"):
-        batch.step(restart=True)
+    outcome = batch.step(restart=True)
+    said = f"{tmp_path / 'hpo_test_failing.py'}:12: ValueError: a broken joint"
+    assert outcome.failed == {0: said} and not outcome.lost and not outcome.ended
     batch.close()
     if own is not None:
         own.close()
 
 
-def test_a_worker_that_ends_is_an_error_and_others_are_started(workers):
+def test_a_worker_that_ends_loses_its_slots_and_another_takes_its_place():
     own = Workers(2)
     batch = batch_of(CARTPOLE, 4, own)
     drive(batch, range(4), steps=2)
     before = own.process_ids
     os.kill(before[1], signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=r"a worker process .* has ended"):
-        drive(batch, range(4), steps=2)
-    with pytest.raises(RuntimeError, match="have ended"):
-        batch.step(restart=True)
-    again = batch_of(CARTPOLE, 4, own)
-    assert len(drive(again, range(4), steps=2)) == 3
-    assert not set(own.process_ids) & set(before)
+    outcome = batch.step(restart=True)
+    assert set(outcome.lost) == {1, 3} and not outcome.blamed and not outcome.failed
+    assert outcome.ended == ("was ended by SIGKILL (perhaps for lack of memory)",)
+    assert not batch.open([Opening(slot, {}, f"words/{slot}") for slot in (1, 3)])
+    assert not batch.step(restart=True)
+    after = own.process_ids
+    assert after[0] == before[0] and after[1] not in before
     own.close()
-    assert gone(before)
+    assert gone(before + after)
+
+
+def test_workers_leave_signals_to_their_parent_from_their_first_moment():
+    """A batch system sends them to all processes of a job at once."""
+    own = Workers(2)
+    number = [own.number(0), own.number(1)]
+    for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for process_id in own.process_ids:  # they are importing still
+            os.kill(process_id, sent)
+    batch = batch_of(CARTPOLE, 4, own)
+    first = drive(batch, range(4), steps=2)
+    for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for process_id in own.process_ids:
+            os.kill(process_id, sent)
+    np.testing.assert_array_equal(np.stack(drive(batch, range(4), steps=2)[1:]),
+                                  np.stack(first[1:]))  # fmt: skip
+    assert number == [own.number(0), own.number(1)], "the same processes all the time"
+    own.close()
 
 
 PARENT = """\

@@ -13,6 +13,7 @@ from hpo.core.host.workers import Workers
 from hpo.core.hypers import make_hypers
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import EvaluationPlan, Program
+from hpo.errors import SearchError
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -164,6 +165,17 @@ def test_workers_change_no_bit(cartpole, alone):
     ours = cartpole.program()
     same(program.evaluate(lanes, [1, 2]), ours.evaluate(lanes, [1, 2]))
     workers.close()
+
+
+def test_where_nothing_steps_environments_any_more_nothing_half_done_is_saved(cartpole, tmp_path):
+    workers = Workers(1, entry="os:abort")
+    program = cartpole.program(workers=workers)
+    begin = cartpole.refills(program, {0: ({}, 0)})
+    with pytest.raises(SearchError, match="before they stepped an environment; the last ended"):
+        program.advance(SEED, program.empty(), begin)
+    with pytest.raises(SearchError, match="before they stepped an environment"):
+        program.save(program.empty(), tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
 
 
 def test_a_diverging_neighbour_is_marked_and_changes_no_bit(cartpole, alone):

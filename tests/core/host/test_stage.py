@@ -119,7 +119,7 @@ def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
 def test_what_is_kept_does_not_grow(monkeypatch):
     stage = begun("gym:CartPole-v1")
     play(stage, 3000, seed=1)
-    assert len(stage._history.actions) < 400
+    assert len(stage._steady.history.actions) < 400
 
 
 def test_a_lane_whose_values_are_refused_is_marked_and_said_so(twins):

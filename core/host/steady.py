@@ -1,0 +1,290 @@
+"""A batch whose environments come back when the process that holds them ends.
+
+A process that ends, or is ended because it hangs, takes the environments in it along. They are
+opened anew elsewhere and brought by the actions of their episodes to where they were, and then the
+step that was asked for is taken: whoever asked sees nothing of it. A replicate in whose
+environment a process ends twice over the same step is given up, so are those whose environment
+raises; all others go on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...errors import ConfigError, SearchError
+from .batch import Batch
+from .history import History
+from .outcome import Outcome
+from .slots import Opening
+
+__all__ = ["Steady"]
+
+_MOST_ENDS = 2
+_MOST_BLIND_ENDS = 3
+
+
+class _Call:
+    """How often processes ended during one call: by replicate, and in no environment at all."""
+
+    def __init__(self) -> None:
+        self.ends: Counter[int] = Counter()
+        self.blind = 0
+
+
+class Steady:
+    """The environments of replicates, `each` slots one after the other belonging to one.
+
+    Args:
+        batch: holds them.
+        each: slots of a replicate.
+        warn: takes a line about a process that ended.
+        keeps: the history; only a batch that loses nothing does without.
+
+    Attributes:
+        history: what brings them back.
+        out: bool [N], slots of replicates that were given up, until they are opened again.
+    """
+
+    def __init__(
+        self,
+        batch: Batch,
+        each: int,
+        warn: Callable[[str], None] = lambda text: None,
+        keeps: bool = True,
+    ):
+        count = len(batch.board.active)
+        self.batch, self._each, self._warn, self._keeps = batch, each, warn, keeps
+        self.history = History.empty(count)
+        self.out = np.zeros(count, bool)
+        self._reasons: dict[int, str] = {}
+        self._lost = np.zeros(count, bool)
+        self._openings: dict[int, Opening] = {}
+
+    # ------------------------------------------------------------------ what is asked for
+
+    def open(self, openings: Sequence[Opening]) -> None:
+        """Begin episodes, their first observations are then on the board.
+
+        Raises:
+            ConfigError: an environment cannot be made as asked.
+            SearchError: processes end before they do anything.
+        """
+        slots = self._remember(openings)
+        self.history.opened(slots, np.array([opening.episode for opening in openings], np.int64))
+        self._lost[slots] = False
+        call = _Call()
+        self._heed(self.batch.open(openings), call)
+        self._begin(slots[self._lost[slots]], call)
+
+    def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
+        """Open slots anew, in the episodes and at the steps that the history has of them.
+
+        Args:
+            openings: of the slots; `episode` is the history's.
+            observation: [N, ...] what they must show then.
+
+        Returns:
+            Slots that do not; they begin their next episode.
+        """
+        slots, call = self._remember(openings), _Call()
+        self._lost[slots] = True
+        gone = np.zeros(len(self.out), bool)
+        left = slots
+        while len(left):
+            came = self._return(left, observation, call)
+            if came is not None:
+                gone[left[~came]] = True
+            left = slots[self._lost[slots] & ~self.out[slots]]
+        gone &= ~self.out
+        anew = np.flatnonzero(gone)
+        self.history.opened(anew, self.history.episodes[anew] + 1)
+        self._begin(anew, call)
+        return anew
+
+    def step(self, restart: bool) -> np.ndarray:
+        """Take the actions on the board in all active slots that were not given up.
+
+        Args:
+            restart: begin a new episode where one ended.
+
+        Returns:
+            bool [N], slots whose episode was lost, because it does not repeat itself. Where
+            episodes are begun again it counts as cut: this step has reward 0, its observation is
+            also the final one, and the next is that of a new episode. Else it begins from the
+            start, at its first observation.
+        """
+        board, outcome = self.batch.board, None
+        before = board.observation.copy() if self.batch.may_lose else board.observation
+        anew = np.zeros(len(self.out), bool)
+        if not (self._lost.any() or self.out.any()):
+            outcome = self.batch.step(restart)
+        if outcome is None or outcome:
+            anew = self._persist(outcome, before, restart)
+        if self._keeps:
+            self.history.stepped(board)
+        if anew.any() and not restart:
+            slots = np.flatnonzero(anew)
+            self.history.opened(slots, self.history.episodes[slots])
+        return anew
+
+    def _persist(self, outcome: Outcome | None, before: np.ndarray, restart: bool) -> np.ndarray:
+        """Take a step until all active slots have taken it, begun anew or been given up.
+
+        Args:
+            outcome: of the step, if it was taken for the first time already.
+            before: observations as they were then.
+            restart: begin a new episode where one ended.
+
+        Returns:
+            bool [N], slots whose episode was lost.
+        """
+        board, call = self.batch.board, _Call()
+        active, action = board.active & ~self.out, board.action.copy()
+        anew, todo = np.zeros(len(active), bool), active.copy()
+        while todo.any():
+            lost = np.flatnonzero(todo & self._lost)
+            if outcome is None and len(lost):
+                came = self._return(lost, before, call)
+                if came is not None:
+                    anew[lost[~came]] = True
+                todo &= ~anew & ~self.out
+                continue
+            if outcome is None:
+                board.action[:], board.active[:] = action, todo
+                outcome = self.batch.step(restart)
+            self._heed(outcome, call)
+            todo &= self._lost & ~self.out
+            outcome = None
+        if anew.any():
+            self._cut(anew, before, restart, call)
+        board.action[:], board.active[:] = action, active & ~self.out
+        board.reward[active & self.out] = 0.0
+        return anew & ~self.out
+
+    def take_reasons(self) -> dict[int, str]:
+        """Return replicates that were given up since this was last asked, and why."""
+        if not self._reasons:
+            return {}
+        taken, self._reasons = self._reasons, {}
+        return taken
+
+    # ------------------------------------------------------------------ bringing back
+
+    def _remember(self, openings: Sequence[Opening]) -> np.ndarray:
+        slots = np.array([opening.slot for opening in openings], np.int64)
+        self._openings |= {opening.slot: opening for opening in openings}
+        self.out[slots] = False
+        for replicate in np.unique(slots // self._each).tolist():
+            self._reasons.pop(replicate, None)
+        return slots
+
+    def _return(self, slots: np.ndarray, was: np.ndarray, call: _Call) -> np.ndarray | None:
+        """Open slots in their episodes and take their actions again.
+
+        Returns:
+            bool, which of them show what they showed; None if any was lost or given up on the way.
+        """
+        if not self._reopen(slots, 0, call):
+            self._lost[slots] = True  # some of them are at the starts of their episodes
+            return None
+
+        def again() -> bool:
+            outcome = self.batch.step(restart=False)
+            self._heed(outcome, call)
+            self._lost[slots] |= bool(outcome)  # they stand in the midst of their ways back
+            return not outcome
+
+        if not self.history.replay(self.batch.board, slots, again):
+            return None
+        shown, now = was[slots], self.batch.board.observation[slots]
+        same = (now == shown) | ((now != now) & (shown != shown))
+        return same.all(axis=tuple(range(1, same.ndim))) & (self.history.begun[slots] >= 0)
+
+    def _begin(self, slots: np.ndarray, call: _Call) -> None:
+        """Begin the episodes that the history names, until all are open or given up."""
+        left = slots[~self.out[slots]]
+        while len(left):
+            self._reopen(left, 0, call)
+            left = slots[self._lost[slots] & ~self.out[slots]]
+
+    def _cut(self, anew: np.ndarray, before: np.ndarray, restart: bool, call: _Call) -> None:
+        """Begin episodes in place of those that are lost, and say so on the board."""
+        board, slots = self.batch.board, np.flatnonzero(anew)
+        left = slots[~self.out[slots]]
+        while len(left):
+            self._reopen(left, int(restart), call)
+            left = slots[self._lost[slots] & ~self.out[slots]]
+        board.reward[slots], board.terminated[slots] = 0.0, False
+        board.truncated[slots] = restart
+        board.final[slots] = before[slots]
+        self._warn(
+            f"{len(slots)} environments do not repeat themselves and could not be brought back "
+            "to where they were when a worker process ended; they begin new episodes"
+        )
+
+    def _reopen(self, slots: np.ndarray, later: int, call: _Call) -> bool:
+        """Make environments anew in slots, `later` episodes behind those in the history.
+
+        Returns:
+            Whether all of them are open now.
+        """
+        openings = [
+            replace(
+                self._openings[slot], episode=int(self.history.episodes[slot]) + later, fresh=True
+            )
+            for slot in slots.tolist()
+        ]
+        self._lost[slots] = False
+        try:
+            self._heed(self.batch.open(openings), call)
+        except ConfigError:  # it was made before; whose it is is seen one by one
+            for opening in openings:
+                try:
+                    self._heed(self.batch.open([opening]), call)
+                except ConfigError as error:
+                    self._give_up(opening.slot // self._each, str(error))
+        return not (self._lost[slots] | self.out[slots]).any()
+
+    # ------------------------------------------------------------------ what went wrong
+
+    def _heed(self, outcome: Outcome, call: _Call) -> None:
+        """Take note of what was lost, and give up who is to blame for it twice.
+
+        Raises:
+            SearchError: processes end before they do anything.
+        """
+        if not outcome:
+            return
+        for slot, why in outcome.failed.items():
+            self._give_up(slot // self._each, why)
+        self._lost[list(outcome.lost)] = True
+        for slot, how in outcome.blamed.items():
+            replicate = slot // self._each
+            call.ends[replicate] += 1
+            if call.ends[replicate] >= _MOST_ENDS:
+                self._give_up(replicate, _blame(how))
+        for how in outcome.ended:
+            self._warn(
+                f"a worker process that steps environments {how}; another one takes its place"
+            )
+        call.blind += bool(outcome.ended) and not outcome.blamed
+        if call.blind >= _MOST_BLIND_ENDS:
+            raise SearchError(
+                f"{_MOST_BLIND_ENDS} worker processes one after the other ended before they "
+                f"stepped an environment; the last {outcome.ended[-1]}. What was committed is "
+                "kept, and the same command goes on with it"
+            )
+
+    def _give_up(self, replicate: int, why: str) -> None:
+        self._reasons.setdefault(replicate, why)
+        slots = np.arange(replicate * self._each, (replicate + 1) * self._each)
+        self.out[slots], self._lost[slots] = True, False
+        self.history.rested(slots)
+
+
+def _blame(how: str) -> str:
+    return f"the worker process that stepped its environment {how}, twice over the same step"

@@ -1,0 +1,74 @@
+"""What code of the user's raises: in words, with file and line, and told apart from Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sysconfig
+import threading
+import traceback
+from types import TracebackType
+
+__all__ = ["Leave", "is_interrupt", "named", "told"]
+
+_LIBRARIES = tuple(
+    f"{os.path.abspath(path)}{os.sep}"
+    for name, path in sysconfig.get_paths().items()
+    if name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_OURS = f"{__name__.partition('.')[0]}."
+
+
+class Leave(KeyboardInterrupt):
+    """A second Ctrl-C while a study runs: leave at once."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Say whether an exception comes from a signal, not from the code that it passed through.
+
+    While a study runs, a signal raises `Leave` alone. Elsewhere Python's own handler raises a
+    plain `KeyboardInterrupt`, which nobody can tell from one that code raises: it counts as real.
+    """
+    if not isinstance(error, KeyboardInterrupt) or isinstance(error, Leave):
+        return isinstance(error, Leave)
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def told(error: BaseException) -> str:
+    """Return an exception on one line: `file:line: Type: what it says`.
+
+    The line is the innermost one of the user's own; if there is none, the innermost outside of
+    this package.
+    """
+    place = _place(error.__traceback__)
+    return f"{place}: {named(error)}" if place else named(error)
+
+
+def named(error: BaseException) -> str:
+    """Return an exception on one line: `Type: what it says`.
+
+    >>> named(ValueError("too large"))
+    'ValueError: too large'
+    """
+    text = str(error).strip()
+    return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
+
+
+def _place(trace: TracebackType | None) -> str:
+    found = ""
+    is_own = False
+    for frame, line in traceback.walk_tb(trace):
+        path = frame.f_code.co_filename
+        if str(frame.f_globals.get("__name__", "")).startswith(_OURS):
+            continue
+        own = not path.startswith(("<", *_LIBRARIES))
+        if own or not is_own:
+            found, is_own = f"{_shown(path)}:{line}", own
+    return found
+
+
+def _shown(path: str) -> str:
+    """Return a path from the working folder, if the file lies in it."""
+    here = os.path.join(os.getcwd(), "")
+    return path[len(here) :] if path.startswith(here) else path

@@ -1,0 +1,242 @@
+"""Environments come back when their process ends: what is seen is what would have been seen."""
+
+import os
+import re
+import signal
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpo.core.host.batch import make_batch
+from hpo.core.host.slots import Opening
+from hpo.core.host.spaces import code_of
+from hpo.core.host.steady import Steady
+from hpo.core.host.workers import Workers
+from hpo.errors import SearchError
+from hpo.faults import Leave
+from hpo.via_gymnasium import make
+
+REPLICATES, EACH, STEPS = 3, 2, 30
+COUNT = REPLICATES * EACH
+ID = "gym:hpo-test/Troubled-v0"
+LIMIT = 3.0  # seconds; only what hangs may take as long
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _registered():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        import_module("hpo_test_troubled")
+        yield
+
+
+@pytest.fixture
+def workers():
+    made = Workers(2, "hpo_test_troubled:serve", limit=LIMIT)
+    yield made
+    made.close()
+
+
+def steady(workers, warnings=None):
+    batch = make_batch(ID, code_of(ID, make(ID, {})), COUNT, workers)
+    return Steady(batch, EACH, ([] if warnings is None else warnings).append)
+
+
+def opened(made, values=None):
+    """Open all slots; `values` are those of some of them."""
+    made.open(
+        [Opening(slot, (values or {}).get(slot, {}), f"words/{slot}") for slot in range(COUNT)]
+    )
+    return made
+
+
+def played(made, steps=STEPS, before=lambda step: None, restart=True, seed=0):
+    """Take random actions that depend on slot and step alone; give all that was seen."""
+    board, seen = made.batch.board, []
+    draws = [np.random.default_rng([seed, slot]) for slot in range(COUNT)]
+    running = np.ones(COUNT, bool)
+    for step in range(steps):
+        before(step)
+        board.action[:] = [draw.integers(2) for draw in draws]
+        board.active[:] = running
+        anew = made.step(restart)
+        ended = board.terminated | board.truncated
+        final = np.where(ended[:, None], board.final, 0.0)
+        row = [board.observation, final, board.reward[:, None], board.terminated[:, None],
+               board.truncated[:, None], board.active[:, None], anew[:, None]]  # fmt: skip
+        seen.append(np.concatenate(row, axis=1))
+        if not restart:
+            running &= ~(ended & board.active)
+    return np.stack(seen)
+
+
+@pytest.fixture
+def in_a_study():
+    """Signals are handled as while a study runs: `KeyboardInterrupt` alone is not one of them."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    seen = played(opened(steady(None)))
+    assert seen[:, :, 5].sum() > COUNT and seen[:, :, 6].sum() > COUNT, "episodes end"
+    return seen
+
+
+def test_a_killed_worker_is_not_seen(workers, undisturbed):
+    """Killed between two steps, in the midst of episodes, and both of them in the end."""
+    warnings = []
+    made = opened(steady(workers, warnings))
+
+    def kill(step):
+        for at in {7: (0,), 8: (0,), 20: (0, 1)}.get(step, ()):
+            os.kill(workers.process_ids[at], signal.SIGKILL)
+
+    np.testing.assert_array_equal(played(made, before=kill), undisturbed)
+    assert len(warnings) == 4 and all("SIGKILL (perhaps for lack of" in line for line in warnings)
+    assert not made.take_reasons()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("kill", "was ended by SIGKILL"), ("exit", "ended with exit code 3"),
+     ("hang", r"gave no answer for 3 s \(population.step_timeout\)")],
+)  # fmt: skip
+def test_an_environment_that_takes_its_worker_along_once_is_not_seen(
+    workers, undisturbed, tmp_path, how, words
+):
+    warnings = []
+    made = opened(steady(workers, warnings), {3: {"how": how, "once": str(tmp_path / "once")}})
+    np.testing.assert_array_equal(played(made, steps=12), undisturbed[:12])
+    assert len(warnings) == 1 and re.search(words, warnings[0])
+    assert not made.take_reasons()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("kill", "the worker process that stepped its environment was ended by SIGKILL (perhaps for "
+      "lack of memory), twice over the same step"),
+     ("hang", "the worker process that stepped its environment gave no answer for 3 s "
+      "(population.step_timeout), twice over the same step")],
+)  # fmt: skip
+def test_one_that_does_it_again_is_given_up_and_its_neighbours_go_on(
+    workers, undisturbed, how, words
+):
+    made = opened(steady(workers), {3: {"how": how}})
+    seen = played(made, steps=12)
+    others = [0, 1, 4, 5]
+    np.testing.assert_array_equal(seen[:, others], undisturbed[:12, others])
+    assert made.take_reasons() == {1: words} and made.take_reasons() == {}
+    assert seen[3, [2, 3], 7].all() and not seen[4:, [2, 3], 7].any(), "its slots rest"
+    assert made.out.tolist() == [False, False, True, True, False, False]
+    opened(made)
+    np.testing.assert_array_equal(played(made, steps=12), undisturbed[:12])
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("raise", "ValueError: a broken joint"), ("interrupt", "KeyboardInterrupt"),
+     ("leave", "SystemExit: 3")],
+)  # fmt: skip
+def test_one_that_raises_is_given_up_with_its_line_and_the_others_go_on(
+    workers, undisturbed, in_a_study, how, words, local
+):
+    warnings = []
+    made = opened(steady(None if local else workers, warnings), {3: {"how": how}})
+    seen = played(made, steps=12)
+    others = [0, 1, 4, 5]
+    np.testing.assert_array_equal(seen[:, others], undisturbed[:12, others])
+    (reason,) = made.take_reasons().values()
+    place, _, said = reason.partition(": ")
+    path, line = place.rsplit(":", 1)
+    assert said == words and not warnings
+    text = Path(path).read_text().splitlines()[int(line) - 1]
+    assert text.strip().startswith("raise ")
+
+
+def test_a_real_interrupt_goes_through(monkeypatch):
+    made = opened(steady(None))
+    (slots,) = [made.batch._inner.slots]
+
+    def step(action):
+        raise Leave
+
+    monkeypatch.setattr(slots._envs[2].unwrapped, "step", step)
+    with pytest.raises(Leave):
+        played(made, steps=1)
+
+
+def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tmp_path):
+    warnings = []
+    values = {3: {"wayward": True}, 5: {"how": "kill", "once": str(tmp_path / "once")}}
+    made = opened(steady(workers, warnings), values)
+    before = []
+
+    def note(step):
+        before.append(made.batch.board.observation[3].copy())
+
+    seen = played(made, steps=12, before=note)
+    assert "1 environments do not repeat themselves" in warnings[1] and len(warnings) == 2
+    observation, final, reward, terminated, truncated = (
+        seen[4, 3, :2], seen[4, 3, 2:4], *seen[4, 3, 4:7]
+    )  # fmt: skip
+    assert (reward, terminated, truncated) == (0.0, 0.0, 1.0)
+    np.testing.assert_array_equal(final, before[4])
+    assert observation[0] == 0.0 and seen[4, 3, 8] == 1.0 and seen[:, :, 8].sum() == 1.0
+    assert made.history.episodes[3] >= 1
+
+
+def test_in_evaluation_what_does_not_repeat_itself_begins_from_its_start(workers, tmp_path):
+    values = {3: {"wayward": True}, 5: {"how": "kill", "once": str(tmp_path / "once")}}
+    made = opened(steady(workers), values)
+    seen = played(made, steps=9, restart=False)
+    assert seen[4, 3].tolist()[4:] == [0.0, 0.0, 0.0, 1.0, 1.0] and seen[4, 3, 0] == 0.0
+    assert seen[5, 3, 0] == 1.0, "its time runs from there"
+
+
+def test_another_batch_of_the_same_workers_comes_back_too(workers, undisturbed):
+    one, other = opened(steady(workers)), opened(steady(workers))
+    first = played(one, steps=6)
+    os.kill(workers.process_ids[0], signal.SIGKILL)
+    np.testing.assert_array_equal(played(other, steps=6), undisturbed[:6])
+    np.testing.assert_array_equal(first, undisturbed[:6])
+    np.testing.assert_array_equal(played(one, steps=6, seed=1), played(other, steps=6, seed=1))
+
+
+def test_what_is_brought_back_from_a_history_survives_a_death_on_the_way(workers, tmp_path):
+    """As when a study goes on: openings, the history, and what was shown last."""
+    once = str(tmp_path / "once")
+    source = opened(steady(workers))
+    played(source, steps=8)
+    values = {3: {"how": "kill", "once": once, "at": int(source.history.begun[3])}}
+    assert values[3]["at"] > 1
+    made = steady(workers)
+    made.history = source.history
+    openings = [
+        Opening(slot, values.get(slot, {}), f"words/{slot}", int(source.history.episodes[slot]))
+        for slot in range(COUNT)
+    ]
+    gone = made.bring_back(openings, source.batch.board.observation.copy())
+    assert Path(once).exists() and not len(gone) and not made.out.any()
+
+
+def test_workers_that_end_as_they_start_are_an_error():
+    broken = Workers(2, entry="os:abort")
+    with pytest.raises(SearchError, match=r"3 worker processes one after the other ended"):
+        opened(steady(broken))
+    broken.close()
+
+
+def test_what_cannot_be_made_again_is_given_up(workers, undisturbed, tmp_path):
+    values = {3: {"how": "refuse", "once": str(tmp_path / "once")}}
+    made = opened(steady(workers), values)
+    played(made, steps=3)
+    (tmp_path / "once").touch()
+    os.kill(workers.process_ids[1], signal.SIGKILL)
+    played(made, steps=1)
+    assert list(made.take_reasons()) == [1] and made.out.tolist().count(True) == EACH
