@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .env_entry import EnvEntry, EnvKey
 from .errors import UnknownNameError
-from .via_gymnasium import facts_of, is_gymnasium
+from .via_gymnasium import PREFIX, facts_of, is_gymnasium, registered
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -21,6 +21,7 @@ __all__ = [
     "entry",
     "files_of",
     "find",
+    "full_id",
     "rooted",
 ]
 
@@ -342,7 +343,23 @@ def entry(id_: str) -> EnvEntry:
     if library == "playground":
         kind = "environment (of MuJoCo Playground its control suite is known, without Reacher)"
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
-    raise UnknownNameError(kind, id_, same or ENVIRONMENTS)
+    if same:
+        raise UnknownNameError(kind, id_, same)
+    theirs = registered()
+    meant = f"{PREFIX}{id_}" if f"{PREFIX}{id_}" in theirs else None
+    raise UnknownNameError(kind, id_, (*ENVIRONMENTS, *theirs), meant)
+
+
+def full_id(id_: str) -> str:
+    """Return an id as a study names it: `gym:` comes before those that only Gymnasium has.
+
+    >>> full_id("CartPole-v1"), full_id("nobody's")
+    ('CartPole-v1', "nobody's")
+    """
+    if id_ in ENVIRONMENTS or is_gymnasium(id_):
+        return id_
+    theirs = f"{PREFIX}{id_}"
+    return theirs if theirs in registered() else id_
 
 
 def find(id_: str) -> EnvEntry | None:
@@ -351,6 +368,8 @@ def find(id_: str) -> EnvEntry | None:
     Raises:
         HpoError: what Gymnasium needs for one of its ids is not installed.
     """
+    if not is_gymnasium(id_):
+        return ENVIRONMENTS.get(id_)
     try:
         return entry(id_)
     except UnknownNameError:

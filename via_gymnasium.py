@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .errors import ConfigError, MissingExtraError, UnknownNameError
 
-__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "space_kinds"]
+__all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "registered", "space_kinds"]
 
 PREFIX = "gym:"
 """How the ids of Gymnasium's environments begin in a study."""
@@ -36,6 +36,15 @@ def is_gymnasium(id_: str) -> bool:
     (True, False)
     """
     return id_.startswith(PREFIX)
+
+
+def registered() -> tuple[str, ...]:
+    """Return the ids that Gymnasium's registry has, as a study names them; none without it."""
+    try:
+        gymnasium = importlib.import_module("gymnasium")
+    except ImportError:
+        return ()
+    return tuple(f"{PREFIX}{name}" for name in gymnasium.registry)
 
 
 @dataclass(frozen=True)
