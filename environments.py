@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from .elsewhere import XLRON, env_names
 from .env_entry import EnvEntry, EnvKey
 from .errors import UnknownNameError
 from .via_gymnasium import PREFIX, facts_of, is_gymnasium, registered
@@ -162,17 +163,6 @@ _OPTICAL_METRICS = {
     "accepted_services": "requests served",
     "accepted_bitrate": "Gb/s served, summed over requests",
 }
-_XLRON_NAMES = {
-    "env_type": "id", "topology_name": "topology", "link_resources": "slots",
-    "slot_size": "slot_width", "path_sort_criteria": "path_order",
-    "modulations_csv_filepath": "modulation", "traffic_intensity": "load",
-    "mean_service_holding_time": "mean_holding_time", "values_bw": "bitrates",
-    "min_bw": "min_bitrate", "max_bw": "max_bitrate", "step_bw": "step_bitrate",
-    "random_traffic": "traffic_matrix", "custom_traffic_matrix_csv_filepath": "traffic_matrix",
-    "continuous_operation": "continuous", "ENV_WARMUP_STEPS": "warmup_requests",
-    "incremental_loading": "incremental", "deterministic_requests": "requests",
-    "include_no_op": "no_op", "reward_type": "reward", "transformer_obs_type": "observation",
-}  # fmt: skip
 
 
 def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
@@ -181,7 +171,7 @@ def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
         for name, key in _OPTICAL_KEYS.items()
     }
     return EnvEntry(id_, "optical", "discrete", _OPTICAL_PARAMS, keys, meaning,
-                    tuple(_OPTICAL_PARAMS), _OPTICAL_METRICS, _XLRON_NAMES)  # fmt: skip
+                    tuple(_OPTICAL_PARAMS), _OPTICAL_METRICS, env_names(XLRON))  # fmt: skip
 
 
 _NETWORKS = (

@@ -1,7 +1,8 @@
 """The one table of hyperparameters: plain data that everything else derives from.
 
-`KNOBS` declares every knob once (name, type, default, legal range, traced or static, meaning, its
-names elsewhere); `check_value` makes a value canonical, `complete` fills a configuration in.
+`KNOBS` declares every knob once (name, type, default, legal range, traced or static, meaning);
+its names in other systems stand in `elsewhere`. `check_value` makes a value canonical, `complete`
+fills a configuration in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .elsewhere import Row, hints
 from .errors import ConfigError, suggestion
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "check_name",
     "check_value",
     "complete",
+    "hint_of",
     "known_choices",
     "matters",
 ]
@@ -46,7 +49,6 @@ class Knob:
         choices: the legal words of a `choice`; for a number, words legal beside it.
         off: whether `null` or `off` is legal.
         meaning: one line, with unit where there is one.
-        aliases: its names in other systems.
         search: a suggested distribution, as a study file writes it.
         networks: the built-in networks that it matters for; () for all.
     """
@@ -61,7 +63,6 @@ class Knob:
     choices: tuple[str, ...] = ()
     off: bool = False
     meaning: str = ""
-    aliases: tuple[str, ...] = ()
     search: Mapping[str, Any] | None = None
     networks: tuple[str, ...] = ()
 
@@ -122,170 +123,144 @@ _TRACED = (
         3e-4,
         "step size of the optimiser",
         **_POSITIVE,
-        aliases=("lr", "lr_actor", "LR", "step_size"),
         search=_log(1e-5, 1e-2),
     ),
     _schedule("lr_schedule", "constant", "how the learning rate changes over the run",
-              aliases=("LR_SCHEDULE", "anneal_lr"), search={"values": list(SCHEDULES)}),
+              search={"values": list(SCHEDULES)}),
     _number("lr_end_fraction", 0.1, "final learning rate as a fraction of the initial",
-            **_FRACTION, aliases=("LR_END_FRACTION",)),
+            **_FRACTION),
     _number("lr_warmup_fraction", 0.2, "share of the horizon that warms up (warmup_cosine)",
-            low=0.0, high=0.99, aliases=("WARMUP_STEPS_FRACTION",)),
+            low=0.0, high=0.99),
     _number("lr_warmup_multiplier", 1.0, "peak learning rate over learning_rate (warmup_cosine)",
-            **_POSITIVE, aliases=("WARMUP_MULTIPLIER",)),
+            **_POSITIVE),
     _number("lr_warmup_start_fraction", 0.0, "first learning rate over learning_rate",
             **_FRACTION),
     _number("lr_schedule_multiplier", 1.0, "horizon of the schedule over the length of the run",
-            **_POSITIVE, aliases=("LR_SCHEDULE_MULTIPLIER",)),
+            **_POSITIVE),
     _number("lr_decay_exponent", 1.0, "exponent of the cosine", **_POSITIVE),
     _number("gamma", 0.99, "discount per env step", **_FRACTION,
-            aliases=("discount", "GAMMA", "advantage_gamma"),
             search={"min": 0.9, "max": 0.9999, "distribution": "one_minus_log"}),
     _number("gae_lambda", 0.95, "lambda of generalised advantage estimation", **_FRACTION,
-            aliases=("GAE_LAMBDA", "advantage_lambda", "lambda"), search=_uniform(0.8, 1.0)),
+            search=_uniform(0.8, 1.0)),
     _number("vf_gae_lambda", None, "lambda of the critic's targets; off: the advantages' own",
-            low=0.0, low_open=True, high=1.0, off=True, aliases=("critic_lambda", "value_lambda"),
+            low=0.0, low_open=True, high=1.0, off=True,
             search=_uniform(0.9, 1.0)),
     _number("gae_lambda_initial", None, "lambda at the start; with gae_lambda_final set, anneals",
-            **_FRACTION, off=True, aliases=("INITIAL_LAMBDA",)),
-    _number("gae_lambda_final", None, "lambda that annealing approaches", **_FRACTION, off=True,
-            aliases=("FINAL_LAMBDA",)),
+            **_FRACTION, off=True),
+    _number("gae_lambda_final", None, "lambda that annealing approaches", **_FRACTION, off=True),
     _number("gae_lambda_schedule_multiplier", 1.0, "horizon of the annealing over the run",
-            **_POSITIVE, aliases=("LAMBDA_SCHEDULE_MULTIPLIER",)),
+            **_POSITIVE),
     _number("clip_eps", 0.2, "clip of the probability ratio", **_POSITIVE,
-            aliases=("clip_epsilon", "ppo_clip_eps", "clip_coefficient", "clip_range", "CLIP_EPS",
-                     "clip_coef"),
             search=_log(0.02, 0.4)),
     _schedule("clip_eps_schedule", "constant", "how clip_eps changes over the run"),
     _number("clip_eps_end_fraction", 0.0, "final clip_eps as a fraction of the initial",
             **_FRACTION),
     _number("value_clip_eps", None, "clip of the value's change; `same` follows clip_eps",
-            **_POSITIVE, off=True, choices=("same",), aliases=("vf_clip_eps", "clip_value_loss",
-                                                               "clip_range_vf")),
+            **_POSITIVE, off=True, choices=("same",)),
     _number("vf_coef", 0.5, "weight of the value loss 0.5 (V - R)^2", low=0.0,
-            aliases=("value_coef", "ppo_value_coeff", "value_loss_coefficient", "VF_COEF"),
             search=_log(0.05, 5.0)),
     _number("ent_coef", 0.0, "weight of the entropy bonus", low=0.0,
-            aliases=("entropy_coef", "ppo_entropy_coeff", "entropy_loss_coefficient", "ENT_COEF"),
             search=_log(1e-4, 0.1, zero=0.2)),
-    _schedule("ent_schedule", "constant", "how ent_coef changes over the run",
-              aliases=("ENT_SCHEDULE",)),
-    _number("ent_end_fraction", 0.1, "final ent_coef as a fraction of the initial", low=0.0,
-            aliases=("ENT_END_FRACTION",)),
-    _number("ent_schedule_multiplier", 1.0, "horizon of the schedule over the run", **_POSITIVE,
-            aliases=("ENT_SCHEDULE_MULTIPLIER",)),
+    _schedule("ent_schedule", "constant", "how ent_coef changes over the run"),
+    _number("ent_end_fraction", 0.1, "final ent_coef as a fraction of the initial", low=0.0),
+    _number("ent_schedule_multiplier", 1.0, "horizon of the schedule over the run", **_POSITIVE),
     _number("max_grad_norm", 0.5, "clip of the global gradient norm", **_POSITIVE, off=True,
-            aliases=("MAX_GRAD_NORM", "max_gradient_norm"), search=_log(0.1, 5.0)),
-    _number("adam_eps", 1e-5, "epsilon of Adam", **_POSITIVE, aliases=("ADAM_EPS",)),
+            search=_log(0.1, 5.0)),
+    _number("adam_eps", 1e-5, "epsilon of Adam", **_POSITIVE),
     _number("adam_beta1", 0.9, "decay of Adam's first moment", low=0.0, high=0.99999,
-            aliases=("ADAM_BETA1", "beta1"), search=_uniform(0.8, 0.99)),
+            search=_uniform(0.8, 0.99)),
     _number("adam_beta2", 0.999, "decay of Adam's second moment", low=0.0, high=0.9999999,
-            aliases=("ADAM_BETA2", "beta2"), search=_uniform(0.9, 0.999)),
+            search=_uniform(0.9, 0.999)),
     _number("weight_decay", 0.0, "decoupled weight decay; above 0 needs an optimiser but adam",
-            low=0.0, aliases=("WEIGHT_DECAY",)),
+            low=0.0),
     _number("sgd_momentum", 0.9, "momentum of optimiser sgd", low=0.0, high=0.99999,
-            aliases=("momentum",), search=_uniform(0.0, 0.99)),
+            search=_uniform(0.0, 0.99)),
     _number("muon_momentum", 0.95, "momentum of the matrices of optimiser muon", low=0.0,
             high=0.99999, search=_uniform(0.8, 0.99)),
     _switch("separate_vf_optimiser", False,
-            "own clip, moments and schedule for all critic parameters",
-            aliases=("SEPARATE_VF_OPTIMIZER", "separate_vf_optimizer")),
+            "own clip, moments and schedule for all critic parameters"),
     _number("vf_learning_rate", None, "the critic's learning rate; unset: learning_rate / 3",
-            **_POSITIVE, off=True, aliases=("VF_LR", "lr_critic")),
-    _schedule("vf_lr_schedule", None, "the critic's schedule" + _INHERITED, off=True,
-              aliases=("VF_LR_SCHEDULE",)),
+            **_POSITIVE, off=True),
+    _schedule("vf_lr_schedule", None, "the critic's schedule" + _INHERITED, off=True),
     _number("vf_lr_end_fraction", None, "the critic's final fraction" + _INHERITED, **_FRACTION,
-            off=True, aliases=("VF_LR_END_FRACTION",)),
+            off=True),
     _number("vf_warmup_fraction", None, "the critic's warm-up share" + _INHERITED, low=0.0,
-            high=0.99, off=True, aliases=("VF_WARMUP_STEPS_FRACTION",)),
+            high=0.99, off=True),
     _number("vf_warmup_multiplier", None, "the critic's peak factor" + _INHERITED, **_POSITIVE,
-            off=True, aliases=("VF_WARMUP_MULTIPLIER",)),
+            off=True),
     _number("vf_warmup_start_fraction", None, "the critic's first fraction" + _INHERITED,
             **_FRACTION, off=True),
     _number("vf_schedule_multiplier", None, "the critic's horizon factor" + _INHERITED,
-            **_POSITIVE, off=True, aliases=("VF_SCHEDULE_MULTIPLIER",)),
-    _number("vf_adam_eps", None, "the critic's Adam epsilon" + _INHERITED, **_POSITIVE, off=True,
-            aliases=("VF_ADAM_EPS",)),
+            **_POSITIVE, off=True),
+    _number("vf_adam_eps", None, "the critic's Adam epsilon" + _INHERITED, **_POSITIVE, off=True),
     _number("vf_adam_beta1", None, "the critic's first decay" + _INHERITED, low=0.0, high=0.99999,
-            off=True, aliases=("VF_ADAM_BETA1",)),
+            off=True),
     _number("vf_adam_beta2", None, "the critic's second decay" + _INHERITED, low=0.0,
-            high=0.9999999, off=True, aliases=("VF_ADAM_BETA2",)),
+            high=0.9999999, off=True),
     _number("vf_max_grad_norm", "same", "the critic's gradient clip; `same` is the policy's",
-            **_POSITIVE, off=True, choices=("same",), aliases=("VF_MAX_GRAD_NORM",)),
+            **_POSITIVE, off=True, choices=("same",)),
     _number("vf_weight_decay", "same", "the critic's weight decay; `same` is the policy's",
-            low=0.0, choices=("same",), aliases=("VF_WEIGHT_DECAY",)),
+            low=0.0, choices=("same",)),
     _number("reward_scale", 1.0, "factor on the reward that the learner sees", **_POSITIVE,
-            aliases=("REWARD_SCALE",), search=_log(0.1, 10.0)),
+            search=_log(0.1, 10.0)),
     _number("reward_clip", None,
             "clip of the learner's reward; unset: 10 with normalise_rewards, else off",
             **_POSITIVE, off=True),
     _switch("reward_centering", False, "subtract a running average from the learner's reward",
-            aliases=("REWARD_CENTERING", "reward_centring"), search={"values": [True, False]}),
-    _number("average_reward_initial", 0.0, "first average reward (reward_centering)",
-            aliases=("INITIAL_AVERAGE_REWARD",)),
+            search={"values": [True, False]}),
+    _number("average_reward_initial", 0.0, "first average reward (reward_centering)"),
     _number("average_reward_step", 1e-3, "step of the average reward, once a rollout",
-            **{**_POSITIVE, "high": 1.0}, aliases=("REWARD_STEPSIZE",), search=_log(1e-4, 1e-1)),
+            **{**_POSITIVE, "high": 1.0}, search=_log(1e-4, 1e-1)),
     _switch("normalise_observations", False, "by running mean and variance, frozen in evaluation",
-            aliases=("norm_obs", "obs_norm"), search={"values": [True, False]}),
+            search={"values": [True, False]}),
     _number("observation_clip", 10.0, "clip of normalised observations", **_POSITIVE, off=True),
     _switch("normalise_rewards", False, "by the running deviation of the discounted return",
-            aliases=("norm_reward", "reward_norm"), search={"values": [True, False]}),
-    _switch("normalise_advantages", True, "to mean 0 and deviation 1 in every minibatch",
-            aliases=("norm_adv", "normalise_advantage", "NORMALIZE_ADVANTAGE")),
-    _number("logr_clip", 10.0, "clip of the log probability ratio", **_POSITIVE, off=True,
-            aliases=("LOGR_CLIP",)),
-    _number("adv_clip", 10.0, "clip of normalised advantages", **_POSITIVE, off=True,
-            aliases=("ADV_CLIP",)),
+            search={"values": [True, False]}),
+    _switch("normalise_advantages", True, "to mean 0 and deviation 1 in every minibatch"),
+    _number("logr_clip", 10.0, "clip of the log probability ratio", **_POSITIVE, off=True),
+    _number("adv_clip", 10.0, "clip of normalised advantages", **_POSITIVE, off=True),
     _number("target_kl", None, "skip the rest of an update once the KL exceeds 1.5 times this",
-            **_POSITIVE, off=True, aliases=("TARGET_KL",), search=_log(0.005, 0.05)),
+            **_POSITIVE, off=True, search=_log(0.005, 0.05)),
     _number("priority_alpha", 0.0, "exponent of sampling rows by |A|; 0 takes each once",
-            **_FRACTION, aliases=("PRIO_ALPHA", "importance_sampling_alpha", "prio_alpha"),
+            **_FRACTION,
             search=_uniform(0.0, 1.0)),
     _number("priority_beta0", 1.0, "first exponent of its importance weights", **_FRACTION,
-            aliases=("PRIO_BETA0", "importance_sampling_beta", "prio_beta0"),
             search=_uniform(0.0, 1.0)),
-    _switch("anneal_priority_beta", True, "that exponent rises to 1 over the run",
-            aliases=("ANNEAL_PRIO_BETA",)),
+    _switch("anneal_priority_beta", True, "that exponent rises to 1 over the run"),
     _number("rho_clip", None, "V-trace: largest weight of an error; on with c_clip", **_POSITIVE,
-            off=True, aliases=("RHO_CLIP", "advantage_rho_clip", "vtrace_rho_clip"),
+            off=True,
             search=_uniform(0.5, 2.0)),
     _number("c_clip", None, "V-trace: largest weight of what follows; on with rho_clip",
-            **_POSITIVE, off=True, aliases=("C_CLIP", "advantage_c_clip", "vtrace_c_clip"),
+            **_POSITIVE, off=True,
             search=_uniform(0.5, 2.0)),
     _number("log_std_init", -0.5, "first log standard deviation of Gaussian policies", low=-20.0,
             high=2.0),
     _number("log_std_min", -20.0, "smallest log standard deviation", low=-20.0, high=2.0),
     _number("log_std_max", 2.0, "largest log standard deviation", low=-20.0, high=5.0),
     Knob("update_epochs", "int", 4, True, low=1, high=1000, meaning="passes over each rollout",
-         aliases=("n_epochs", "UPDATE_EPOCHS", "num_epochs", "epochs"),
          search={"min": 1, "max": 20, "distribution": "log_int_uniform"}),
-    _switch("action_masking", True, "invalid actions get probability 0, where there is a mask",
-            aliases=("ACTION_MASKING",)),
+    _switch("action_masking", True, "invalid actions get probability 0, where there is a mask"),
     _switch("off_policy_masking", False,
             "ratio of the unmasked policy to the masked one that acted",
-            aliases=("OFF_POLICY_IAM",), search={"values": [True, False]}),
+            search={"values": [True, False]}),
     Knob("masking_gate_min_actions", "int", 2, True, low=1, high=2**24,
-         meaning="valid actions a row needs to teach the policy (masking_gating)",
-         aliases=("IAM_GATING_MIN_ACTIONS",)),
+         meaning="valid actions a row needs to teach the policy (masking_gating)"),
     _switch("masking_gating", True,
             "rows with too few valid actions do not teach the policy, with none not the value",
-            aliases=("IAM_GATING",), search={"values": [True, False]}),
+            search={"values": [True, False]}),
     _switch("masking_damping", True, "rows weigh min(1, valid mass / valid_mass_target)",
-            aliases=("IAM_DAMPING",), search={"values": [True, False]}),
+            search={"values": [True, False]}),
     _number("valid_mass_target", 0.05, "valid mass from which rows weigh 1 (masking_damping)",
-            **{**_POSITIVE, "high": 1.0}, aliases=("VALID_MASS_TARGET",),
+            **{**_POSITIVE, "high": 1.0},
             search=_log(0.02, 0.1)),
     _number("valid_mass_coef", 0.0, "weight of the loss -log(valid mass)", low=0.0,
-            aliases=("VALID_MASS_LOSS_COEF",), search=_log(2e-4, 0.1, zero=0.2)),
-    _schedule("valid_mass_schedule", "constant", "how valid_mass_coef changes over the run",
-              aliases=("VML_SCHEDULE",)),
-    _number("valid_mass_end_fraction", 10.0, "final valid_mass_coef over the initial", low=0.0,
-            aliases=("VML_END_FRACTION",)),
+            search=_log(2e-4, 0.1, zero=0.2)),
+    _schedule("valid_mass_schedule", "constant", "how valid_mass_coef changes over the run"),
+    _number("valid_mass_end_fraction", 10.0, "final valid_mass_coef over the initial", low=0.0),
     _number("valid_mass_schedule_multiplier", 1.0, "horizon of the schedule over the run",
-            **_POSITIVE, aliases=("VML_SCHEDULE_MULTIPLIER",)),
+            **_POSITIVE),
     _switch("schedule_on_gradient_steps", False,
-            "schedules follow gradient steps taken, not updates done",
-            aliases=("STEP_ON_GRADIENT",)),
+            "schedules follow gradient steps taken, not updates done"),
 )  # fmt: skip
 
 _FLAT = ("mlp", "lstm", "gru")
@@ -293,15 +268,14 @@ _RECTIFIED = ("cnn", "gnn", "transformer")
 
 
 def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    """Give a knob of one network; XLRON's flag of a gnn knob is its name without the prefix."""
+    """Give a knob of one network."""
     networks = rest.pop("networks", (network,))
     bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
     return _static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
 
 
 def _gnn(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    aliases = rest.pop("aliases", (name,))
-    return _of("gnn", f"gnn_{name}", type_, default, meaning, aliases=aliases, **rest)
+    return _of("gnn", f"gnn_{name}", type_, default, meaning, **rest)
 
 
 def _transformer(name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
@@ -323,7 +297,7 @@ _NETWORK_KNOBS = (
     _of("cnn", "cnn_dense", "widths", None,
         "widths of the dense layers behind; unset: 512, or 128 for small images", off=True),
     _of("recurrent", "recurrent_size", "int", 64, "units of the cell behind the hidden layers",
-        networks=("lstm", "gru"), aliases=("rnn_size", "lstm_hidden_size"),
+        networks=("lstm", "gru"),
         search={"values": [32, 64, 128]}),
     _of("gnn", "link_critic_sees", "choice", "slots",
         "what a separate critic sees of links: every slot, or the shares in use and no request",
@@ -344,17 +318,14 @@ _NETWORK_KNOBS = (
          **_LAYERS),
     _gnn("attn_mlp_latent", "int", 64, "their width, for the attention"),
     _gnn("num_spectral_features", "int", 8, "Laplacian coordinates of a node", low=0, high=8),
-    _gnn("layer_norm", "bool", True, "layer normalisation after each round of messages",
-         aliases=()),
+    _gnn("layer_norm", "bool", True, "layer normalisation after each round of messages"),
     _gnn("mlp_layer_norm", "bool", False, "layer normalisation inside its MLPs"),
     _gnn("normalise_by_link_length", "bool", False,
          "weigh links by their share of the path's length"),
-    _gnn("node_features", "bool", True, "show the nodes' features; off shows a zero",
-         aliases=()),
-    _transformer("layers", "int", 1, "blocks", high=64, aliases=("transformer_num_layers",),
+    _gnn("node_features", "bool", True, "show the nodes' features; off shows a zero"),
+    _transformer("layers", "int", 1, "blocks", high=64,
                  search={"values": [1, 2]}),
-    _transformer("heads", "int", 4, "attention heads", high=256,
-                 aliases=("transformer_num_heads",), search={"values": [4, 8]}),
+    _transformer("heads", "int", 4, "attention heads", high=256, search={"values": [4, 8]}),
     _transformer("embedding_size", "int", 128, "width of a token", search={"values": [64, 128]}),
     _transformer("intermediate_size", "int", 256, "hidden width of the feed-forward half"),
     _transformer("obs_type", "choice", "departure",
@@ -362,7 +333,7 @@ _NETWORK_KNOBS = (
                  choices=("departure", "occupancy", "capacity"),
                  search={"values": ["departure", "occupancy"]}),
     _transformer("wire_features", "int", 8, "coordinates that the rotary encoding turns by",
-                 low=0, high=8, aliases=("num_wire_features",)),
+                 low=0, high=8),
     _transformer("actor_mlp_width", "int", 128, "hidden width of the actor's head"),
     _transformer("actor_mlp_depth", "int", 1, "hidden layers of the actor's head", **_LAYERS),
     _transformer("critic_mlp_width", "int", 128, "hidden width of the critic's head"),
@@ -373,39 +344,36 @@ _NETWORK_KNOBS = (
     _transformer("share_layers", "bool", False, "actor and critic share the blocks, as with "
                  "shared_encoder"),
     _transformer("dropout", "float", 0.1, "rate behind each half of a block, if dropout is on",
-                 **_RATE, aliases=("transformer_dropout_rate",)),
+                 **_RATE),
     _transformer("attention_dropout", "float", 0.1, "rate on attention weights, if dropout is on",
-                 **_RATE, aliases=("transformer_attention_dropout_rate",)),
+                 **_RATE),
     _transformer("enable_dropout", "bool", False, "drop in training, the same in both halves"),
 )  # fmt: skip
 
 _STATIC = (
     _static("num_envs", "int", 8, "environments a lane steps side by side", low=1, high=4096,
-            aliases=("NUM_ENVS", "n_envs"), search={"values": [4, 8, 16, 32]}),
+            search={"values": [4, 8, 16, 32]}),
     _static("rollout_length", "int", 128, "env steps per environment between updates", low=2,
-            high=65536, aliases=("n_steps", "num_steps", "rollout_steps", "num_steps_epoch",
-                                 "ROLLOUT_LENGTH"), search={"values": [32, 64, 128, 256]}),
+            high=65536, search={"values": [32, 64, 128, 256]}),
     _static("num_minibatches", "int", 4, "gradient steps an epoch", low=1, high=65536,
-            aliases=("num_batches", "NUM_MINIBATCHES", "n_minibatches"),
             search={"values": [1, 2, 4, 8]}),
     _static("minibatch_size", "int", None, "samples a gradient step, instead of num_minibatches",
-            low=1, high=2**24, off=True, aliases=("batch_size", "MINIBATCH_SIZE")),
+            low=1, high=2**24, off=True),
     _static("network", "choice", "mlp", "kind of network, or one that user code registers",
             choices=("mlp", "cnn", "gnn", "transformer", "lstm", "gru"),
             search={"values": ["mlp", "gnn", "transformer"]}),
     _static("history", "int", 1, "observations stacked; cleared where an episode ends", low=1,
-            high=1024, aliases=("frame_stack", "num_frames"), search={"values": [1, 4]}),
-    _static("hidden_sizes", "widths", (64, 64), "widths of the hidden layers",
-            aliases=("net_arch", "hidden_layers"), networks=_FLAT,
+            high=1024, search={"values": [1, 4]}),
+    _static("hidden_sizes", "widths", (64, 64), "widths of the hidden layers", networks=_FLAT,
             search={"values": [[64, 64], [128, 128], [256, 256]]}),
     _static("num_layers", "int", None, "with hidden_size: instead of hidden_sizes", low=1,
-            high=64, off=True, aliases=("NUM_LAYERS",)),
+            high=64, off=True),
     _static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
-            high=16384, off=True, aliases=("NUM_UNITS",)),
+            high=16384, off=True),
     _static("activation", "choice", "tanh",
             "non-linearity of the hidden layers; relu for cnn, gnn and transformer if unset",
             choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
-            aliases=("ACTIVATION",), search={"values": ["tanh", "relu", "silu"]}),
+            search={"values": ["tanh", "relu", "silu"]}),
     _static("layer_norm", "bool", False, "layer normalisation before each non-linearity",
             search={"values": [True, False]}),
     _static("shared_encoder", "bool", False, "actor and critic share the hidden layers",
@@ -417,12 +385,11 @@ _STATIC = (
     _static("policy_gain", "float", 0.01, "gain of the policy head", **_POSITIVE),
     _static("value_gain", "float", 1.0, "gain of the value head", **_POSITIVE),
     _static("optimiser", "choice", "adam", "optimiser; muon takes matrices, adam the rest",
-            choices=("adam", "adamw", "sgd", "muon"), aliases=("optimizer", "opt"),
+            choices=("adam", "adamw", "sgd", "muon"),
             search={"values": ["adam", "muon"]}),
     _static("gradient_accumulation", "int", "auto",
             "parts that a minibatch's gradient is summed from; auto: 1, but on CPUs as many as "
-            "keep a part of a gnn or transformer in cache", low=1, high=65536, choices=("auto",),
-            aliases=("GRADIENT_ACCUMULATION",)),
+            "keep a part of a gnn or transformer in cache", low=1, high=65536, choices=("auto",)),
     _static("priority_over", "choice", None,
             "what priority_alpha draws; unset: segments where minibatches are whole segments",
             choices=("steps", "segments"), off=True),
@@ -441,7 +408,6 @@ _STATIC = (
 )  # fmt: skip
 
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _TRACED + _STATIC}
-_ELSEWHERE = {alias: knob.name for knob in KNOBS.values() for alias in knob.aliases}
 
 
 SCHEDULE_KNOBS = tuple(name for name, knob in KNOBS.items() if knob.choices == SCHEDULES)
@@ -478,11 +444,39 @@ def canonical_name(name: str) -> str | None:
     """
     if name in KNOBS:
         return name
-    british = name.replace("normalize", "normalise").replace("optimizer", "optimiser")
-    british = british.replace("initialization", "initialisation")
+    british = _british(name)
     if british in KNOBS:
         return british
-    return _ELSEWHERE.get(name) or _ELSEWHERE.get(name.lower()) or _ELSEWHERE.get(british)
+    row = _row_of(name)
+    if row is not None:
+        return row.target
+    plain = _british(name.lower().replace("-", "_"))
+    return plain if plain in KNOBS else None
+
+
+def _row_of(name: str) -> Row | None:
+    """Give the row of a name that is a knob's elsewhere."""
+    rows = (*hints(name), *hints(_american(name)), *hints(_british(name)))
+    return next((row for row in rows if row.target in KNOBS), None)
+
+
+def _british(name: str) -> str:
+    for american, ours in _AMERICAN.items():
+        name = name.replace(american, ours)
+    return name
+
+
+def _american(name: str) -> str:
+    for american, ours in _AMERICAN.items():
+        name = name.replace(ours, american)
+    return name
+
+
+_AMERICAN = {
+    "normalize": "normalise",
+    "optimizer": "optimiser",
+    "initialization": "initialisation",
+}
 
 
 def check_name(name: str) -> str:
@@ -495,10 +489,25 @@ def check_name(name: str) -> str:
     if ours is not None and ours.replace("s", "z") == name.replace("s", "z"):
         return ours
     if ours is not None:
-        raise ConfigError(f"unknown knob {name!r}; here it is called {ours!r}")
-    raise ConfigError(
-        f"unknown knob {name!r};{suggestion(name, KNOBS)} `hpo knobs` lists all of them"
-    )
+        row = _row_of(name)
+        means = f" ({row.values.meaning})" if row is not None and row.values.meaning else ""
+        raise ConfigError(f"unknown knob {name!r}; here it is called {ours!r}{means}")
+    hint = hint_of(name) or f"{suggestion(name, KNOBS)} `hpo knobs` lists all of them"
+    raise ConfigError(f"unknown knob {name!r};{hint}")
+
+
+def hint_of(name: str) -> str:
+    """Say what a name of another system is in a study, if it is no knob; nothing if unknown.
+
+    >>> hint_of("num_seeds"), hint_of("learning_rates")
+    (' in a study it is `seeds.per_config`', '')
+    """
+    for row in hints(name):
+        if row.fate == "taken":
+            where = f"`{row.target}`" if row.target not in KNOBS else f"the knob `{row.target}`"
+            return f" in a study it is {where}"
+        return f" it has no counterpart: {row.because}"
+    return ""
 
 
 def check_value(name: str, value: Any) -> Any:

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpo.elsewhere import names_of
 from hpo.errors import ConfigError
 from hpo.knobs import KNOBS, SCHEDULES, canonical_name, check_name, check_value, complete
 from hpo.spaces.make import make_distribution
 
-ALIASES = [(alias, knob.name) for knob in KNOBS.values() for alias in knob.aliases]
+ALIASES = [(alias, name) for name in KNOBS for alias in names_of(name)]
 
 
 def legal(knob):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..elsewhere import names_of
 from ..env_entry import EnvEntry
 from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, Knob
@@ -70,7 +71,8 @@ def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, 
         low, high = data["low"], data["high"]
         data["low"] = low if low > -float("inf") else None
         data["high"] = high if high < float("inf") else None
-        found.append(finite_json({**data, "allowed": knob.allowed()}))
+        words = {"allowed": knob.allowed(), "aliases": list(names_of(knob.name))}
+        found.append(finite_json({**data, **words}))
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ....elsewhere import XLRON, env_names
 from ....errors import ConfigError, UnknownNameError, suggestion
 from .paths import PATH_ORDERS
 
@@ -48,29 +49,7 @@ OBSERVATIONS = (
     "link_capacity",
 )
 REWARDS = ("service", "bitrate")
-XLRON_NAMES = {
-    "env_type": "id",
-    "topology_name": "topology",
-    "link_resources": "slots",
-    "slot_size": "slot_width",
-    "path_sort_criteria": "path_order",
-    "modulations_csv_filepath": "modulation",
-    "traffic_intensity": "load",
-    "mean_service_holding_time": "mean_holding_time",
-    "values_bw": "bitrates",
-    "min_bw": "min_bitrate",
-    "max_bw": "max_bitrate",
-    "step_bw": "step_bitrate",
-    "random_traffic": "traffic_matrix",
-    "custom_traffic_matrix_csv_filepath": "traffic_matrix",
-    "continuous_operation": "continuous",
-    "ENV_WARMUP_STEPS": "warmup_requests",
-    "incremental_loading": "incremental",
-    "deterministic_requests": "requests",
-    "include_no_op": "no_op",
-    "reward_type": "reward",
-    "transformer_obs_type": "observation",
-}
+XLRON_NAMES = env_names(XLRON)
 """What XLRON calls a setting, and what it is called here; suggested, never accepted."""
 
 

@@ -1,0 +1,127 @@
+"""One row a name: what another system calls something, and what becomes of it in a study.
+
+Three fates, by one rule. A name with a target is *taken*. Without one it is *left out* (and
+listed) if it decides nothing about what is trained, and *refused* if it does, unless it has a
+value at which it does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .values import SAME, Values
+
+__all__ = ["UNKNOWN", "Row", "System", "left", "plain_name", "refused", "taken"]
+
+UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "unknown"})()
+"""The default of a name whose default does not matter, or follows from other names."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One name of another system.
+
+    Attributes:
+        name: as written there; hyphens count as underscores.
+        fate: what becomes of it.
+        target: a knob's name, `env` (the id), `env.<key>`, `env_steps`, `seed`, or
+            `<section>.<key>` of the study file; empty unless it is taken.
+        values: how its values become ours.
+        default: its value there when nobody names it, in their terms; imports write it down where
+            ours differs.
+        because: why it is left out or refused.
+        harmless: values of a refused name at which it does nothing; it is then left out.
+        note: what is not quite the same here; told when the name is taken.
+    """
+
+    name: str
+    fate: Literal["taken", "left out", "refused"]
+    target: str = ""
+    values: Values = SAME
+    default: Any = UNKNOWN
+    because: str = ""
+    harmless: tuple[Any, ...] = ()
+    note: str = ""
+
+
+def taken(
+    name: str, target: str, default: Any = UNKNOWN, values: Values = SAME, note: str = ""
+) -> Row:
+    """Return a row of a name with a counterpart."""
+    return Row(name, "taken", target, values, default, note=note)
+
+
+def left(because: str, *names: str) -> tuple[Row, ...]:
+    """Return rows of names that decide nothing about what is trained."""
+    return tuple(Row(name, "left out", because=because) for name in names)
+
+
+def refused(
+    because: str, *names: str, harmless: tuple[Any, ...] = (None, False)
+) -> tuple[Row, ...]:
+    """Return rows of names that change what is trained and have no counterpart."""
+    return tuple(Row(n, "refused", because=because, harmless=harmless) for n in names)
+
+
+@dataclass(frozen=True)
+class System:
+    """All names of one system.
+
+    Attributes:
+        name: one word, as `--system` takes it.
+        title: for people.
+        rows: one for each name.
+        programs: parts of a command by which it is recognised, such as `xlron`.
+        marks: sets of names that only it has; all names of one set recognise it.
+        exact: capitals matter: `GAMMA` and `gamma` are different things there.
+        source: where the names, defaults and meanings can be read.
+    """
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    programs: tuple[str, ...] = ()
+    marks: tuple[frozenset[str], ...] = ()
+    exact: bool = False
+    source: str = ""
+    _index: dict[str, Row] = field(default_factory=dict, repr=False, compare=False)
+    _folded: dict[str, Row] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            key = self._key(row.name)
+            if key in self._index:
+                raise ValueError(f"{self.name}: {row.name!r} stands twice")
+            self._index[key] = row
+            known = self._folded.get(key.lower())
+            if known is None or known.fate != "taken":
+                self._folded[key.lower()] = row
+
+    def find(self, name: str) -> Row | None:
+        """Return the row of a name: the whole dotted name first, then its last part."""
+        last = name.rsplit(".", 1)[-1]
+        return self._index.get(self._key(name)) or self._index.get(self._key(last))
+
+    def guess(self, name: str) -> Row | None:
+        """Return the row of a name whatever its capitals, for hints."""
+        return self.find(name) or self._folded.get(name.replace("-", "_").lower())
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Name -> value there when nobody names it."""
+        return {row.name: row.default for row in self.rows if row.default is not UNKNOWN}
+
+    def _key(self, name: str) -> str:
+        underscored = name.replace("-", "_")
+        return underscored if self.exact else underscored.lower()
+
+
+def plain_name(name: str) -> str:
+    """Return the last part of a name in small letters, with underscores.
+
+    >>> plain_name("TOTAL-Timesteps"), plain_name("config.env_id")
+    ('total_timesteps', 'env_id')
+    """
+    return name.rsplit(".", 1)[-1].replace("-", "_").lower()
