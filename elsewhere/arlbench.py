@@ -6,8 +6,8 @@ from typing import Any
 
 from .builtin import PLAIN_PPO, mapping_of
 from .common import OUTPUT
-from .rows import System, left, taken
-from .values import NoCounterpart, Parsed, Settings, Words
+from .rows import System, left, refused, taken
+from .values import Parsed, Settings, Words
 
 __all__ = ["ARLBENCH"]
 
@@ -20,12 +20,6 @@ def _env_arguments(value: Any) -> Settings:
     return Settings({f"env.{key}": one for key, one in mapping_of(value).items()})
 
 
-def _algorithm(value: Any) -> Settings:
-    if str(value).lower() != "ppo":
-        raise NoCounterpart(f"{value!r}: a study trains with PPO alone")
-    return Settings()
-
-
 ARLBENCH = System(
     "arlbench",
     "ARLBench",
@@ -33,9 +27,8 @@ ARLBENCH = System(
         taken("env_name", "env", "CartPole-v1"),
         taken("environment.name", "env"),
         taken("name", "env"),
-        taken("env_kwargs", "env", values=Parsed(_env_arguments, "keys of the environment")),
-        taken("kwargs", "env", values=Parsed(_env_arguments, "keys of the environment")),
-        taken("algorithm", "env", values=Parsed(_algorithm, "ppo alone")),
+        taken("env_kwargs", "env.kwargs", values=Parsed(_env_arguments, "keys of the environment")),
+        taken("kwargs", "env.kwargs", values=Parsed(_env_arguments, "keys of the environment")),
         taken("n_total_timesteps", "env_steps", 1_000_000),
         taken("seed", "seed"),
         taken("n_envs", "num_envs", 8),
@@ -57,6 +50,7 @@ ARLBENCH = System(
         taken("activation", "activation", "tanh"),
         taken("hidden_size", "hidden_size", 64),
         taken("cnn_policy", "network", values=_NETWORKS),
+        *refused("a study trains with PPO alone", "algorithm", harmless=("ppo", "PPO", None)),
         *left("ids of gymnax stand as they are, others as gym:, brax:", "env_framework",
               "framework"),
         *left("see `evaluation`", "n_eval_steps", "eval_kwargs", "eval_env_kwargs"),

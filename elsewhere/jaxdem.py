@@ -22,7 +22,7 @@ JAXDEM = System(
         taken("seed", "seed"),
         taken("total_timesteps", "env_steps",
               note="every body's step counts there, an environment's step here"),
-        taken("num_epochs", "updates", 1000),
+        taken("num_epochs", "env_steps", note="updates, each of num_envs x num_steps_epoch env steps"),
         taken("optimizer", "optimiser", "muon"),
         taken("learning_rate", "learning_rate", 1e-2),
         taken("anneal_learning_rate", "lr_schedule", True,
