@@ -10,9 +10,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["NotPlain", "assigned", "called", "value_of"]
+__all__ = ["NotPlain", "assigned", "called", "fields_of", "value_of"]
 
-_LONGEST = 20_000
+_LONGEST = 200_000
 _LARGEST = 2.0**80
 _CASTS: Mapping[str, Callable[[Any], Any]] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "tuple": tuple,
@@ -54,8 +54,28 @@ def assigned(text: str) -> dict[str, Any]:
     >>> assigned("import torch\\nhyperparams = {'A-v0': dict(n_envs=1)}")
     {'hyperparams': {'A-v0': {'n_envs': 1}}}
     """
+    return _assignments(_parsed(text, "exec").body)
+
+
+def fields_of(text: str) -> dict[str, Any]:
+    """Return name -> value of the plain fields of the classes in a Python file, first ones first.
+
+    Raises:
+        NotPlain: it is no Python.
+
+    >>> fields_of("@dataclass\nclass Args:\n    gamma: float = 0.99\n    n: int = 2**3")
+    {'gamma': 0.99, 'n': 8}
+    """
     found: dict[str, Any] = {}
     for statement in _parsed(text, "exec").body:
+        if isinstance(statement, ast.ClassDef) and statement.decorator_list:
+            found = _assignments(statement.body) | found
+    return found
+
+
+def _assignments(body: list[ast.stmt]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for statement in body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name, right = statement.targets[0].id, statement.value
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from .builtin import (
@@ -18,7 +20,7 @@ from .builtin import (
 )
 from .common import MACHINE, OUTPUT
 from .rows import Row, System, left, refused, taken
-from .values import NoCounterpart, Off, Parsed, Settings, Words
+from .values import NoCounterpart, Off, Parsed, Settings, Values, Words
 
 __all__ = ["SB3"]
 
@@ -47,28 +49,56 @@ _SDE = (
 _WRAPPER = "wrappers change what is trained; register the wrapped environment (docs/environments.md)"
 
 
-def _scheduled(knob: str, kind: str, end: str) -> Parsed:
-    """Return the reader of a number that may be written `lin_0.001`."""
+@dataclass(frozen=True)
+class Scheduled(Values):
+    """A number, or `lin_0.001`: from there to 0, linearly.
 
-    def read(value: Any) -> Any:
-        if isinstance(value, str) and "_" in value:
-            word, _, number = value.partition("_")
-            try:
-                initial = float(number)
-            except ValueError:
-                raise NoCounterpart(f"{value!r} is no schedule such as lin_0.001") from None
-            if word not in ("lin", "linear"):
-                raise NoCounterpart(f"{value!r} is no schedule such as lin_0.001")
-            return Settings({knob: initial, kind: "linear", end: 0.0})
-        return value
+    Attributes:
+        knob: what it is.
+        kind: the knob's schedule.
+        end: its end.
+    """
 
-    return Parsed(read, "lin_X falls linearly from X to 0")
+    knob: str
+    kind: str
+    end: str
+
+    def of(self, value: Any) -> Any:
+        """Return the number, or what the schedule sets."""
+        if not isinstance(value, str):
+            return value
+        word, _, number = value.partition("_")
+        try:
+            initial = float(number)
+        except ValueError:
+            initial = math.nan
+        if word not in ("lin", "linear") or not math.isfinite(initial):
+            raise NoCounterpart(f"{value!r} is no schedule such as lin_0.001")
+        return Settings({self.knob: initial, self.kind: "linear", self.end: 0.0})
+
+    def bound(self, number: float) -> float:
+        """Return the number: what is searched is constant in a run."""
+        return number
+
+    def scaled(self, width: float) -> float:
+        """Return the width."""
+        return width
+
+    @property
+    def meaning(self) -> str:
+        """Show the form."""
+        return "lin_X falls linearly from X to 0"
 
 
-def _value_clip(value: Any) -> Any:
-    if isinstance(value, str) and value.lower() not in ("none", "null"):
-        raise NoCounterpart(f"{value!r}: a clip of values with a schedule of its own")
-    return Off(0.0).of(value) if not isinstance(value, str) else None
+@dataclass(frozen=True)
+class ValueClip(Off):
+    """A number, or off: None, and numbers up to 0."""
+
+    def of(self, value: Any) -> Any:
+        """Return the number or None."""
+        if isinstance(value, str):
+            raise NoCounterpart(f"{value!r}: a clip of values has no schedule of its own")
+        return super().of(value)
 
 
 def _normalise(value: Any) -> Settings:
@@ -172,7 +202,7 @@ _RUN = (
 
 _PPO: tuple[Row, ...] = (
     taken("learning_rate", "learning_rate", 3e-4,
-          _scheduled("learning_rate", "lr_schedule", "lr_end_fraction")),
+          Scheduled("learning_rate", "lr_schedule", "lr_end_fraction")),
     taken("lr_schedule", "lr_schedule"),
     taken("n_steps", "rollout_length", 2048),
     taken("batch_size", "minibatch_size", 64),
@@ -180,9 +210,8 @@ _PPO: tuple[Row, ...] = (
     taken("gamma", "gamma", 0.99),
     taken("gae_lambda", "gae_lambda", 0.95),
     taken("clip_range", "clip_eps", 0.2,
-          _scheduled("clip_eps", "clip_eps_schedule", "clip_eps_end_fraction")),
-    taken("clip_range_vf", "value_clip_eps", None,
-          Parsed(_value_clip, "off at 0 and below"), _CLIP_NOTE),
+          Scheduled("clip_eps", "clip_eps_schedule", "clip_eps_end_fraction")),
+    taken("clip_range_vf", "value_clip_eps", None, ValueClip(), _CLIP_NOTE),
     taken("normalize_advantage", "normalise_advantages", True),
     taken("ent_coef", "ent_coef", 0.0),
     taken("vf_coef", "vf_coef", 0.5, HALF_SQUARE,
