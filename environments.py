@@ -23,6 +23,7 @@ __all__ = [
     "files_of",
     "find",
     "full_id",
+    "gymnasium_id",
     "rooted",
 ]
 
@@ -346,10 +347,13 @@ def full_id(id_: str) -> str:
     >>> full_id("CartPole-v1"), full_id("nobody's")
     ('CartPole-v1', "nobody's")
     """
-    if id_ in ENVIRONMENTS or is_gymnasium(id_):
-        return id_
+    return gymnasium_id(id_) or id_
+
+
+def gymnasium_id(id_: str) -> str | None:
+    """Return `gym:<id>` where Gymnasium's registry, but no table here, has an id; else None."""
     theirs = f"{PREFIX}{id_}"
-    return theirs if theirs in registered() else id_
+    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
 
 
 def find(id_: str) -> EnvEntry | None:

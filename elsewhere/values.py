@@ -23,6 +23,9 @@ __all__ = [
 ]
 
 
+_JUST_ABOVE = 1e-6
+
+
 class NoCounterpart(Exception):
     """A value that a study cannot say; the message is the reason."""
 
@@ -51,6 +54,14 @@ class Values:
         """
         raise NoCounterpart("list the values that matter; a range of it has no counterpart")
 
+    def scaled(self, width: float) -> float:
+        """Return a width, such as a deviation or a step, in our terms.
+
+        Raises:
+            NoCounterpart: likewise.
+        """
+        raise NoCounterpart("list the values that matter; a range of it has no counterpart")
+
     @property
     def meaning(self) -> str:
         """One line for the documents; empty where values stay as they are."""
@@ -68,6 +79,10 @@ class Same(Values):
     def bound(self, number: float) -> float:
         """Return the number."""
         return number
+
+    def scaled(self, width: float) -> float:
+        """Return the width."""
+        return width
 
 
 SAME = Same()
@@ -92,6 +107,10 @@ class Times(Values):
         """Return the number times the factor."""
         return number * self.factor
 
+    def scaled(self, width: float) -> float:
+        """Return the width times the factor."""
+        return abs(width * self.factor)
+
     @property
     def meaning(self) -> str:
         """Name the factor."""
@@ -114,10 +133,14 @@ class Off(Values):
         return None if number and value <= self.up_to else value
 
     def bound(self, number: float) -> float:
-        """Return the number; a range that begins where the thing is off has no counterpart."""
+        """Return the number, or one just above the limit."""
         if number < self.up_to:
             raise NoCounterpart(f"it is off at {self.up_to:g} and below; begin the range above")
-        return number
+        return number if number > self.up_to else self.up_to + _JUST_ABOVE
+
+    def scaled(self, width: float) -> float:
+        """Return the width."""
+        return width
 
     @property
     def meaning(self) -> str:

@@ -53,7 +53,7 @@ _TRAFFIC = (
     taken("load", "env.load", 250.0),
     taken("mean_service_holding_time", "env.mean_holding_time", 25.0),
     taken("truncate_holding_time", "env.truncate_holding_time", False),
-    taken("values_bw", "env.bitrates", None,
+    taken("values_bw", "env.bitrates", values=
           Parsed(_bitrates, "numbers with commas between; none: the range of min_bw to max_bw")),
     taken("min_bw", "env.min_bitrate", 25),
     taken("max_bw", "env.max_bitrate", 100),
@@ -74,12 +74,11 @@ _TRAFFIC = (
     *refused("requests drawn in advance from a list have no counterpart; give a CSV file of "
              "requests (traffic_requests_csv_filepath)", "deterministic_requests",
              "list_of_requests"),
-    *left("load is what counts there, too", "traffic_intensity"),
+    taken("traffic_intensity", "env.load", values=Words({0: Settings()})),
     *left("times are relative here as well", "relative_arrival_times"),
     *left("paths are not packed here", "pack_path_bits"),
     *left("has no effect there", "maximise_throughout"),
-    *left("bootstrapping at the end of an episode follows its kind of end here",
-          "terminate_on_episode_end"),
+    *refused("the end of an episode by max_requests is a truncation", "terminate_on_episode_end"),
     *refused("warm-up takes the policy's own actions", "warmup_action_type", harmless=(None,)),
     *left("a heuristic is evaluated by `hpo eval --heuristic`", "path_heuristic",
           "node_heuristic"),

@@ -29,7 +29,7 @@ def do_import(args: Namespace) -> int:
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             print(f"{title}: {item}", file=sys.stderr)
-    give_study(text, args.out)
+    give_study(text, args.out, draft.command)
     return 0
 
 
@@ -42,7 +42,7 @@ def _wandb(args: Namespace, given: Mapping[str, Any]) -> Draft:
 def _xlron(args: Namespace, given: Mapping[str, Any]) -> Draft:
     from ..studies.imports.xlron import read_flags
 
-    return read_flags(_file(args.source), given)
+    return read_flags(args.source, given)
 
 
 def _configspace(args: Namespace, given: Mapping[str, Any]) -> Draft:

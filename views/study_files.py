@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -31,8 +32,17 @@ def do_init(args: Namespace) -> int:
     return 0
 
 
-def give_study(text: str, out: str | None) -> None:
+def _check(file: str) -> str:
+    return f"hpo check {shlex.quote(file)}"
+
+
+def give_study(text: str, out: str | None, command: Callable[[str], str] = _check) -> None:
     """Write a study file, or print it where no file is named; an existing one is left alone.
+
+    Args:
+        text: of the file.
+        out: where to.
+        command: what to type next, of the file's name.
 
     Raises:
         ConfigError: the file exists.
@@ -46,7 +56,7 @@ def give_study(text: str, out: str | None) -> None:
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path} exists already; choose another file with --out") from None
-    print(f"wrote {path}; next: hpo check {shlex.quote(str(path))}", file=sys.stderr)
+    print(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)
 
 
 def do_check(args: Namespace) -> int:

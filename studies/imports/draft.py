@@ -1,34 +1,40 @@
 """A study in the making: what another system's words have become so far.
 
-Constants and distributions arrive under foreign names and are put where a study file has them;
-whatever was changed or has no counterpart is kept as a note and written into the file.
+Constants and distributions arrive under foreign names and are put where a study file has them, by
+the tables in `elsewhere`; whatever was changed or has no counterpart is kept as a note and written
+into the file.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...elsewhere import COMMON, Row, Settings, System, find
+from ...elsewhere.rows import plain_name
+from ...elsewhere.values import NoCounterpart
 from ...env_entry import EnvEntry
-from ...environments import ENVIRONMENTS
+from ...environments import ENVIRONMENTS, gymnasium_id
 from ...errors import ConfigError, StudyError
 from ...knobs import KNOBS, canonical_name, check_value
-from ..amounts import count_of, number_of
+from ..amounts import count_of
 from ..fields import SECTIONS
 from ..load import loads
 from ..vocabulary import check_env_value
 from ..writer import to_yaml
-from .names import FOREIGN, IGNORED, SECTION_KEYS, TOP_KEYS, plain_name
+from .ranges import fitted, plain_value, switch, translated
+from .words import one_line, read_word
 
 __all__ = ["Draft"]
 
 _ORDER = (
     "name", "seed", "env", "env_steps", "fixed", "space", "forbid", "enqueue", "metric",
-    "evaluation", "search", "early_terminate", "seeds", "confirm", "budget", "loggers",
+    "evaluation", "baselines", "search", "early_terminate", "seeds", "confirm", "budget",
+    "population", "checkpoint", "init", "loggers",
 )  # fmt: skip
-_WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 @dataclass
@@ -37,21 +43,29 @@ class Draft:
 
     Attributes:
         source: what it is made of, for messages and for the head of the file.
+        system: whose names they are.
         env: id and keys of the environment.
         fixed: knob -> value.
         space: knob or `env.<name>` -> distribution.
         rest: further keys of the study file.
         notes: what was changed on the way.
         left_out: what has no counterpart, each with the reason.
+        without: names that the user wants left out, whatever they do.
+        lost: searched names that were left out.
+        silent: names of the system whose defaults mean nothing here.
     """
 
     source: str
+    system: System = COMMON
     env: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
     space: dict[str, Any] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    without: tuple[str, ...] = ()
+    lost: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
 
     @property
     def entry(self) -> EnvEntry | None:
@@ -75,18 +89,40 @@ class Draft:
 
     # ------------------------------------------------------------------ names
 
-    def target(self, name: str) -> str | None:
-        """Give our name for a foreign one: a knob, `env.<name>`, or None."""
+    def row(self, name: str) -> Row | None:
+        """Give the row of a foreign name, or of one of ours; None if nobody knows it."""
+        known = self.system.find(name)
+        if known is not None:
+            return known
+        own = self._own_key(name)
+        if own is not None:
+            return Row(name, "taken", own)
+        shared = find(name, COMMON)
+        if shared is not None:
+            return shared
+        knob = canonical_name(name.rsplit(".", 1)[-1])
+        if knob is not None:
+            return Row(name, "taken", knob)
+        return None if not self._is_unknown_env_key(name) else Row(name, "taken", name)
+
+    def _own_key(self, name: str) -> str | None:
+        """Give `env.<key>` where the environment has a parameter or key of that name."""
         entry, leaf = self.entry, name.rsplit(".", 1)[-1]
-        if entry is not None:
-            for word in (leaf, leaf.lower()):
-                key = entry.elsewhere.get(word, word)
-                if key in entry.params or key in entry.keys:
-                    return f"env.{key}"
-        ours = FOREIGN.get(leaf.lower()) or canonical_name(leaf) or canonical_name(leaf.lower())
-        if ours is None and name.startswith("env.") and entry is None:
-            return name
-        return ours
+        for word in (leaf, leaf.lower()) if entry is not None else ():
+            key = entry.elsewhere.get(word, word)
+            if key in entry.params or key in entry.keys:
+                return f"env.{key}"
+        return None
+
+    def _is_unknown_env_key(self, name: str) -> bool:
+        return name.startswith("env.") and self.entry is None
+
+    def target(self, name: str) -> str | None:
+        """Give what a foreign name can be searched as: a knob or `env.<name>`, or None."""
+        row = self.row(name)
+        if row is None or row.fate != "taken":
+            return None
+        return row.target if row.target in KNOBS or row.target.startswith("env.") else None
 
     # ------------------------------------------------------------------ values
 
@@ -94,95 +130,124 @@ class Draft:
         """Put a value that is not searched where it belongs.
 
         Raises:
-            ConfigError: we know the name, but not with this value.
+            ConfigError: we know the name, but not with this value, or it is refused.
         """
-        value, plain = _read_word(value), plain_name(name)
-        if plain in TOP_KEYS:
-            self._set_top(TOP_KEYS[plain], name, value)
-        elif plain in SECTION_KEYS:
-            section, key = SECTION_KEYS[plain]
-            self.section(section)[key] = value
-        elif plain in IGNORED:
-            self.leave_out(name, IGNORED[plain])
+        value, row = read_word(value), self.row(name)
+        if row is None:
+            self._unknown(name, f"its value is {value!r}", value)
+        elif row.fate == "taken":
+            if row.note:
+                self.note(f"{name}: {row.note}")
+            self._put_all(name, row, self._translated(name, row, value))
+        elif row.fate == "left out" or value in row.harmless or self._unwanted(name):
+            self.leave_out(name, row.because)
         else:
-            self._set_known(name, value)
+            raise self._refusal(name, repr(value), row.because)
 
-    def _set_top(self, key: str, name: str, value: Any) -> None:
-        if key == "env":
-            self.env["id"] = str(value)
-            return
-        count = count_of(value)
-        if count is None:
-            raise ConfigError(f"{name} is {value!r}; allowed: a whole number")
-        self.rest[key] = count
+    def _put_all(self, name: str, row: Row, value: Any) -> None:
+        settings = value if isinstance(value, Settings) else {row.target: value}
+        for target, one in settings.items():
+            self.put(name, target, one)
 
-    def _set_known(self, name: str, value: Any) -> None:
-        target = self.target(name)
-        if target is None:
-            self.leave_out(name, f"no counterpart (its value is {value!r})")
-            return
-        self.space.pop(target, None)
-        if target.startswith("env."):
-            key = target.removeprefix("env.")
-            self.env[key] = value
-            if self.entry is not None:
-                self.env[key] = _told(name, lambda: check_env_value(self._entry(), key, value))
-            return
-        self.fixed[target] = _told(name, lambda: check_value(target, _off(target, value)))
+    def _translated(self, name: str, row: Row, value: Any) -> Any:
+        try:
+            return row.values.of(value)
+        except NoCounterpart as reason:
+            raise ConfigError(f"{name} is {value!r}: {reason}") from None
 
-    def _entry(self) -> EnvEntry:
+    def put(self, name: str, target: str, value: Any) -> None:
+        """Put one value of ours at one target; `name` is for messages.
+
+        Raises:
+            ConfigError: the value is not legal there.
+        """
+        section, _, key = target.partition(".")
+        if target in KNOBS:
+            self.space.pop(target, None)
+            plain = plain_value(target, value)
+            self.fixed[target] = _told(name, lambda: check_value(target, plain))
+        elif section == "env" and key:
+            self.space.pop(target, None)
+            self.env[key] = self._env_value(name, key, value)
+        elif key:
+            self.section(section)[key] = value
+        elif target == "env":
+            self.env["id"] = gymnasium_id(str(value)) or str(value)
+        elif target == "name":
+            self.rest["name"] = str(value)
+        else:
+            count = count_of(value)
+            if count is None:
+                raise ConfigError(f"{name} is {value!r}; allowed: a whole number")
+            self.rest[target] = count
+
+    def _env_value(self, name: str, key: str, value: Any) -> Any:
         entry = self.entry
-        assert entry is not None  # asked only where there is one
-        return entry
+        if entry is None:
+            return value
+        if key in entry.keys and entry.keys[key].type == "bool":
+            value = switch(value)
+        return _told(name, lambda: check_env_value(entry, key, value))
 
     def searched(self, name: str, distribution: Mapping[str, Any]) -> None:
         """Put a distribution where it belongs, under our name.
 
         Raises:
-            ConfigError: the name is one of those that a study cannot search.
+            ConfigError: the name is refused, or one of those that a study cannot search.
         """
-        plain = plain_name(name)
-        if plain == "seed" and "values" in distribution:
-            seeds = len(distribution["values"])
-            self.section("seeds")["per_config"] = seeds
-            self.note(f"{name}: {seeds} seeds in the space are seeds.per_config here")
+        row = self.row(name)
+        if row is None:
+            self.lost.append(name)
+            self._unknown(name, f"searched over {dict(distribution)!r}", distribution)
+        elif row.fate == "taken":
+            if row.note:
+                self.note(f"{name}: {row.note}")
+            self._search_row(name, row, dict(distribution))
+        elif row.fate == "left out" or self._unwanted(name):
+            self.lost.append(name)
+            self.leave_out(name, row.because)
+        else:
+            raise self._refusal(name, "searched", row.because)
+
+    def _search_row(self, name: str, row: Row, distribution: dict[str, Any]) -> None:
+        if row.target in ("seed", "seeds.per_config") and "values" in distribution:
+            self._seeds(name, distribution["values"])
             return
-        if plain in TOP_KEYS or plain in SECTION_KEYS:
+        if row.target not in KNOBS and not row.target.startswith("env."):
             raise ConfigError(
                 f"{name} is searched, but one study has one value of it; "
                 f"import the sweep once for each, with -- --{name} VALUE"
             )
-        if plain in IGNORED:
-            self.leave_out(name, IGNORED[plain])
-            return
-        target = self.target(name)
-        if target is None:
-            self.leave_out(name, f"no counterpart (searched over {dict(distribution)!r})")
-            return
+        for target, fields in translated(self.note, name, row, distribution).items():
+            if "value" in fields:
+                self.put(name, target, fields["value"])
+            else:
+                self.search(name, target, fields)
+
+    def search(self, name: str, target: str, fields: dict[str, Any]) -> None:
+        """Search one target of ours; `name` is for messages."""
         self.fixed.pop(target, None)
         if target.startswith("env."):
             self.env.pop(target.removeprefix("env."), None)
-        self.space[target] = self._fitted(name, target, dict(distribution))
+        self.space[target] = fitted(self.note, name, target, fields, self.entry)
 
-    def _fitted(self, name: str, target: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Give the distribution in a form that the knob takes."""
-        if "values" in fields:
-            fields["values"] = [_off(target, _read_word(value)) for value in fields["values"]]
-            return fields
-        if target.startswith("env."):
-            return fields
-        knob = KNOBS[target]
-        if knob.type == "int" and fields.get("distribution") in ("uniform", "log_uniform"):
-            bounds = (fields["min"], fields["max"])
-            if all(float(bound).is_integer() for bound in bounds):
-                fields |= {"min": int(bounds[0]), "max": int(bounds[1])}
-                log = fields["distribution"] == "log_uniform"
-                fields["distribution"] = "log_int_uniform" if log else "int_uniform"
-                self.note(f"{name}: whole numbers, as {target} takes no others")
-        if not knob.traced and "min" in fields:
-            fields = _listed(name, target, fields)
-            self.note(f"{name}: a value of {target} makes a program; listed one by one")
-        return fields
+    def _seeds(self, name: str, values: list[Any]) -> None:
+        self.section("seeds")["per_config"] = len(values)
+        self.note(f"{name}: {len(values)} seeds in the space are seeds.per_config here")
+
+    def _unknown(self, name: str, what: str, value: Any) -> None:
+        if _names_a_network(name) and value not in (None, False) and not self._unwanted(name):
+            raise self._refusal(name, what, "it seems to choose a network, and nobody knows it")
+        self.leave_out(name, f"no counterpart ({what})")
+
+    def _unwanted(self, name: str) -> bool:
+        return name.replace("-", "_") in self.without
+
+    def _refusal(self, name: str, what: str, because: str) -> ConfigError:
+        return ConfigError(
+            f"{name} ({what}) cannot be taken: {because}; to import without it, add "
+            f"-- --without {name}"
+        )
 
     # ------------------------------------------------------------------ the file
 
@@ -190,11 +255,13 @@ class Draft:
         """Set what was given after `--`: foreign or our own names, or dotted keys of the file."""
         for name, value in flags.items():
             section, _, key = name.partition(".")
+            if name in ("system", "without"):
+                continue
             if section in SECTIONS and key:
-                self.section(section)[key] = _read_word(value)
+                self.section(section)[key] = read_word(value)
             elif name in ("name", "metric"):
                 self._name_or_metric(name, str(value))
-            elif plain_name(name) not in {*TOP_KEYS, *SECTION_KEYS} and not self.target(name):
+            elif self.row(name) is None:
                 raise ConfigError(f"--{name} after `--` has no counterpart in a study")
             else:
                 self.constant(name, value)
@@ -215,6 +282,12 @@ class Draft:
             raise ConfigError(
                 f"{self.source}: no environment is named; add one, such as -- --env CartPole-v1"
             )
+        if self.lost and not self.space and "seeds" not in self.rest:
+            raise ConfigError(
+                f"{self.source}: nothing would be searched, as {', '.join(self.lost)} "
+                f"{'has' if len(self.lost) == 1 else 'have'} no counterpart here; is it a sweep "
+                "of another system? -- --system NAME"
+            )
         keys = {key: value for key, value in self.env.items() if key != "id"}
         data = {**self.rest, "fixed": self.fixed, "space": self.space}
         data["env"] = {"id": self.env["id"], **keys} if keys else self.env["id"]
@@ -226,7 +299,7 @@ class Draft:
             self.note("evaluation: 8 networks of 5,000 requests each, as no episode ends")
             data["evaluation"] = self.rest["evaluation"]
         body = to_yaml({key: data[key] for key in _ORDER if data.get(key) not in (None, {}, [])})
-        whole = self._head() + body
+        whole = self.head() + body
         try:
             loads(whole, f"{self.source} (imported)")
         except StudyError as error:
@@ -234,67 +307,39 @@ class Draft:
             raise ConfigError(f"{self.source} cannot be imported: {reasons}") from None
         return whole
 
+    def command(self, file: str) -> str:
+        """Give what to type next, once the text is in a file."""
+        return f"hpo check {shlex.quote(file)}"
+
     def _never_ends(self) -> bool:
         entry = self.entry
         own = entry is not None and "continuous" in entry.keys and entry.keys["continuous"].default
         return bool(self.env.get("continuous", own))
 
-    def _head(self) -> str:
-        lines = [f"# Imported from {_one_line(self.source)}."]
+    def head(self) -> str:
+        """Give the comment at the head of the file: what was changed, and what was left out."""
+        lines = [f"# Imported from {one_line(self.source)}."]
         for title, items in (
             ("Changed on the way:", self.notes),
             ("Left out, for want of a counterpart:", self.left_out),
         ):
             if items:
-                lines += [f"# {title}", *(f"#   {_one_line(item)}" for item in items)]
+                lines += [f"# {title}", *(f"#   {one_line(item)}" for item in items)]
         return "\n".join(lines) + "\n"
 
 
-def _told(name: str, check: Any) -> Any:
+def _told(name: str, check: Callable[[], Any]) -> Any:
     try:
         return check()
     except ConfigError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
-def _read_word(value: Any) -> Any:
-    """Give what a word on a command line stands for; other values as they are."""
-    if not isinstance(value, str):
-        return value
-    if value.strip().lower() in _WORDS:
-        return _WORDS[value.strip().lower()]
-    number = number_of(value)
-    if number is not None:
-        return number
-    try:
-        number = float(value)
-    except ValueError:
-        return value
-    if not math.isfinite(number):
-        return value
-    return int(number) if number.is_integer() and "." not in value else number
+_NETWORK = re.compile(
+    r"(?:^|_)(?:network|architecture|backbone|encoder|torso)(?:$|_)"
+    r"|^(?:use|enable)_(?:rnn|lstm|gru|gnn|gcn|gat|cnn|mlp|vit|attention|transformer|recurrent)"
+)
 
 
-def _off(target: str, value: Any) -> Any:
-    """Give None for the numbers below the legal range by which others switch a knob off."""
-    if target.startswith("env."):
-        return value
-    knob = KNOBS[target]
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return None if knob.off and number and value < knob.low else value
-
-
-def _listed(name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """List the values of a range of whole numbers."""
-    low, high, step = fields["min"], fields["max"], fields.get("q") or 1
-    count = (high - low) // step + 1
-    if not isinstance(count, int) or count > 16:
-        raise ConfigError(
-            f"{name} is searched between {low} and {high}, but every value of {target} is a "
-            "program to compile; list the values that matter"
-        )
-    return {"values": [low + step * i for i in range(count)]}
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def _names_a_network(name: str) -> bool:
+    return _NETWORK.search(plain_name(name)) is not None

@@ -17,7 +17,8 @@ from ..metrics import metric_fault
 from ..reader import plain, read_file
 from .draft import Draft
 from .flags import flags_of
-from .names import TOP_KEYS, plain_name
+from .systems import RULES
+from .take import Source, take
 
 __all__ = ["read_sweep"]
 
@@ -34,7 +35,7 @@ _KEYS = {
 _READ = ("name", "method", "parameters", "metric", "early_terminate", "command", "run_cap")
 _PLACEHOLDERS = ("${env}", "${interpreter}", "${program}", "${args}", "${args_no_hyphens}",
                  "${args_no_boolean_flags}", "${args_json}", "${args_json_file}", "${args_dict}",
-                 "/usr/bin/env", "python", "python3")  # fmt: skip
+                 "/usr/bin/env")  # fmt: skip
 _HYPERBAND_ETA = 3.0
 _ENV_STEPS_FROM = 1000
 
@@ -60,16 +61,13 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
             draft.leave_out(key, f"{_KEYS[key]} (it was {sweep[key]!r})")
         elif key not in _READ:
             draft.leave_out(key, f"no counterpart (its value is {sweep[key]!r})")
-    flat = dict(_flattened(sweep["parameters"]))
-    command = _command(sweep.get("command"))
-    _environment_first(draft, flat, {**command, **given})
-    command = {name: value for name, value in command.items() if not _is_env(name)}
-    for name, value in command.items():
-        draft.constant(name, value)
-    for name, fields in flat.items():
-        _parameter(draft, name, fields)
+    words = _command(sweep.get("command"))
+    source = Source(dict(_flags(words, path.parent)), words=(*words, str(sweep.get("program"))))
+    for name, fields in _flattened(sweep["parameters"]):
+        _parameter(draft, source, name, fields)
+    take(draft, source, given, RULES)
     if isinstance(sweep.get("name"), str):
-        draft.rest["name"] = _file_name(sweep["name"])
+        draft.rest["name"] = file_name(sweep["name"], "sweep")
     _method(draft, sweep.get("method", "random"))
     _metric(draft, sweep.get("metric"), given)
     draft.override(given)
@@ -98,43 +96,29 @@ def _flattened(parameters: Mapping[str, Any], outer: str = "") -> list[tuple[str
     return found
 
 
-def _command(command: Any) -> dict[str, Any]:
-    """Give the flags of the `command` section; they are the same in every run."""
+def _command(command: Any) -> list[str]:
+    """Give the words of the `command` section."""
     if command is None:
-        return {}
+        return []
     if not isinstance(command, list):
         raise ConfigError(f"command is {command!r}; allowed: a list of words")
-    words = [str(word) for word in command]
-    known = [word for word in words if word not in _PLACEHOLDERS and not word.endswith(".py")]
-    return flags_of(known)
+    return [str(word) for word in command]
 
 
-def _environment_first(
-    draft: Draft, parameters: dict[str, dict[str, Any]], flags: Mapping[str, Any]
-) -> None:
-    """Name the environment before anything else: its keys decide what names mean."""
-    for name, fields in list(parameters.items()):
-        values = fields.get("values", [fields["value"]] if "value" in fields else None)
-        chosen = any(_is_env(flag) for flag in flags)
-        if _is_env(name) and (chosen or (isinstance(values, list) and len(values) == 1)):
-            draft.constant(name, values[0] if values else None)
-            del parameters[name]
-    for name, value in flags.items():
-        if _is_env(name):
-            draft.constant(name, value)
-
-
-def _is_env(name: str) -> bool:
-    return TOP_KEYS.get(plain_name(name)) == "env"
+def _flags(words: list[str], folder: Path) -> dict[str, Any]:
+    """Give the flags of a command; they are the same in every run."""
+    return flags_of([word for word in words if word not in _PLACEHOLDERS], folder)
 
 
 # ---------------------------------------------------------------------- parameters
 
 
-def _parameter(draft: Draft, name: str, fields: Mapping[str, Any]) -> None:
+def _parameter(draft: Draft, source: Source, name: str, fields: Mapping[str, Any]) -> None:
+    """Put a parameter into the source; it wins over a flag of the command."""
+    source.drop(name)
     kind = fields.get("distribution") or _inferred(name, fields)
     if kind == "constant" or ("value" in fields and "values" not in fields):
-        draft.constant(name, _need(name, fields, "value"))
+        source.constants[name] = _need(name, fields, "value")
         return
     reader = _DISTRIBUTIONS.get(kind)
     if reader is None:
@@ -146,9 +130,9 @@ def _parameter(draft: Draft, name: str, fields: Mapping[str, Any]) -> None:
     distribution = reader(draft, name, fields)
     values = distribution.get("values")
     if values is not None and len(values) == 1:
-        draft.constant(name, values[0])
+        source.constants[name] = values[0]
     else:
-        draft.searched(name, distribution)
+        source.searched[name] = distribution
 
 
 def _inferred(name: str, fields: Mapping[str, Any]) -> str:
@@ -351,8 +335,3 @@ def _early(draft: Draft, early: Any) -> None:
     draft.note("early_terminate: hyperband there halves at rungs, which is asha here")
     if "strict" in early:
         draft.leave_out("early_terminate.strict", "asha has one strictness")
-
-
-def _file_name(name: str) -> str:
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)
-    return kept.strip("-._")[:100] or "sweep"

@@ -1,7 +1,7 @@
 """Training commands of XLRON, an optical-network trainer, as studies of one configuration.
 
-Flags that a command leaves out have XLRON's defaults there, not ours, so those that differ are
-written into the study.
+Names, values and defaults stand in `elsewhere/xlron.py`; here is what follows from several flags
+together, as XLRON's code reads them (1.1.0: train/train_utils.py, train/ppo.py, make_env.py).
 """
 
 from __future__ import annotations
@@ -10,179 +10,195 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...elsewhere import XLRON
 from ...errors import ConfigError
-from ...knobs import KNOBS
 from .draft import Draft
 from .flags import flags_of, words_of
+from .take import Source, take
+from .words import read_word
+from .xlron_heuristic import heuristic_file
+from .xlron_networks import read_networks
+from .xlron_output import read_output
+from .xlron_schedules import read_schedules
 
-__all__ = ["read_flags"]
-
-_DEFAULTS: Mapping[str, Any] = {
-    "TOTAL_TIMESTEPS": 1_000_000,
-    "SEED": 42,
-    "NUM_ENVS": 1,
-    "ROLLOUT_LENGTH": 150,
-    "UPDATE_EPOCHS": 1,
-    "NUM_MINIBATCHES": 1,
-    "LR": 5e-4,
-    "LR_SCHEDULE": "cosine",
-    "GAMMA": 0.999,
-    "topology_name": "4node",
-    "link_resources": 5,
-    "max_requests": 4,
-    "continuous_operation": False,
-    "ENV_WARMUP_STEPS": 0,
-    "load": 250.0,
-}
-"""Of the flags whose default there is not ours; without a network or environment of its own."""
-
-_EVALUATION = ("EVAL_HEURISTIC", "EVAL_MODEL")
-_NETWORKS = {"USE_GNN": "gnn", "USE_TRANSFORMER": "transformer", "USE_RNN": "lstm"}
-_WITHOUT_EFFECT = {
-    "symbol_rate": "has no effect there",
-    "TEMPERATURE": "has no effect there",
-    "temperature": "belongs to a differentiable simulator",
-    "ACTION_MASKING": "has no effect there: actions are always masked",
-    "STEPS_PER_INCREMENT": "how often metrics are shown; see `hpo show`",
-    "relative_arrival_times": "times are relative here as well",
-    "warmup_action_type": "warm-up takes the policy's own actions",
-    "path_heuristic": "a heuristic is evaluated by `hpo eval --heuristic`",
-    "EVAL_DURING_TRAINING": "see `evaluation`",
-    "EVAL_TIMESTEPS": "see evaluation.steps",
-    "EVAL_FREQUENCY": "see evaluation.every",
-    "terminate_on_episode_end": "episodes always end where they end",
-    "deterministic": "evaluation is greedy unless evaluation.greedy is false",
-    "log_actions": "set env.histograms",
-    "log_path_lengths": "set env.histograms",
-}
-_OBSERVATIONS = {
-    "departure": "link_departure",
-    "occupancy": "link_occupancy",
-    "capacity": "link_capacity",
-}
+__all__ = ["XlronRules", "read_flags"]
 
 
-def read_flags(path: Path, given: Mapping[str, Any]) -> Draft:
-    """Read a flag file, or a file that holds a command line.
+def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
+    """Read a flag file, a file that holds a command line, or a command line itself.
 
     Args:
-        path: of the file.
-        given: flags that override those of the file.
+        source: path of the file, or the words.
+        given: flags that override it.
 
     Raises:
         ConfigError: it trains nothing, or a flag has a value that we cannot take.
     """
+    shown, text, folder = _text_of(str(source))
     try:
-        flags = flags_of(words_of(path.read_text(encoding="utf-8")))
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: no text in UTF-8") from None
+        words = words_of(text)
+        flags = flags_of(words, folder)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{shown}: {error}") from None
     if not flags:
         raise ConfigError(
-            f"{path}: no flags; a training command has some, such as --env_type=rmsa"
+            f"{shown}: no flags; a training command has some, such as --env_type=rmsa"
         )
-    return draft_of(str(path), {**_without_no(flags), **given})
-
-
-def draft_of(source: str, flags: Mapping[str, Any]) -> Draft:
-    """Give the draft of a training command's flags."""
-    for name in _EVALUATION:
-        if _is_on(flags.get(name)):
-            raise ConfigError(
-                f"{source}: --{name} evaluates and trains nothing; see `hpo eval --help`"
-            )
-    draft = Draft(source)
-    draft.constant("env_type", flags.get("env_type", "rmsa"))
+    found = Source(dict(flags), words=words)
+    rules = XlronRules()
+    rules.negations(found)
+    if _on(given.get("EVAL_HEURISTIC", found.find("EVAL_HEURISTIC"))):
+        return heuristic_file(shown, found, given)
+    draft = Draft(shown)
     draft.section("budget")["trials"] = 1
-    draft.rest["metric"] = {"name": "eval/service_blocking_probability", "goal": "minimize"}
-    draft.rest["evaluation"] = {"episodes": 8, "steps": 5000}
-    for name, value in _DEFAULTS.items():
-        if name not in flags:
-            _flag(draft, name, value, flags)
-            draft.note(f"{name}: {value!r}, XLRON's default")
-    if "GAE_LAMBDA" not in flags:
-        draft.constant("INITIAL_LAMBDA", flags.get("INITIAL_LAMBDA", 0.9))
-        draft.constant("FINAL_LAMBDA", flags.get("FINAL_LAMBDA", 0.98))
-        draft.note("GAE_LAMBDA: anneals from 0.9 towards 0.98, XLRON's default")
-    for name, value in flags.items():
-        _flag(draft, name, value, flags)
-    _finish(draft, flags)
+    take(draft, found, {"system": XLRON.name, **given}, {XLRON.name: rules})
     return draft
 
 
-def _flag(draft: Draft, name: str, value: Any, flags: Mapping[str, Any]) -> None:
-    if name in ("env_type", *_EVALUATION):
+def _text_of(source: str) -> tuple[str, str, Path]:
+    """Give how a source is named in messages, its text, and the folder that its files are in."""
+    path = Path(source)
+    if "--" in source and (source.lstrip().startswith("-") or len(source.split()) > 1):
+        return "the command line", source, Path()
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file, and no command line with flags")
+    try:
+        return str(path), path.read_text(encoding="utf-8"), path.parent
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: no text in UTF-8") from None
+
+
+class XlronRules:
+    """What follows from several of XLRON's flags together."""
+
+    def before(self, draft: Draft, source: Source) -> None:
+        """Resolve flags that mean something only beside others."""
+        self.negations(source)
+        if _on(source.find("EVAL_MODEL")):
+            raise ConfigError(
+                f"{draft.source}: --EVAL_MODEL evaluates and trains nothing, and weights of "
+                "Equinox (.eqx) cannot be read here; train a policy, then see `hpo eval --help`"
+            )
+        _one_environment(draft, source)
+        _traffic(draft, source)
+        _lambda(draft, source)
+        _clips(draft, source)
+        _priorities(draft, source)
+        if any(value for value in source.values("MINIBATCH_SIZE", None)):
+            draft.leave_out("MINIBATCH_SIZE", "XLRON computes it; NUM_MINIBATCHES counts")
+            source.drop("MINIBATCH_SIZE")
+        read_networks(draft, source)
+        read_output(draft, source)
+        read_schedules(draft, source)
+
+    def after(self, draft: Draft, source: Source) -> None:
+        """Add what every command of XLRON stands for."""
+        decays = [draft.fixed.get(name) or name in draft.space
+                  for name in ("weight_decay", "vf_weight_decay")]  # fmt: skip
+        if any(decays):
+            draft.fixed["optimiser"] = "adamw"
+            draft.note("WEIGHT_DECAY: XLRON decays as AdamW does, so the optimiser is adamw")
+        draft.rest.setdefault(
+            "metric", {"name": "eval/service_blocking_probability", "goal": "minimize"}
+        )
+        evaluation = draft.section("evaluation")
+        if draft.env.get("continuous"):
+            evaluation.setdefault("episodes", 8)
+            evaluation.setdefault("steps", 5000)
+        else:
+            draft.env["warmup_requests"] = 0
+            evaluation.pop("steps", None)
+            evaluation.setdefault("episodes", 20)
+        _wavelengths(draft)
+
+    def negations(self, source: Source) -> None:
+        """Read `--noFLAG` as the flag, off."""
+        for name in list(source.constants):
+            flag = name.removeprefix("no")
+            negated = source.constants[name] is True and XLRON.find(name) is None
+            if negated and flag != name and XLRON.find(flag) is not None:
+                source.drop(name)
+                source.constants[flag] = False
+
+
+def _on(value: Any) -> bool:
+    return read_word(value) in (True, 1)
+
+
+def _one_environment(draft: Draft, source: Source) -> None:
+    if "env_type" not in source.names():
+        source.constants["env_type"] = "rmsa"
+        draft.note("env_type: 'rmsa', the default of XLRON")
+
+
+def _traffic(draft: Draft, source: Source) -> None:
+    """Read what decides the traffic: the load, the matrix, lists of requests."""
+    if _on(source.find("continuous_operation")):
+        draft.silent.add("max_requests")
+    if source.find("traffic_intensity"):
+        source.constants["load"] = source.constants.pop("traffic_intensity")
+        draft.note("traffic_intensity: it is the load there, whatever --load says")
+    if _on(source.find("random_traffic")) and source.find("custom_traffic_matrix_csv_filepath"):
+        draft.leave_out("random_traffic", "a matrix is given, which wins there")
+        source.drop("random_traffic")
+    listed = source.find("traffic_requests_csv_filepath")
+    if _on(source.find("deterministic_requests")) and listed:
+        source.drop("deterministic_requests")
+        draft.note(
+            "traffic_requests_csv_filepath: the columns are source,destination,bitrate,arrival,"
+            "holding here, with absolute arrivals; XLRON's are source,bandwidth,destination,"
+            "arrival,holding,current time"
+        )
+    elif listed and not any(map(_on, source.values("deterministic_requests", False))):
+        draft.leave_out(
+            "traffic_requests_csv_filepath", "read there with --deterministic_requests only"
+        )
+        source.drop("traffic_requests_csv_filepath")
+
+
+def _wavelengths(draft: Draft) -> None:
+    """Take what wavelengths decide by themselves, there and here."""
+    if draft.env.get("id") == "rwa":
+        draft.env.pop("guardband", None)
+        draft.env["bitrates"] = [draft.env.get("slot_width", 12.5)]
+        draft.note("values_bw: a wavelength of slot_size, as in rwa of XLRON")
+    elif draft.env.get("id") == "rwa_lightpath_reuse":
+        draft.env.pop("guardband", None)
+
+
+def _lambda(draft: Draft, source: Source) -> None:
+    """Read lambda: given, or annealed from one value to another."""
+    if source.values("GAE_LAMBDA", None) != [None]:
+        for name in ("INITIAL_LAMBDA", "FINAL_LAMBDA", "LAMBDA_SCHEDULE_MULTIPLIER"):
+            if name in source.names():
+                draft.leave_out(name, "GAE_LAMBDA is given, so lambda does not anneal")
+            source.drop(name)
+            draft.silent.add(name)
         return
-    if name in _NETWORKS:
-        if _is_on(value):
-            draft.constant("network", _NETWORKS[name])
-    elif name in _WITHOUT_EFFECT:
-        draft.leave_out(name, _WITHOUT_EFFECT[name])
-    elif name in ("INITIAL_LAMBDA", "FINAL_LAMBDA"):
-        if "GAE_LAMBDA" in flags:
-            draft.leave_out(name, "GAE_LAMBDA is given, so lambda does not anneal")
-    elif name == "topology_name":
-        _topology(draft, str(value))
-    elif name == "values_bw":
-        draft.constant(name, [float(part) for part in str(value).split(",") if part.strip()])
-    elif name == "random_traffic":
-        if _is_on(value):
-            draft.constant("traffic_matrix", "random")
-    elif name == "transformer_obs_type":
-        if _is_on(flags.get("USE_TRANSFORMER")):
-            draft.constant("observation", _OBSERVATIONS.get(str(value), value))
-    elif name == "DISABLE_NODE_FEATURES":
-        draft.constant("gnn_node_features", not _is_on(value))
-    elif name in ("NUM_LAYERS", "NUM_UNITS"):
-        draft.constant("hidden_sizes", _widths(flags))
-    elif name == "RHO_CLIP" or name == "C_CLIP":
-        draft.constant(name.lower(), value)
-    else:
-        draft.constant(name, value)
+    source.drop("GAE_LAMBDA")
+    draft.note("GAE_LAMBDA: without it lambda anneals, by default from 0.9 towards 0.98")
 
 
-_RINGS = {"4node": "ring4", "7node": "ring7"}
+def _clips(draft: Draft, source: Source) -> None:
+    """Read V-trace's clips: both above 0, or none."""
+    off = {name: [value is None or value <= 0 for value in source.values(name, -1.0)]
+           for name in ("RHO_CLIP", "C_CLIP")}  # fmt: skip
+    if all(off["RHO_CLIP"]) or all(off["C_CLIP"]):
+        for name in off:
+            if not all(off[name]):
+                draft.leave_out(name, "has no effect while the other clip is off")
+            source.drop(name)
 
 
-def _topology(draft: Draft, name: str) -> None:
-    """Take `_directed` and `_undirected` off the name, where they are a key here."""
-    for ending, directed in (("_undirected", False), ("_directed", True)):
-        if name.endswith(ending):
-            draft.constant("topology_name", name.removesuffix(ending))
-            draft.constant("directed", directed)
-            return
-    draft.constant("topology_name", _RINGS.get(name, name))
-
-
-def _widths(flags: Mapping[str, Any]) -> list[int]:
-    return [int(flags.get("NUM_UNITS", 64))] * int(flags.get("NUM_LAYERS", 2))
-
-
-def _finish(draft: Draft, flags: Mapping[str, Any]) -> None:
-    """Add what follows from several flags together."""
-    if draft.fixed.get("weight_decay"):
-        draft.fixed["optimiser"] = "adamw"
-    if draft.fixed.get("network") == "gnn" and "observation" not in draft.env:
-        draft.constant("observation", "graph")
-    if draft.fixed.get("network") == "transformer" and "observation" not in draft.env:
-        draft.constant("observation", "link_departure")
-    if not draft.env.get("continuous"):
-        draft.env["warmup_requests"] = 0
-        draft.rest["evaluation"] = {"episodes": 20}
-    gain = KNOBS["policy_gain"].default
-    draft.note(f"policy head: initial gain {gain}, where XLRON's is sqrt(2)")
-
-
-def _without_no(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Give `--noflag` as flag: false; flags that begin with no by themselves stay."""
-    keep = ("node_", "normalize_", "no_op")
-    found: dict[str, Any] = {}
-    for name, value in flags.items():
-        negated = value is True and name.startswith("no") and not name.startswith(keep)
-        found[name.removeprefix("no") if negated else name] = False if negated else value
-    return found
-
-
-def _is_on(value: Any) -> bool:
-    return value is True or (isinstance(value, str) and value.lower() in ("true", "1"))
+def _priorities(draft: Draft, source: Source) -> None:
+    """Read prioritised sampling, which an importance exponent of 1 switches off there."""
+    alpha, beta = source.values("PRIO_ALPHA", 0.0), source.values("PRIO_BETA0", 1.0)
+    if any(alpha) and beta == [1.0]:
+        draft.leave_out("PRIO_ALPHA", "has no effect there while PRIO_BETA0 is 1 (its default)")
+        if "PRIO_ALPHA" in source.searched:
+            draft.lost.append("PRIO_ALPHA")
+        source.drop("PRIO_ALPHA", "PRIO_BETA0")
+    elif any(alpha):
+        draft.note(
+            "PRIO_BETA0: it rises to 1 over the run here, and by PRIO_ALPHA of that way there"
+        )

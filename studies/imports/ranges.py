@@ -1,0 +1,154 @@
+"""Distributions of other systems over our targets: values translated, ranges in our terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...elsewhere import Row, Settings
+from ...elsewhere.values import NoCounterpart
+from ...env_entry import EnvEntry
+from ...errors import ConfigError
+from ...knobs import KNOBS
+from ..vocabulary import check_env_value
+from .words import read_word
+
+__all__ = ["fitted", "plain_value", "switch", "translated"]
+
+Note = Callable[[str], None]
+_MOST_PROGRAMS = 16
+
+
+def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Give target -> distribution, or {"value": ...} for what comes with every value.
+
+    Raises:
+        ConfigError: values of one parameter would move several of ours apart, or a range cannot
+            be translated.
+    """
+    try:
+        if "values" in fields:
+            return _values(name, row, fields)
+        return {row.target: _bounds(note, name, row, dict(fields))}
+    except NoCounterpart as reason:
+        raise ConfigError(f"{name} is searched over {_shown(fields)}: {reason}") from None
+
+
+def _values(name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
+    ours: list[Any] = []
+    beside: dict[str, list[Any]] = {}
+    for theirs in fields["values"]:
+        value = row.values.of(read_word(theirs))
+        if isinstance(value, Settings):
+            rest = dict(value)
+            value = rest.pop(row.target, _absent(row.target))
+            for target, one in rest.items():
+                beside.setdefault(target, []).append(one)
+        ours.append(value)
+    found: dict[str, Any] = {row.target: {**fields, "values": _distinct(ours)}}
+    if len(_distinct(ours)) == 1:
+        found[row.target] = {"value": ours[0]}
+    for target, given in beside.items():
+        if len(_distinct(given)) > 1:
+            raise NoCounterpart(f"its values also set {target}, each to another one")
+        found[target] = {"value": given[0]}
+    if "default" in fields and "values" in found[row.target]:
+        default = row.values.of(read_word(fields["default"]))
+        found[row.target]["default"] = (
+            default.get(row.target) if isinstance(default, Settings) else default
+        )
+    return found
+
+
+def _absent(target: str) -> Any:
+    """Give what a target is where a value does not mention it."""
+    return KNOBS[target].default if target in KNOBS else None
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if not any(type(value) is type(seen) and value == seen for seen in found):
+            found.append(value)
+    return found
+
+
+def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str, Any]:
+    for key in ("min", "max", "mu"):
+        if key in fields:
+            given = fields[key]
+            fields[key] = row.values.bound(given)
+            if fields[key] != given and key != "mu":
+                note(f"{name}: its {key} {given!r} is {fields[key]!r} here")
+    for key in ("sigma", "q", "default"):
+        if fields.get(key) is not None:
+            fields[key] = row.values.scaled(fields[key])
+    return fields
+
+
+def fitted(
+    note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
+) -> dict[str, Any]:
+    """Give a distribution in the form that its target takes."""
+    if "values" in fields:
+        return {**fields, "values": [_one(target, value, entry) for value in fields["values"]]}
+    if target.startswith("env."):
+        return fields
+    knob = KNOBS[target]
+    if knob.type == "int" and fields.get("distribution") in ("uniform", "log_uniform"):
+        bounds = (fields["min"], fields["max"])
+        if all(float(bound).is_integer() for bound in bounds):
+            fields |= {"min": int(bounds[0]), "max": int(bounds[1])}
+            log = fields["distribution"] == "log_uniform"
+            fields["distribution"] = "log_int_uniform" if log else "int_uniform"
+            note(f"{name}: whole numbers, as {target} takes no others")
+    if not knob.traced and "min" in fields:
+        fields = _listed(name, target, fields)
+        note(f"{name}: a value of {target} makes a program; listed one by one")
+    return fields
+
+
+def _one(target: str, value: Any, entry: EnvEntry | None) -> Any:
+    if not target.startswith("env."):
+        return plain_value(target, value)
+    key = target.removeprefix("env.")
+    if entry is None or (key not in entry.keys and key not in entry.params):
+        return value
+    typed = switch(value) if key in entry.keys and entry.keys[key].type == "bool" else value
+    checked = check_env_value(entry, key, typed)
+    return list(checked) if isinstance(checked, tuple) else checked
+
+
+def plain_value(target: str, value: Any) -> Any:
+    """Give a value as a knob takes it: 0 and 1 for switches, numbers below the range for off."""
+    if target.startswith("env."):
+        return value
+    knob = KNOBS[target]
+    if knob.type == "bool":
+        return switch(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if knob.off and number and value < knob.low else value
+
+
+def switch(value: Any) -> Any:
+    """Give true and false for the other ways in which flags write them."""
+    words: Mapping[Any, bool] = {0: False, 1: True, "t": True, "f": False, "yes": True,
+                                 "no": False, "on": True, "off": False}  # fmt: skip
+    known = isinstance(value, int | str) and not isinstance(value, bool)
+    return words.get(value.lower() if isinstance(value, str) else value, value) if known else value
+
+
+def _listed(name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """List the values of a range of whole numbers."""
+    low, high, step = fields["min"], fields["max"], fields.get("q") or 1
+    count = (high - low) // step + 1
+    if not isinstance(count, int) or count > _MOST_PROGRAMS:
+        raise ConfigError(
+            f"{name} is searched between {low} and {high}, but every value of {target} is a "
+            "program to compile; list the values that matter"
+        )
+    return {"values": [low + step * i for i in range(count)]}
+
+
+def _shown(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("values", [fields.get("min"), fields.get("max")]))

@@ -1,0 +1,164 @@
+"""From what another system's file sets to a draft: whose it is, its defaults, its own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ...elsewhere import COMMON, System, recognise, system
+from ...elsewhere.rows import UNKNOWN
+from ...knobs import KNOBS
+from ..fields import SECTIONS
+from .draft import Draft
+from .words import read_word
+
+__all__ = ["Rules", "Source", "recognised", "take"]
+
+
+@dataclass
+class Source:
+    """What a file sets, in its own terms.
+
+    Attributes:
+        constants: name -> value; words of a command line are texts.
+        searched: name -> distribution, as a study file writes it.
+        words: of the command.
+    """
+
+    constants: dict[str, Any] = field(default_factory=dict)
+    searched: dict[str, dict[str, Any]] = field(default_factory=dict)
+    words: Sequence[str] = ()
+
+    def names(self) -> tuple[str, ...]:
+        """Give all names."""
+        return (*self.constants, *self.searched)
+
+    def find(self, name: str) -> Any:
+        """Give the value of a constant as a number, a switch or a text; None if it is not one."""
+        return read_word(self.constants.get(name))
+
+    def values(self, name: str, default: Any) -> list[Any]:
+        """Give all values that a name can have: its constant, its listed values or bounds."""
+        if name in self.searched:
+            fields = self.searched[name]
+            listed = fields.get("values", [fields.get("min"), fields.get("max")])
+            return [read_word(value) for value in listed if value is not None]
+        return [read_word(self.constants.get(name, default))]
+
+    def drop(self, *names: str) -> None:
+        """Forget names."""
+        for name in names:
+            self.constants.pop(name, None)
+            self.searched.pop(name, None)
+
+
+class Rules(Protocol):
+    """What follows from several names of one system together."""
+
+    def before(self, draft: Draft, source: Source) -> None:
+        """Change the source where names hang together, before any is translated."""
+
+    def after(self, draft: Draft, source: Source) -> None:
+        """Add to the draft what follows from all names."""
+
+
+class _NoRules:
+    def before(self, draft: Draft, source: Source) -> None:
+        pass
+
+    def after(self, draft: Draft, source: Source) -> None:
+        pass
+
+
+def recognised(draft: Draft, source: Source, given: Mapping[str, Any]) -> System:
+    """Give the system that a source is of, and note what told."""
+    if "system" in given:
+        return system(str(given["system"]))
+    found, why = recognise((*source.names(), *given), source.words)
+    if why:
+        draft.note(f"taken for {found.title}, as {why}; -- --system none for no system")
+    return found
+
+
+def take(
+    draft: Draft, source: Source, given: Mapping[str, Any], rules: Mapping[str, Rules]
+) -> None:
+    """Put everything that a source sets into a draft.
+
+    Args:
+        draft: gets it.
+        source: what the file sets; changed on the way.
+        given: flags that override it; `system` and `without` are about the import itself.
+        rules: of systems, by their names.
+
+    Raises:
+        ConfigError: a part of it would change the study and cannot be said.
+    """
+    draft.system = recognised(draft, source, given)
+    without = str(given.get("without", "")).replace("-", "_")
+    draft.without = tuple(name for name in without.split(",") if name)
+    for name, value in given.items():
+        if _is_of_the_source(draft, name):
+            source.drop(name, name.replace("-", "_"))
+            source.constants[name] = value
+    own = rules.get(draft.system.name, _NoRules())
+    own.before(draft, source)
+    for name in [name for name in source.names() if _names_env(draft, name)]:
+        if name in source.constants:
+            draft.constant(name, source.constants.pop(name))
+        elif len(source.searched[name].get("values", ())) == 1:
+            draft.constant(name, source.searched.pop(name)["values"][0])
+    for name, value in source.constants.items():
+        draft.constant(name, value)
+    for name, distribution in source.searched.items():
+        draft.searched(name, distribution)
+    _defaults(draft, source)
+    own.after(draft, source)
+
+
+def _is_of_the_source(draft: Draft, name: str) -> bool:
+    section, _, key = name.partition(".")
+    dotted = section in SECTIONS and bool(key)
+    return not dotted and name not in ("system", "without", "metric", "name")
+
+
+def _names_env(draft: Draft, name: str) -> bool:
+    row = draft.system.find(name) or COMMON.find(name)
+    return row is not None and row.target == "env"
+
+
+def _defaults(draft: Draft, source: Source) -> None:
+    """Write down what the system would take where the file is silent and we would take else."""
+    said = {name.replace("-", "_") for name in source.names()}
+    for row in draft.system.rows:
+        silent = row.default is UNKNOWN or row.name in draft.silent
+        if row.fate != "taken" or silent or row.name.replace("-", "_") in said:
+            continue
+        if _is_set(draft, row.target) or row.values.of(row.default) == _ours(draft, row.target):
+            continue
+        before = (dict(draft.fixed), dict(draft.env), dict(draft.rest))
+        draft.constant(row.name, row.default)
+        if before != (draft.fixed, draft.env, draft.rest):
+            draft.note(f"{row.name}: {row.default!r}, the default of {draft.system.title}")
+
+
+def _is_set(draft: Draft, target: str) -> bool:
+    section, _, key = target.partition(".")
+    if target in KNOBS:
+        return target in draft.fixed or target in draft.space
+    if section == "env":
+        return target in draft.space or (key or "id") in draft.env
+    return key in draft.rest.get(section, {}) if key else target in draft.rest
+
+
+def _ours(draft: Draft, target: str) -> Any:
+    """Give what we take where a study is silent."""
+    section, _, key = target.partition(".")
+    if target in KNOBS:
+        return KNOBS[target].default
+    entry = draft.entry
+    if section == "env" and entry is not None:
+        return entry.keys[key].default if key in entry.keys else entry.params.get(key)
+    fields = {field.key: field.default for field in SECTIONS.get(section, ())}
+    return fields.get(key, UNKNOWN)
