@@ -42,10 +42,7 @@ _CLIP_NOTE = (
     "Stable-Baselines3 takes the loss of the clipped value; here it is the larger of that and "
     "the unclipped one, as in most others"
 )
-_SDE = (
-    "noise that depends on the state has no counterpart; -- --use_sde false trains with "
-    "independent noise"
-)
+_SDE = "noise that depends on the state (gSDE) has no counterpart; without it noise is independent"
 _WRAPPER = "wrappers change what is trained; register the wrapped environment (docs/environments.md)"
 
 

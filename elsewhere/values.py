@@ -101,15 +101,15 @@ class Times(Values):
     def of(self, value: Any) -> Any:
         """Return the number times the factor; anything else as it is."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return value * self.factor if number else value
+        return self.bound(value) if number else value
 
     def bound(self, number: float) -> float:
-        """Return the number times the factor."""
-        return number * self.factor
+        """Return the number times the factor, in twelve digits."""
+        return float(f"{number * self.factor:.12g}")
 
     def scaled(self, width: float) -> float:
         """Return the width times the factor."""
-        return abs(width * self.factor)
+        return abs(self.bound(width))
 
     @property
     def meaning(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...elsewhere.rows import UNKNOWN
 from ...environments import find
 from ...errors import HpoError
 from ...knobs import KNOBS, check_value
 from .draft import Draft
 
-__all__ = ["add_always"]
+__all__ = ["add_always", "is_idle"]
 
 _NEEDS: Mapping[str, str] = {
     "observation_clip": "normalise_observations",
@@ -22,8 +23,9 @@ _OF_MLP = ("hidden_sizes", "num_layers", "activation")
 
 def add_always(draft: Draft) -> None:
     """Add what the system's program always does, and what differs whatever is set."""
+    named = {row.target for row in draft.system.rows if row.default is not UNKNOWN}
     for target, value in draft.system.always.items():
-        if target in draft.fixed or target in draft.space or _is_idle(draft, target):
+        if target in named or target in _set(draft) or is_idle(draft, target):
             continue
         checked = check_value(target, value)
         if target == "hidden_sizes" and {"hidden_size", "num_layers"} & set(_set(draft)):
@@ -46,7 +48,7 @@ def _is_filled(draft: Draft, target: str) -> bool:
     return target == "reward_clip"
 
 
-def _is_idle(draft: Draft, target: str) -> bool:
+def is_idle(draft: Draft, target: str) -> bool:
     """Whether a knob changes nothing in this study."""
     switch = _NEEDS.get(target)
     if switch is not None:

@@ -10,28 +10,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...elsewhere import SYSTEMS
 from ...elsewhere.python_words import NotPlain, assigned
 from ...errors import ConfigError, listed
-from ...knobs import KNOBS
 from .draft import Draft
 from .loose_yaml import read_yaml
 from .settings import one_configuration
 from .take import Source
 
-__all__ = ["add_space", "read_hyperparameters"]
+__all__ = ["read_hyperparameters"]
 
 _FALLBACKS = ("default", "atari")
 _OTHERS = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "qrdqn", "sac", "td3", "tqc", "trpo")
-_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 
 
-def read_hyperparameters(path: Path, env: str | None, given: Mapping[str, Any]) -> Draft:
+def read_hyperparameters(path: Path, given: Mapping[str, Any]) -> Draft:
     """Read one environment's configuration.
 
     Args:
         path: of the file.
-        env: whose; None if the file has one alone, or flags name it.
-        given: flags that override it.
+        given: flags that override it; `env` says whose is meant, unless the file has one alone.
 
     Raises:
         ConfigError: the file has no such environment, or its configuration changes what is
@@ -40,16 +38,10 @@ def read_hyperparameters(path: Path, env: str | None, given: Mapping[str, Any]) 
     if path.stem in _OTHERS:
         raise ConfigError(f"{path}: hyperparameters of {path.stem}; a study trains with PPO alone")
     data = _data(path)
-    flags = dict(given)
-    wanted = env or next((str(flags[name]) for name in ("env", "env_id") if name in flags), None)
-    wanted = None if wanted is None else wanted.removeprefix("gym:")
+    env = next((str(given[name]) for name in ("env", "env_id") if name in given), None)
     draft = Draft(str(path))
-    constants = _chosen(draft, data, wanted)
-    if wanted is not None and not {"env", "env_id"} & set(flags):
-        flags["env"] = wanted if env is None else env
-    name = str(flags.get("env", "ppo")).replace(":", "-").replace("/", "-")
-    draft.rest["name"] = f"rlzoo-{name}"
-    return one_configuration(draft, Source(constants), {**flags, "system": "sb3"})
+    constants = _chosen(draft, data, None if env is None else env.removeprefix("gym:"))
+    return one_configuration(draft, "rlzoo", Source(constants), given, SYSTEMS["sb3"])
 
 
 def _data(path: Path) -> dict[str, Any]:
@@ -98,21 +90,3 @@ def _mapping(draft: Draft, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{draft.source}: {name} is {value!r}; allowed: a mapping")
     return {str(key): one for key, one in value.items()}
-
-
-def add_space(draft: Draft) -> None:
-    """Search around the configuration: our usual ranges, the file's values as the default."""
-    for name in _SEARCHED:
-        value = draft.fixed.pop(name, KNOBS[name].default)
-        fields = dict(KNOBS[name].search or {})
-        if value > 0 or "zero" not in fields:
-            fields["min"], fields["max"] = min(fields["min"], value), max(fields["max"], value)
-        fields["default"] = value
-        draft.space[name] = fields
-    draft.note("space: around the file's values, which are the default and are tried first")
-    draft.rest["search"] = {"method": "tpe"}
-    draft.rest["early_terminate"] = {
-        "type": "asha", "min": max(1, draft.rest["env_steps"] // 16), "eta": 4.0,
-    }  # fmt: skip
-    draft.rest["seeds"] = {"per_config": 3, **draft.rest.get("seeds", {})}
-    draft.rest["budget"] = {"trials": 64}

@@ -15,6 +15,7 @@ from .words import read_word
 __all__ = ["Sb3Rules"]
 
 _RECURRENT = ("lstm", "gru")
+_RECURRENT_DEFAULTS = {"n_steps": 128, "batch_size": 128}
 
 
 class Sb3Rules:
@@ -25,6 +26,11 @@ class Sb3Rules:
         policy = source.constants.pop("policy", None)
         if policy is not None:
             source.constants = {"policy": policy, **source.constants}
+        if "Lstm" in str(policy):
+            for name, default in _RECURRENT_DEFAULTS.items():
+                if name not in source.names():
+                    source.constants[name] = default
+                    draft.note(f"{name}: {default}, the default of the recurrent PPO")
         if read_word(source.constants.get("use_sde")) is True and "use_sde" in draft.without:
             _without_sde(draft, source)
 

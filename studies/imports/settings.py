@@ -16,11 +16,13 @@ from ...elsewhere import SYSTEMS, System, recognise
 from ...elsewhere.cleanrl import ELSEWHERE_IN_CLEANRL
 from ...elsewhere.python_words import NotPlain, assigned, called, fields_of
 from ...errors import ConfigError
+from ...via_gymnasium import PREFIX, registered
 from .draft import Draft
 from .flags import flags_of, words_of
 from .loose_yaml import read_yaml
 from .systems import RULES
 from .take import Source, take
+from .words import file_name
 
 __all__ = ["PROGRAMS", "one_configuration", "read_settings"]
 
@@ -53,24 +55,32 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
             f"{', '.join(list(one.defaults)[:4])}"
         )
     draft = Draft(source if len(source) < 200 else f"{source[:197]}...")
-    draft.rest["name"] = f"{kind.replace('_', '-')}-import"
-    return one_configuration(draft, Source(flat, words=words), {**given, "system": one.name})
+    return one_configuration(draft, kind, Source(flat, words=words), given, one)
 
 
-def one_configuration(draft: Draft, source: Source, given: Mapping[str, Any]) -> Draft:
+def one_configuration(
+    draft: Draft, kind: str, source: Source, given: Mapping[str, Any], one: System
+) -> Draft:
     """Fill the draft of a study that trains one configuration.
 
     Args:
         draft: gets it.
+        kind: how the study's name begins.
         source: what is set.
-        given: flags that override it; `system` says whose names they are.
+        given: flags that override it.
+        one: whose names they are.
 
     Raises:
         ConfigError: a part of it would change the study and cannot be said.
     """
     draft.section("budget")["trials"] = 1
     draft.rest["metric"] = {"name": "eval/return_mean", "goal": "maximize"}
-    take(draft, source, given, RULES)
+    take(draft, source, {**given, "system": one.name}, RULES)
+    env = str(draft.env.get("id", ""))
+    draft.rest.setdefault("name", file_name(f"{kind}-{env.removeprefix('gym:')}", kind))
+    entry = draft.entry
+    if entry is not None and entry.source == "gymnax" and f"{PREFIX}{env}" in registered():
+        draft.note(f"env: {env} is gymnax's, compiled; {PREFIX}{env} is Gymnasium's own")
     return draft
 
 

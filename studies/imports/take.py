@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ...elsewhere import COMMON, System, recognise, system
+from ...elsewhere import COMMON, Row, Settings, System, recognise, system
 from ...elsewhere.rows import UNKNOWN
-from ...knobs import KNOBS
+from ...knobs import KNOBS, check_value
 from ..fields import SECTIONS
+from .always import add_always, is_idle
 from .draft import Draft
 from .words import read_word
 
@@ -114,6 +115,7 @@ def take(
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
     _defaults(draft, source)
+    add_always(draft)
     own.after(draft, source)
 
 
@@ -135,12 +137,25 @@ def _defaults(draft: Draft, source: Source) -> None:
         silent = row.default is UNKNOWN or row.name in draft.silent
         if row.fate != "taken" or silent or row.name.replace("-", "_") in said:
             continue
-        if _is_set(draft, row.target) or row.values.of(row.default) == _ours(draft, row.target):
+        if _is_set(draft, row.target) or _is_ours(draft, row) or is_idle(draft, row.target):
             continue
         before = (dict(draft.fixed), dict(draft.env), dict(draft.rest))
         draft.constant(row.name, row.default)
         if before != (draft.fixed, draft.env, draft.rest):
             draft.note(f"{row.name}: {row.default!r}, the default of {draft.system.title}")
+
+
+def _is_ours(draft: Draft, row: Row) -> bool:
+    """Whether a default there is what we take where a study is silent."""
+    value = row.values.of(row.default)
+    settings = value if isinstance(value, Settings) else {row.target: value}
+    return all(_same(draft, target, one) for target, one in settings.items())
+
+
+def _same(draft: Draft, target: str, value: Any) -> bool:
+    if target in KNOBS and value is not None:
+        value = check_value(target, value)
+    return value == _ours(draft, target)
 
 
 def _is_set(draft: Draft, target: str) -> bool:

@@ -292,7 +292,7 @@ def _our_metric(draft: Draft, given: str, goal: str) -> str:
     if "blocking" in words and entry is not None and entry.source == "optical":
         share = "bitrate" if "bitrate" in words else "service"
         name = f"eval/{share}_blocking_probability"
-    elif any(word in words for word in ("return", "reward", "score")) and goal == "maximize":
+    elif _is_a_return(words) and goal == "maximize":
         name = "eval/return_mean"
     elif "length" in words or "ep_len" in words:
         name = "eval/length_mean"
@@ -303,6 +303,15 @@ def _our_metric(draft: Draft, given: str, goal: str) -> str:
         )
     draft.note(f"metric: {given!r} is {name} here, of greedy episodes on seeds of their own")
     return name
+
+
+def _is_a_return(words: str) -> bool:
+    """Whether a metric is a return: `rollout/ep_rew_mean`, `charts/episodic_return`, ...
+
+    Those of a learner, such as `train/value_loss`, are none.
+    """
+    parts = words.replace("/", "_").split("_")
+    return "rew" in parts or any(word in words for word in ("return", "reward", "score"))
 
 
 def _early(draft: Draft, early: Any) -> None:
