@@ -20,6 +20,8 @@ def _env_arguments(value: Any) -> Settings:
     return Settings({f"env.{key}": one for key, one in mapping_of(value).items()})
 
 
+_ENV = Parsed(_env_arguments, "keys of the environment")
+
 ARLBENCH = System(
     "arlbench",
     "ARLBench",
@@ -27,8 +29,8 @@ ARLBENCH = System(
         taken("env_name", "env", "CartPole-v1"),
         taken("environment.name", "env"),
         taken("name", "env"),
-        taken("env_kwargs", "env.kwargs", values=Parsed(_env_arguments, "keys of the environment")),
-        taken("kwargs", "env.kwargs", values=Parsed(_env_arguments, "keys of the environment")),
+        taken("env_kwargs", "env.kwargs", values=_ENV),
+        taken("kwargs", "env.kwargs", values=_ENV),
         taken("n_total_timesteps", "env_steps", 1_000_000),
         taken("seed", "seed"),
         taken("n_envs", "num_envs", 8),

@@ -20,7 +20,9 @@ __all__ = [
     "widths_of",
 ]
 
-_TORCH_GAIN = round(1.0 / math.sqrt(3.0), 6)  # uniform within 1/sqrt(inputs): variance 1/(3 inputs)
+_TORCH_GAIN = round(
+    1.0 / math.sqrt(3.0), 6
+)  # uniform within 1/sqrt(inputs): variance 1/(3 inputs)
 
 LINEAR = Settings(lr_schedule="linear", lr_end_fraction=0.0)
 """The learning rate falls linearly to 0."""

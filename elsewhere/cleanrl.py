@@ -143,4 +143,3 @@ ELSEWHERE_IN_CLEANRL = {
     "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
 }  # fmt: skip
 """Parts of the names of other scripts -> what they train with, which a study cannot."""
-

@@ -44,21 +44,21 @@ def value_of(text: str) -> Any:
 
 
 def assigned(text: str) -> dict[str, Any]:
-    """Return name -> value of the plain assignments at the top of a Python file.
+    r"""Return name -> value of the plain assignments at the top of a Python file.
 
     Assignments of anything else, and all other statements, are passed over.
 
     Raises:
         NotPlain: it is no Python.
 
-    >>> assigned("import torch\\nhyperparams = {'A-v0': dict(n_envs=1)}")
+    >>> assigned("import torch\nhyperparams = {'A-v0': dict(n_envs=1)}")
     {'hyperparams': {'A-v0': {'n_envs': 1}}}
     """
     return _assignments(_parsed(text, "exec").body)
 
 
 def fields_of(text: str) -> dict[str, Any]:
-    """Return name -> value of the plain fields of the classes in a Python file, first ones first.
+    r"""Return name -> value of the plain fields of a Python file's classes, first ones first.
 
     Raises:
         NotPlain: it is no Python.
@@ -89,22 +89,31 @@ def _assignments(body: list[ast.stmt]) -> dict[str, Any]:
     return found
 
 
-def called(text: str, names: tuple[str, ...]) -> dict[str, Any]:
+def called(text: str, names: tuple[str, ...], objects: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the keyword arguments of the first call of one of some names in a Python text.
 
-    The arguments without a name are `0`, `1` and so on.
+    The first argument without a name is `0`; those behind it are passed over.
+
+    Args:
+        text: of a Python file.
+        names: of the function, class or method.
+        objects: arguments that are objects of the program; they are passed over unless they are
+            texts or numbers.
 
     Raises:
         NotPlain: it is no Python, or an argument is more than a plain value.
 
-    >>> called("model = PPO('MlpPolicy', env, n_steps=2**11)", ("PPO",))
-    {'0': 'MlpPolicy', '1': 'env', 'n_steps': 2048}
+    >>> called("model = PPO('MlpPolicy', make(), n_steps=2**11)", ("PPO",))
+    {'0': 'MlpPolicy', 'n_steps': 2048}
     """
     for node in ast.walk(_parsed(text, "exec")):
         if isinstance(node, ast.Call) and _last_name(node.func) in names:
-            given = {str(i): argument for i, argument in enumerate(node.args)}
+            given = {"0": node.args[0]} if node.args else {}
             given |= {word.arg: word.value for word in node.keywords if word.arg}
-            return {name: _whole(argument) for name, argument in given.items()}
+            return {
+                name: _whole(argument) for name, argument in given.items()
+                if name not in objects or isinstance(argument, ast.Constant)
+            }  # fmt: skip
     return {}
 
 

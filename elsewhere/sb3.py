@@ -20,7 +20,16 @@ from .builtin import (
 )
 from .common import MACHINE, OUTPUT
 from .rows import Row, System, left, refused, taken
-from .values import NoCounterpart, Off, Parsed, Settings, Values, Words
+from .values import (
+    NoCounterpart,
+    Off,
+    OneMinus,
+    Parsed,
+    PowerOfTwo,
+    Settings,
+    Values,
+    Words,
+)
 
 __all__ = ["SB3"]
 
@@ -43,7 +52,9 @@ _CLIP_NOTE = (
     "the unclipped one, as in most others"
 )
 _SDE = "noise that depends on the state (gSDE) has no counterpart; without it noise is independent"
-_WRAPPER = "wrappers change what is trained; register the wrapped environment (docs/environments.md)"
+_WRAPPER = (
+    "wrappers change what is trained; register the wrapped environment (docs/environments.md)"
+)
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,12 @@ class Scheduled(Values):
 
     Attributes:
         knob: what it is.
-        kind: the knob's schedule.
+        schedule: the knob's.
         end: its end.
     """
 
     knob: str
-    kind: str
+    schedule: str
     end: str
 
     def of(self, value: Any) -> Any:
@@ -71,7 +82,7 @@ class Scheduled(Values):
             initial = math.nan
         if word not in ("lin", "linear") or not math.isfinite(initial):
             raise NoCounterpart(f"{value!r} is no schedule such as lin_0.001")
-        return Settings({self.knob: initial, self.kind: "linear", self.end: 0.0})
+        return Settings({self.knob: initial, self.schedule: "linear", self.end: 0.0})
 
     def bound(self, number: float) -> float:
         """Return the number: what is searched is constant in a run."""
@@ -217,6 +228,10 @@ _PPO: tuple[Row, ...] = (
     taken("target_kl", "target_kl", None),
     taken("normalize", "normalise_observations", False,
           Parsed(_normalise, "VecNormalize: true is both with clips of 10, or its arguments")),
+    taken("n_steps_pow", "rollout_length", values=PowerOfTwo()),
+    taken("batch_size_pow", "minibatch_size", values=PowerOfTwo()),
+    taken("one_minus_gamma", "gamma", values=OneMinus()),
+    taken("one_minus_gae_lambda", "gae_lambda", values=OneMinus()),
     *refused(_SDE, "use_sde"),
     *left("it belongs to use_sde", "sde_sample_freq"),
 )  # fmt: skip
@@ -253,7 +268,7 @@ SB3 = System(
         frozenset({"n_steps", "clip_range"}), frozenset({"n_steps", "batch_size", "n_epochs"}),
         frozenset({"n_epochs", "clip_range"}), frozenset({"policy_kwargs"}),
         frozenset({"n_steps", "n_epochs"}), frozenset({"batch_size", "clip_range"}),
-        frozenset({"clip_range_vf"}), frozenset({"use_sde"}),
+        frozenset({"clip_range_vf"}), frozenset({"use_sde"}), frozenset({"one_minus_gamma"}),
     ),
     source="github.com/DLR-RM/stable-baselines3, ppo/ppo.py and common/policies.py",
     always={**PLAIN_PPO, "adam_eps": 1e-5, "hidden_sizes": [64, 64], "activation": "tanh"},

@@ -60,7 +60,7 @@ def recognise(names: Iterable[str], words: Iterable[str] = ()) -> tuple[System, 
     if named:
         part, one = max(named, key=lambda pair: len(pair[0]))
         return one, f"its command names {part}"
-    given = {name.replace("-", "_") for name in names}
+    given = {part.replace("-", "_") for name in names for part in (name, name.rsplit(".", 1)[-1])}
     lowered = {name.lower() for name in given}
     for one in SYSTEMS.values():
         for mark in one.marks:

@@ -10,7 +10,7 @@ from typing import Any
 from .builtin import ACTIVATIONS, PLAIN_PPO, TORCH_INIT
 from .common import MACHINE, OUTPUT
 from .rows import System, left, refused, taken
-from .values import NoCounterpart, Parsed, Settings, Words
+from .values import Parsed, Settings, Words
 
 __all__ = ["TORCH_PPO"]
 
@@ -38,12 +38,6 @@ def _initialisation(orthogonal: Any) -> Settings:
 _DISTRIBUTIONS = Words({"gaussian": Settings(), "beta": Settings(distribution="beta")})
 _SQUASH = Words({True: Settings(distribution="tanh_gaussian"), False: Settings()})
 _DTYPES = Words({True: "bfloat16", False: "float32"})
-_DECAY = Words(
-    {0: 0.0, 0.0: 0.0},
-    others=NoCounterpart(
-        "with adam it is L2 regularisation there; take optimizer adamw, whose decay is the same"
-    ),
-)
 
 TORCH_PPO = System(
     "torch_ppo",

@@ -52,12 +52,14 @@ def _xlron(args: Namespace, given: Mapping[str, Any]) -> Draft:
 def _configspace(args: Namespace, given: Mapping[str, Any]) -> Draft:
     from ..spaces.configspace_files import read_configspace
     from ..spaces.from_configspace import from_configspace
-    from ..studies.imports.spaces import take_space
+    from ..studies.imports.spaces import begin, take_space
+    from ..studies.imports.take import settle
 
     draft = Draft(args.source)
-    if "env" in given:
-        draft.constant("env", given["env"])
-    take_space(draft, from_configspace(read_configspace(_file(args.source))))
+    space = from_configspace(read_configspace(_file(args.source)))
+    source = begin(draft, space.names, given)
+    take_space(draft, space)
+    settle(draft, source)
     return draft
 
 

@@ -36,6 +36,6 @@ class JaxdemRules:
         if draft.fixed.get("lr_schedule") == "cosine" and isinstance(parts, int) and parts > 1:
             draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
             draft.note(
-                f"lr_schedule_multiplier: 1/{parts}, as the cosine counts gradient steps there and "
-                "is over after as many of them as there are updates; 1 for the whole run"
+                f"lr_schedule_multiplier: 1/{parts}, as the cosine counts gradient steps there "
+                "and is over after as many of them as there are updates; 1 for the whole run"
             )

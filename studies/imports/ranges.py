@@ -81,9 +81,15 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
             fields[key] = row.values.bound(given)
             if fields[key] != given and key != "mu":
                 note(f"{name}: its {key} {given!r} is {fields[key]!r} here")
-    for key in ("sigma", "q", "default"):
+    if "min" in fields and fields["min"] > fields["max"]:
+        fields["min"], fields["max"] = fields["max"], fields["min"]
+    if "distribution" in fields:
+        fields["distribution"] = row.values.kind(fields["distribution"])
+    for key in ("sigma", "q"):
         if fields.get(key) is not None:
             fields[key] = row.values.scaled(fields[key])
+    if fields.get("default") is not None:
+        fields["default"] = row.values.bound(fields["default"])
     return fields
 
 
@@ -141,14 +147,13 @@ def switch(value: Any) -> Any:
     return words.get(value.lower() if isinstance(value, str) else value, value) if known else value
 
 
-def _listed(
-    note: Note, name: str, target: str, fields: Mapping[str, Any]
-) -> dict[str, Any]:
+def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """List the values of a range of whole numbers; of a long one the powers of two."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
     rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     count = (high - low) // step + 1
-    if isinstance(count, int) and count <= _MOST_PROGRAMS:
+    short = isinstance(count, int) and count <= _MOST_PROGRAMS
+    if short and fields.get("distribution") != "pow2":
         note(f"{name}: a value of {target} makes a program; listed one by one")
         return {"values": [low + step * i for i in range(count)], **rest}
     powers = [2**i for i in range(64) if low <= 2**i <= high]
@@ -161,8 +166,8 @@ def _listed(
     if default is not None and default not in powers:
         rest["default"] = min(powers, key=lambda power: abs(power - default))
     note(
-        f"{name}: {low} to {high} is thinned to the powers of two, as every value of {target} is a "
-        "program to compile"
+        f"{name}: {low} to {high} is thinned to the powers of two, as every value of {target} "
+        "is a program to compile"
     )
     return {"values": powers, **rest}
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...elsewhere import SYSTEMS, System, recognise
+from ...elsewhere import COMMON, SYSTEMS, System, recognise
 from ...elsewhere.cleanrl import ELSEWHERE_IN_CLEANRL
 from ...elsewhere.python_words import NotPlain, assigned, called, fields_of
 from ...errors import ConfigError
@@ -29,7 +29,16 @@ __all__ = ["PROGRAMS", "one_configuration", "read_settings"]
 PROGRAMS = ("cleanrl", "sb3", "purejaxrl", "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo")
 """Systems whose configurations can be read, by the word of the command line."""
 
-_CALLS = ("PPO", "RecurrentPPO", "PPOTrainer", "Create", "PPOConfig", "make_train")
+_CALLS: Mapping[str, tuple[str, ...]] = {
+    "sb3": ("PPO", "RecurrentPPO"),
+    "lerax": ("PPO",),
+    "rejax": ("create", "PPO"),
+    "jaxdem": ("create", "Create"),
+    "torch_ppo": ("PPOConfig",),
+    "purejaxrl": ("make_train",),
+    "arlbench": ("AutoRLEnv", "PPO"),
+}
+_OBJECTS = ("env", "env_params", "eval_env", "model", "key", "rng", "policy_key", "callback")
 _CONFIGS = ("config", "args", "hyperparams", "hyperparameters", "params", "cfg", "kwargs",
             "ppo_config", "hp_config", "PPO_CONFIG", "CONFIG")  # fmt: skip
 _MOST_BYTES = 256 * 1024
@@ -49,7 +58,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
     named, words = _read(source, kind)
     one = _script(kind, (*words, source), named, given)
     flat = _flat(named, one)
-    if not flat and not words:
+    if not words and not any(one.find(name) or COMMON.find(name) for name in flat):
         raise ConfigError(
             f"{source}: nothing that {one.title} would read; it has names such as "
             f"{', '.join(list(one.defaults)[:4])}"
@@ -118,7 +127,7 @@ def _read(source: str, kind: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{source}: no JSON: {error}") from None
     if path.suffix == ".py":
-        return _python(source, text), ()
+        return _python(source, text, kind), ()
     return _command(text)
 
 
@@ -153,17 +162,19 @@ def _mapping(source: str, data: Any, kind: str) -> dict[str, Any]:
     return data
 
 
-def _python(source: str, text: str) -> dict[str, Any]:
+def _python(source: str, text: str, kind: str) -> dict[str, Any]:
     """Return the configuration that a Python file holds: a dictionary, fields, or a call."""
     try:
         plain = assigned(text)
         held = [plain[name] for name in _CONFIGS if isinstance(plain.get(name), dict)]
-        found = held[0] if held else fields_of(text) or called(text, _CALLS)
+        found = held[0] if held else fields_of(text)
+        found = found or called(text, _CALLS.get(kind, ()), _OBJECTS)
     except NotPlain as error:
         raise ConfigError(f"{source}: {error}") from None
-    if "0" in found:
-        found["policy"] = found.pop("0")
-    return {name: value for name, value in found.items() if not name.isdigit()}
+    first = found.pop("0", None)
+    if isinstance(first, dict):
+        return {**first, **found}
+    return found if first is None or kind != "sb3" else {"policy": first, **found}
 
 
 def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, Any]:

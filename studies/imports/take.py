@@ -14,7 +14,7 @@ from .always import add_always, is_idle
 from .draft import Draft
 from .words import read_word
 
-__all__ = ["Rules", "Source", "recognised", "take"]
+__all__ = ["Rules", "Source", "recognised", "settle", "take"]
 
 
 @dataclass
@@ -114,9 +114,14 @@ def take(
         draft.constant(name, value)
     for name, distribution in source.searched.items():
         draft.searched(name, distribution)
+    settle(draft, source)
+    own.after(draft, source)
+
+
+def settle(draft: Draft, source: Source) -> None:
+    """Write down what the system's program would do where the source is silent."""
     _defaults(draft, source)
     add_always(draft)
-    own.after(draft, source)
 
 
 def _is_of_the_source(draft: Draft, name: str) -> bool:

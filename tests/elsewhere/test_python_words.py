@@ -72,6 +72,8 @@ other = make()
 
 
 def test_the_arguments_of_a_call_are_found_wherever_it_stands():
-    text = "def main():\n    model = ppo.PPO('MlpPolicy', env, n_steps=2 ** 11)\n"
-    assert called(text, ("PPO",)) == {"0": "MlpPolicy", "1": "env", "n_steps": 2048}
+    text = "def main():\n    model = ppo.PPO('MlpPolicy', make(), n_steps=2 ** 11, key=k(0))\n"
+    assert called(text, ("PPO",), ("key",)) == {"0": "MlpPolicy", "n_steps": 2048}
     assert called(text, ("DQN",)) == {}
+    with pytest.raises(NotPlain, match="k\\(0\\)"):
+        called(text, ("PPO",))
