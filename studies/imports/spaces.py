@@ -32,9 +32,7 @@ def begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Sourc
     """
     source = Source(searched={name: {} for name in names})
     draft.system = recognised(draft, source, given)
-    draft.silent = (
-        *draft.silent, *(row.name for row in draft.system.rows if row.target in _NOT_OF_A_SPACE)
-    )  # fmt: skip
+    draft.silent |= {row.name for row in draft.system.rows if row.target in _NOT_OF_A_SPACE}
     if "env" in given:
         draft.constant("env", given["env"])
     return source
