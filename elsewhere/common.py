@@ -9,10 +9,15 @@ from __future__ import annotations
 from .rows import Row, System, left, refused, taken
 from .values import Settings, Words
 
-__all__ = ["COMMON", "MACHINE", "OUTPUT", "each"]
+__all__ = ["COMMON", "MACHINE", "OUTPUT", "each", "log_interval"]
 
 OUTPUT = "output is chosen by `loggers` and `checkpoint`"
 MACHINE = "lanes use all local devices; see `population`"
+
+
+def log_interval(*names: str) -> tuple[Row, ...]:
+    """Return the rows of names that say how often metrics are written."""
+    return left("how often metrics are shown; see `hpo show`", *names)
 
 
 def each(target: str, *names: str, **rest: object) -> tuple[Row, ...]:
@@ -87,9 +92,10 @@ _SHAPE = (
 
 _REST = (
     *left(OUTPUT, "wandb", "track", "project", "wandb_project", "wandb_project_name",
-          "wandb_entity", "entity", "experiment_name", "exp_name", "log_freq", "save_model",
+          "wandb_entity", "entity", "experiment_name", "exp_name", "save_model",
           "save_interval", "save_freq", "checkpoint_interval", "capture_video", "verbose",
-          "tensorboard_log", "log_dir", "run_name", "group", "log_interval"),
+          "tensorboard_log", "log_dir", "run_name", "group"),
+    *log_interval("log_interval", "log_freq", "log_frequency"),
     *left(MACHINE, "device", "cuda", "gpu", "num_devices", "visible_devices", "num_workers",
           "torch_deterministic", "preallocate_mem", "preallocate_mem_fraction", "num_threads"),
     *refused("a study trains with PPO alone", "algo", "algorithm",

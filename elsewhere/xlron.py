@@ -6,12 +6,14 @@ several flags together (schedules, lambda, layers) is done by `studies/imports/x
 
 from __future__ import annotations
 
-from .common import MACHINE, OUTPUT
-from .rows import System, left, refused, taken
+from dataclasses import replace
+
+from .common import MACHINE, OUTPUT, log_interval
+from .rows import UNKNOWN, Row, System, left, refused, taken
 from .values import NoCounterpart, Off, Settings, Words
 from .xlron_env import ENVIRONMENT
 
-__all__ = ["XLRON"]
+__all__ = ["OLDER", "XLRON"]
 
 _NOT_HERE = "networks of this kind are not built here"
 _COMPUTED = "computed from other flags there"
@@ -44,7 +46,7 @@ _RUN = (
     taken("NUM_MINIBATCHES", "num_minibatches", 1),
     *left(_COMPUTED, "MINIBATCH_SIZE", "NUM_UPDATES", "NUM_INCREMENTS", "ACTION_DIM",
           "INPUT_DIM"),
-    *left("how often metrics are shown; see `hpo show`", "STEPS_PER_INCREMENT"),
+    *log_interval("STEPS_PER_INCREMENT"),
 )  # fmt: skip
 
 _OPTIMISATION = (
@@ -65,7 +67,7 @@ _OPTIMISATION = (
     taken("VF_LR_END_FRACTION", "vf_lr_end_fraction"),
     taken("VF_WARMUP_MULTIPLIER", "vf_warmup_multiplier"),
     taken("VF_WARMUP_STEPS_FRACTION", "vf_warmup_fraction"),
-    taken("VF_SCHEDULE_MULTIPLIER", "vf_schedule_multiplier", 1.0),
+    taken("VF_SCHEDULE_MULTIPLIER", "vf_schedule_multiplier"),
     taken("VF_ADAM_EPS", "vf_adam_eps"),
     taken("VF_ADAM_BETA1", "vf_adam_beta1"),
     taken("VF_ADAM_BETA2", "vf_adam_beta2"),
@@ -209,10 +211,38 @@ _MACHINES = (
           "traffic_array"),
 )  # fmt: skip
 
+OLDER = {
+    "NUM_SEEDS": "NUM_LEARNERS",
+    "NUM_STEPS": "ROLLOUT_LENGTH",
+    "WARMUP_PEAK_MULTIPLIER": "WARMUP_MULTIPLIER",
+    "WARMUP_END_FRACTION": "LR_END_FRACTION",
+    "LOSS_DAMPING_VALID_MASS_TARGET": "VALID_MASS_TARGET",
+    "LOSS_DAMPING_K_MIN": "IAM_GATING_MIN_ACTIONS",
+    "LOAD_MODEL": "RETRAIN_MODEL",
+    "gnn_mlp_layers": "mlp_layers",
+    "gnn_latent": "mlp_latent",
+}
+"""Flag of earlier versions, which its documents still name -> the flag of today."""
+
+_NOW = (*_RUN, *_OPTIMISATION, *_PPO, *_NETWORKS, *_SAVED, *_MACHINES, *ENVIRONMENT)
+
+
+def _older() -> tuple[Row, ...]:
+    rows = {row.name: row for row in _NOW}
+    return (
+        *(replace(rows[new], name=old, default=UNKNOWN) for old, new in OLDER.items()),
+        taken("ON_POLICY_IAM", "off_policy_masking", values=Words({True: False, False: True})),
+        *left("an episode ends by max_requests", "max_timesteps"),
+        *left("has no effect there: sizes follow from the actions", "output_nodes_size",
+              "output_globals_size"),
+        *left(MACHINE, "DEFAULT_DEVICE"),
+    )  # fmt: skip
+
+
 XLRON = System(
     "xlron",
     "XLRON",
-    (*_RUN, *_OPTIMISATION, *_PPO, *_NETWORKS, *_SAVED, *_MACHINES, *ENVIRONMENT),
+    (*_NOW, *_older()),
     programs=("xlron",),
     marks=(
         frozenset({"env_type", "topology_name"}),

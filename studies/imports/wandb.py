@@ -19,6 +19,7 @@ from .draft import Draft
 from .flags import flags_of
 from .systems import RULES
 from .take import Source, take
+from .words import file_name
 
 __all__ = ["read_sweep"]
 
@@ -28,10 +29,9 @@ _KEYS = {
     "controller": "the study is its own controller",
     "job": "the program is `hpo run`",
     "image_uri": "the program is `hpo run`",
-    "project": "add loggers: [{type: wandb, project: ...}]",
-    "entity": "add loggers: [{type: wandb, entity: ...}]",
     "description": "kept above as a comment only",
 }
+_LOGGED = ("project", "entity")
 _READ = ("name", "method", "parameters", "metric", "early_terminate", "command", "run_cap")
 _PLACEHOLDERS = ("${env}", "${interpreter}", "${program}", "${args}", "${args_no_hyphens}",
                  "${args_no_boolean_flags}", "${args_json}", "${args_json_file}", "${args_dict}",
@@ -57,6 +57,8 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
         raise ConfigError(f"{shown}: no sweep; it has no mapping `parameters`")
     draft = Draft(shown)
     for key in sweep:
+        if key in _LOGGED:
+            continue
         if key in _KEYS:
             draft.leave_out(key, f"{_KEYS[key]} (it was {sweep[key]!r})")
         elif key not in _READ:
@@ -66,6 +68,7 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     for name, fields in _flattened(sweep["parameters"]):
         _parameter(draft, source, name, fields)
     take(draft, source, given, RULES)
+    _logged(draft, sweep)
     if isinstance(sweep.get("name"), str):
         draft.rest["name"] = file_name(sweep["name"], "sweep")
     _method(draft, sweep.get("method", "random"))
@@ -80,6 +83,18 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     else:
         draft.note("budget: the sweep names no run_cap; budget.trials is our default")
     return draft
+
+
+def _logged(draft: Draft, sweep: Mapping[str, Any]) -> None:
+    """Put the project and its owner where a logger of W&B is wanted, else leave them out."""
+    wanted = [logger for logger in draft.rest.get("loggers", ()) if logger["type"] == "wandb"]
+    for key in _LOGGED:
+        if key not in sweep:
+            continue
+        if wanted:
+            wanted[0].setdefault(key, str(sweep[key]))
+        else:
+            draft.leave_out(key, f"add loggers: [{{type: wandb, {key}: {sweep[key]}}}]")
 
 
 def _flattened(parameters: Mapping[str, Any], outer: str = "") -> list[tuple[str, dict[str, Any]]]:

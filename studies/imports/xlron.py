@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...elsewhere import XLRON
+from ...elsewhere.xlron import OLDER
 from ...errors import ConfigError
 from .draft import Draft
 from .flags import flags_of, words_of
@@ -50,22 +51,29 @@ def read_flags(source: str | Path, given: Mapping[str, Any]) -> Draft:
     if _on(given.get("EVAL_HEURISTIC", found.find("EVAL_HEURISTIC"))):
         return heuristic_file(shown, found, given)
     draft = Draft(shown)
+    if shown == _TYPED:
+        draft.rest["name"] = "xlron"
     draft.section("budget")["trials"] = 1
     take(draft, found, {"system": XLRON.name, **given}, {XLRON.name: rules})
     return draft
+
+
+_TYPED = "the command line"
 
 
 def _text_of(source: str) -> tuple[str, str, Path]:
     """Give how a source is named in messages, its text, and the folder that its files are in."""
     path = Path(source)
     if "--" in source and (source.lstrip().startswith("-") or len(source.split()) > 1):
-        return "the command line", source, Path()
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file, and no command line with flags")
+        return _TYPED, source, Path()
     try:
+        if not path.is_file():
+            raise ConfigError(f"{source[:200]}: no such file, and no command line with flags")
         return str(path), path.read_text(encoding="utf-8"), path.parent
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: no text in UTF-8") from None
+    except OSError as error:  # a name that is too long, or a file that may not be read
+        raise ConfigError(f"{source[:200]}: no such file: {error.strerror}") from None
 
 
 class XlronRules:
@@ -74,12 +82,15 @@ class XlronRules:
     def before(self, draft: Draft, source: Source) -> None:
         """Resolve flags that mean something only beside others."""
         self.negations(source)
+        _renamed(draft, source)
         if _on(source.find("EVAL_MODEL")):
             raise ConfigError(
                 f"{draft.source}: --EVAL_MODEL evaluates and trains nothing, and weights of "
                 "Equinox (.eqx) cannot be read here; train a policy, then see `hpo eval --help`"
             )
         _one_environment(draft, source)
+        _length(draft, source)
+        _blocks(draft, source)
         _traffic(draft, source)
         _lambda(draft, source)
         _clips(draft, source)
@@ -121,6 +132,15 @@ class XlronRules:
                 source.constants[flag] = False
 
 
+def _renamed(draft: Draft, source: Source) -> None:
+    """Read flags of earlier versions as those of today."""
+    for old, new in OLDER.items():
+        for given in (source.constants, source.searched):
+            if old in given:
+                given[new] = given.pop(old)
+                draft.note(f"{old}: an earlier name of {new}")
+
+
 def _on(value: Any) -> bool:
     return read_word(value) in (True, 1)
 
@@ -131,8 +151,41 @@ def _one_environment(draft: Draft, source: Source) -> None:
         draft.note("env_type: 'rmsa', the default of XLRON")
 
 
+def _length(draft: Draft, source: Source) -> None:
+    """Say how many env steps XLRON really trains: whole updates in whole increments."""
+    names = {"TOTAL_TIMESTEPS": 10**6, "STEPS_PER_INCREMENT": 10**5, "NUM_ENVS": 1,
+             "ROLLOUT_LENGTH": 150}  # fmt: skip
+    given = [source.values(name, default) for name, default in names.items()]
+    if any(len(values) > 1 for values in given):
+        return
+    total, increment, envs, rollout = (int(values[0]) for values in given)
+    increment = max(min(total, increment), rollout * envs)
+    updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
+    trained = updates * rollout * envs
+    if trained != total:
+        draft.note(
+            f"TOTAL_TIMESTEPS: {total:,} as it says; XLRON trains {trained:,}, whole updates in "
+            f"increments of STEPS_PER_INCREMENT"
+        )
+
+
+def _blocks(draft: Draft, source: Source) -> None:
+    """Read blocks wider than a link, of which XLRON makes one block a path."""
+    name, slots = "aggregate_slots", source.values("link_resources", 5)
+    if len(slots) > 1 or not any(width > slots[0] for width in source.values(name, 1)):
+        return
+    draft.note(f"{name}: at most link_resources ({slots[0]}), one block a path")
+    if name in source.constants:
+        source.constants[name] = slots[0]
+    elif "values" in source.searched[name]:
+        fields = source.searched[name]
+        fields["values"] = sorted({min(read_word(one), slots[0]) for one in fields["values"]})
+
+
 def _traffic(draft: Draft, source: Source) -> None:
     """Read what decides the traffic: the load, the matrix, lists of requests."""
+    if source.values("env_type", "rmsa")[0] in ("rwa", "rwa_lightpath_reuse"):
+        draft.silent.add("guardband")
     if _on(source.find("continuous_operation")):
         draft.silent.add("max_requests")
     if source.find("traffic_intensity"):
@@ -164,6 +217,10 @@ def _wavelengths(draft: Draft) -> None:
         draft.note("values_bw: a wavelength of slot_size, as in rwa of XLRON")
     elif draft.env.get("id") == "rwa_lightpath_reuse":
         draft.env.pop("guardband", None)
+        scale = draft.env.get("scale_factor", 1.0)
+        if scale != 1.0 and "max_requests" in draft.env:
+            draft.env["max_requests"] = int(scale * draft.env["max_requests"])
+            draft.note("max_requests: times scale_factor, as in rwa_lightpath_reuse of XLRON")
 
 
 def _lambda(draft: Draft, source: Source) -> None:

@@ -11,11 +11,12 @@ from ...elsewhere import XLRON
 from ...errors import ConfigError, suggestion
 from ..writer import to_yaml
 from .draft import Draft
-from .take import Source
+from .take import Source, write_defaults
 from .words import read_word
 
 __all__ = ["NetworkFile", "heuristic_file"]
 
+_TRAINING = tuple(row.name for row in XLRON.rows if not row.target.startswith("env."))
 _HEURISTICS = ("ksp_ff", "ksp_lf", "ff_ksp", "ksp_bf", "bf_ksp", "ksp_mu", "mu_ksp", "kca_ff",
                "kmc_ff", "kmf_ff", "kme_ff")  # fmt: skip
 """Those that both systems have; a test compares them with ours."""
@@ -59,8 +60,8 @@ def heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Netw
     for row in XLRON.rows:
         if row.target.startswith("env.") and row.fate == "taken" and row.name in flags:
             draft.constant(row.name, flags[row.name])
-        elif row.target.startswith("env.") and isinstance(row.default, bool | int | float | str):
-            draft.constant(row.name, row.default)
+    draft.silent.update({"max_requests", "guardband"} if draft.env.get("continuous") else ())
+    write_defaults(draft, Source({**flags, **dict.fromkeys(_TRAINING)}))
     if not draft.env.get("continuous"):
         draft.env["warmup_requests"] = 0
     if draft.env["id"] in ("rwa", "rwa_lightpath_reuse"):

@@ -90,6 +90,18 @@ def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
         if name not in named:
             source.constants[name] = default
             draft.note(f"{name}: {default}, the default of XLRON")
+    if all(name in source.constants for name in pair):
+        draft.put("NUM_LAYERS and NUM_UNITS", "hidden_sizes", _widths(draft, source))
+        source.drop(*pair)
+        draft.silent.update(pair)
+
+
+def _widths(draft: Draft, source: Source) -> list[int]:
+    layers, units = source.find("NUM_LAYERS"), source.find("NUM_UNITS")
+    for name, given in (("NUM_LAYERS", layers), ("NUM_UNITS", units)):
+        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 16384:
+            raise ConfigError(f"{draft.source}: {name} is {given!r}; allowed: a whole number")
+    return [units] * min(layers, 65)
 
 
 def _shared_sizes(draft: Draft, source: Source) -> None:

@@ -177,6 +177,7 @@ SWEEPS: dict[str, tuple[str, object]] = {
         parameters:
           env_type: {value: rmsa}
           topology_name: {value: nsfnet_deeprmsa}
+          link_resources: {value: 100}
           k: {value: 5}
           aggregate_slots: {values: [10, 20, 100]}
           GAMMA: {min: 0.99, max: 0.9999}
