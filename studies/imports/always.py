@@ -15,6 +15,7 @@ __all__ = ["add_always", "is_idle"]
 _NEEDS: Mapping[str, str] = {
     "observation_clip": "normalise_observations",
     "reward_clip": "normalise_rewards",
+    "adv_clip": "normalise_advantages",
 }
 _OF_REAL_ACTIONS = ("log_std_init", "distribution")
 _OF_MLP = ("hidden_sizes", "num_layers", "activation")
@@ -51,7 +52,7 @@ def is_idle(draft: Draft, target: str) -> bool:
     """Whether a knob changes nothing in this study."""
     switch = _NEEDS.get(target)
     if switch is not None:
-        return not draft.fixed.get(switch) and switch not in draft.space
+        return not draft.fixed.get(switch, KNOBS[switch].default) and switch not in draft.space
     if target in _OF_REAL_ACTIONS:
         return _actions(draft) == "discrete"
     if target in _OF_MLP and draft.fixed.get("network") == "cnn":
