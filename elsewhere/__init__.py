@@ -4,6 +4,8 @@ Plain data under everything else. The importers, the hints for unknown keys, `hp
 docs/coming-from.md read these tables and hold no names of their own.
 """
 
+from .common import SEARCH_METHODS
+from .metrics import METRICS_ELSEWHERE
 from .rows import Row, System
 from .tables import COMMON, SYSTEMS, env_names, find, hints, names_of, recognise, system
 from .values import Settings, Values
@@ -11,6 +13,8 @@ from .xlron import XLRON
 
 __all__ = [
     "COMMON",
+    "METRICS_ELSEWHERE",
+    "SEARCH_METHODS",
     "SYSTEMS",
     "XLRON",
     "Row",

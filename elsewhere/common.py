@@ -9,10 +9,16 @@ from __future__ import annotations
 from .rows import Row, System, left, refused, taken
 from .values import Settings, Words
 
-__all__ = ["COMMON", "MACHINE", "OUTPUT", "each", "log_interval"]
+__all__ = ["COMMON", "MACHINE", "OUTPUT", "SEARCH_METHODS", "each", "log_interval"]
 
 OUTPUT = "output is chosen by `loggers` and `checkpoint`"
 MACHINE = "lanes use all local devices; see `population`"
+
+
+SEARCH_METHODS = {"bayes": "tpe", "bayesian": "tpe", "bayesopt": "gp", "cma-es": "cmaes",
+                  "cma": "cmaes", "random_search": "random", "grid_search": "grid",
+                  "nsga-ii": "nsga2"}  # fmt: skip
+"""Search method elsewhere -> ours."""
 
 
 def log_interval(*names: str) -> tuple[Row, ...]:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..elsewhere import SEARCH_METHODS
 from ..errors import suggestion
-from ..knobs import KNOBS, canonical_name
+from ..knobs import KNOBS, canonical_name, hint_of
 from .amounts import count_of, number_of, seconds_of
 from .fields import METHODS, SECTIONS, Field
 from .notes import Notes
@@ -20,7 +21,7 @@ __all__ = ["defaults", "read_section", "read_value"]
 _BAD = object()
 _OFF = (None, "off")
 _LATER = {
-    "method": ("bohb", "bayes"),
+    "method": ("bohb",),
 }
 
 
@@ -54,7 +55,7 @@ def read_section(
             inside = f" in {where}" if where else ""
             listed = ", ".join(known) or "none"
             hint = "" if where else _knob_place(node, key)
-            hint = hint or f"{suggestion(key, known)} Known: {listed}"
+            hint = hint or hint_of(key) or f"{suggestion(key, known)} Known: {listed}"
             notes.add(f"unknown key {key!r}{inside};{hint}", node, key)
     for field in fields:
         if field.key in node.value:
@@ -94,7 +95,7 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
         return value
     name = f"{where}.{field.key}" if where else field.key
     if field.type == "word" and isinstance(child.value, str):
-        hint = suggestion(child.value, field.words)
+        hint = suggestion(_here(field.key, child.value), field.words)
         later = " (not available in this version)" if _is_later(field.key, child.value) else ""
         text = f"unknown {field.key} {child.value!r}{later};{hint} Known: {', '.join(field.words)}"
         notes.add(text if not where else f"{where}: {text}", node, field.key)
@@ -104,6 +105,11 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
             allowed += f" such as {_example(SECTIONS[field.key])}"
         notes.add(f"{name} is {child.shown()}; allowed: {allowed}", node, field.key)
     return _BAD
+
+
+def _here(key: str, word: str) -> str:
+    """Give what a word of another system is here."""
+    return SEARCH_METHODS.get(word.lower(), word) if key == "method" else word
 
 
 def _is_later(key: str, word: str) -> bool:

@@ -14,7 +14,7 @@ from .always import add_always, is_idle
 from .draft import Draft
 from .words import read_word
 
-__all__ = ["Rules", "Source", "recognised", "settle", "take", "write_defaults"]
+__all__ = ["Rules", "Source", "recognised", "settle", "take"]
 
 
 @dataclass
@@ -120,7 +120,7 @@ def take(
 
 def settle(draft: Draft, source: Source) -> None:
     """Write down what the system's program would do where the source is silent."""
-    write_defaults(draft, source)
+    _defaults(draft, source)
     add_always(draft)
 
 
@@ -135,7 +135,7 @@ def _names_env(draft: Draft, name: str) -> bool:
     return row is not None and row.target == "env"
 
 
-def write_defaults(draft: Draft, source: Source) -> None:
+def _defaults(draft: Draft, source: Source) -> None:
     """Write down what the system would take where the file is silent and we would take else."""
     said = {name.replace("-", "_") for name in source.names()}
     for row in draft.system.rows:

@@ -11,7 +11,7 @@ from ...elsewhere import XLRON
 from ...errors import ConfigError, suggestion
 from ..writer import to_yaml
 from .draft import Draft
-from .take import Source, write_defaults
+from .take import Source, settle
 from .words import read_word
 
 __all__ = ["NetworkFile", "heuristic_file"]
@@ -61,7 +61,7 @@ def heuristic_file(shown: str, source: Source, given: Mapping[str, Any]) -> Netw
         if row.target.startswith("env.") and row.fate == "taken" and row.name in flags:
             draft.constant(row.name, flags[row.name])
     draft.silent.update({"max_requests", "guardband"} if draft.env.get("continuous") else ())
-    write_defaults(draft, Source({**flags, **dict.fromkeys(_TRAINING)}))
+    settle(draft, Source({**flags, **dict.fromkeys(_TRAINING)}))
     if not draft.env.get("continuous"):
         draft.env["warmup_requests"] = 0
     if draft.env["id"] in ("rwa", "rwa_lightpath_reuse"):

@@ -197,6 +197,19 @@ FILES: dict[str, File] = {
               "metric: {name: train/value_loss, goal: minimize}"),
         "has no counterpart; say which one is meant", {"env": "CartPole-v1"},
     ),
+    "sb3_sweep_of_gymnasium": File(
+        "wandb", "sweep.yaml",
+        texts.sweep("n_epochs: {values: [5, 10]}\nclip_range: {values: [0.1, 0.2]}\n"
+                    "env: {value: FrozenLake-v1}",
+                    "metric: {name: eval/mean_reward, goal: maximize}"),
+        {"env": "gym:FrozenLake-v1", "metric.name": "eval/return_mean"},
+    ),
+    "sweep_of_a_reward_to_be_small": File(
+        "wandb", "sweep.yaml",
+        texts.sweep("n_epochs: {values: [5, 10]}\nclip_range: {values: [0.1, 0.2]}",
+                    "metric: {name: rollout/ep_rew_mean}"),
+        "has no counterpart; say which one is meant", {"env": "CartPole-v1"},
+    ),
     # ARLBench
     "arlbench_settings": File(
         "arlbench", "ppo.yaml", texts.ARLBENCH, {"env": "CartPole-v1", "fixed.num_layers": 2},
