@@ -192,7 +192,7 @@ def _env_arguments(value: Any) -> Settings:
 def _widths(value: Any) -> list[int]:
     """Read `net_arch` alone; the words are those of rl-zoo3's own search."""
     words = {"tiny": [64], "small": [64, 64], "medium": [256, 256]}
-    return words[value] if value in words else widths_of(value)
+    return words[value] if isinstance(value, str) and value in words else widths_of(value)
 
 
 _RUN = (

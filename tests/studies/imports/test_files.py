@@ -111,3 +111,36 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
     sweep.write_text(files.texts.CLEANRL_SWEEP)
     assert main(["import", "wandb", str(sweep), "--space"]) == 2
     assert "searched already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text", "told"),
+    [
+        ("sb3", "x.yaml", "env: CartPole-v1\nnet_arch: {a: 1}\n", "no pair of towers"),
+        ("sb3", "x.yaml", "env: CartPole-v1\nlearning_rate: lin_1e999\n", "no schedule"),
+        ("sb3", "x.yaml", "- 1\n", "no mapping"),
+        ("sb3", "x.yaml", "a: !!python/object/apply:os.system [x]\n", "no plain YAML"),
+        ("sb3", "x.yaml", "[" * 60 + "]" * 60, "nested too deeply"),
+        ("rejax", "x.yaml", "a: &a [1]\n" + "b: *a\n" * 201, "too large"),
+        ("rejax", "x.json", "{", "no JSON"),
+        ("rlzoo", "ppo.yml", "CartPole-v1: 3\n", "of which environment"),
+        ("rlzoo", "ppo.yml", "CartPole-v1: {}\nAcrobot-v1: 3\n", "2 environments"),
+        ("rlzoo", "ppo.py", "import os\n", "no plain dictionary"),
+        ("rlzoo", "ppo.py", "(", "no Python"),
+        ("lerax", "x.py", "PPO(learning_rate=schedule(1))", "no plain value"),
+        ("cleanrl", "x.txt", "--a 'b", "split into words"),
+        ("arlbench", "x.txt", "python a.py --seed='\x1b[31mx'", "whole number"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(kind, name, text, told, tmp_path, capsys):
+    file = files.File(kind, name, text, told)
+    with pytest.raises(HpoError, match=told) as refusal:
+        imported(tmp_path, capsys, file)
+    assert str(refusal.value).count("\n") == 1 and "\x1b" not in str(refusal.value)
+
+
+def test_nothing_of_a_python_file_is_run(tmp_path, capsys):
+    made = tmp_path / "made"
+    text = f"open({str(made)!r}, 'w')\nconfig = {{'LR': 1e-3, 'NUM_STEPS': 64}}\n"
+    imported(tmp_path, capsys, files.File("purejaxrl", "x.py", text, {}))
+    assert not made.exists()
