@@ -157,6 +157,9 @@ def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> di
         note(f"{name}: a value of {target} makes a program; listed one by one")
         return {"values": [low + step * i for i in range(count)], **rest}
     powers = [2**i for i in range(64) if low <= 2**i <= high]
+    if fields.get("distribution") == "pow2":
+        note(f"{name}: a value of {target} makes a program; listed one by one")
+        return {"values": powers, **rest}
     if KNOBS[target].type != "int" or len(powers) < 2:
         raise ConfigError(
             f"{name} is searched between {low} and {high}, but every value of {target} is a "

@@ -15,6 +15,7 @@ from .draft import Draft
 from .take import Source, recognised
 
 _NOT_OF_A_SPACE = ("env", "seed")
+_NO_NAMES = ("env", "system", "without", "metric", "name")
 
 __all__ = ["begin", "take_space"]
 
@@ -30,7 +31,8 @@ def begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Sourc
     Returns:
         The source, for `take.settle`; without an environment of its own.
     """
-    source = Source(searched={name: {} for name in names})
+    flags = {name: value for name, value in given.items() if name not in _NO_NAMES}
+    source = Source(flags, {name: {} for name in names})
     draft.system = recognised(draft, source, given)
     draft.silent |= {row.name for row in draft.system.rows if row.target in _NOT_OF_A_SPACE}
     if "env" in given:
