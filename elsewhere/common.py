@@ -88,7 +88,7 @@ _SHAPE = (
     *each("rollout_length", "n_steps", "num_steps", "rollout_steps", "num_steps_epoch"),
     *each("num_minibatches", "num_batches", "n_minibatches"),
     *each("minibatch_size", "batch_size"),
-    *each("network", "network", "architecture", "arch", "policy_type", "network_type",
+    *each("network", "network", "architecture", "arch", "policy", "policy_type", "network_type",
           "model_type", values=_NETWORKS),
     *each("history", "frame_stack", "num_frames"),
     *each("hidden_sizes", "net_arch", "hidden_layers"),

@@ -49,7 +49,7 @@ REJAX = System(
     "Rejax",
     (
         taken("env", "env", "CartPole-v1", Parsed(_env, "brax/ant is brax:ant")),
-        taken("env_params", "env.kwargs", values=Parsed(_env_params, "keys of the environment")),
+        taken("env_params", "env.*", values=Parsed(_env_params, "keys of the environment")),
         taken("agent_kwargs", "network", {}, Parsed(_agent, "activation, hidden_layer_sizes")),
         taken("total_timesteps", "env_steps", 131_072),
         taken("seed", "seed"),

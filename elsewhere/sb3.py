@@ -204,7 +204,7 @@ _RUN = (
     taken("n_eval_episodes", "evaluation.episodes"),
     taken("eval_episodes", "evaluation.episodes"),
     taken("frame_stack", "history"),
-    taken("env_kwargs", "env.kwargs", values=Parsed(_env_arguments, "keys of the environment")),
+    taken("env_kwargs", "env.*", values=Parsed(_env_arguments, "keys of the environment")),
     *refused(_WRAPPER, "env_wrapper", "vec_env_wrapper", harmless=(None, [], "")),
 )
 

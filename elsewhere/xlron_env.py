@@ -59,7 +59,7 @@ _TRAFFIC = (
     taken("max_bw", "env.max_bitrate", 100),
     taken("step_bw", "env.step_bitrate", 1),
     taken("random_traffic", "env.traffic_matrix", False,
-          Words({True: "random", False: Settings()})),
+          Words({True: "random", False: "uniform"})),
     taken("custom_traffic_matrix_csv_filepath", "env.traffic_matrix"),
     taken("continuous_operation", "env.continuous", False),
     taken("max_requests", "env.max_requests", 4),

@@ -54,7 +54,7 @@ def _train_sweep(table: dict[str, tuple[str, object]], work: Path) -> str:
 def _train_command(work: Path) -> str:
     path = work / "flags.txt"
     path.write_text(_COMMAND)
-    given = ["--evaluation.episodes=2", "--evaluation.steps=200"]
+    given = ["--evaluation.episodes=2", "--evaluation.steps=200", "--WANDB=false"]
     return _train(["xlron", str(path)], given, work / "from-xlron.yaml", 1)
 
 

@@ -108,7 +108,9 @@ class Draft:
     def _own_key(self, name: str) -> str | None:
         """Give `env.<key>` where the environment has a parameter or key of that name."""
         entry, leaf = self.entry, name.rsplit(".", 1)[-1]
-        for word in (leaf, leaf.lower()) if entry is not None else ():
+        if entry is None:
+            return None
+        for word in (leaf, leaf.lower()):
             key = entry.elsewhere.get(word, word)
             if key in entry.params or key in entry.keys:
                 return f"env.{key}"

@@ -36,29 +36,30 @@ def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> di
 
 
 def _values(name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
-    ours: list[Any] = []
-    beside: dict[str, list[Any]] = {}
-    for theirs in fields["values"]:
-        value = row.values.of(read_word(theirs))
-        if isinstance(value, Settings):
-            rest = dict(value)
-            value = rest.pop(row.target, _absent(row.target))
-            for target, one in rest.items():
-                beside.setdefault(target, []).append(one)
-        ours.append(value)
-    found: dict[str, Any] = {row.target: {**fields, "values": _distinct(ours)}}
-    if len(_distinct(ours)) == 1:
-        found[row.target] = {"value": ours[0]}
-    for target, given in beside.items():
-        if len(_distinct(given)) > 1:
-            raise NoCounterpart(f"its values also set {target}, each to another one")
-        found[target] = {"value": given[0]}
-    if "default" in fields and "values" in found[row.target]:
-        default = row.values.of(read_word(fields["default"]))
-        found[row.target]["default"] = (
-            default.get(row.target) if isinstance(default, Settings) else default
-        )
+    """Translate listed values; of the targets that they set one may differ among them."""
+    sets = [_settings(row, theirs) for theirs in fields["values"]]
+    found: dict[str, Any] = {}
+    for target in dict.fromkeys(target for one in sets for target in one):
+        given = [one[target] for one in sets if target in one]
+        if target == row.target:
+            given = [one.get(target, _absent(target)) for one in sets]
+        distinct = _distinct(given)
+        found[target] = {"value": given[0]} if len(distinct) == 1 else {"values": distinct}
+    moving = [target for target, one in found.items() if "values" in one]
+    if len(moving) > 1:
+        raise NoCounterpart(f"its values move {' and '.join(moving)} together; list one of them")
+    for target in moving:
+        found[target] = {**fields, **found[target]}
+        if fields.get("default") is not None:
+            default = _settings(row, fields["default"])
+            found[target]["default"] = default.get(target, _absent(target))
     return found
+
+
+def _settings(row: Row, theirs: Any) -> dict[str, Any]:
+    """Give target -> value of one value of theirs."""
+    value = row.values.of(read_word(theirs))
+    return dict(value) if isinstance(value, Settings) else {row.target: value}
 
 
 def _absent(target: str) -> Any:

@@ -88,6 +88,11 @@ class XlronRules:
                 f"{draft.source}: --EVAL_MODEL evaluates and trains nothing, and weights of "
                 "Equinox (.eqx) cannot be read here; train a policy, then see `hpo eval --help`"
             )
+        if any(map(_on, source.values("EVAL_HEURISTIC", False))):
+            raise ConfigError(
+                f"{draft.source}: --EVAL_HEURISTIC evaluates and trains nothing; `hpo import "
+                "xlron` of one such command prints the `hpo eval` that does the same"
+            )
         _one_environment(draft, source)
         _length(draft, source)
         _blocks(draft, source)
@@ -191,9 +196,11 @@ def _traffic(draft: Draft, source: Source) -> None:
     if source.find("traffic_intensity"):
         source.constants["load"] = source.constants.pop("traffic_intensity")
         draft.note("traffic_intensity: it is the load there, whatever --load says")
-    if _on(source.find("random_traffic")) and source.find("custom_traffic_matrix_csv_filepath"):
-        draft.leave_out("random_traffic", "a matrix is given, which wins there")
+    if source.find("custom_traffic_matrix_csv_filepath"):
+        if any(map(_on, source.values("random_traffic", False))):
+            draft.leave_out("random_traffic", "a matrix is given, which wins there")
         source.drop("random_traffic")
+        draft.silent.add("random_traffic")
     listed = source.find("traffic_requests_csv_filepath")
     if _on(source.find("deterministic_requests")) and listed:
         source.drop("deterministic_requests")
