@@ -71,6 +71,9 @@ def recognise(names: Iterable[str], words: Iterable[str] = ()) -> tuple[System, 
 
 def hints(name: str) -> tuple[Row, ...]:
     """Return the rows of a name, wherever it is known, one for each target; shared ones first."""
+    whole = name.replace("-", "_").lower()
+    if whole not in _KNOWN and whole.rsplit(".", 1)[-1] not in _KNOWN:
+        return ()
     found: dict[str, Row] = {}
     for one in (COMMON, *SYSTEMS.values()):
         row = one.guess(name)
@@ -79,10 +82,18 @@ def hints(name: str) -> tuple[Row, ...]:
     return tuple(sorted(found.values(), key=lambda row: row.fate != "taken"))
 
 
+_KNOWN = {row.name.replace("-", "_").lower() for one in (COMMON, *SYSTEMS.values())
+          for row in one.rows}  # fmt: skip
+
+
 def names_of(target: str) -> tuple[str, ...]:
-    """Return what a target is called in other systems, each name once."""
+    """Return what a target is called in other systems, each name once.
+
+    A name that means something else in most systems is not among them (`architecture` of JaxDEM).
+    """
     rows = (row for one in (COMMON, *SYSTEMS.values()) for row in one.rows)
-    return tuple(dict.fromkeys(row.name for row in rows if row.target == target != row.name))
+    names = dict.fromkeys(row.name for row in rows if row.target == target != row.name)
+    return tuple(name for name in names if hints(name)[0].target == target)
 
 
 def env_names(of: System) -> Mapping[str, str]:
