@@ -46,3 +46,8 @@ def __getattr__(name: str) -> Any:
         home = import_module(f".{_HOMES.get(name, 'search.callbacks')}", __name__)
         return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return what can be asked for, loaded or not."""
+    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations"})

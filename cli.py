@@ -15,6 +15,7 @@ from typing import Any
 
 from . import __version__
 from .errors import HpoError, suggestion
+from .views.visible import echo
 
 __all__ = ["main"]
 
@@ -38,15 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return _BROKEN_PIPE
     except HpoError as error:
-        print(error, file=sys.stderr)
+        echo(error, file=sys.stderr)
         return error.exit_code
     except OSError as error:  # the disk is full, a folder cannot be written
         if error.filename is None:
             raise
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        echo(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        echo("interrupted", file=sys.stderr)
         return _INTERRUPTED
     return code
 
@@ -179,7 +180,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     decided = verb("importance", "looking", "say which knobs decided")
     _add_importance(decided, "")
     decided.add_argument("--over-progress", action="store_true", help="at every point of the runs")
-    compared = verb("compare", "looking", "say which of two trials, or studies, is better")
+    compared = verb("compare", "comparing", "say which of two trials, or studies, is better")
     for side in "ab":
         compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
     plot = verb("plot", "plots", "draw a study: " + ", ".join(_PICTURES))
@@ -232,6 +233,13 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     knobs = verb("knobs", "reference", "list everything that can be tuned")
     envs = verb("envs", "reference", "list the environments")
+    for parser, what in ((knobs, "learning"), (envs, "MinAtar")):
+        parser.add_argument(
+            "word",
+            metavar="WORD",
+            nargs="?",
+            help=f"only what has it in its name or meaning: {what}",
+        )
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "reference", "print the JSON Schema of the study file, for editors")

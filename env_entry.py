@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["EnvEntry", "EnvKey"]
+__all__ = ["INT32", "EnvEntry", "EnvKey"]
 
+INT32 = 2**31 - 1
 _NOUNS = {
     "int": "a whole number",
     "float": "a number",
@@ -33,6 +34,7 @@ class EnvKey:
         meaning: one line, with unit where there is one.
         low: smallest legal number.
         low_open: `low` itself is not legal.
+        high: largest legal number; None is that of an int32 for whole numbers, none for others.
         file: it may be the path of a file, relative to the folder of the file that names it.
     """
 
@@ -42,21 +44,30 @@ class EnvKey:
     meaning: str = ""
     low: float = -math.inf
     low_open: bool = False
+    high: int | None = None
     file: bool = False
 
     def allowed(self) -> str:
         """Say in words what is legal."""
         if self.choices:
             return ", ".join(map(str, self.choices))
+        noun = _NOUNS[self.type]
         if self.low == -math.inf:
-            return _NOUNS[self.type]
-        return f"{_NOUNS[self.type]} {'above' if self.low_open else 'of at least'} {self.low:g}"
+            return noun
+        if self.high is not None:
+            return f"{noun} from {self.low:g} to {self.high}"
+        return f"{noun} {'above' if self.low_open else 'of at least'} {self.low:g}"
 
     def in_range(self, number: float) -> bool:
         """Say whether a number is legal."""
-        return math.isfinite(number) and (
-            number > self.low if self.low_open else number >= self.low
-        )
+        if not math.isfinite(number) or number > self._most():
+            return False
+        return number > self.low if self.low_open else number >= self.low
+
+    def _most(self) -> float:
+        if self.high is not None:
+            return self.high
+        return INT32 if self.type == "int" else math.inf
 
 
 @dataclass(frozen=True)

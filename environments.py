@@ -114,8 +114,8 @@ def _switch(meaning: str, default: bool = False) -> EnvKey:
     return EnvKey("bool", default, meaning=meaning)
 
 
-def _count(default: int, meaning: str, low: int = 1) -> EnvKey:
-    return EnvKey("int", default, meaning=meaning, low=low)
+def _count(default: int, meaning: str, low: int = 1, high: int | None = None) -> EnvKey:
+    return EnvKey("int", default, meaning=meaning, low=low, high=high)
 
 
 def _above_0(default: float, meaning: str) -> EnvKey:
@@ -126,10 +126,10 @@ _OPTICAL_PARAMS = {"load": 250.0, "mean_holding_time": 25.0, "bitrate_scale": 1.
 _OPTICAL_KEYS = {
     "topology": _text("nsfnet_deeprmsa", "a name, or a .json or .graphml file", file=True),
     "directed": _switch("a spectrum for each direction of a link", True),
-    "slots": _count(100, "frequency slots (wavelengths) of a link"),
+    "slots": _count(100, "frequency slots (wavelengths) of a link", high=10_000),
     "slot_width": _above_0(12.5, "GHz of a slot"),
     "guardband": _count(1, "slots added to every service", 0),
-    "k": _count(5, "candidate paths of a node pair"),
+    "k": _count(5, "candidate paths of a node pair", high=1_000),
     "path_order": _text("spectral_resources", "what candidates are sorted by",
                         "spectral_resources", "hops", "distance", "hops_distance", "capacity"),
     "disjoint_paths": _switch("prefer candidates that share no link"),

@@ -7,6 +7,7 @@ prints it on one line and exits with `exit_code`.
     ├── StudyError          the study file is wrong; carries every mistake with its line
     ├── ConfigError         a knob, plan or environment value is wrong
     ├── UnknownNameError    an id that no registry knows; suggests the nearest
+    │   └── UnimportedModuleError  an id names a module that only `imports` may bring in
     ├── StoreError          results on disk are missing, locked, damaged or of another study
     ├── MissingExtraError   an optional package is not installed; names the extra
     └── SearchError         the search cannot go on (all trials diverged, too many failures)
@@ -28,6 +29,7 @@ __all__ = [
     "SearchError",
     "StoreError",
     "StudyError",
+    "UnimportedModuleError",
     "UnknownNameError",
     "listed",
     "suggestion",
@@ -102,6 +104,19 @@ class UnknownNameError(ConfigError):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         hint = suggestion(name, self.known) if meant is None else f" did you mean {meant!r}?"
         super().__init__(f"unknown {kind} {name!r};{hint} {listed(name, self.known)}")
+
+
+class UnimportedModuleError(UnknownNameError):
+    """An id names a module, such as `gym:module:Env-v0`, that has not been imported."""
+
+    def __init__(self, id_: str, module: str):
+        self.kind, self.name, self.known = "environment", id_, ()
+        ConfigError.__init__(
+            self,
+            f"{id_} is registered by the module {module!r}, which an id alone does not import; "
+            f"write a file my_envs.py that says `import {module}`, and type imports: [my_envs.py] "
+            "(hpo eval takes --import my_envs.py)",
+        )
 
 
 class MissingExtraError(HpoError):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .errors import ConfigError, MissingExtraError, UnknownNameError
+from .errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 
 __all__ = ["PREFIX", "Facts", "facts_of", "is_gymnasium", "make", "registered", "space_kinds"]
 
@@ -65,13 +65,16 @@ class Facts:
 
 
 def facts_of(id_: str) -> Facts:
-    """Give what Gymnasium knows of an id; the module that defines it is imported.
+    """Give what Gymnasium knows of an id; the module that its registry names is imported.
 
     Args:
-        id_: such as `gym:CartPole-v1`, or `gym:module:Env-v0` to import a module first.
+        id_: such as `gym:CartPole-v1`, or `gym:module:Env-v0` for one that a module registers.
+            The module is never imported here: an id, which may come with a file from anywhere,
+            must not run just any code.
 
     Raises:
         MissingExtraError: Gymnasium, or what this environment needs, is not installed.
+        UnimportedModuleError: the id names a module that nobody has imported.
         UnknownNameError: its registry has no such id; says what it has.
         ConfigError: the module that defines it cannot be imported.
     """
@@ -192,8 +195,8 @@ def _spec(id_: str) -> Any:
     """Give the registry's entry of an id."""
     gymnasium = _gymnasium(id_)
     module, _, name = id_.removeprefix(PREFIX).rpartition(":")
-    if module:
-        _import(id_, module)
+    if module and module not in sys.modules:
+        raise UnimportedModuleError(id_, module)
     if name not in gymnasium.registry:
         lead = f"{PREFIX}{module}:" if module else PREFIX
         raise UnknownNameError("environment", id_, (lead + known for known in gymnasium.registry))

@@ -21,6 +21,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ..environments import files_of
 from ..errors import ConfigError, StoreError
+from ..user_files import parse_json
 from . import policy
 from .checkpoint import restore_tree, save_tree
 from .distributions import draw_noise
@@ -225,7 +226,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     if not path.is_file():
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json")
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(path.read_text())
     except ValueError as error:
         raise StoreError(f"{path} is damaged: {error}") from error
     found = document.get("format") if isinstance(document, dict) else None

@@ -1,4 +1,8 @@
-"""Ray Tune's schedulers and searchers by name, with what they need to know of a study."""
+"""Ray Tune's schedulers and searchers by name, with what they need to know of a study.
+
+A study file names classes, and a file may come from anywhere: only classes of Ray Tune and of the
+study's `imports` are looked up, and only schedulers and searchers are ever called.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,21 @@ from typing import Any
 from ..errors import ConfigError
 from ..studies.spec import Study
 from .schedule import Schedule
+from .user_code import user_module
 
-__all__ = ["class_named", "copies_states", "scheduler_of", "searcher_of"]
+__all__ = ["copies_states", "scheduler_of", "searcher_of"]
+
+_LIBRARY = "ray.tune"
 
 _SCHEDULERS = {
     "asha": "ray.tune.schedulers.ASHAScheduler",
     "pbt": "ray.tune.schedulers.PopulationBasedTraining",
 }
 _SEARCHERS = {"optuna": "ray.tune.search.optuna.OptunaSearch"}
+_EXAMPLES = {
+    "scheduler": "ray.tune.schedulers.MedianStoppingRule",
+    "searcher": "ray.tune.search.optuna.OptunaSearch",
+}
 TIME = "env_steps"
 """What schedulers measure time by: training env steps of one replicate."""
 _COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
@@ -27,8 +38,7 @@ def copies_states(study: Study) -> bool:
     """Say whether a study's scheduler lets trials go on from each other's states."""
     from ray.tune.schedulers import PopulationBasedTraining  # pyright: ignore[reportMissingImports]
 
-    cls = class_named("scheduler", study.search.scheduler, _SCHEDULERS)
-    return isinstance(cls, type) and issubclass(cls, PopulationBasedTraining)
+    return issubclass(_scheduler_class(study.search.scheduler), PopulationBasedTraining)
 
 
 def scheduler_of(
@@ -47,8 +57,6 @@ def scheduler_of(
     Raises:
         ConfigError: there is none of this name, or it does not take its options.
     """
-    from ray.tune.schedulers import TrialScheduler  # pyright: ignore[reportMissingImports]
-
     first = min(schedule.evaluations) * schedule.quantum
     known = {
         "time_attr": TIME,
@@ -59,23 +67,16 @@ def scheduler_of(
         "log_config": False,
         "synch": True,
     }
-    name = study.search.scheduler
     if copies_states(study) and study.search.scheduler_options.get("synch") is False:
         raise ConfigError(
             "search.scheduler_options: with synch false a copy would train env steps again that "
             "it has trained already; leave it out, lanes step together anyhow"
         )
-    cls = class_named("scheduler", name, _SCHEDULERS)
+    cls = _scheduler_class(study.search.scheduler)
     takes = _arguments_of(cls)
     if "max_t" in takes and "grace_period" not in takes:
         known |= {"time_attr": _COUNT, "max_t": len(schedule.evaluations)}
-    made = _built("scheduler", cls, known, study.search.scheduler_options)
-    if not isinstance(made, TrialScheduler):
-        raise ConfigError(
-            f"search.scheduler {name!r} is no scheduler of Ray Tune, but {type(made).__name__}; "
-            "take asha, pbt, or a class such as ray.tune.schedulers.MedianStoppingRule"
-        )
-    return made
+    return _built("scheduler", cls, known, study.search.scheduler_options)
 
 
 def searcher_of(study: Study) -> Any:
@@ -89,35 +90,54 @@ def searcher_of(study: Study) -> Any:
         return None
     from ray.tune.search import Searcher  # pyright: ignore[reportMissingImports]
 
-    cls = class_named("searcher", name, _SEARCHERS)
+    cls = _class_named("searcher", name, _SEARCHERS, Searcher)
     if name == "optuna":
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-    made = _built("searcher", cls, {"seed": study.seed}, study.search.searcher_options)
-    if not isinstance(made, Searcher):
-        raise ConfigError(
-            f"search.searcher {name!r} is no Searcher of Ray Tune, but {type(made).__name__}; "
-            "take optuna, or leave it out for random trials"
-        )
-    return made
+    return _built("searcher", cls, {"seed": study.seed}, study.search.searcher_options)
 
 
-def class_named(what: str, name: str, known: Mapping[str, str]) -> Any:
-    """Import a class by one of our words or by its dotted name.
+def _scheduler_class(name: str) -> type:
+    from ray.tune.schedulers import TrialScheduler  # pyright: ignore[reportMissingImports]
+
+    return _class_named("scheduler", name, _SCHEDULERS, TrialScheduler)
+
+
+def _class_named(what: str, name: str, known: Mapping[str, str], base: type) -> type:
+    """Return a class by one of our words or by its dotted name; nothing is called.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, it is not of Ray Tune or of `imports`, or no kind of `base`.
     """
     module, _, attribute = known.get(name, name).rpartition(".")
+    words = ", ".join([*known, *(["random"] if what == "searcher" else [])])
     try:
-        return getattr(import_module(module), attribute)
+        found = getattr(_module_named(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        words = ", ".join([*known, *(["random"] if what == "searcher" else [])])
         raise ConfigError(
             f"search.{what} {name!r} cannot be imported: {error}; known words: {words}, or a "
-            "dotted name such as ray.tune.schedulers.MedianStoppingRule"
+            f"dotted name such as {_EXAMPLES[what]}"
         ) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(
+            f"search.{what} {name!r} is no {base.__name__} of Ray Tune; known words: {words}, or "
+            f"a class such as {_EXAMPLES[what]}"
+        )
+    return found
+
+
+def _module_named(name: str) -> Any:
+    """Return a module of Ray Tune, or one that the study's `imports` ran."""
+    if name == _LIBRARY or name.startswith(f"{_LIBRARY}."):
+        return import_module(name)
+    own = user_module(name)
+    if own is None:
+        raise ImportError(
+            f"{name} is neither of {_LIBRARY} nor a file of `imports`; for a class of your own "
+            "type imports: [my_file.py] and my_file.MyClass"
+        )
+    return own
 
 
 def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, Any]) -> Any:

@@ -10,15 +10,16 @@ import sys
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
 from ..studies.spec import Study
 
-__all__ = ["check_registered", "import_user_code"]
+__all__ = ["check_registered", "import_user_code", "user_module"]
 
-_DONE: set[Path] = set()
+_DONE: dict[Path, ModuleType] = {}
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
@@ -41,8 +42,13 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
         folder = str(path.parent)
         if folder not in sys.path:
             sys.path.append(folder)
-        _run(path, Path(source) / given)
-        _DONE.add(path)
+        _DONE[path] = _run(path, Path(source) / given)
+
+
+def user_module(name: str) -> ModuleType | None:
+    """Return the module of an imported file by its name without `.py`, the latest of several."""
+    found = [module for path, module in _DONE.items() if path.stem == name]
+    return found[-1] if found else None
 
 
 def check_registered(study: Study) -> None:
@@ -67,12 +73,12 @@ def check_registered(study: Study) -> None:
                     raise ConfigError(f"{place}: {error}{hint}") from None
 
 
-def _run(path: Path, shown: Path) -> None:
+def _run(path: Path, shown: Path) -> ModuleType:
     name = path.stem
     if name in sys.modules:
         before = getattr(sys.modules[name], "__file__", None)
         if before is not None and Path(before).resolve() == path:
-            return  # another of the files has imported it
+            return sys.modules[name]  # another of the files has imported it
         name = f"hpo_imports_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -84,6 +90,7 @@ def _run(path: Path, shown: Path) -> None:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
+    return module
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -15,6 +15,7 @@ import yaml
 from ConfigSpace import ConfigurationSpace
 
 from ..errors import ConfigError
+from ..user_files import parse_json, reading
 
 __all__ = ["read_configspace", "write_configspace"]
 
@@ -43,11 +44,10 @@ def read_configspace(path: Path) -> ConfigurationSpace:
     """
     _check_ending(path)
     try:
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Loader)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (ValueError, yaml.YAMLError) as error:
+        with reading(path, "space"):
+            text = path.read_text(encoding="utf-8")
+        data = parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(
             f"{path}: no {path.suffix[1:]}: {' '.join(str(error).split())}"
         ) from None

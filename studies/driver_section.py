@@ -85,8 +85,19 @@ def _check_names(notes: Notes, section: Node | None, study: Study) -> None:
             text = f"search: unknown {key} {given!r};{suggestion(given, known)} Known: "
             text += f"{', '.join(known)}, or a class of Ray Tune by its dotted name"
             notes.add(text, section, key)
+        elif given not in known and not _may_be_imported(given, study):
+            text = f"search.{key} {given!r} is neither a class of ray.tune nor of a file that "
+            text += "`imports` names; for one of your own type imports: [my_file.py] and "
+            notes.add(f"{text}my_file.MyClass", section, key)
     if "." in search.scheduler and (why := _UNFIT.get(_class_of(study))):
         notes.add(f"search.scheduler {_class_of(study)} {why}", section, "scheduler")
+
+
+def _may_be_imported(name: str, study: Study) -> bool:
+    """Say whether a study file may name this class: it alone must not run just any code."""
+    module = name.rpartition(".")[0]
+    stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
+    return f"{module}.".startswith("ray.tune.") or module in stems
 
 
 def _excluded(study: Study) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..env_entry import EnvEntry
 from ..environments import entry
-from ..errors import ConfigError, MissingExtraError, UnknownNameError
+from ..errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from .notes import Notes
 from .paths import is_inside
 from .reader import Node, plain
@@ -69,7 +69,9 @@ def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, E
         known = entry(given.value)
     except UnknownNameError as error:
         if not imports:
-            notes.add(f"{error}; own environments are registered by `imports`", given)
+            named = isinstance(error, UnimportedModuleError)
+            hint = "" if named else "; own environments are registered by `imports`"
+            notes.add(f"{error}{hint}", given)
             return None, None
     except (ConfigError, MissingExtraError) as error:
         notes.add(str(error), given)

@@ -13,6 +13,8 @@ __all__ = ["init_text"]
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "normalise_observations", "target_kl")
 _COLUMN = 76
+_SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
+"""Parameters of an environment that do nothing unless one of its keys is on."""
 
 
 def init_text(env_id: str) -> str:
@@ -25,7 +27,7 @@ def init_text(env_id: str) -> str:
     name = env.id.lower().replace(":", "-").replace("/", "-")
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
-        f"# Try  hpo check {name}.yaml  then  hpo run {name}.yaml",
+        "# Next: hpo check this file, then hpo run it; what is left out has a default.",
         f"name: {name}",
         f"env: {env.id}",
         *_env_lines(env),
@@ -83,13 +85,20 @@ def _param_lines(env: EnvEntry) -> list[str]:
     if not env.params:
         return []
     lines = ["  # parameters of the environment are searched like knobs:"]
-    for name, default in list(env.params.items())[:3]:
+    useful = [item for item in env.params.items() if _works(env, item[0])]
+    for name, default in useful[:3]:
         low, high = sorted((0.8 * default, 1.2 * default))
         if low == high:
             continue
         bounds = f"{{min: {low:.4g}, max: {high:.4g}, distribution: uniform}}"
         lines.append(f"  # env.{name}: {bounds}")
     return lines if len(lines) > 1 else []
+
+
+def _works(env: EnvEntry, param: str) -> bool:
+    """Say whether a parameter changes anything while all keys are as they are by default."""
+    switch = env.keys.get(_SWITCHES.get(param, ""))
+    return switch is None or bool(switch.default)
 
 
 def _shown(value: object) -> str:

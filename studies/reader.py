@@ -132,6 +132,9 @@ def read_file(path: Path, shown: str) -> Node:
         StudyError: it cannot be read, is too large, is no UTF-8 or no YAML that we take.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            text = "is a pipe or a device; write the study into a file"
+            raise StudyError(shown, [Mistake(None, text)])
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..env_entry import EnvEntry, EnvKey
+from ..env_entry import INT32, EnvEntry, EnvKey
 from ..errors import ConfigError, listed, suggestion
 from ..knobs import KNOBS, SCHEDULE_KNOBS, canonical_name, check_name, check_value
 from .amounts import number_of
@@ -166,7 +166,7 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
         value = given if number is None else number
     if spec.type == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if spec.type == "int" and isinstance(value, float) and value == math.floor(value):
+    if spec.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)
     types = {"int": int, "float": float, "bool": bool, "str": str}
     legal = spec.type == "any" or type(value) is types[spec.type]
@@ -175,7 +175,9 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
     if spec.choices and value not in spec.choices:
         legal = False
     if not legal:
-        raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}")
+        too_large = isinstance(value, int) and spec.high is None and value > INT32
+        size = " that fits an int32" if too_large else ""
+        raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
     return _frozen(value)
 
 

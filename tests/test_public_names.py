@@ -72,3 +72,9 @@ def test_packages_define_nothing_of_their_own(path):
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     made = {node.name for node in tree.body if isinstance(node, kinds)}
     assert made <= {"__getattr__", "__dir__"}
+
+
+def test_everything_of_the_package_is_offered_by_dir():
+    import hpo
+
+    assert set(hpo.__all__) <= set(dir(hpo)) and "TYPE_CHECKING" not in dir(hpo)

@@ -1,10 +1,12 @@
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 from hpo import environments, via_gymnasium
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
+from hpo.search.user_code import import_user_code
 from hpo.studies.vocabulary import check_env_value
 
 
@@ -72,7 +74,17 @@ def test_a_missing_engine_is_named_too(monkeypatch, text, kind, said):
         via_gymnasium.facts_of("gym:CartPole-v1")
 
 
-def test_a_module_that_is_named_is_imported_first(tmp_path, monkeypatch):
+def test_an_id_alone_imports_no_module(tmp_path, monkeypatch):
+    """A study file or a policy may come from anywhere."""
+    (tmp_path / "hpo_test_never.py").write_text("raise SystemExit('was run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for look in (environments.entry, partial(via_gymnasium.make, values={})):
+        with pytest.raises(UnknownNameError, match=r"imports: \[my_envs.py\]"):
+            look("gym:hpo_test_never:X-v0")
+    assert environments.find("gym:hpo_test_never:X-v0") is None
+
+
+def test_a_module_that_is_imported_registers_what_an_id_names(tmp_path, monkeypatch):
     (tmp_path / "hpo_test_maker.py").write_text(
         "import gymnasium\n"
         "def build(size: float = 2):\n"
@@ -81,13 +93,14 @@ def test_a_module_that_is_named_is_imported_first(tmp_path, monkeypatch):
         "gymnasium.register('HpoTestMade-v0', entry_point=build, max_episode_steps=7)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    import_user_code(["hpo_test_maker.py"], tmp_path)
     entry = environments.entry("gym:hpo_test_maker:HpoTestMade-v0")
     assert entry.params == {"size": 2.0} and entry.meaning == "A pole of some size"
     env = via_gymnasium.make("gym:hpo_test_maker:HpoTestMade-v0", {})
     env.reset(seed=0)
     assert [env.step(0)[3] for _ in range(7)][-1]
-    with pytest.raises(ConfigError, match="cannot be imported: No module named 'hpo_test_none'"):
-        environments.entry("gym:hpo_test_none:X-v0")
+    with pytest.raises(UnknownNameError, match="unknown environment 'gym:hpo_test_maker:X-v0'"):
+        environments.entry("gym:hpo_test_maker:X-v0")
 
 
 def test_values_that_the_constructor_refuses_are_said_on_one_line():

@@ -14,7 +14,7 @@ from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
-from .words import aligned, between, number, param, steps
+from .words import aligned, between, counted, number, param, steps
 
 __all__ = [
     "audit_words",
@@ -52,7 +52,9 @@ def print_board(
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
         notes.append("(value) is the value at the last rung of a trial that did not end its run.")
     if len(shown) < len(entries):
-        notes.append(f"{len(entries) - len(shown)} more trials; -n {len(entries)} shows all.")
+        notes.append(
+            f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."
+        )
     for note in notes:
         console.print(Text(note, style="dim"))
 
@@ -153,8 +155,8 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
 
 def value_source(value_from: str, seeds: int) -> str:
     """Say which seeds a value is from, and whether they also chose the trial."""
-    many = f"{seeds} seed{'s' * (seeds != 1)}"
-    fresh = f"the mean of {seeds} fresh seed{'s' * (seeds != 1)}"
+    many = counted(seeds, "seed")
+    fresh = f"the mean of {counted(seeds, 'fresh seed')}"
     return {
         "report": f"{fresh} that chose nothing",
         "choose": f"{fresh} that also chose the winner",

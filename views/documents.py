@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .visible import echo
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -15,7 +17,7 @@ __all__ = ["print_json", "write_csv"]
 
 def print_json(data: Any) -> None:
     """Print one JSON document; `data` holds no number that is not finite."""
-    print(json.dumps(data, indent=2, allow_nan=False))
+    echo(json.dumps(data, indent=2, allow_nan=False))
 
 
 def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:

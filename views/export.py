@@ -14,6 +14,8 @@ from ..store.tables import TABLES, damaged_table
 from ..studies.logger_section import logger_of
 from ..studies.reader import plain, read_text
 from .documents import print_json
+from .visible import echo
+from .words import counted
 
 __all__ = ["do_export"]
 
@@ -41,7 +43,7 @@ def do_export(args: Namespace) -> int:
     if args.json:
         print_json({"study": folder.name, "format": args.format, "target": str(target)})
     else:
-        print(f"wrote {folder.name} for {args.format} into {target}/", file=sys.stderr)
+        echo(f"wrote {folder.name} for {args.format} into {target}/", file=sys.stderr)
     return 0
 
 
@@ -62,7 +64,7 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
             points = points_of(journal)
         changes = write_storage(args.to, name, journal.meta, points)
     for change in changes:
-        print(f"changed: {change}", file=sys.stderr)
+        echo(f"changed: {change}", file=sys.stderr)
     if args.json:
         print_json(
             {"study": folder.name, "format": "optuna", "target": args.to, "name": name,
@@ -70,7 +72,10 @@ def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
         )  # fmt: skip
     else:
         count = len(points.trials)
-        print(f"wrote {count} trials of {folder.name} into {args.to} as {name}", file=sys.stderr)
+        echo(
+            f"wrote {counted(count, 'trial')} of {folder.name} into {args.to} as {name}",
+            file=sys.stderr,
+        )
     return 0
 
 

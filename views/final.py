@@ -14,7 +14,7 @@ from ..search.run import Results
 from ..store.leaderboard import Entry
 from ..store.study_folder import RESULTS, StudyFolder, list_studies
 from .board import front_line, print_baselines, print_board, winner_line
-from .words import duration, steps
+from .words import counted, duration, steps
 
 __all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
 
@@ -62,7 +62,7 @@ def summary(results: Results) -> str:
     )
     speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     return (
-        f"{len(results.leaderboard)} trials, {steps(usage.env_steps)} env steps in "
+        f"{counted(len(results.leaderboard), 'trial')}, {steps(usage.env_steps)} env steps in "
         f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
         f"{usage.occupancy:.0%}; all of it in {seen_in}"
     )

@@ -12,6 +12,7 @@ from ..errors import ConfigError
 from ..studies.imports.draft import Draft
 from ..studies.imports.flags import flags_of
 from .study_files import give_study
+from .visible import echo
 
 __all__ = ["KINDS", "do_import"]
 
@@ -32,7 +33,7 @@ def do_import(args: Namespace) -> int:
     text = draft.text()
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
-            print(f"{title}: {item}", file=sys.stderr)
+            echo(f"{title}: {item}", file=sys.stderr)
     give_study(text, args.out, draft.command)
     return 0
 

@@ -55,12 +55,12 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
             knob.name,
             _default(knob.default),
             "traced" if knob.traced else "static",
-            knob.allowed(),
             knob.meaning,
+            knob.allowed(),
         ]
         for knob in knobs
     ]
-    return Listing(("knob", "default", "kind", "allowed", "meaning"), rows, [False] * 5)
+    return Listing(("knob", "default", "kind", "meaning", "allowed"), rows, [False] * 5, 3)
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def envs_listing(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> Lis
     """Give one line an environment."""
     rows = [[env.id, env.source, env.actions, env.meaning, _listed(env.params)] for env in envs]
     header = ("environment", "source", "actions", "meaning", "parameters (env.<name>)")
-    return Listing(header, rows, [False] * 5)
+    return Listing(header, rows, [False] * 5, 3)
 
 
 def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from ..studies.spec import Study
 from .pace import Outlook
 from .progress_text import lanes_text, phase_text, standing_text, trials_text
 from .run_view import RunView
-from .terminal import console
+from .terminal import console, hush_keys
 from .words import duration, steps
 
 __all__ = ["LiveView", "panel"]
@@ -44,6 +45,7 @@ class LiveView(RunView):
         self._began = self._seen = time.monotonic()
         self._progress: tuple[Progress, Outlook] | None = None
         self._compile_seconds = 0.0
+        self._unhush: Callable[[], None] = lambda: None
         self._console = terminal if terminal is not None else console(sys.stderr)
         self._live = Live(
             console=self._console,
@@ -54,6 +56,7 @@ class LiveView(RunView):
         )
 
     def __enter__(self) -> LiveView:
+        self._unhush = hush_keys()
         self._live.start(refresh=True)
         return self
 
@@ -61,6 +64,7 @@ class LiveView(RunView):
         """Take the picture away and give the cursor back."""
         with suppress(OSError):  # the terminal itself is gone
             self._live.stop()
+        self._unhush()
 
     def write(self, text: str) -> None:
         """Print a line above the picture."""
@@ -103,7 +107,7 @@ class LiveView(RunView):
 
     def _picture(self) -> RenderableType:
         now = time.monotonic()
-        doing = f"{self._now} ({duration(now - self._began)})" if self._now else ""
+        doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
         return panel(self._title, self._progress, now - self._seen, doing, self._compile_seconds)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..store.statistics import interval
-from .words import aligned, between, number
+from .words import aligned, between, counted, number
 
 if TYPE_CHECKING:
     from ..core.envs.optical.environment import OpticalEnvironment
@@ -160,8 +160,9 @@ def results_text(data: Mapping[str, Any]) -> str:
             for row in data["supported_loads"]
         ]  # fmt: skip
         return "\n".join([*lines, aligned(header, rows, [False, True, True, False])])
+    requests = counted(data["requests_per_seed"], "request")
     lines.append(
-        f"{data['seeds']} seeds x {data['requests_per_seed']} requests after "
+        f"{counted(data['seeds'], 'seed')} x {requests} after "
         f"{data['warmup_requests']} of warm-up, the same for every rule"
     )
     header = ["rule", "load", "service blocking", "std", "95 %", "bitrate blocking", "utilisation"]

@@ -21,6 +21,7 @@ from .documents import print_json, write_csv
 from .network_results import compare, found_loads, results_data, results_text
 from .survey import path_counts, path_orders, print_survey
 from .terminal import plain_warnings
+from .visible import echo
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ..core.envs.optical.environment import OpticalEnvironment
@@ -87,7 +88,7 @@ def do_eval_network(args: Namespace) -> int:
         from .pictures import draw_curves
 
         draw_curves(Path(args.plot), results, question.title)
-        print(f"wrote {args.plot}", file=sys.stderr)
+        echo(f"wrote {args.plot}", file=sys.stderr)
     return _print(args, data)
 
 
@@ -119,7 +120,7 @@ def do_show_network(args: Namespace) -> int:
     if args.json:
         print_json({"env": title, "picture": str(path)})
     else:
-        print(f"wrote {path}", file=sys.stderr)
+        echo(f"wrote {path}", file=sys.stderr)
     return 0
 
 
@@ -281,5 +282,5 @@ def _print(args: Namespace, data: Mapping[str, Any]) -> int:
     if args.json:
         print_json(data)
     else:
-        print(results_text(data))
+        echo(results_text(data))
     return 0

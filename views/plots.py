@@ -14,6 +14,7 @@ from ..store.study_folder import find_study
 from .documents import print_json
 from .pictures import require_matplotlib
 from .terminal import fitted
+from .visible import echo
 
 if TYPE_CHECKING:
     from .charts.model import Picture
@@ -51,8 +52,8 @@ def do_plot(args: Namespace) -> int:
     if args.json:
         print_json({"study": folder.name, "picture": str(path), "caption": picture.caption})
     else:
-        print(f"wrote {path}", file=sys.stderr)
-        print(fitted(picture.caption, sys.stdout))
+        echo(f"wrote {path}", file=sys.stderr)
+        echo(fitted(picture.caption, sys.stdout))
     return 0
 
 
@@ -85,5 +86,5 @@ def do_report(args: Namespace) -> int:
     if args.json:
         print_json({"report": str(path)})
     else:
-        print(path)
+        echo(path)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from argparse import Namespace
 from pathlib import Path
@@ -13,8 +12,10 @@ from ..errors import ConfigError
 from ..search.compile_cache import enable_compilation_cache
 from ..search.user_code import import_user_code
 from ..store.statistics import interval, mean
+from ..user_files import parse_json
 from .documents import print_json, write_csv
-from .words import between, number
+from .visible import echo
+from .words import between, counted, number
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ..core.saved_policy import SavedPolicy
@@ -80,7 +81,7 @@ def do_eval(args: Namespace) -> int:
     if args.json:
         print_json(data)
     else:
-        print(_text(data))
+        echo(_text(data))
     return 0
 
 
@@ -110,7 +111,7 @@ def _trace(args: Namespace, saved: SavedPolicy) -> int:
     if args.json:
         print_json(data)
     else:
-        print(f"wrote {count} env steps of {args.episodes} episodes into {args.trace}")
+        echo(f"wrote {count} env steps of {counted(args.episodes, 'episode')} into {args.trace}")
     return 0
 
 
@@ -120,7 +121,7 @@ def _is_network(policy: str | None) -> bool:
     if policy is None or not path.is_file():
         return False
     try:
-        id_ = json.loads(path.read_text(encoding="utf-8"))["eval_env"]["id"]
+        id_ = parse_json(path.read_text(encoding="utf-8"))["eval_env"]["id"]
     except (ValueError, KeyError, TypeError):
         return False
     return id_ in ENVIRONMENTS and ENVIRONMENTS[id_].source == "optical"
@@ -130,7 +131,7 @@ def _text(data: dict[str, Any]) -> str:
     how = "the likeliest action" if data["greedy"] else "sampled actions"
     around = between(data["ci_low"], data["ci_high"])
     lines = [
-        f"{data['policy']} on {data['env']}, {data['episodes']} episodes, {how}",
+        f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}",
         f"return  {number(data['return_mean'])} {around}".rstrip(),
         f"        least {number(data['return_min'])}, most {number(data['return_max'])}",
         f"length  {number(data['length_mean'])} env steps",

@@ -23,6 +23,8 @@ from .documents import print_json
 from .lists import rows_csv, rows_text, studies_listing
 from .terminal import console, fitted, knows_blocks, print_listing
 from .trial import trial_data, trial_text
+from .visible import echo
+from .words import counted
 
 __all__ = [
     "check_export",
@@ -77,7 +79,9 @@ def do_top(args: Namespace) -> int:
     entries, meta = seen.entries, seen.meta
     names = [str(objective["name"]) for objective in meta.objectives]
     what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
-    out.print(f"{folder.name}: {seen.state}, {len(entries)} trials, {what}", soft_wrap=True)
+    out.print(
+        f"{folder.name}: {seen.state}, {counted(len(entries), 'trial')}, {what}", soft_wrap=True
+    )
     print_board(out, entries, args.n or _ROWS, names)
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
@@ -110,7 +114,7 @@ def do_show(args: Namespace) -> int:
     if args.json:
         print_json(data)
     else:
-        print(trial_text(data, knows_blocks(sys.stdout)))
+        echo(trial_text(data, knows_blocks(sys.stdout)))
     return 0
 
 
@@ -120,9 +124,9 @@ def do_query(args: Namespace) -> int:
     if args.json:
         print_json(rows_as_json(columns, rows))
     elif args.csv:
-        sys.stdout.write(rows_csv(columns, rows))
+        echo(rows_csv(columns, rows), end="")
     else:
-        print(rows_text(columns, rows))
+        echo(rows_text(columns, rows))
     return 0
 
 
@@ -136,9 +140,9 @@ def do_list(args: Namespace) -> int:
         print_listing(console(sys.stdout), studies_listing(studies))
         for study in studies:
             if study.error:
-                print(f"{study.name}: {study.error}", file=sys.stderr)
+                echo(f"{study.name}: {study.error}", file=sys.stderr)
     else:
-        print(f"there is no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
+        echo(f"there is no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
     return 0
 
 
@@ -163,14 +167,14 @@ def do_best(args: Namespace) -> int:
         print_json({**first.as_json(), "metric": meta.metric, "exported_to": policy})
         return 0
     if meta.objectives:
-        print(front_line(entries, volume_of(entries, Ranking.of(meta))))
-        print(f"Trial {first.trial} comes first: the one with most room around it on the front.")
+        echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
+        echo(f"Trial {first.trial} comes first: the one with most room around it on the front.")
     else:
-        print(fitted(winner_line(entries, meta.metric), sys.stdout))
+        echo(fitted(winner_line(entries, meta.metric), sys.stdout))
     for name, value in first.params.items():
-        print(f"  {name}: {value}")
+        echo(f"  {name}: {value}")
     if exported is not None:
-        print(f"its policy is in {exported}/; try: hpo eval {exported}", file=sys.stderr)
+        echo(f"its policy is in {exported}/; try: hpo eval {exported}", file=sys.stderr)
     return 0
 
 

@@ -15,6 +15,7 @@ from ..store.codec import finite_json
 from ..store.statistics import mean
 from ..store.study_folder import find_study
 from .documents import print_json
+from .visible import echo
 from .ways import way_text
 from .words import aligned, number, steps
 
@@ -36,14 +37,14 @@ def do_replay(args: Namespace) -> int:
     if args.json:
         print_json(_data(found, target))
     else:
-        print(_text(found))
+        echo(_text(found))
     if target is not None:
-        print(f"its policy is in {target}/; try: hpo eval {target}", file=sys.stderr)
+        echo(f"its policy is in {target}/; try: hpo eval {target}", file=sys.stderr)
     return 0 if found.same else 1
 
 
 def _said(words: str) -> AbstractContextManager[object]:
-    print(f"compiling {words}", file=sys.stderr)
+    echo(f"compiling {words}", file=sys.stderr)
     return nullcontext()
 
 

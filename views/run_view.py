@@ -20,6 +20,7 @@ from ..store.rows import TrialRow, TrialState
 from ..studies.spec import Study
 from .pace import Pace
 from .progress_text import best_text, ended_text, status_line
+from .visible import echo
 from .words import duration, number
 
 __all__ = ["LinesView", "QuietView", "RunView"]
@@ -77,7 +78,7 @@ class RunView(Silent):
             if self.stream is None:
                 return
             try:
-                print(text, file=self.stream, flush=True)
+                echo(text, file=self.stream, flush=True)
             except (OSError, ValueError):  # nobody listens any more; the study goes on
                 self.stream = None
 

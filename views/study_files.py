@@ -16,6 +16,7 @@ from ..studies.init_file import init_text
 from ..studies.load import load
 from .documents import print_json
 from .terminal import fitted, plain_warnings
+from .visible import echo
 
 __all__ = ["do_check", "do_init", "do_run", "give_study"]
 
@@ -48,7 +49,7 @@ def give_study(text: str, out: str | None, command: Callable[[str], str] = _chec
         ConfigError: the file exists.
     """
     if out is None:
-        sys.stdout.write(text)
+        echo(text, end="")
         return
     path = Path(out)
     try:
@@ -56,7 +57,7 @@ def give_study(text: str, out: str | None, command: Callable[[str], str] = _chec
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path} exists already; choose another file with --out") from None
-    print(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)
+    echo(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)
 
 
 def do_check(args: Namespace) -> int:
@@ -74,7 +75,7 @@ def do_check(args: Namespace) -> int:
         print_json({**report.as_data(), "note": note})
     else:
         text = report.text() + (f"\nnote       {note}" if note else "")
-        print("\n".join(fitted(line, sys.stdout, _indent(line)) for line in text.split("\n")))
+        echo("\n".join(fitted(line, sys.stdout, _indent(line)) for line in text.split("\n")))
     return 2 if report.mistakes else 0
 
 

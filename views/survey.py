@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigError, UnknownNameError
 from ..store.statistics import interval
 from .documents import print_json
-from .words import aligned, between
+from .visible import echo
+from .words import aligned, between, counted
 
 if TYPE_CHECKING:
     from ..core.envs.optical.environment import OpticalEnvironment
@@ -99,7 +100,7 @@ def print_survey(
     if args.json:
         print_json(data)
     else:
-        print(survey_text(data))
+        echo(survey_text(data))
     return 0
 
 
@@ -163,8 +164,8 @@ def survey_text(data: Mapping[str, Any]) -> str:
         )
     right = [True, False, False, True, False, True, False, True]
     head = (
-        f"{data['env']} at {data['load']:g} Erlang: {data['seeds']} seeds x "
-        f"{data['requests_per_seed']} requests after {data['warmup_requests']} of warm-up, the "
-        "same for every row"
+        f"{data['env']} at {data['load']:g} Erlang: {counted(data['seeds'], 'seed')} x "
+        f"{counted(data['requests_per_seed'], 'request')} after {data['warmup_requests']} of "
+        "warm-up, the same for every row"
     )
     return f"{head}\n{aligned(header, rows, right)}"

@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import termios
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
+from rich.segment import Segment
 from rich.table import Table
 
+from .visible import echo, shown
 from .words import Listing, folded
 
 __all__ = [
     "can_draw",
     "console",
     "fitted",
+    "hush_keys",
     "knows_blocks",
     "plain_warnings",
     "print_listing",
@@ -27,9 +31,18 @@ __all__ = [
 ]
 
 
+class _Console(Console):
+    """A console whose text cannot steer the terminal; what rich itself sends, can."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        """Render, with control characters of the text written out."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=shown(segment.text))
+
+
 def console(stream: TextIO) -> Console:
     """Give a console that prints text as it is; colours and width are those of the stream."""
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
+    return _Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
 def print_listing(terminal: Console, listing: Listing) -> None:
@@ -37,6 +50,9 @@ def print_listing(terminal: Console, listing: Listing) -> None:
     text = listing.text()
     if not terminal.is_terminal or max(map(len, text.splitlines())) <= terminal.width:
         terminal.print(text, soft_wrap=True)
+        return
+    if listing.below is not None:
+        terminal.print(listing.stacked(terminal.width), soft_wrap=True)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, (name, is_right) in enumerate(zip(listing.header, listing.right, strict=True)):
@@ -66,9 +82,30 @@ def knows_blocks(stream: TextIO) -> bool:
     return True
 
 
+def hush_keys() -> Callable[[], None]:
+    """Keep the terminal from writing ^C into what is drawn in place; returns what undoes it.
+
+    The two characters would move the cursor away from where the picture is redrawn.
+    """
+    try:
+        keyboard = sys.stdin.fileno()
+        before = termios.tcgetattr(keyboard)
+        after = before.copy()
+        after[3] &= ~termios.ECHOCTL
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, after)
+    except (AttributeError, ValueError, OSError, termios.error):
+        return lambda: None  # stdin is no terminal
+
+    def undo() -> None:
+        with suppress(OSError, termios.error):  # the terminal itself is gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+    return undo
+
+
 def to_stderr(text: str) -> None:
     """Print a warning."""
-    print(f"warning: {text}", file=sys.stderr)
+    echo(f"warning: {text}", file=sys.stderr)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from .reading import check_export, export_policy
 from .running import INTERRUPTED, watch
 from .terminal import knows_blocks
 from .trial import trial_data
-from .words import between, number, sparkline, steps
+from .visible import echo
+from .words import between, counted, number, sparkline, steps
 
 __all__ = ["do_train"]
 
@@ -40,7 +41,7 @@ def do_train(args: Namespace) -> int:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
         names = ", ".join(given.space.names)
-        print(f"training the default configuration; not searched here: {names}", file=sys.stderr)
+        echo(f"training the default configuration; not searched here: {names}", file=sys.stderr)
     results = watch(study, Path(args.file).read_text(encoding="utf-8"), args)
     if results.state == "interrupted":
         return INTERRUPTED
@@ -53,7 +54,7 @@ def do_train(args: Namespace) -> int:
     if args.json:
         print_json(data)
     else:
-        print(_text(study, data))
+        echo(_text(study, data))
     return 0 if data["value"] is not None else _DIVERGED
 
 
@@ -83,7 +84,7 @@ def _folders(parent: Path) -> list[str]:
 def _picture(study: Study, results: Results) -> str | None:
     """Draw the curve of every seed, if matplotlib is there."""
     if importlib.util.find_spec("matplotlib") is None:
-        print("no picture: type pip install 'hpo-lanes[plot]' for one", file=sys.stderr)
+        echo("no picture: type pip install 'hpo-lanes[plot]' for one", file=sys.stderr)
         return None
     from .pictures import draw_training
 
@@ -122,9 +123,8 @@ def _by_seed(rows: Sequence[tuple[Any, ...]]) -> Sequence[Sequence[tuple[int, fl
 
 def _text(study: Study, data: Mapping[str, Any]) -> str:
     each = steps(data["env_steps"] // max(1, study.seeds.per_config))
-    lines = [
-        f"{data['name']}: {data['env']}, {study.seeds.per_config} seeds of {each} env steps",
-    ]
+    seeds = counted(study.seeds.per_config, "seed")
+    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps"]
     if data["value"] is None:
         words = f": {data['error']}" if data["error"] else ""
         lines.append(f"state    {data['state']}{words}; see hpo show 0")

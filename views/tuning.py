@@ -9,7 +9,8 @@ from dataclasses import asdict
 from ..search.tune import Measured, best_lanes, measure_lanes
 from ..studies.load import load
 from .documents import print_json
-from .words import aligned, duration, steps
+from .visible import echo
+from .words import aligned, counted, duration, steps
 
 __all__ = ["do_tune_lanes"]
 
@@ -24,16 +25,16 @@ def do_tune_lanes(args: Namespace) -> int:
     study = load(args.file, args.set)
 
     def told(lanes: int) -> None:
-        print(f"timing {lanes} lanes", file=sys.stderr)
+        echo(f"timing {counted(lanes, 'lane')}", file=sys.stderr)
 
     found = list(measure_lanes(study, args.lanes, args.seconds, told))
     best = best_lanes(found)
     if args.json:
         print_json({"lanes": best.lanes, "measured": [asdict(entry) for entry in found]})
         return 0
-    print(_table(found))
-    print("\nrollouts, updates: of a chunk; refill: that starting every lane anew adds to it")
-    print(f"population: {{lanes: {best.lanes}}}   # the fewest within 5 % of the fastest")
+    echo(_table(found))
+    echo("\nrollouts, updates: of a chunk; refill: that starting every lane anew adds to it")
+    echo(f"population: {{lanes: {best.lanes}}}   # the fewest within 5 % of the fastest")
     return 0
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "Listing",
     "aligned",
     "between",
+    "counted",
     "duration",
     "folded",
     "number",
@@ -36,6 +37,15 @@ def steps(count: int) -> str:
             return f"{amount:.3g}{suffix}"
         amount /= 1000.0
     return f"{amount:.3g}G" if amount < 999.5 else f"{amount:,.0f}G"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count and what is counted.
+
+    >>> counted(1, "trial"), counted(64, "trial"), counted(20_000, "request")
+    ('1 trial', '64 trials', '20,000 requests')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def duration(seconds: float) -> str:
@@ -161,11 +171,26 @@ class Listing:
         header: one word a column, none empty.
         rows: cells, as many as the header has.
         right: columns of numbers, aligned to the right.
+        below: columns from this one on stand below the others where a line is too narrow for all.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[bool]
+    below: int | None = None
+
+    def stacked(self, width: int) -> str:
+        """Return it with the columns of `below` folded below the others, in so many characters."""
+        heads = aligned(
+            self.header[: self.below],
+            [row[: self.below] for row in self.rows],
+            self.right[: self.below],
+        )
+        head, rule, *lines = heads.split("\n")
+        notes = ["; ".join(filter(None, row[self.below :])) for row in self.rows]
+        pairs = zip(lines, notes, strict=True)
+        found = [f"{line}\n{folded(f'    {note}', width)}" for line, note in pairs]
+        return "\n".join([head, rule, *found])
 
     def text(self) -> str:
         """Give it with one line a row, as wide as it is."""

@@ -5,6 +5,8 @@
 
 import os
 import signal
+import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from runpy import run_path
@@ -18,6 +20,7 @@ from hpo.search.progress import Silent
 from hpo.search.run import run
 from hpo.search.schedule import schedule_of
 from hpo.search.shared_factory import SharedFactory
+from hpo.search.user_code import import_user_code
 from hpo.search.via_ray import Place, RayTeam, connected
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -112,9 +115,42 @@ def test_a_scheduler_measures_time_by_what_it_plans_with(ray, name, time, length
 def test_a_class_that_is_no_scheduler_is_refused(ray):
     from hpo.search.ray_schedulers import scheduler_of
 
-    asked = tuned("collections.Counter")
-    with pytest.raises(ConfigError, match=r"'collections.Counter' is no scheduler of Ray Tune"):
+    name = "ray.tune.search.optuna.OptunaSearch"
+    with pytest.raises(ConfigError, match=f"'{name}' is no TrialScheduler of Ray Tune"):
+        scheduler_of(tuned(name), schedule_of(tuned(name), 1_000), dict)
+
+
+def test_a_class_that_may_be_anything_is_never_called(ray, tmp_path):
+    """A study file may come from anywhere: it names no class but Ray Tune's and its imports'."""
+    from hpo.search.ray_schedulers import scheduler_of, searcher_of
+
+    options = {"args": ["touch", str(tmp_path / "touched")]}
+    for name in ("subprocess.Popen", "ray._private.services.subprocess.Popen"):
+        asked = tuned(name)
+        asked = replace(asked, search=replace(asked.search, scheduler_options=options))
+        with pytest.raises(ConfigError, match="cannot be imported"):
+            scheduler_of(asked, schedule_of(asked, 1_000), dict)
+        asked = tuned("asha")
+        asked = replace(
+            asked, search=replace(asked.search, searcher=name, searcher_options=options)
+        )
+        with pytest.raises(ConfigError, match="cannot be imported"):
+            searcher_of(asked)
+    time.sleep(0.2)
+    assert not (tmp_path / "touched").exists()
+
+
+def test_a_class_of_an_imported_file_may_decide(ray, tmp_path):
+    from hpo.search.ray_schedulers import scheduler_of
+
+    (tmp_path / "hpo_test_rule.py").write_text(
+        "from ray.tune.schedulers import FIFOScheduler\nclass Mine(FIFOScheduler):\n    pass\n"
+    )
+    asked = tuned("hpo_test_rule.Mine")
+    with pytest.raises(ConfigError, match=r"type imports: \[my_file.py\]"):
         scheduler_of(asked, schedule_of(asked, 1_000), dict)
+    import_user_code(["hpo_test_rule.py"], tmp_path)
+    assert type(scheduler_of(asked, schedule_of(asked, 1_000), dict)).__name__ == "Mine"
 
 
 class PressAt(Silent):

@@ -77,6 +77,16 @@ def test_where_the_cluster_is_may_change_but_not_how_lanes_are_spread():
         (PLAIN + "search: {scheduler: asha}\n", 5, "type search: {driver: ray_tune}"),
         (TUNE.replace("ray_tune", "ray_tune, method: tpe"), 6, "search.searcher says who"),
         (TUNE.replace("ray_tune", "ray_tune, scheduler: ashaa"), 6, "did you mean 'asha'?"),
+        (
+            TUNE.replace("ray_tune", "ray_tune, scheduler: subprocess.Popen"),
+            6,
+            "type imports: [my_file.py] and my_file.MyClass",
+        ),
+        (
+            TUNE.replace("ray_tune", "ray_tune, searcher: ray.tuner.Popen"),
+            6,
+            "neither a class of ray.tune nor",
+        ),
         (TUNE.replace("ray_tune", "ray_tune, searcher: tpe"), 6, "unknown searcher 'tpe'"),
         (TUNE + "early_terminate: {type: asha, min: 5k}\n", 8, "leave it out"),
         (TUNE.replace("every: 5k", "episodes: 5"), 5, "type evaluation: {every: 1250}"),

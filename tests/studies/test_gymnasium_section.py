@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from hpo.env_entry import EnvEntry, EnvKey
 from hpo.errors import StudyError
 from hpo.studies.check import check
 from hpo.studies.init_file import init_text
@@ -95,3 +96,15 @@ def test_an_id_without_its_prefix_is_told_with_it():
     text = "env: LunarLander-v3\nenv_steps: 20k\n"
     [(line, told)] = mistakes(text)
     assert line == 1 and "did you mean 'gym:LunarLander-v3'?" in told
+
+
+def test_a_study_to_start_from_offers_no_parameter_that_does_nothing(monkeypatch):
+    def lander(wind):
+        keys = {"enable_wind": EnvKey("bool", wind)}
+        params = {"gravity": -10.0, "wind_power": 15.0}
+        return EnvEntry("gym:Lander", "gymnasium", "any", params, keys)
+
+    monkeypatch.setattr("hpo.studies.init_file.entry", lambda id_: lander(False))
+    assert "env.gravity" in init_text("gym:Lander") and "wind_power" not in init_text("gym:Lander")
+    monkeypatch.setattr("hpo.studies.init_file.entry", lambda id_: lander(True))
+    assert "env.wind_power" in init_text("gym:Lander")

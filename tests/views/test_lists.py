@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+from hpo.cli import main
 from hpo.environments import ENVIRONMENTS
 from hpo.knobs import KNOBS
 from hpo.store.study_folder import StudySummary
@@ -67,3 +68,26 @@ def test_studies_say_when_they_changed():
     rows = studies_listing([one, bad], now=1090.0).rows
     assert rows[0] == ["a", "running", "4 of 10", "1.5", "eval/return_mean", "1m30s ago"]
     assert rows[1] == ["b", "damaged", "0 of 0", "-", "", ""]
+
+
+def test_in_a_narrow_terminal_what_a_knob_means_stands_below_it():
+    lines = knobs_listing().stacked(80).splitlines()
+    assert lines[0].split() == ["knob", "default", "kind"]
+    assert max(map(len, lines)) <= 80
+    place = next(i for i, line in enumerate(lines) if line.startswith("learning_rate "))
+    assert lines[place].split() == ["learning_rate", "0.0003", "traced"]
+    assert lines[place + 1] == "    step size of the optimiser; a number above 0"
+    assert max(map(len, envs_listing().stacked(80).splitlines())) <= 80
+
+
+def test_a_word_says_which_knobs_and_environments(capsys):
+    assert main(["knobs", "GAE", "--json"]) == 0
+    names = [knob["name"] for knob in json.loads(capsys.readouterr().out)]
+    assert "gae_lambda" in names and "learning_rate" not in names
+    assert main(["envs", "minatar", "--json"]) == 0
+    ids = [env["id"] for env in json.loads(capsys.readouterr().out)]
+    assert len(ids) == 5 and all("MinAtar" in id_ for id_ in ids)
+    assert main(["envs", "gym:CartPole-v1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["id"] == "gym:CartPole-v1"
+    assert main(["knobs", "nothing of the kind"]) == 2
+    assert "no knob has 'nothing of the kind'" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from hpo.store.journal import Journal
 from hpo.store.statistics import interval, mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.studies.spec import EarlyTerminate, Seeds
+from hpo.studies.spec import EarlyTerminate, EnvSpec, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -114,3 +114,45 @@ def test_a_picture_of_importance_has_the_options_of_the_words(capsys, results, t
     assert main(["plot", "importance", *given, *where, "--to", str(target), "--json"]) == 0
     caption = json.loads(capsys.readouterr().out)["caption"]
     assert f"on {words['trials']} trials at 2k env steps" in caption
+
+
+def compared_studies(capsys, root, a, b):
+    words = ["compare", a, b, "--out", str(root)]
+    code = main([*words, "--json"])
+    printed = capsys.readouterr()
+    return json.loads(printed.out) if code == 0 else printed.err
+
+
+def test_a_trial_that_was_not_confirmed_is_compared_on_the_seeds_of_the_search(capsys, results):
+    winner = results.leaderboard[0]
+    other = next(e for e in results.leaderboard if e.value_from == "search")
+    with Journal(results.folder) as journal:
+        ours, theirs = (journal.trial(e.trial).seed_values for e in (winner, other))
+    data, _ = compared(capsys, results, winner.trial, other.trial)
+    assert data["paired"] and data["means"] == [mean(ours), mean(theirs)]
+    assert (
+        f"trial {winner.trial} was chosen as the winner on these seeds of the" in data["caution"]
+    )
+
+
+def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys, tmp_path):
+    one = samples.make_results(tmp_path, "one")
+    samples.make_results(tmp_path, "two", seed=5, confirm=None)
+    assert one.best.value_from == "report"
+    data = compared_studies(capsys, tmp_path, "one", "two")
+    assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
+    assert "of two also chose it" in data["caution"] and "of one" not in data["caution"]
+
+
+def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):
+    hard = EnvSpec("CartPole-v1", {"gravity": 20.0})
+    samples.make_results(tmp_path, "plain")
+    samples.make_results(tmp_path, "same", env=EnvSpec("CartPole-v1", {"gravity": 9.8}))
+    samples.make_results(tmp_path, "hard", env=hard)
+    samples.make_results(tmp_path, "other", env=EnvSpec("Acrobot-v1"))
+    assert "no verdict" not in compared_studies(capsys, tmp_path, "plain", "same")["verdict"]
+    told = compared_studies(capsys, tmp_path, "plain", "hard")["verdict"]
+    assert told == "no verdict: they were evaluated apart (gravity: 9.8 and 20.0)"
+    assert "only values from one environment" in compared_studies(
+        capsys, tmp_path, "plain", "other"
+    )

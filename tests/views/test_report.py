@@ -210,3 +210,22 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     stopped = next(n for n, row in seen.rows.items() if str(row.state) == "stopped")
     assert main(["show", str(stopped), "--study", str(folder.path)]) == 0
     assert "audited stops ended better than the median" in capsys.readouterr().out
+
+
+def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path):
+    def told(seen):
+        return report_html(seen).partition("the default configuration")[2][:200]
+
+    confirmed = read_seen(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
+    assert confirmed.winner.trial == 0 and "won" in told(confirmed)
+    report = [*confirmed.entries[1:], confirmed.entries[0]]
+    report[0] = replace(report[0], value_from="report")
+    assert "not run on these seeds" in told(replace(confirmed, entries=report))
+    made = samples.make_results(tmp_path, "searched", confirm=None)
+    searched = read_seen(StudyFolder(made.folder))
+    searched = replace(searched, entries=sorted(searched.entries, key=lambda e: e.trial == 0))
+    count = len(searched.rows[0].seed_values)
+    assert f"the winner&#x27;s {count} seeds" in told(searched)
+    row = replace(searched.rows[0], schedule=({"env_steps": 0, "trial": 3, "params": {}},))
+    points = replace(searched.points, trials={**searched.rows, 0: row})
+    assert told(replace(searched, points=points)) == ""

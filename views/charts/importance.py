@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...errors import ConfigError
 from ...search.looking_back import Importance, Method, importance_at, importance_over_progress
-from ..words import steps
+from ..words import counted, steps
 from .model import XY, Bar, Bars, Dot, Key, Line, Panel, Picture, Scale
 from .scales import round_ticks, steps_scale
 from .seen import Seen
@@ -40,7 +40,8 @@ def importance(
 
 
 def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Picture:
-    caption = f"{_METHODS[found.method]}, on {found.trials} trials at {steps(found.at)} env steps"
+    trials = counted(found.trials, "trial")
+    caption = f"{_METHODS[found.method]}, on {trials} at {steps(found.at)} env steps"
     caption += " that no result had led to." if found.random_only else f". {_BIASED}"
     caption += f" ({found.caution.capitalize()}.)" if found.caution else ""
     most = max(found.shares.values(), default=0.0)

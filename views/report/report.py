@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from ... import __version__
-from ...store.statistics import interval
+from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study, write_text
 from ..board import audit_words, front_line, value_source
 from ..charts.curves import curves
@@ -16,7 +16,7 @@ from ..charts.importance import importance
 from ..charts.knobs import parallel, slices
 from ..charts.pareto import pareto
 from ..charts.seen import Seen, read_seen
-from ..words import between, duration, number, param, steps
+from ..words import between, counted, duration, number, param, steps
 from .page import Section, facts, figure, page
 from .tables import (
     audit_table,
@@ -126,17 +126,31 @@ def _facts(seen: Seen) -> list[tuple[str, str, str]]:
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
-    default = seen.rows.get(0)
-    if default is not None and default.value is not None and not seen.meta.objectives:
-        around = interval(default.seed_values, seen.meta.aggregate)
-        said = (
-            between(around.low, around.high) or f"{len(default.seed_values)} seeds of the search"
-        )
-        found.append(("the default configuration", number(default.value), said))
+    found += _default(seen)
     if seen.audit is not None:
         whole = seen.audit.whole
         found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
     return found
+
+
+def _default(seen: Seen) -> list[tuple[str, str, str]]:
+    """Return the default configuration's value, where it is from the seeds of the winner's.
+
+    Trial 0 is not the default any more where it took over another trial's state (pbt).
+    """
+    row, best = seen.rows.get(0), seen.winner
+    if row is None or row.value is None or best is None or seen.meta.objectives or row.schedule:
+        return []
+    if best.trial == 0:
+        return [("the default configuration", "won", "no other trial did better")]
+    values = {"search": row.seed_values, "choose": row.choose_values}.get(best.value_from, ())
+    if not values:
+        told = f"not run on these seeds; hpo compare {best.trial} 0 goes by others"
+        return [("the default configuration", "-", told)]
+    around = interval(values, seen.meta.aggregate)
+    seeds = f"the winner's {counted(len(values), 'seed')}"
+    return [("the default configuration", number(aggregate(values, seen.meta.aggregate)),
+             " ".join([between(around.low, around.high), seeds]).strip())]  # fmt: skip
 
 
 def _foot(seen: Seen) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ....errors import ConfigError, UnknownNameError
+from ....user_files import reading
 
 __all__ = [
     "Format",
@@ -75,9 +76,7 @@ def make_modulation(name: str) -> tuple[Format, ...]:
         return TABLES[name]
     if Path(name).suffix.lower() != ".csv":
         raise UnknownNameError("modulation table", name, (*TABLES, "FILE.csv"))
-    if not Path(name).is_file():
-        raise ConfigError(f"modulation file {name!r} does not exist")
-    with open(name, newline="", encoding="utf-8") as file:
+    with reading(name, "modulation file"), open(name, newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if not {"name", "reach", "efficiency"} <= set(reader.fieldnames or ()):
             raise ConfigError(f"{name}:1: the header must be name,reach,efficiency")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ....errors import ConfigError
+from ....user_files import reading
 from .paths import pair_index
 from .topologies import Topology
 
@@ -54,9 +54,7 @@ def read_requests(file: str, topology: Topology) -> RequestList:
     Raises:
         ConfigError: the file is missing or a line of it is wrong; names file and line.
     """
-    if not Path(file).is_file():
-        raise ConfigError(f"request list {file!r} does not exist")
-    with open(file, newline="", encoding="utf-8") as handle:
+    with reading(file, "request list"), open(file, newline="", encoding="utf-8") as handle:
         reader = csv.reader(handle)
         header = tuple(name.strip() for name in next(reader, []))
         if header != HEADER:

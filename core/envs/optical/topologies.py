@@ -1,4 +1,4 @@
-"""Networks by name: published link tables, small rings, and the `Topology` everything else reads.
+"""Networks by name, and the `Topology` that everything else reads.
 
 Links are sorted by (source, destination) node *position*; a directed topology has one link per
 direction, each with its own spectrum, an undirected one shares a single link.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....errors import ConfigError, UnknownNameError
+from .topology_tables import TABLES
 
 if TYPE_CHECKING:  # networkx costs 0.2 s to import and is needed only to search paths
     import networkx
@@ -19,38 +20,6 @@ if TYPE_CHECKING:  # networkx costs 0.2 s to import and is needed only to search
 __all__ = ["NodeId", "Topology", "make_topology", "topology_names"]
 
 NodeId = int | str
-
-# Each entry is `u-v:km`, ids as published; the order of the entries fixes how ties between
-# equally short paths are broken, because the path search walks neighbours in this order.
-NSFNET_DEEPRMSA = """1-2:1050 1-3:1500 1-8:2400 2-3:600 2-4:750 3-6:1800 4-5:600 4-11:1950
-5-6:1200 5-7:600 6-10:1050 6-14:1800 7-8:750 7-10:1350 8-9:750 9-10:750 9-12:300 9-13:300
-11-12:600 11-13:750 12-14:300 13-14:150"""
-COST239_DEEPRMSA = """1-2:900 1-3:780 1-4:1100 1-8:2620 2-3:600 2-5:800 2-6:1200 2-7:1640 2-9:2180
-3-4:420 3-5:440 3-7:1860 4-5:780 4-8:1520 4-9:1320 5-6:700 5-10:1460 6-7:640 6-10:1130 6-11:1460
-7-11:1640 8-9:780 8-10:1480 9-10:680 9-11:1320 10-11:640"""
-USNET_GCNRNN = """1-2:252 1-6:364 2-3:216 2-6:360 3-4:276 3-5:432 3-7:304 4-5:220 4-7:280 5-8:368
-6-7:292 6-9:360 6-11:572 7-8:464 7-9:328 8-10:272 9-10:440 9-11:364 9-12:320 10-13:320 10-14:268
-11-12:288 11-15:344 11-19:648 12-13:236 12-16:280 13-14:244 13-17:332 14-18:388 15-16:228
-15-20:272 16-17:224 16-21:288 16-22:272 17-18:280 17-22:168 17-23:364 18-24:280 19-20:188
-20-21:216 21-22:164 22-23:260 23-24:180"""
-JPN48 = """0-1:476 0-2:409 1-2:178 1-4:181 2-3:183 2-4:127 3-5:61 3-6:79 3-7:245 4-5:211 4-15:273
-5-15:187 6-8:163 6-15:180 7-8:95 7-10:117 7-11:127 8-9:106 8-10:79 9-10:74 9-13:96 9-15:228
-9-20:117 10-11:66 10-12:30 11-12:39 12-13:47 12-14:28 13-14:36 13-19:86 14-22:151 15-16:254
-15-20:211 16-17:59 16-20:192 17-18:76 18-26:148 19-20:164 19-22:122 19-23:262 20-23:250 21-23:30
-21-25:107 22-23:185 23-24:66 24-25:84 24-29:89 24-30:365 25-26:10 26-27:39 26-28:77 26-29:41
-26-31:253 27-28:36 27-29:52 27-30:76 28-33:143 30-36:65 31-32:121 31-33:141 32-35:256 33-34:161
-33-37:71 34-35:132 34-38:66 35-40:147 36-37:74 36-39:156 37-38:194 37-39:159 38-39:251 38-44:166
-40-41:53 40-43:118 40-44:198 41-42:100 42-47:758 43-44:148 43-46:170 44-45:207 45-46:125
-46-47:673"""
-TABLES = {
-    "nsfnet_deeprmsa": NSFNET_DEEPRMSA,
-    "cost239_deeprmsa": COST239_DEEPRMSA,
-    "usnet_gcnrnn": USNET_GCNRNN,
-    "jpn48": JPN48,
-    "ring4": "0-1:4 1-2:3 2-3:2 0-3:1",
-    "ring7": "0-1:7 1-2:6 2-3:5 3-4:4 4-5:3 5-6:2 0-6:1",
-}
-"""Link tables by name; the rings are for tests and first steps."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +81,7 @@ def topology_names() -> tuple[str, ...]:
     """The names `make_topology` knows, sorted.
 
     >>> topology_names()[0]
-    'cost239_deeprmsa'
+    '5node'
     """
     return tuple(sorted(TABLES))
 

@@ -5,7 +5,6 @@ Every mistake that such a file can hold is refused in one line that names the fi
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from ....errors import ConfigError
+from ....user_files import parse_json, reading
 from .topologies import NodeId, Topology
 
 __all__ = ["read_topology"]
@@ -34,17 +34,15 @@ def read_topology(path: Path, directed: bool) -> Topology:
         ConfigError: the file is missing, unreadable, has no usable lengths, repeats a link,
             or its network is not connected.
     """
-    graph = _read_graph(path)
+    graph, edges = _read_graph(path)
     if graph.number_of_nodes() < 2:
         raise ConfigError(f"{path}: a topology needs at least 2 nodes, found {len(graph)}")
-    if len(set(graph.edges())) < graph.number_of_edges():
-        raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
     position = {node: number for number, node in enumerate(graph.nodes)}
     arcs: dict[tuple[int, int], float] = {}
-    for source, destination, attributes in graph.edges(data=True):
+    for source, destination in edges:
         if source == destination:
             raise ConfigError(f"{path}: link {source}-{destination} joins a node to itself")
-        km = _length(path, source, destination, attributes)
+        km = _length(path, source, destination, graph.edges[source, destination])
         arcs[position[source], position[destination]] = km
     if directed and not graph.is_directed():
         arcs |= {(v, u): km for (u, v), km in arcs.items()}
@@ -60,19 +58,29 @@ def read_topology(path: Path, directed: bool) -> Topology:
     return topology
 
 
-def _read_graph(path: Path) -> Any:
+def _read_graph(path: Path) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Return the graph and its links in the order of the file.
+
+    That order breaks ties between equally short paths, because the path search walks neighbours
+    in it; networkx lists links node by node.
+    """
     import networkx as nx
 
-    if not path.is_file():
-        raise ConfigError(f"topology file {str(path)!r} does not exist")
     try:
-        if path.suffix.lower() != ".json":
-            return nx.read_graphml(path)
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with reading(path, "topology file"):
+            if path.suffix.lower() != ".json":
+                graph = _simple(path, nx.read_graphml(path))
+                return graph, list(graph.edges())
+            document = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict) or "nodes" not in document:
             raise ConfigError(f"{path}: expected node-link JSON with 'nodes' and 'links'")
         edges = "links" if "links" in document else "edges"
-        return nx.node_link_graph(document, edges=edges)
+        graph = _simple(path, nx.node_link_graph(document, edges=edges))
+        first: dict[Any, tuple[Any, Any]] = {}
+        for link in document[edges]:
+            ends = _id(link["source"]), _id(link["target"])
+            first.setdefault(ends if graph.is_directed() else frozenset(ends), ends)
+        return graph, list(first.values())
     except (
         ValueError,
         KeyError,
@@ -83,6 +91,22 @@ def _read_graph(path: Path) -> Any:
     ) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ConfigError(f"{path}: not a node-link JSON or GraphML network ({reason})") from error
+
+
+def _simple(path: Path, graph: Any) -> Any:
+    """Return a graph that has one link at most between two nodes each way."""
+    if len(set(graph.edges())) < graph.number_of_edges():
+        raise ConfigError(f"{path}: parallel links are not supported; merge them into one each")
+    if not graph.is_multigraph():
+        return graph
+    import networkx as nx
+
+    return nx.DiGraph(graph) if graph.is_directed() else nx.Graph(graph)
+
+
+def _id(given: Any) -> Any:
+    """Return a node's id as networkx takes it: lists become tuples."""
+    return tuple(map(_id, given)) if isinstance(given, list) else given
 
 
 def _length(path: Path, source: Any, destination: Any, attributes: Mapping[str, Any]) -> float:

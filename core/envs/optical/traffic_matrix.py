@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ....errors import ConfigError, UnknownNameError
+from ....user_files import reading
 from .paths import pair_index
 from .topologies import Topology
 
@@ -31,9 +32,7 @@ def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
         return (1 - np.eye(size)) / (size * (size - 1))
     if Path(name).suffix.lower() != ".csv":
         raise UnknownNameError("traffic_matrix", name, ("uniform", "random", "FILE.csv"))
-    if not Path(name).is_file():
-        raise ConfigError(f"traffic matrix {name!r} does not exist")
-    with open(name, newline="", encoding="utf-8") as file:
+    with reading(name, "traffic matrix"), open(name, newline="", encoding="utf-8") as file:
         rows = [row for row in csv.reader(file) if row]
     if len(rows) != size or any(len(row) != size for row in rows):
         raise ConfigError(

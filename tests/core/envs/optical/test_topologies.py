@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from random import Random
 
 import networkx as nx
 import pytest
@@ -14,6 +16,27 @@ PUBLISHED = {
     "cost239_deeprmsa": (11, 26, 30_090),
     "usnet_gcnrnn": (24, 43, 13_216),
     "jpn48": (48, 82, 12_576),
+    "nsfnet_nevin": (14, 22, 20_800),
+    "cost239_nevin": (11, 26, 15_100),
+    "cost239_ptrnet_published": (11, 26, 14_954),
+    "cost239_ptrnet_real": (11, 26, 14_954),
+    "usnet_ptrnet": (24, 43, 43_000),
+    "german17": (17, 24, 6_719),
+    "conus": (75, 99, 41_210),
+    "5node": (5, 6, 2_004),
+    "dt17": (17, 19, 6_803),
+    "nobel_germany": (17, 26, 5_593),
+    "nobel_eu": (28, 41, 25_509),
+    "nobel_us": (14, 21, 30_760),
+    "polska": (12, 18, 5_079),
+    "eon": (19, 37, 51_017),
+    "geant2": (35, 55, 117_299),
+    "coronet": (60, 79, 42_964),
+    "janos_us": (26, 42, 37_050),
+    "japan12": (12, 17, 10_598),
+    "japan25": (25, 43, 13_702),
+    "usa100": (100, 171, 70_412),
+    "tataind": (143, 181, 36_141),
     "ring4": (4, 4, 10),
     "ring7": (7, 7, 28),
 }
@@ -128,3 +151,20 @@ def test_missing_and_broken_files(tmp_path):
     (tmp_path / "x.graphml").write_text("<graphml")
     with pytest.raises(ConfigError, match="not a node-link JSON or GraphML"):
         make_topology(str(tmp_path / "x.graphml"))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_ties_between_paths_are_broken_by_the_order_of_the_file(tmp_path, directed):
+    """As networkx's own path search breaks them over the graph that it reads from the file."""
+    grid = nx.grid_2d_graph(3, 4)
+    links = [{"source": u, "target": v, "distance": 10} for u, v in grid.edges()]
+    if directed:
+        links += [{**link, "source": link["target"], "target": link["source"]} for link in links]
+    Random(3).shuffle(links)
+    nodes = [{"id": node} for node in grid.nodes]
+    file = _write(tmp_path, _triangle(directed=directed, links=links, nodes=nodes))
+    theirs = nx.node_link_graph(json.loads(Path(file).read_text()), edges="links")
+    ours = make_topology(file, directed).graph()
+    assert list(theirs.edges()) != [tuple(link.values())[:2] for link in links]
+    for node in theirs:
+        assert list(ours[str(node)]) == [str(other) for other in theirs[node]]
