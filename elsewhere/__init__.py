@@ -4,6 +4,7 @@ Plain data under everything else. The importers, the hints for unknown keys, `hp
 docs/coming-from.md read these tables and hold no names of their own.
 """
 
+from .cleanrl import another_algorithm
 from .common import SEARCH_METHODS
 from .metrics import METRICS_ELSEWHERE
 from .rows import Row, System
@@ -21,6 +22,7 @@ __all__ = [
     "Settings",
     "System",
     "Values",
+    "another_algorithm",
     "env_names",
     "find",
     "hints",

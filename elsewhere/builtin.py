@@ -15,6 +15,7 @@ __all__ = [
     "LINEAR",
     "NORMALISED",
     "PLAIN_PPO",
+    "STATISTICS",
     "TORCH_INIT",
     "mapping_of",
     "widths_of",
@@ -52,6 +53,9 @@ NORMALISED = Settings(
 
 HALF_SQUARE = Times(2.0)
 """Of a weight on (V - R)^2, where ours is on half of it."""
+
+STATISTICS = "running statistics change once a rollout here, with every env step there"
+"""Of observations and rewards."""
 
 ACTIVATIONS = Words(
     {

@@ -6,6 +6,7 @@ Flags are written with hyphens or underscores. `batch_size`, `minibatch_size` an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .builtin import LINEAR, NORMALISED, PLAIN_PPO
@@ -13,7 +14,7 @@ from .common import MACHINE, OUTPUT
 from .rows import UNKNOWN, Row, System, left, taken
 from .values import Times, Words
 
-__all__ = ["CLEANRL", "ELSEWHERE_IN_CLEANRL"]
+__all__ = ["CLEANRL", "another_algorithm"]
 
 _COMPUTED = "computed from other flags there"
 _UNREAD = "nothing in this script reads it"
@@ -118,8 +119,8 @@ CLEANRL = (
     )),
     _script("cleanrl_continuous", "ppo_continuous_action", _CONTINUOUS,
             {**_TOWERS, **NORMALISED, "distribution": "gaussian"},
-            ("running statistics are shared by a trial's environments here; there each "
-             "environment has its own",)),
+            ("running statistics are shared by a trial's environments and change once a rollout "
+             "here; there each environment has its own, which change with every env step",)),
     _script("cleanrl_atari", "ppo_atari", _ATARI, _STACKED, (_WRAPPED,)),
     _script("cleanrl_envpool", "ppo_atari_envpool", _ENVPOOL, _STACKED, (_WRAPPED,)),
     _script("cleanrl_envpool_xla", "ppo_atari_envpool_xla_jax", _ENVPOOL, _STACKED, (_WRAPPED,),
@@ -129,7 +130,7 @@ CLEANRL = (
 )  # fmt: skip
 """The scripts whose training has a counterpart."""
 
-ELSEWHERE_IN_CLEANRL = {
+_OTHERS = {
     "ppo_atari_lstm": "an LSTM behind convolutions, which no network here is",
     "ppo_procgen": "residual convolutions (IMPALA), which no network here has",
     "ppo_rnd_envpool": "random network distillation",
@@ -143,3 +144,19 @@ ELSEWHERE_IN_CLEANRL = {
     "pqn": "Q-learning", "sac_": "SAC", "td3_": "TD3", "ddpg_": "DDPG",
 }  # fmt: skip
 """Parts of the names of other scripts -> what they train with, which a study cannot."""
+
+
+def another_algorithm(words: Iterable[str]) -> str:
+    """Say what the script of a command trains with, if a study cannot; nothing otherwise.
+
+    >>> another_algorithm(["python", "cleanrl/sac_atari.py", "--exp-name", "dqn"])
+    'sac_atari.py trains with SAC, which a study cannot'
+    """
+    for word in words:
+        if not word.endswith(".py") and not word.startswith("cleanrl."):
+            continue
+        script = word.rsplit("/", 1)[-1].removeprefix("cleanrl.")
+        for part, what in _OTHERS.items():
+            if script.startswith(part):
+                return f"{script} trains with {what}, which a study cannot"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .builtin import LINEAR, PLAIN_PPO
+from .builtin import LINEAR, PLAIN_PPO, STATISTICS
 from .common import OUTPUT
 from .rows import Row, System, left, taken
 from .values import Settings, Words
@@ -52,7 +52,9 @@ def _rows(of: dict[str, object]) -> tuple[Row, ...]:
         taken("VF_COEF", "vf_coef", 0.5),
         taken("MAX_GRAD_NORM", "max_grad_norm", 0.5),
         taken("ACTIVATION", "activation", "tanh", _ACTIVATION),
-        taken("NORMALIZE_ENV", "normalise_observations", of["NORMALIZE_ENV"], _NORMALISE),
+        taken(
+            "NORMALIZE_ENV", "normalise_observations", of["NORMALIZE_ENV"], _NORMALISE, STATISTICS
+        ),
         *left("computed from other keys there", "NUM_UPDATES", "MINIBATCH_SIZE"),
         *left(OUTPUT, "DEBUG"),
     )

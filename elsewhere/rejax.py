@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .builtin import ACTIVATIONS, PLAIN_PPO, mapping_of
+from .builtin import ACTIVATIONS, PLAIN_PPO, STATISTICS, mapping_of
 from .common import OUTPUT
 from .rows import System, left, taken
 from .values import NoCounterpart, Parsed, Settings, Words
@@ -65,8 +65,8 @@ REJAX = System(
         taken("clip_eps", "clip_eps", 0.2),
         taken("vf_coef", "vf_coef", 0.5),
         taken("ent_coef", "ent_coef", 0.01),
-        taken("normalize_observations", "normalise_observations", False),
-        taken("normalize_rewards", "normalise_rewards", False),
+        taken("normalize_observations", "normalise_observations", False, note=STATISTICS),
+        taken("normalize_rewards", "normalise_rewards", False, note=STATISTICS),
         *left("rewards are normalised with the study's gamma", "reward_normalization_discount"),
         *left(OUTPUT, "skip_initial_evaluation", "eval_callback"),
     ),

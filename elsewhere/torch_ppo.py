@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .builtin import ACTIVATIONS, PLAIN_PPO, TORCH_INIT
+from .builtin import ACTIVATIONS, PLAIN_PPO, STATISTICS, TORCH_INIT
 from .common import MACHINE, OUTPUT
 from .rows import System, left, refused, taken
 from .values import Parsed, Settings, Words
@@ -76,7 +76,7 @@ TORCH_PPO = System(
         taken("optimizer", "optimiser", "adam"),
         taken("adam_eps", "adam_eps", 1e-5),
         taken("weight_decay", "weight_decay", 0.0),
-        taken("normalise_obs", "normalise_observations", True),
+        taken("normalise_obs", "normalise_observations", True, note=STATISTICS),
         taken("normalise_rewards", "normalise_rewards", True, note=
               "by the deviation of discounted returns here, of single rewards there"),
         taken("reward_clip", "reward_clip", 10.0),

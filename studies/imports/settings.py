@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ...elsewhere import COMMON, SYSTEMS, System, recognise
-from ...elsewhere.cleanrl import ELSEWHERE_IN_CLEANRL
 from ...elsewhere.python_words import NotPlain, assigned, called, fields_of
 from ...errors import ConfigError
 from ...via_gymnasium import PREFIX, registered
@@ -64,7 +63,7 @@ def read_settings(source: str, kind: str, given: Mapping[str, Any]) -> Draft:
             f"{', '.join(list(one.defaults)[:4])}"
         )
     draft = Draft(source if len(source) < 200 else f"{source[:197]}...")
-    return one_configuration(draft, kind, Source(flat, words=words), given, one)
+    return one_configuration(draft, kind, Source(flat, words=(*words, source)), given, one)
 
 
 def one_configuration(
@@ -99,10 +98,6 @@ def _script(
     """Return the program that is meant: of one system there may be several."""
     if "system" in given and str(given["system"]) in SYSTEMS:
         return SYSTEMS[str(given["system"])]
-    for word in words:
-        for part, what in ELSEWHERE_IN_CLEANRL.items() if kind == "cleanrl" else ():
-            if part in Path(word).name:
-                raise ConfigError(f"{Path(word).name} trains with {what}, which a study cannot")
     found, _ = recognise(named, words)
     family = [name for name in SYSTEMS if name == kind or name.startswith(f"{kind}_")]
     return found if found.name in family else SYSTEMS[kind]

@@ -6,8 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ...elsewhere import COMMON, Row, Settings, System, recognise, system
+from ...elsewhere import (
+    COMMON,
+    Row,
+    Settings,
+    System,
+    another_algorithm,
+    recognise,
+    system,
+)
 from ...elsewhere.rows import UNKNOWN
+from ...errors import ConfigError
 from ...knobs import KNOBS, check_value
 from ..fields import SECTIONS
 from .always import add_always, is_idle
@@ -96,6 +105,9 @@ def take(
     Raises:
         ConfigError: a part of it would change the study and cannot be said.
     """
+    told = another_algorithm(source.words)
+    if told and given.get("system") != COMMON.name:
+        raise ConfigError(f"{draft.source}: {told}")
     draft.system = recognised(draft, source, given)
     without = str(given.get("without", "")).replace("-", "_")
     draft.without = tuple(name for name in without.split(",") if name)

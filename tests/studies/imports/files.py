@@ -153,6 +153,15 @@ FILES: dict[str, File] = {
         {"space.lr_schedule": {"values": ["linear", "constant"]}, "fixed.lr_end_fraction": 0.0},
         note="CleanRL",
     ),
+    "cleanrl_sweep_of_another_network": File(
+        "wandb", "sweep.yaml",
+        texts.sweep("learning_rate: {min: 0.0001, max: 0.001}\nclip_coef: {values: [0.1, 0.2]}",
+                    program="cleanrl/ppo_procgen.py"),
+        "ppo_procgen.py trains with residual convolutions", {"env": "CartPole-v1"},
+    ),
+    "cleanrl_file_of_another_algorithm": File(
+        "cleanrl", "dqn.py", texts.CLEANRL_FILE, "dqn.py trains with Q-learning"
+    ),
     # Stable-Baselines3
     "sb3_call": File(
         "sb3", "train.py", texts.SB3_SCRIPT,
