@@ -222,7 +222,7 @@ _TRACED = (
     _number("target_kl", None, "skip the rest of an update once the KL exceeds 1.5 times this",
             **_POSITIVE, off=True, search=_log(0.005, 0.05)),
     _number("priority_alpha", 0.0, "exponent of sampling rows by |A|; 0 takes each once",
-            **_FRACTION,
+            low=0.0,
             search=_uniform(0.0, 1.0)),
     _number("priority_beta0", 1.0, "first exponent of its importance weights", **_FRACTION,
             search=_uniform(0.0, 1.0)),

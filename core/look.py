@@ -25,7 +25,8 @@ def look(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
     """Give the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
 
     Trajectories and advantages are time first, [T, E, ...] (rows of several bodies [T, S, ...]);
-    losses and gradients are those of the whole rollout as one minibatch, before the first step.
+    losses and gradients are those of the whole rollout as one minibatch, before the first step:
+    every row once, so that none has the importance weight that rows drawn by priority carry.
 
     Args:
         plan: static part.
@@ -40,7 +41,8 @@ def look(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
     def by_time(x: jax.Array) -> jax.Array:
         return x[0].T if plan.by_segments else x[0].reshape((shape[0], shape[2]))
 
-    coefficients, rows = jax.tree.map(lambda x: x[0], (values.coefficients, samples))
+    unweighted = samples.replace(importance=None)
+    coefficients, rows = jax.tree.map(lambda x: x[0], (values.coefficients, unweighted))
     gradient = jax.grad(ppo_loss, has_aux=True)
     alone = jax.tree.map(lambda x: x[0], one)
     gradients, losses = gradient(alone[1].params, plan, alone[0], coefficients, rows, None)

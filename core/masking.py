@@ -20,6 +20,7 @@ __all__ = [
     "log_valid_mass",
     "row_weights",
     "valid_actions",
+    "valid_fraction",
     "valid_mass_of",
 ]
 
@@ -99,6 +100,15 @@ def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Arr
         product = total.astype(jnp.float32) * count.astype(jnp.float32)
         total = jnp.minimum(product, _MOST_ACTIONS).astype(jnp.int32)
     return total
+
+
+def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[Array, "*batch"]:
+    """Return the share of all actions that are valid: of several components the product of theirs.
+
+    Arguments as for `log_valid_mass`.
+    """
+    parts = [jnp.mean(part.astype(jnp.float32), axis=-1) for part in _components(mask, sizes)]
+    return parts[0] if sizes is None else jnp.prod(jnp.stack(parts), axis=0)
 
 
 def are_valid(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .masking import are_valid, valid_actions
+from .masking import are_valid, valid_actions, valid_fraction
 from .pytree import Pytree, pytree
 
 __all__ = ["Metrics", "chunk_rows", "mask_metrics"]
@@ -38,12 +38,14 @@ class Metrics(Pytree):
         param_norm: after the update.
         policy_std: mean standard deviation of a Gaussian policy, else 0.
         learning_rate, clip_eps, ent_coef, gae_lambda: scheduled values of this update.
+        vf_learning_rate: the critic's, which is `learning_rate` unless it has its own optimiser.
         diverged: numbers of this lane mean nothing any more.
         features: what only some plans have. With masks: `valid_actions` (mean count a step),
-            `valid_mass_mean`, `_std`, `_min`, `_max` (probability that the raw policy gives to
-            valid actions), `invalid_actions` (share of steps that took one). With the features of
-            these names: `average_reward`, `priority_beta`, `valid_mass_loss`, `valid_mass_coef`,
-            `progress` (by which the schedules go).
+            `valid_fraction` (mean share of all actions that are valid), `valid_mass_mean`, `_std`,
+            `_min`, `_max` (probability that the raw policy gives to valid actions),
+            `invalid_actions` (share of steps that took one). With the features of these names:
+            `average_reward`, `priority_beta`, `valid_mass_loss`, `valid_mass_coef`, `progress`
+            (by which the schedules go).
         env: the environment's own metrics.
     """
 
@@ -72,6 +74,7 @@ class Metrics(Pytree):
     param_norm: Float[Array, "..."]
     policy_std: Float[Array, "..."]
     learning_rate: Float[Array, "..."]
+    vf_learning_rate: Float[Array, "..."]
     clip_eps: Float[Array, "..."]
     ent_coef: Float[Array, "..."]
     gae_lambda: Float[Array, "..."]
@@ -80,8 +83,8 @@ class Metrics(Pytree):
     env: dict[str, Float[Array, "..."]]
 
 
-_LAST = ("param_norm", "policy_std", "learning_rate", "clip_eps", "ent_coef", "gae_lambda",
-         "explained_variance", "average_reward", "priority_beta", "valid_mass_coef",
+_LAST = ("param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps", "ent_coef",
+         "gae_lambda", "explained_variance", "average_reward", "priority_beta", "valid_mass_coef",
          "progress")  # fmt: skip
 _LEAST, _MOST = ("ratio_min", "valid_mass_min"), ("ratio_max", "ratio_start_error",
                                                   "valid_mass_max")  # fmt: skip
@@ -104,6 +107,7 @@ def mask_metrics(
     taken = are_valid(mask, action, sizes)
     return {
         "valid_actions": jnp.mean(valid_actions(mask, sizes).astype(jnp.float32)),
+        "valid_fraction": jnp.mean(valid_fraction(mask, sizes)),
         "valid_mass_mean": jnp.mean(valid_mass),
         "valid_mass_std": jnp.std(valid_mass),
         "valid_mass_min": jnp.min(valid_mass),

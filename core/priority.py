@@ -18,9 +18,13 @@ _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 
 
 def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Give P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; |A|_i of a segment sums its steps."""
-    size = jnp.sum(jnp.abs(advantage).reshape((advantage.shape[0], -1)), axis=1)
-    weight = (size + _LEAST) ** alpha
+    """Give P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; |A|_i of a segment sums its steps.
+
+    With alpha above 1 they are powers of the share of the largest, which cannot overflow.
+    """
+    size = jnp.sum(jnp.abs(advantage).reshape((advantage.shape[0], -1)), axis=1) + _LEAST
+    size = jnp.where(alpha > 1.0, size / jnp.max(size), size)
+    weight = size**alpha
     return weight / jnp.sum(weight)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
-from .advantages import Steps, gae, temporal_differences
+from .advantages import Steps, gae, temporal_differences, v_trace
 from .distributions import draw_entropy_noise
 from .envs import registry as environments
 from .epochs import Learning, minibatch_shape, run_epochs
@@ -121,7 +121,7 @@ def _prepare(
     if "reward_centering" in plan.features:
         rewards, state = _centre(hypers, state, rewards, seen, next_values, learns)
     steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
-    advantages = gae(steps, hypers.gamma, values.coefficients.gae_lambda)
+    advantages = _advantages(plan, hypers, steps, values.coefficients.gae_lambda)
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
     if "v_trace" in plan.features:
         last = policy.shown_like(seen.observation, state.observation)
@@ -139,7 +139,8 @@ def _prepare(
     noise = _entropy_noise(plan, state, rows[5].shape)
     toward = rows[5]
     if "vf_gae_lambda" in plan.features:
-        toward = _rows(plan, gae(steps, hypers.gamma, values.coefficients.vf_gae_lambda))
+        toward = _advantages(plan, hypers, steps, values.coefficients.vf_gae_lambda)
+        toward = _rows(plan, toward)
     samples = Samples(*rows, target=toward + rows[4], noise=noise)
     if policy.is_recurrent(plan):
         ended = seen.terminated | seen.truncated
@@ -148,6 +149,20 @@ def _prepare(
         first, carry = jax.tree.map(lambda x: _rows(plan, x), (first, seen.carry))
         samples = samples.replace(first=first, carry=carry)
     return state, _with_features(plan, hypers, values, seen, rewards, samples)
+
+
+def _advantages(
+    plan: Plan, hypers: Hypers, steps: Steps, decay: Float[Array, ""]
+) -> Float[Array, "T E"]:
+    """Return one lane's advantages under the policy that acted: every ratio is 1.
+
+    V-trace's clips hold there too where they are below 1: priorities and metrics are of what the
+    losses learn from. In lanes without V-trace both clips are infinite, which is GAE to the bit.
+    """
+    if "v_trace" not in plan.features:
+        return gae(steps, hypers.gamma, decay)
+    ratio = jnp.ones_like(steps.reward)
+    return v_trace(steps, hypers.gamma, decay, ratio, hypers.rho_clip, hypers.c_clip)
 
 
 def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array | None:
@@ -301,6 +316,7 @@ def _measure(
         param_norm=norm,
         policy_std=std,
         learning_rate=values.sizes.policy,
+        vf_learning_rate=values.sizes.critic,
         clip_eps=coefficients.clip_eps,
         ent_coef=coefficients.ent_coef,
         gae_lambda=coefficients.gae_lambda,

@@ -30,10 +30,14 @@ __all__ = ["FEATURES", "AutoRLEnv"]
 
 FEATURES = (
     "loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "ratio_std",
-    "early_stopped", "explained_variance", "advantage_std", "grad_norm", "param_norm",
-    "learning_rate", "clip_eps", "ent_coef", "episode_return", "episode_length", "reward_mean",
+    "early_stopped", "explained_variance", "advantage_std", "grad_norm", "grad_variance",
+    "param_norm", "learning_rate", "clip_eps", "ent_coef", "episode_return", "episode_length",
+    "reward_mean",
 )  # fmt: skip
-"""Metrics of training that an observation holds, as of the last chunk of a step."""
+"""Metrics of training that an observation may hold, as of the last chunk of a step.
+
+Those that are objectives, or knobs of the space, stand there as these and not once more.
+"""
 
 
 class AutoRLEnv:
@@ -56,7 +60,7 @@ class AutoRLEnv:
     Attributes:
         num_envs: runs.
         knobs: names of what may be set, in the order of arrays.
-        features: names of the entries of an observation.
+        features: names of the entries of an observation; none comes twice.
         objectives: names of the entries of a reward.
         steps: decisions of a run.
 
@@ -95,7 +99,10 @@ class AutoRLEnv:
         schedule = schedule_of(self._study, self._population.steps_per_chunk)
         self._marks = tuple(sorted({*schedule.rungs, schedule.length}))
         self.steps = len(self._marks)
-        self.features = ("progress", *FEATURES, *self.objectives, *self.knobs)
+        entries = {*self.objectives, *self.knobs}
+        self._shown = [at for at, name in enumerate(FEATURES) if name not in entries]
+        shown = (FEATURES[at] for at in self._shown)
+        self.features = ("progress", *shown, *self.objectives, *self.knobs)
         self._episode = 0
         self._clear()
 
@@ -298,7 +305,8 @@ class AutoRLEnv:
     def _observe(self) -> np.ndarray:
         progress = (self._done_steps / self.steps)[:, None]
         shares = self._actions.shares(self._params)
-        parts = [progress, self._metrics, np.nan_to_num(self._values), shares]
+        metrics = self._metrics[:, self._shown]
+        parts = [progress, metrics, np.nan_to_num(self._values), shares]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def _env_steps(self) -> np.ndarray:

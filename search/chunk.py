@@ -7,7 +7,7 @@ counts as divergence too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +19,8 @@ from .population import ChunkResult, EvaluationResult
 from .trials import Run, RunState, Trial
 
 __all__ = ["CurveSink", "count_chunk", "due_for_evaluation", "retire_diverged", "take_evaluations"]
+
+_MEANS = ("episode_return", "episode_length")
 
 
 class CurveSink(Protocol):
@@ -54,10 +56,7 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
             shown.append((lane, run))
     lanes = [lane for lane, _ in shown]
     metrics = {name: values[lanes] for name, values in result.metrics.items()}
-    if "episode_return" in metrics:
-        ended = zip(shown, metrics["episodes"], metrics["episode_return"], strict=True)
-        rolling = [run.roll(float(n), float(mean)) for (_, run), n, mean in ended]
-        metrics["episode_return_100"] = np.array(rolling)
+    metrics |= _rolling([run for _, run in shown], metrics)
     curves.add_chunk(
         trials=[run.trial for _, run in shown],
         streams=[run.stream for _, run in shown],
@@ -65,6 +64,18 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
         env_steps=[bucket.trained(run) * bucket.schedule.quantum for _, run in shown],
         metrics=metrics,
     )
+
+
+def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the rolling means of the returns and lengths of episodes, where there are such."""
+    if not {"episodes", *_MEANS} <= set(metrics):
+        return {}
+    columns = (metrics[name].tolist() for name in ("episodes", *_MEANS))
+    rolled = [run.roll(*ended) for run, *ended in zip(runs, *columns, strict=True)]
+    return {
+        f"{name}_100": np.array([means[place] for means in rolled])
+        for place, name in enumerate(_MEANS)
+    }
 
 
 def _count_steps(ledger: Ledger, run: Run, quantum: int, trains: bool) -> None:

@@ -214,7 +214,7 @@ class _Rung:
             run.state, run.chunks, run.value = other.state, other.chunks, other.value
             run.rung_values = list(other.rung_values)
             run.extras, run.rung_extras = list(other.extras), list(other.rung_extras)
-            run.recent_episodes, run.recent_return = other.recent_episodes, other.recent_return
+            run.roll_on_from(other)
             if other.state is RunState.RUNNING and other.lane is not None:
                 changes.append(Change(self.bucket.claim(run), config, other.lane))
         trial.seed_values = trial.values_of(Stream.SEARCH)

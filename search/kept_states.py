@@ -125,7 +125,7 @@ class KeptStates:
         for run, was in zip(runs, kept.runs, strict=True):
             run.state, run.chunks, run.value = was.state, was.chunks, was.value
             run.extras = list(was.extras)
-            run.recent_episodes, run.recent_return = was.recent_episodes, was.recent_return
+            run.roll_on_from(was)
         trial.params, trial.lost = dict(params), False
         here = max(bucket.trained(run) for run in kept.runs) * bucket.schedule.quantum
         way = list(kept.way)

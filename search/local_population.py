@@ -102,6 +102,8 @@ class LocalPopulation:
             _put_row(rows.hypers, self._split.hypers(refill.config), at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         values, diverged = chunk_rows(metrics)
+        if not self._split.separate_critic:
+            del values["vf_learning_rate"]  # in every lane that of the policy
         values = {name: value[self._place] for name, value in values.items()}
         return ChunkResult(values, diverged[self._place], time.perf_counter() - started)
 

@@ -69,7 +69,7 @@ class Replay:
         points: every evaluation that was recorded of it, in order.
         curve_rows: rows of the training curve that could be compared; 0 before the study has
             published any.
-        curve_same: of those, how many have the same bits in every metric.
+        curve_same: of those, how many have the same bits in every metric that was written then.
     """
 
     study: str
@@ -177,12 +177,17 @@ class _Record:
 
     def curve(
         self, folder: StudyFolder, metrics: Mapping[str, float]
-    ) -> dict[tuple[int, int], tuple[float, ...]]:
-        """Give (replicate, env_steps) -> metrics in the order of `metrics`, as published."""
+    ) -> dict[tuple[int, int], tuple[float | None, ...]]:
+        """Return (replicate, env_steps) -> metrics in the order of `metrics`, as published.
+
+        What no version of hpo had written by then is None.
+        """
         if not folder.table("curves").is_file() or not metrics:
             return {}
         names = sql_names(metrics, _KEYS)
-        columns = ", ".join(f'"{names[name]}"' for name in metrics)
+        known, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
+        wanted = (f'"{names[name]}"' if names[name] in known else "NULL" for name in metrics)
+        columns = ", ".join(wanted)
         trials = ", ".join(str(part.trial) for part in self.lineage)
         _, rows = query(
             folder.path,
@@ -243,10 +248,11 @@ def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
 
 
 def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    """Say whether two rows of numbers have the same bits; what is missing is not a number."""
+    """Say whether two rows of numbers have the same bits, where both have one."""
+    both = [pair for pair in zip(one, other, strict=False) if None not in pair]
 
-    def words(row: Sequence[float | None]) -> bytes:
-        plain = np.asarray([math.nan if value is None else value for value in row], np.float64)
+    def words(at: int) -> bytes:
+        plain = np.asarray([pair[at] for pair in both], np.float64)
         return np.where(np.isnan(plain), math.nan, plain).tobytes()  # NaN has many forms
 
-    return words(one) == words(other)
+    return len(one) == len(other) and words(0) == words(1)

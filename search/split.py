@@ -20,6 +20,8 @@ from ..studies.spec import Study
 
 __all__ = ["Split", "knobs_of"]
 
+_SEPARATE = "separate_vf_optimiser"
+
 
 class Split:
     """The two parts of every configuration of one study.
@@ -27,11 +29,14 @@ class Split:
     Attributes:
         study: what is asked.
         features: costly switches that it may turn on in some bucket.
+        separate_critic: whether some configuration may give the critic its own optimiser.
     """
 
     def __init__(self, study: Study):
         self.study = study
-        self.features = features_of(_possible(study))
+        possible = _possible(study)
+        self.features = features_of(possible)
+        self.separate_critic = True in possible[_SEPARATE]
 
     def plan(self, config: Mapping[str, Any]) -> Plan:
         """Give the static part of a configuration of this study."""
@@ -105,10 +110,10 @@ def _frozen(value: Any) -> Any:
 
 
 def _possible(study: Study) -> dict[str, set[Any]]:
-    """Give, for the knob of each feature, the values that the study can give it, or as good."""
+    """Give, for the switches that matter here, the values the study can give them, or as good."""
     possible: dict[str, set[Any]] = {}
     searched = {parameter.name for parameter in study.space.parameters}
-    for name in FEATURES.values():
+    for name in (*FEATURES.values(), _SEPARATE):
         if name in searched:
             possible[name] = {True, False}
         else:

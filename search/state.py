@@ -169,4 +169,7 @@ class LoopState:
                 f"this study's loop state has version {version}, this hpo knows {VERSION}; "
                 "go on with the hpo that began it, or begin again with --new"
             )
+        for trial in value.get("live", {}).values():
+            for run in trial["runs"]:  # written before lengths were rolled: they begin here
+                run.setdefault("recent_length", None)
         return decode(cls, value)

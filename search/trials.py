@@ -42,8 +42,9 @@ class Run:
         value: the metric at its last evaluation, None before the first.
         extras: what else that evaluation measured, see `Objectives`.
         rung_extras: likewise at each rung passed.
-        recent_episodes, recent_return: training episodes behind the rolling mean of their
-            returns (at most 100), and that mean.
+        recent_episodes, recent_return, recent_length: training episodes behind the rolling means
+            of their returns and lengths (at most 100), and these; a length is None before the
+            first, and in states of studies that were begun before it was kept.
     """
 
     trial: int
@@ -58,22 +59,34 @@ class Run:
     rung_extras: list[list[float]] = field(default_factory=list)
     recent_episodes: float = 0.0
     recent_return: float = 0.0
+    recent_length: float | None = None
 
-    def roll(self, episodes: float, mean: float) -> float:
-        """Take in the episodes of a chunk and give the rolling mean of the last 100 returns.
+    def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
+        """Take in a chunk's episodes; return rolling means of the last 100 returns and lengths.
 
         Earlier episodes stand for their own mean; while there is none at all it is NaN.
 
         Args:
             episodes: that ended in the chunk.
             mean: of their returns; NaN without any.
+            length: mean of their lengths, likewise.
         """
         if episodes > 0:
             earlier = min(self.recent_episodes, max(0.0, _RECENT - episodes))
             total = earlier * self.recent_return + episodes * mean
             self.recent_return = total / (earlier + episodes)
+            before = 0.0 if self.recent_length is None else earlier
+            total = before * (self.recent_length or 0.0) + episodes * length
+            self.recent_length = total / (before + episodes)
             self.recent_episodes = min(_RECENT, earlier + episodes)
-        return self.recent_return if self.recent_episodes else math.nan
+        if not self.recent_episodes:
+            return math.nan, math.nan
+        return self.recent_return, math.nan if self.recent_length is None else self.recent_length
+
+    def roll_on_from(self, other: Run) -> None:
+        """Take over the rolling means of a run whose training state this one takes over."""
+        self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
+        self.recent_length = other.recent_length
 
     @property
     def is_live(self) -> bool:

@@ -28,6 +28,8 @@ _LIVE = (TrialState.WAITING, TrialState.RUNNING)
 _NEVER_RAN = (TrialState.WAITING, TrialState.FAILED)
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 _CURVE = "episode_return"
+_OWN = {"episode_return": "return", "episode_length": "length"}
+_SPREADS = ("median", "min", "max", "std")  # of an evaluation's episodes, as metrics are named
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class TrialNews:
         params: the searched knobs that are active.
         points: new ones, in order: `train/<metric>` are means over the replicates and over
             blocks of chunks, `seeds/<replicate>` the training return of one of them,
-            `eval/<metric>` means over the episodes of all replicates.
+            `eval/<metric>` means over the episodes of all replicates, and with `_median`, `_min`,
+            `_max` and `_std` instead of `_mean` means over replicates of that of their episodes.
         ended: it is over, and these are its last points.
     """
 
@@ -291,14 +294,28 @@ def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
     found: list[_Seen] = []
     for at in np.unique(rows["env_steps"]):
         here = rows["env_steps"] == at
+        replicates = rows["replicate"][here]
         values: dict[str, float] = {}
         for name, column in rows.items():
             mean = None if name in _KEYS else _finite_mean(column[here])
             if mean is not None:
-                own = {"episode_return": "return_mean", "episode_length": "length_mean"}
-                values[f"eval/{own.get(name, name)}"] = mean
-        found.append(_Seen(Point(int(at), values), len(np.unique(rows["replicate"][here]))))
+                values[f"eval/{_OWN[name]}_mean" if name in _OWN else f"eval/{name}"] = mean
+            if mean is not None and name in _OWN:
+                spreads = _spreads(column[here], replicates)
+                values |= {f"eval/{_OWN[name]}_{word}": x for word, x in spreads.items()}
+        found.append(_Seen(Point(int(at), values), len(np.unique(replicates))))
     return found
+
+
+def _spreads(values: np.ndarray, replicates: np.ndarray) -> dict[str, float]:
+    """Return the mean over replicates of each statistic of their finite episodes."""
+    import numpy as np
+
+    each = [values[(replicates == one) & np.isfinite(values)] for one in np.unique(replicates)]
+    return {
+        word: float(np.mean([getattr(np, word)(episodes) for episodes in each if len(episodes)]))
+        for word in _SPREADS
+    }
 
 
 def _finite_mean(values: np.ndarray) -> float | None:

@@ -155,6 +155,7 @@ def test_valid_actions_are_those_whose_components_all_are(played):
         taken = np.ravel_multi_index(flat["action"].T, dials.SIZES)
         features = lane_of(played.updated[1].features, lane)
         assert features["valid_actions"] == pytest.approx(combined.sum(axis=-1).mean(), rel=1e-6)
+        assert features["valid_fraction"] == pytest.approx(combined.mean(), rel=1e-6)
         invalid = 1.0 - combined[np.arange(len(taken)), taken].mean()
         assert features["invalid_actions"] == pytest.approx(invalid, abs=1e-6)
         assert features["valid_mass_mean"] == pytest.approx(mass.mean(), rel=1e-4)

@@ -1,14 +1,20 @@
 """Features that only some plans have: against the loops, on and off in one program."""
 
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hpo.core.look import look
 from hpo.core.plan import FEATURES, EnvPlan
+from hpo.core.priority import probabilities
+from hpo.core.update import prepare
+from hpo.knobs import complete
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -50,6 +56,8 @@ SEGMENT_LANES = (
      "vf_gae_lambda": 1.0},
     {**COMMON, **V_TRACE, "rho_clip": 2.0, "priority_alpha": 0.5, "gae_lambda_initial": 0.5,
      "gae_lambda_final": 1.0},
+    {**COMMON, "rho_clip": 0.5, "c_clip": 0.6, "learning_rate": 0.05, "priority_alpha": 1.7,
+     "priority_beta0": 0.4, "gae_lambda": 0.9, "vf_gae_lambda": 0.6},
 )  # fmt: skip
 
 
@@ -78,6 +86,45 @@ def test_lanes_of_whole_segments_do_what_their_own_switches_say(segments, lane):
     case, rows = segments
     for row in rows:
         case.check(SEGMENT_LANES[lane], row, lane)
+
+
+def test_priorities_beside_v_trace_are_of_the_clipped_advantages(segments):
+    """P(i) and the weights by hand: |A| where every ratio is 1, with rho and c below it."""
+    case, rows = segments
+    lane, knobs = 4, complete({**BY_SEGMENTS, **SEGMENT_LANES[4]})
+    before, _, metrics, seen, last = whole.lane_of(rows[1], lane)
+    hypers, _ = case.begin(SEGMENT_LANES)
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None], before)
+    batch = jax.tree.map(lambda x: jnp.asarray(x)[:, None], seen)
+    hypers = jax.tree.map(lambda x: x[lane : lane + 1], hypers)
+    _, _, made = jax.jit(partial(prepare, case.plan))(hypers, one, batch, last[None])
+    advantage = np.zeros((case.plan.rollout_length + 1, case.plan.num_envs))
+    following = np.where(seen.truncated, seen.bootstrap, [*seen.value[1:], last])
+    for t in reversed(range(case.plan.rollout_length)):
+        delta = seen.reward[t] + knobs["gamma"] * following[t] - seen.value[t]
+        decay = knobs["gamma"] * knobs["gae_lambda"] * 0.6 * ~seen.truncated[t]
+        advantage[t] = 0.5 * delta + decay * advantage[t + 1]
+    assert not seen.terminated.any()
+    size = (np.abs(advantage[:-1]).sum(axis=0) + 1e-6) ** 1.7
+    beta = 0.4 + 0.6 * 1 / whole.TOTAL
+    np.testing.assert_allclose(made.advantage[0], advantage[:-1].T, rtol=1e-4, atol=1e-5)
+    chances = probabilities(made.advantage[0], jnp.asarray(hypers.priority_alpha[0]))
+    np.testing.assert_allclose(chances, size / size.sum(), rtol=1e-4)
+    weights = (case.plan.num_envs * size / size.sum()) ** -beta
+    np.testing.assert_allclose(made.importance[0], weights, rtol=1e-4)
+    assert weights.max() > 1.2 * weights.min()
+    assert metrics.advantage_mean == pytest.approx(advantage[:-1].mean(), rel=1e-4)
+
+
+def test_a_look_at_all_rows_weighs_none_of_them(segments):
+    """Weights belong to rows that were drawn; a mean over each once is that of the advantages."""
+    case, rows = segments
+    lane, state = 4, jax.tree.map(lambda x: x[4], rows[1][0])
+    hypers = jax.tree.map(lambda x: x[lane], case.begin(SEGMENT_LANES)[0])
+    parts = jax.jit(partial(look, case.plan))(hypers, state)
+    spread = parts["advantages"]["advantage"]
+    assert np.std(np.abs(spread).sum(axis=0)) > 0.1 and parts["losses"].value_loss > 0.1
+    assert parts["losses"].policy_loss == pytest.approx(0.0, abs=1e-5)  # -mean of what has mean 0
 
 
 def test_the_cases_are_no_easy_ones(steps, segments):

@@ -16,6 +16,7 @@ from hpo.core.masking import (
     log_valid_mass,
     row_weights,
     valid_actions,
+    valid_fraction,
     valid_mass_of,
 )
 from hpo.core.plan import EnvPlan, make_plan
@@ -96,6 +97,8 @@ def test_several_components_are_one_choice_among_their_combinations():
     made = np.asarray(log_valid_mass(logits, mask, SIZES))
     np.testing.assert_allclose(made[some], np.log(expected[some]), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(valid_actions(mask, SIZES), combined.sum(axis=-1))
+    np.testing.assert_allclose(valid_fraction(mask, SIZES), combined.mean(axis=-1), rtol=1e-6)
+    np.testing.assert_allclose(valid_fraction(mask), PARTS.mean(axis=-1), rtol=1e-6)
     for i, place in enumerate(np.ndindex(*SIZES)):
         action = jnp.broadcast_to(jnp.asarray(place, jnp.int32), (len(PARTS), len(SIZES)))
         np.testing.assert_array_equal(are_valid(mask, action, SIZES), combined[:, i])
@@ -105,6 +108,7 @@ def test_many_components_count_as_many_as_the_gate_can_ask_for():
     sizes = (100,) * 20
     mask = jnp.ones((2, sum(sizes)), bool).at[1, :100].set(False)
     np.testing.assert_array_equal(valid_actions(mask, sizes), [2**24, 0])
+    np.testing.assert_array_equal(valid_fraction(mask, sizes), [1.0, 0.0])
 
 
 class Case:

@@ -58,8 +58,8 @@ def test_extremes_stay_extremes(chunk, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["param_norm", "policy_std", "learning_rate", "clip_eps", "ent_coef", "gae_lambda",
-             "explained_variance"],
+    "name", ["param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps",
+             "ent_coef", "gae_lambda", "explained_variance"],
 )  # fmt: skip
 def test_scheduled_values_and_norms_are_the_last_update_s(chunk, name):
     metrics, rows, _ = chunk

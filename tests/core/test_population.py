@@ -101,6 +101,7 @@ def test_every_traced_knob_is_free_of_recompiles(tiny):
     _, curve = tiny.curve(program, program.empty(), rows, CHUNKS, lane=2)
     assert program._advance is compiled
     assert np.all(np.isfinite(curve.loss)) and np.all(curve.ratio_start_error <= 1e-6)
+    np.testing.assert_allclose(curve.vf_learning_rate, curve.learning_rate / 3, rtol=1e-5)
     with pytest.raises(TypeError):
         compiled(np.float32(0), program.empty(), program._put(rows))
 

@@ -12,11 +12,23 @@ KEY = jax.random.key(3, impl="threefry2x32")
 ADVANTAGE = np.array([0.5, -2.0, 0.0, 1.0, -0.1], np.float32)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0, 1.5, 3.0])
 def test_probabilities_follow_the_formula(alpha):
     made = probabilities(jnp.asarray(ADVANTAGE), jnp.float32(alpha))
     priorities = [(abs(float(a)) + 1e-6) ** alpha for a in ADVANTAGE]
     np.testing.assert_allclose(made, np.array(priorities) / sum(priorities), rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [20.0, 1e6])
+def test_an_exponent_without_bound_draws_the_largest_rows(alpha):
+    """The formula in logarithms: float32 holds neither 3e4^20 nor its sum."""
+    advantage = np.array([3e4, 2.9e4, -3e4, 1.0, 0.0], np.float32)
+    made = np.asarray(probabilities(jnp.asarray(advantage), jnp.float32(alpha)))
+    powers = alpha * np.log(np.abs(advantage.astype(np.float64)) + 1e-6)
+    expected = np.exp(powers - powers.max()) / np.exp(powers - powers.max()).sum()
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-30)
+    drawn = np.asarray(choose_rows(KEY, jnp.asarray(advantage), jnp.float32(alpha), 500))
+    assert set(drawn.tolist()) == ({0, 1, 2} if alpha == 20.0 else {0, 2})
 
 
 def test_a_segment_s_priority_is_the_sum_over_its_steps():

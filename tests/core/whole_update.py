@@ -211,10 +211,9 @@ class Expected:
             average = float(state.average_reward) + step / trace * deltas.mean()
             numbers["average_reward"] = average
         advantage, toward = (
-            slow.gae(self.reward, value, following, seen.terminated, seen.truncated,
-                     knobs["gamma"], decay)
+            self._estimate(value, following, decay)
             for decay in (self.gae_lambda(), self.vf_gae_lambda())
-        )  # fmt: skip
+        )
         arrays = {
             "observation": self._normalised(seen.observation), "action": seen.action,
             "mask": seen.mask, "log_prob": seen.log_prob, "value": value,
@@ -229,6 +228,7 @@ class Expected:
                 "valid_mass_mean": mass.mean(), "valid_mass_std": mass.std(),
                 "valid_mass_min": mass.min(), "valid_mass_max": mass.max(),
                 "valid_actions": seen.mask.sum(-1).mean(), "invalid_actions": (~chosen).mean(),
+                "valid_fraction": seen.mask.mean(),
             }  # fmt: skip
             weights = slow.row_weights(
                 seen.mask.reshape(-1, seen.mask.shape[-1]), mass.ravel(),
@@ -239,6 +239,15 @@ class Expected:
             arrays["weights"] = {k: w.reshape(mass.shape) for k, w in weights.items()}
         self._importance(numbers)
         return numbers
+
+    def _estimate(self, value, following, decay):
+        """Give advantages [T, E] of the policy that acted: every ratio is 1, clips hold."""
+        knobs, seen = self.knobs, self.seen
+        steps = (self.reward, value, following, seen.terminated, seen.truncated)
+        if knobs["rho_clip"] is None:
+            return slow.gae(*steps, knobs["gamma"], decay)
+        ones, clips = np.ones_like(self.reward), (knobs["rho_clip"], knobs["c_clip"])
+        return slow.v_trace(*steps, knobs["gamma"], decay, ones, *clips)
 
     def _importance(self, numbers):
         knobs = self.knobs
@@ -372,6 +381,8 @@ class Expected:
             "early_stopped": stopped / (stopped + len(parts)),
             "param_norm": math.sqrt(sum((leaf**2).sum() for leaf in slow.leaves(params))),
         }  # fmt: skip
+        if not knobs["separate_vf_optimiser"]:
+            numbers["vf_learning_rate"] = size
         if "valid_mass_loss" in self.plan.features:
             numbers["valid_mass_coef"] = mass
         return params, numbers, [p["approx_kl"] for p in parts]

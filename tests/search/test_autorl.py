@@ -50,9 +50,11 @@ def env():
 def test_an_episode_has_its_steps_and_names_what_it_shows(env):
     observation, info = env.reset(seed=0)
     assert env.knobs == ("learning_rate", "ent_coef") and env.steps == 4
-    assert env.features == ("progress", *FEATURES, "eval/return_mean", *env.knobs)
+    shown = [name for name in FEATURES if name not in env.knobs]
+    assert env.features == ("progress", *shown, "eval/return_mean", *env.knobs)
+    assert len(shown) == len(FEATURES) - 2 and len(set(env.features)) == len(env.features)
     assert observation.shape == (3, len(env.features)) and observation.dtype == np.float32
-    assert observation[:, 1:-2].tolist() == np.zeros((3, len(FEATURES) + 1)).tolist()
+    assert observation[:, 1:-2].tolist() == np.zeros((3, len(shown) + 1)).tolist()
     assert info["replicate"].tolist() == [0, 1, 2]
     for step in range(1, 5):
         observation, value, terminated, truncated, info = env.step()
@@ -61,8 +63,8 @@ def test_an_episode_has_its_steps_and_names_what_it_shows(env):
         assert np.all(np.isfinite(observation)) and not terminated.any()
         assert truncated.tolist() == [step == 4] * 3
         assert info["env_steps"].tolist() == [512 * step] * 3
-        at = env.features.index("entropy")
-        assert np.all(observation[:, at] > 0.1)
+        at, noise = (env.features.index(name) for name in ("entropy", "grad_variance"))
+        assert np.all(observation[:, at] > 0.1) and np.all(observation[:, noise] > 0.0)
         means = [np.mean(returns) for returns in info["evaluation"]]
         np.testing.assert_allclose(value, means)
     with pytest.raises(ConfigError, match="call reset"):
@@ -113,10 +115,13 @@ def test_gains_add_up_to_the_value():
     env.reset(seed=0)
     rewards = []
     for _ in range(4):
-        _, reward, _, _, info = env.step()
+        observation, reward, _, _, info = env.step()
         rewards.append(reward)
     assert reward.shape == (2, 2)
     np.testing.assert_allclose(np.sum(rewards, axis=0), info["values"], rtol=1e-9)
+    assert env.features.count("entropy") == 1 and len(set(env.features)) == len(env.features)
+    at = env.features.index("entropy")
+    np.testing.assert_array_equal(observation[:, at], info["values"][:, 1].astype(np.float32))
 
 
 def test_parts_come_back_exactly(env, tmp_path):

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import gymnasium
+import pyarrow.parquet as pq
 import pytest
 
 from hpo.core.saved_policy import load_policy
@@ -65,6 +66,15 @@ def unbroken(study, tmp_path_factory):
     assert results.state == "finished" and results.best is not None and results.best.confirmed
     assert {entry.state for entry in results.leaderboard} > {"finished"}
     return folder
+
+
+def test_its_curves_roll_lengths_and_leave_out_a_rate_that_would_be_doubled(unbroken):
+    curves = pq.read_table(unbroken / "curves.parquet").to_pydict()
+    assert "learning_rate" in curves and "vf_learning_rate" not in curves
+    rolled = [x for x in curves["episode_length_100"] if x == x]
+    assert rolled and min(rolled) >= 1.0 and max(rolled) <= 60.0  # the time limit
+    returns = [x for x in curves["episode_return_100"] if x == x]
+    assert rolled == pytest.approx(returns)  # a reward of 1 a step
 
 
 def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import StoreError
+from hpo.search import replay as module
 from hpo.search.local import LocalFactory
 from hpo.search.progress import Silent
 from hpo.search.replay import replay
@@ -77,8 +78,6 @@ def test_a_lineage_over_several_lanes_comes_out_bit_for_bit(folder):
 
 def test_a_number_that_differs_is_noticed(folder, monkeypatch):
     """Trained with other knobs than recorded, the same trial is not the same."""
-    from hpo.search import replay as module
-
     plain = module.lineage_of
 
     def wrong(row):
@@ -90,6 +89,22 @@ def test_a_number_that_differs_is_noticed(folder, monkeypatch):
     row = max(trials(folder), key=lambda row: len(row.schedule))
     found = replay(folder, row.trial)
     assert not found.same and found.curve_same < found.curve_rows
+
+
+def test_metrics_that_were_not_written_then_are_not_compared(folder):
+    """As in a study of an earlier version, whose table lacks a column, or has it in part."""
+    number = max(trials(folder), key=lambda row: len(row.schedule)).trial
+    record = module._Record.read(folder, number)
+    (first, *_), (second, *_) = (
+        list(record.curve(folder, dict.fromkeys(names, 0.0)).values())
+        for names in (("loss", "entropy"), ("loss", "of_a_later_version", "entropy"))
+    )
+    assert second == (first[0], None, first[1])
+    loss, entropy = first
+    assert module._same(second, (loss, 3.0, entropy))
+    assert not module._same(second, (loss, 3.0, entropy + 1e-9))
+    assert not module._same((loss,), (loss, entropy))
+    assert module._same((float("nan"),), (float("nan"),))
 
 
 class CutAt(Silent):

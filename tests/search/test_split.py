@@ -44,6 +44,19 @@ def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params,
     assert split.plan({**config, "gamma": 0.9}) == plan
 
 
+@pytest.mark.parametrize(
+    ("text", "separate"),
+    [
+        ("fixed: {separate_vf_optimiser: true}\n", True),
+        ("space: {separate_vf_optimiser: {values: [false, true]}}\nbudget: {trials: 2}\n", True),
+        ("fixed: {separate_vf_optimiser: false}\n", False),
+        ("", False),
+    ],
+)  # fmt: skip
+def test_the_critic_s_rate_is_a_metric_where_it_may_be_its_own(text, separate):
+    assert Split(loads(BASE + text)).separate_critic is separate
+
+
 def test_every_configuration_of_the_space_has_a_plan(study):
     """Nothing is on that its program was made without."""
     split = Split(study)

@@ -92,11 +92,27 @@ def test_a_trial_survives_its_row(trial):
 
 
 def test_the_rolling_mean_is_that_of_the_last_hundred_episodes():
-    run = Run(0, Stream.SEARCH, 0)
-    assert math.isnan(run.roll(0.0, math.nan))
-    assert run.roll(40.0, 1.0) == 1.0
-    assert run.roll(0.0, math.nan) == 1.0
-    assert run.roll(40.0, 3.0) == 2.0 and run.recent_episodes == 80.0
-    # 70 new ones leave 30 of the 80 before, whose mean is 2
-    assert run.roll(70.0, 12.0) == (30 * 2.0 + 70 * 12.0) / 100 and run.recent_episodes == 100.0
-    assert run.roll(250.0, 5.0) == 5.0 and run.recent_episodes == 100.0
+    run, none = Run(0, Stream.SEARCH, 0), (math.nan, math.nan)
+    assert all(map(math.isnan, run.roll(0.0, *none)))
+    assert run.roll(40.0, 1.0, 7.0) == (1.0, 7.0)
+    assert run.roll(0.0, *none) == (1.0, 7.0)
+    assert run.roll(40.0, 3.0, 9.0) == (2.0, 8.0) and run.recent_episodes == 80.0
+    # 70 new ones leave 30 of the 80 before, whose means are 2 and 8
+    expected = ((30 * 2.0 + 70 * 12.0) / 100, (30 * 8.0 + 70 * 20.0) / 100)
+    assert run.roll(70.0, 12.0, 20.0) == expected and run.recent_episodes == 100.0
+    other = Run(1, Stream.SEARCH, 0)
+    other.roll_on_from(run)
+    assert other.roll(50.0, 0.0, 0.0) == (expected[0] / 2, expected[1] / 2)
+    assert run.roll(250.0, 5.0, 6.0) == (5.0, 6.0) and run.recent_episodes == 100.0
+
+
+def test_a_state_from_before_lengths_were_rolled_goes_on():
+    run = Run(0, Stream.SEARCH, 0, recent_episodes=60.0, recent_return=2.0)
+    state = LoopState(live={0: Trial(0, {}, "default", 0, runs=[run])})
+    old = json.loads(state.to_text())
+    del old["live"]["0"]["runs"][0]["recent_length"]
+    back = LoopState.from_text(json.dumps(old))
+    (again,) = back.live[0].runs
+    assert all(map(math.isnan, again.roll(0.0, math.nan, math.nan)[1:]))
+    assert again.roll(20.0, 2.0, 30.0) == (2.0, 30.0)  # lengths begin here, returns go on
+    assert again.recent_episodes == 80.0

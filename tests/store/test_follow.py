@@ -6,8 +6,11 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hpo.search.objective import measure
+from hpo.search.population import EvaluationResult
 from hpo.store import (
     CurveRow,
     EvaluationRow,
@@ -19,6 +22,9 @@ from hpo.store import (
     TrialState,
 )
 from hpo.store.follow import Follower, Mark, Point, block_means
+from hpo.studies.metrics import METRICS
+
+SPREADS = ("_median", "_min", "_max", "_std")
 
 Make = Callable[..., TrialRow]
 
@@ -95,10 +101,33 @@ def test_evaluations_are_means_over_episodes_and_replicates(
     assert follower.news(path, mark).trials == ()
     story.evaluate(0, 1, 10, 5.0, 7.0)
     (news,) = follower.news(story.commit(), mark).trials
-    assert news.points == (
-        Point(10, {"eval/return_mean": 4.0, "eval/length_mean": 7.0, "eval/load": 1.0}),
-    )
+    (point,) = news.points
+    means = {name: x for name, x in point.values.items() if not name.endswith(SPREADS)}
+    assert point.env_steps == 10
+    assert means == {"eval/return_mean": 4.0, "eval/length_mean": 7.0, "eval/load": 1.0}
     assert follower.news(path, mark).trials == ()
+
+
+def test_the_spread_of_evaluations_is_the_mean_of_the_replicates_metrics(
+    story: Story, make_trial: Make
+) -> None:
+    """Each has the name and the value of the metric that a study may optimise."""
+    given = {0: (1.0, 3.0, 8.0), 1: (5.0, -7.0, math.inf)}
+    for replicate, returns in given.items():
+        story.evaluate(0, replicate, 10, *returns)
+    path = story.commit(running(make_trial, 0))
+    (news,) = Follower(seeds=2, planned=1).news(path, Mark()).trials
+    shown = news.points[0].values
+    assert {f"eval/{part}{word}" for part in ("return", "length") for word in SPREADS} < set(shown)
+    for word in SPREADS:
+        name = f"eval/return{word}"
+        assert name in METRICS and f"eval/length{word}" in METRICS
+        each = []
+        for returns in given.values():
+            finite = np.array([x for x in returns if math.isfinite(x)])
+            each.append(measure(name, EvaluationResult(finite, np.full(len(finite), 7), {})))
+        assert shown[name] == pytest.approx(sum(each) / 2, rel=1e-12), name
+    assert shown["eval/return_min"] == (1.0 - 7.0) / 2 and shown["eval/length_std"] == 0.0
 
 
 def test_blocks_are_averaged_and_the_last_may_be_short(story: Story, make_trial: Make) -> None:

@@ -25,7 +25,8 @@ class ReturningPopulation(AnalyticPopulation):
         result = super().advance(refills, busy)
         begun = [lane is not None and lane.chunks > 1 for lane in self._state]
         returns = np.where(begun, 100.0 * result.metrics["skill"], np.nan)
-        shown = {"episode_return": returns, "episodes": np.array(begun, np.float64)}
+        shown = {"episode_return": returns, "episode_length": returns}
+        shown["episodes"] = np.array(begun, np.float64)
         return dataclasses.replace(result, metrics={**result.metrics, **shown})
 
 
