@@ -12,7 +12,7 @@ from ...errors import ConfigError
 from ...spaces.forbid import ValueRule
 from ...spaces.space import Parameter, Space
 from .draft import Draft
-from .take import Source, recognised
+from .take import Source, recognised, unwanted
 
 _NOT_OF_A_SPACE = ("env", "seed")
 _NO_NAMES = ("env", "system", "without", "metric", "name")
@@ -26,14 +26,14 @@ def begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Sourc
     Args:
         draft: gets both.
         names: of the parameters.
-        given: flags; `env` and `system` are used.
+        given: flags; `env`, `system` and `without` are used.
 
     Returns:
         The source, for `take.settle`; without an environment of its own.
     """
     flags = {name: value for name, value in given.items() if name not in _NO_NAMES}
     source = Source(flags, {name: {} for name in names})
-    draft.system = recognised(draft, source, given)
+    draft.system, draft.without = recognised(draft, source, given), unwanted(given)
     draft.silent |= {row.name for row in draft.system.rows if row.target in _NOT_OF_A_SPACE}
     if "env" in given:
         draft.constant("env", given["env"])

@@ -23,7 +23,7 @@ from .always import add_always, is_idle
 from .draft import Draft
 from .words import read_word
 
-__all__ = ["Rules", "Source", "recognised", "settle", "take"]
+__all__ = ["Rules", "Source", "recognised", "settle", "take", "unwanted"]
 
 
 @dataclass
@@ -109,8 +109,7 @@ def take(
     if told and given.get("system") != COMMON.name:
         raise ConfigError(f"{draft.source}: {told}")
     draft.system = recognised(draft, source, given)
-    without = str(given.get("without", "")).replace("-", "_")
-    draft.without = tuple(name for name in without.split(",") if name)
+    draft.without = unwanted(given)
     for name, value in given.items():
         if _is_of_the_source(draft, name):
             source.drop(name, name.replace("-", "_"))
@@ -128,6 +127,12 @@ def take(
         draft.searched(name, distribution)
     settle(draft, source)
     own.after(draft, source)
+
+
+def unwanted(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of `--without NAME,NAME`."""
+    without = str(given.get("without", "")).replace("-", "_")
+    return tuple(name for name in without.split(",") if name)
 
 
 def settle(draft: Draft, source: Source) -> None:

@@ -95,3 +95,14 @@ def test_a_study_of_rl_zoo3_in_its_own_names_and_values(tmp_path):
     assert first["gamma"] == pytest.approx(1 - best["one_minus_gamma"], abs=1e-11)
     assert first["vf_coef"] == pytest.approx(2 * best["vf_coef"], rel=1e-11)
     assert first["hidden_sizes"] == ((64,) if best["net_arch"] == "tiny" else (256, 256))
+
+
+def test_a_refused_name_of_a_space_is_left_out_on_request(tmp_path, capsys):
+    theirs = ConfigurationSpace()
+    theirs.add(UniformFloatHyperparameter("learning_rate", 1e-5, 1e-2, log=True))
+    theirs.add(CategoricalHyperparameter("use_sde", [True, False]))
+    write_configspace(theirs, tmp_path / "space.json")
+    words = ["import", "configspace", str(tmp_path / "space.json"), "--env", "CartPole-v1"]
+    assert main(words) == 2 and "--without use_sde" in capsys.readouterr().err
+    assert main([*words, "--", "--without", "use-sde"]) == 0
+    assert set(loads(capsys.readouterr().out).space.names) == {"learning_rate"}
