@@ -90,13 +90,17 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     return parser, list(group.choices)
 
 
+_IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
+             "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo")  # fmt: skip
+
+
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "study_files", "write a study file to start from")
     init.add_argument("env", metavar="ENV", help="an environment; `hpo envs` lists them")
     init.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
 
     taken = verb("import", "imports", "make a study file of what another system reads")
-    taken.add_argument("kind", choices=("wandb", "xlron", "configspace", "optuna"))
+    taken.add_argument("kind", choices=_IMPORTED, help="what SOURCE is of")
     taken.add_argument(
         "source", metavar="SOURCE",
         help="a sweep, a file of flags or a command line, a space, or a storage; flags after "
@@ -104,6 +108,13 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     taken.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
     taken.add_argument("--study", metavar="NAME", help="of Optuna's storage, if it has several")
+    taken.add_argument(
+        "--env", metavar="ID", help="the environment; for rlzoo also whose configuration is meant"
+    )
+    taken.add_argument(
+        "--space", action="store_true",
+        help="search around the one configuration that is read, with our usual ranges",
+    )  # fmt: skip
 
     check = verb(
         "check", "study_files", "say what a study will do and cost, and every mistake in it"

@@ -22,6 +22,7 @@ __all__ = [
     "entry",
     "files_of",
     "find",
+    "full_id",
     "gymnasium_id",
     "rooted",
 ]
@@ -333,7 +334,26 @@ def entry(id_: str) -> EnvEntry:
     if library == "playground":
         kind = "environment (of MuJoCo Playground its control suite is known, without Reacher)"
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
-    raise UnknownNameError(kind, id_, same or ENVIRONMENTS)
+    if same:
+        raise UnknownNameError(kind, id_, same)
+    theirs = registered()
+    meant = f"{PREFIX}{id_}" if f"{PREFIX}{id_}" in theirs else None
+    raise UnknownNameError(kind, id_, (*ENVIRONMENTS, *theirs), meant)
+
+
+def full_id(id_: str) -> str:
+    """Return an id as a study names it: `gym:` comes before those that only Gymnasium has.
+
+    >>> full_id("CartPole-v1"), full_id("nobody's")
+    ('CartPole-v1', "nobody's")
+    """
+    return gymnasium_id(id_) or id_
+
+
+def gymnasium_id(id_: str) -> str | None:
+    """Return `gym:<id>` where Gymnasium's registry, but no table here, has an id; else None."""
+    theirs = f"{PREFIX}{id_}"
+    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
 
 
 def find(id_: str) -> EnvEntry | None:
@@ -342,16 +362,12 @@ def find(id_: str) -> EnvEntry | None:
     Raises:
         HpoError: what Gymnasium needs for one of its ids is not installed.
     """
+    if not is_gymnasium(id_):
+        return ENVIRONMENTS.get(id_)
     try:
         return entry(id_)
     except UnknownNameError:
         return None
-
-
-def gymnasium_id(id_: str) -> str | None:
-    """Return `gym:<id>` where Gymnasium's registry, but no table here, has an id; else None."""
-    theirs = f"{PREFIX}{id_}"
-    return theirs if id_ not in ENVIRONMENTS and theirs in registered() else None
 
 
 @lru_cache(maxsize=256)

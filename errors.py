@@ -31,8 +31,11 @@ __all__ = [
     "StudyError",
     "UnimportedModuleError",
     "UnknownNameError",
+    "listed",
     "suggestion",
 ]
+
+_MOST_LISTED, _NEAREST = 12, 5
 
 
 class HpoError(Exception):
@@ -95,12 +98,12 @@ class StudyError(HpoError):
 
 
 class UnknownNameError(ConfigError):
-    """An id that no registry knows."""
+    """An id that no registry knows; a long list of known ones is cut to the nearest five."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]):
+    def __init__(self, kind: str, name: str, known: Iterable[str], meant: str | None = None):
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        hint = suggestion(name, self.known)
-        super().__init__(f"unknown {kind} {name!r};{hint} Known: {', '.join(self.known)}")
+        hint = suggestion(name, self.known) if meant is None else f" did you mean {meant!r}?"
+        super().__init__(f"unknown {kind} {name!r};{hint} {listed(name, self.known)}")
 
 
 class UnimportedModuleError(UnknownNameError):
@@ -134,3 +137,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
     return f" did you mean {near[0]!r}?" if near else ""
+
+
+def listed(name: str, known: Sequence[str]) -> str:
+    """The words `Known: ...`, or the nearest five of a list that nobody would read.
+
+    >>> listed("b", ["a", "b2"])
+    'Known: a, b2'
+    >>> listed("ab", [f"{i}b" for i in range(20)] + ["ab"]).split(",")[0]
+    'Nearest of 21: ab'
+    """
+    if len(known) <= _MOST_LISTED:
+        return f"Known: {', '.join(known)}"
+    near = difflib.get_close_matches(str(name), known, n=_NEAREST, cutoff=0.0)
+    return f"Nearest of {len(known)}: {', '.join(near)}"

@@ -4,7 +4,9 @@ Plain data under everything else. The importers, the hints for unknown keys, `hp
 docs/coming-from.md read these tables and hold no names of their own.
 """
 
+from .cleanrl import another_algorithm
 from .common import SEARCH_METHODS
+from .metrics import METRICS_ELSEWHERE
 from .rows import Row, System
 from .tables import COMMON, SYSTEMS, env_names, find, hints, names_of, recognise, system
 from .values import Settings, Values
@@ -12,6 +14,7 @@ from .xlron import XLRON
 
 __all__ = [
     "COMMON",
+    "METRICS_ELSEWHERE",
     "SEARCH_METHODS",
     "SYSTEMS",
     "XLRON",
@@ -19,6 +22,7 @@ __all__ = [
     "Settings",
     "System",
     "Values",
+    "another_algorithm",
     "env_names",
     "find",
     "hints",

@@ -22,14 +22,32 @@ def document() -> str:
 
 
 def _section(one: System) -> str:
+    like = SYSTEMS.get(one.name.partition("_")[0], one)
+    known = () if like is one else like.rows
+    rows = [row for row in one.rows if row not in known]
     parts = [f"### {one.title[0].upper()}{one.title[1:]}"]
     parts += [f"Source: {one.source}."] if one.source else []
-    parts.append(_taken([row for row in one.rows if row.fate == "taken"]))
+    parts += [f"As {like.title}, but:"] if known else []
+    parts.append(_taken([row for row in rows if row.fate == "taken"]))
     for fate, heading in (("refused", "Refused"), ("left out", "Left out")):
-        reasons = _by_reason(row for row in one.rows if row.fate == fate)
+        reasons = _by_reason(row for row in rows if row.fate == fate)
         if reasons:
             parts.append("\n".join([f"{heading}:", "", *reasons]))
+    parts.append(_always(one))
     return "\n\n".join(part for part in parts if part)
+
+
+def _always(one: System) -> str:
+    if not one.always:
+        return ""
+    named = {row.target for row in one.rows if row.default is not UNKNOWN}
+    given = {target: value for target, value in one.always.items() if target not in named}
+    words = ", ".join(f"`{target}: {_ours(value)}`" for target, value in given.items())
+    return f"Under no name there: {words}."
+
+
+def _ours(value: Any) -> str:
+    return "off" if value is None else _word(value)
 
 
 def _taken(rows: list[Row]) -> str:

@@ -77,6 +77,9 @@ class System:
         marks: sets of names that only it has; all names of one set recognise it.
         exact: capitals matter: `GAMMA` and `gamma` are different things there.
         source: where the names, defaults and meanings can be read.
+        always: what its program does under no name: our target -> our value; imports write it
+            down where ours differs.
+        differs: what is not the same here whatever is set; told with every import.
     """
 
     name: str
@@ -86,6 +89,8 @@ class System:
     marks: tuple[frozenset[str], ...] = ()
     exact: bool = False
     source: str = ""
+    always: Mapping[str, Any] = field(default_factory=dict)
+    differs: tuple[str, ...] = ()
     _index: dict[str, Row] = field(default_factory=dict, repr=False, compare=False)
     _folded: dict[str, Row] = field(default_factory=dict, repr=False, compare=False)
 

@@ -14,7 +14,9 @@ __all__ = [
     "SAME",
     "NoCounterpart",
     "Off",
+    "OneMinus",
     "Parsed",
+    "PowerOfTwo",
     "Same",
     "Settings",
     "Times",
@@ -62,6 +64,10 @@ class Values:
         """
         raise NoCounterpart("list the values that matter; a range of it has no counterpart")
 
+    def kind(self, distribution: str) -> str:
+        """Return what a distribution of theirs is of ours; ends of ranges may change places."""
+        return distribution
+
     @property
     def meaning(self) -> str:
         """One line for the documents; empty where values stay as they are."""
@@ -101,20 +107,74 @@ class Times(Values):
     def of(self, value: Any) -> Any:
         """Return the number times the factor; anything else as it is."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return value * self.factor if number else value
+        return self.bound(value) if number else value
 
     def bound(self, number: float) -> float:
-        """Return the number times the factor."""
-        return number * self.factor
+        """Return the number times the factor, in twelve digits."""
+        return float(f"{number * self.factor:.12g}")
 
     def scaled(self, width: float) -> float:
         """Return the width times the factor."""
-        return abs(width * self.factor)
+        return abs(self.bound(width))
 
     @property
     def meaning(self) -> str:
         """Name the factor."""
         return f"times {self.factor:g}"
+
+
+@dataclass(frozen=True)
+class OneMinus(Values):
+    """One minus a number.
+
+    >>> OneMinus().of(0.01), OneMinus().kind("log_uniform")
+    (0.99, 'one_minus_log')
+    """
+
+    def of(self, value: Any) -> Any:
+        """Return one minus the number."""
+        return self.bound(value)
+
+    def bound(self, number: float) -> float:
+        """Return one minus the number, in twelve digits."""
+        return float(f"{1.0 - number:.12g}")
+
+    def kind(self, distribution: str) -> str:
+        """Return the distribution of one minus the number."""
+        return "one_minus_log" if distribution == "log_uniform" else distribution
+
+    @property
+    def meaning(self) -> str:
+        """Say it."""
+        return "one minus it"
+
+
+@dataclass(frozen=True)
+class PowerOfTwo(Values):
+    """Two to the power of a whole number.
+
+    >>> PowerOfTwo().of(7), PowerOfTwo().kind("int_uniform")
+    (128, 'pow2')
+    """
+
+    def of(self, value: Any) -> Any:
+        """Return the power."""
+        return self.bound(value)
+
+    def bound(self, number: float) -> float:
+        """Return the power."""
+        if not float(number).is_integer() or not 0 <= number < 64:
+            raise NoCounterpart(f"{number!r} is no exponent of two")
+        return 2 ** int(number)
+
+    def kind(self, distribution: str) -> str:
+        """Return the distribution of powers."""
+        return "pow2"
+
+    @property
+    def meaning(self) -> str:
+        """Say it."""
+        return "two to the power of it"
 
 
 @dataclass(frozen=True)

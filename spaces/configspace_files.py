@@ -7,6 +7,7 @@ are read here all the same.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,45 @@ def read_configspace(path: Path) -> ConfigurationSpace:
     if not isinstance(data, dict) or "hyperparameters" not in data:
         raise ConfigError(f"{path}: no space of ConfigSpace; it has no `hyperparameters`")
     try:
-        return ConfigurationSpace.from_serialized_dict(data)
+        return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
     except Exception as error:  # whatever their decoder says about a file that is not theirs
         words = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
+
+
+def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a space as ConfigSpace writes it; HyperSweeper's has a mapping of hyperparameters.
+
+    Those have `default` for the default, and may leave it and `log` out.
+    """
+    given = data["hyperparameters"]
+    if not isinstance(given, dict):
+        return data
+    return {
+        "name": data.get("name"),
+        "hyperparameters": [_hyperparameter(name, fields) for name, fields in given.items()],
+        "conditions": data.get("conditions", []),
+        "forbiddens": data.get("forbiddens", []),
+        "python_module_version": "1.2.0",
+        "format_version": 0.4,
+    }
+
+
+def _hyperparameter(name: Any, fields: Any) -> dict[str, Any]:
+    if not isinstance(fields, dict):
+        raise ValueError(f"hyperparameter {name!r} is {fields!r}; allowed: a mapping")
+    whole = {"name": str(name), "meta": None, **fields}
+    default = whole.pop("default", whole.pop("default_value", None))
+    if whole.get("type") == "categorical":
+        whole.setdefault("weights", None)
+        default = whole["choices"][0] if default is None else default
+    elif whole.get("type") in ("uniform_float", "uniform_int"):
+        log = whole.setdefault("log", False)
+        low, high = whole["lower"], whole["upper"]
+        middle = math.sqrt(low * high) if log else (low + high) / 2
+        whole_number = whole["type"] == "uniform_int"
+        default = (round(middle) if whole_number else middle) if default is None else default
+    return {**whole, "default_value": default}
 
 
 class _Loader(yaml.SafeLoader):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..env_entry import EnvEntry
-from ..environments import entry
+from ..environments import entry, full_id
 from ..knobs import KNOBS
 from ..spaces.make import make_distribution
 from .writer import to_yaml
@@ -18,13 +18,13 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 
 
 def init_text(env_id: str) -> str:
-    """Give the text of a study of an environment.
+    """Give the text of a study of an environment; `LunarLander-v3` is `gym:LunarLander-v3`.
 
     Raises:
         UnknownNameError: no such environment; says the nearest.
     """
-    env = entry(env_id)
-    name = env_id.lower().replace(":", "-").replace("/", "-")
+    env = entry(full_id(env_id))
+    name = env.id.lower().replace(":", "-").replace("/", "-")
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
         "# Next: hpo check this file, then hpo run it; what is left out has a default.",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..env_entry import INT32, EnvEntry, EnvKey
-from ..errors import ConfigError, suggestion
+from ..errors import ConfigError, listed, suggestion
 from ..knobs import KNOBS, SCHEDULE_KNOBS, canonical_name, check_name, check_value
 from .amounts import number_of
 
@@ -53,9 +53,9 @@ class Vocabulary:
                 f"'env.{self.env.elsewhere[key]}'"
             )
         names = [f"env.{name}" for name in (*self.env.params, *self.env.keys)]
-        known = ", ".join(names) or "none"
+        known = listed(given, names) if names else "Known: none"
         hint = suggestion(given, names)
-        raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} Known: {known}")
+        raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} {known}")
 
     def is_fixed_in_a_program(self, name: str) -> bool:
         """Say whether a known name is a key of the environment that makes a bucket a value."""
@@ -148,7 +148,7 @@ def check_env_value(env: EnvEntry, key: str, given: Any) -> Any:
         known = [*env.keys, *env.params]
         raise ConfigError(
             f"{env.id} has no key {key!r};{suggestion(key, known)} "
-            f"Known: {', '.join(known) or 'none'}"
+            f"{listed(key, known) if known else 'Known: none'}"
         )
     return _key_value(key, env.keys[key], given)
 

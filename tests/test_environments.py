@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from hpo.environments import ENVIRONMENTS, entry
+from hpo.environments import ENVIRONMENTS, entry, full_id
 from hpo.errors import UnknownNameError
 
 GYMNAX = [id_ for id_, item in ENVIRONMENTS.items() if item.source == "gymnax"]
@@ -57,12 +57,39 @@ def test_an_unknown_environment_suggests_the_nearest():
         entry("Cartpole-v1")
 
 
+def test_the_nearest_five_are_listed_and_not_all():
+    with pytest.raises(UnknownNameError) as told:
+        entry("Cartpole-v1")
+    _, _, listed = str(told.value).partition("Nearest of ")
+    assert len(listed.split(", ")) == 5 and "brax:ant" not in listed
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("LunarLander-v3", "did you mean 'gym:LunarLander-v3'"),
+        ("LunarLander-v2", "did you mean 'gym:LunarLander-v3'"),
+        ("HalfCheetah-v5", "did you mean 'gym:HalfCheetah-v5'"),
+    ],
+)
+def test_an_id_of_gymnasium_without_its_prefix_is_told_with_it(given, told):
+    with pytest.raises(UnknownNameError, match=told):
+        entry(given)
+
+
+def test_ids_that_only_gymnasium_has_get_its_prefix():
+    assert full_id("LunarLander-v3") == "gym:LunarLander-v3"
+    assert full_id("CartPole-v1") == "CartPole-v1"  # of the table, which comes first
+    assert full_id("gym:CartPole-v1") == "gym:CartPole-v1"
+    assert full_id("Nobody-v0") == "Nobody-v0"
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
         ("brax:hoper", r"did you mean 'brax:hopper'\? Known: brax:ant, [^C]*$"),
         ("jaxmarl:hanabi", r"Known: jaxmarl:MPE_simple_spread_v3$"),
-        ("playground:WalkerWlak", r"did you mean 'playground:WalkerWalk'\? Known: playground:A"),
+        ("playground:WalkerWlak", r"did you mean 'playground:WalkerWalk'\? Nearest of 2"),
         ("playground:Go1Getup", r"of MuJoCo Playground its control suite is known, without R"),
     ],
 )

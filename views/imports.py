@@ -24,8 +24,12 @@ def do_import(args: Namespace) -> int:
         HpoError: it cannot be read, or says what a study cannot; names the part.
     """
     given = flags_of(args.rest)
+    if args.env is not None:
+        given = {**given, "env": args.env}
     draft = KINDS[args.kind](args, given)
     draft.override(given)
+    if args.space:
+        _add_space(draft)
     text = draft.text()
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
@@ -49,12 +53,14 @@ def _xlron(args: Namespace, given: Mapping[str, Any]) -> Draft:
 def _configspace(args: Namespace, given: Mapping[str, Any]) -> Draft:
     from ..spaces.configspace_files import read_configspace
     from ..spaces.from_configspace import from_configspace
-    from ..studies.imports.spaces import take_space
+    from ..studies.imports.spaces import begin, take_space
+    from ..studies.imports.take import settle
 
     draft = Draft(args.source)
-    if "env" in given:
-        draft.constant("env", given["env"])
-    take_space(draft, from_configspace(read_configspace(_file(args.source))))
+    space = from_configspace(read_configspace(_file(args.source)))
+    source = begin(draft, space.names, given)
+    take_space(draft, space)
+    settle(draft, source)
     return draft
 
 
@@ -64,7 +70,40 @@ def _optuna(args: Namespace, given: Mapping[str, Any]) -> Draft:
     return read_storage(args.source, args.study, given)
 
 
-KINDS = {"wandb": _wandb, "xlron": _xlron, "configspace": _configspace, "optuna": _optuna}
+def _rlzoo(args: Namespace, given: Mapping[str, Any]) -> Draft:
+    from ..studies.imports.rlzoo import read_hyperparameters
+
+    return read_hyperparameters(_file(args.source), given)
+
+
+def _settings(args: Namespace, given: Mapping[str, Any]) -> Draft:
+    from ..studies.imports.settings import read_settings
+
+    return read_settings(args.source, args.kind, given)
+
+
+def _add_space(draft: Draft) -> None:
+    """Search around one configuration.
+
+    Raises:
+        ConfigError: what was read is searched already.
+    """
+    from ..studies.imports.around import add_space
+
+    if draft.space:
+        raise ConfigError(f"{draft.source} is searched already; --space is for one configuration")
+    add_space(draft)
+
+
+_PROGRAMS = ("cleanrl", "sb3", "purejaxrl", "rejax", "lerax", "jaxdem", "arlbench", "torch_ppo")
+KINDS = {
+    "wandb": _wandb,
+    "xlron": _xlron,
+    "configspace": _configspace,
+    "optuna": _optuna,
+    "rlzoo": _rlzoo,
+    **dict.fromkeys(_PROGRAMS, _settings),
+}
 """What can be imported."""
 
 

@@ -6,9 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...elsewhere import Settings
+from ...elsewhere.values import NoCounterpart
 from ...errors import ConfigError
 from ...spaces.from_optuna import OptunaStudy, read_study
 from .draft import Draft
+from .ranges import plain_value
+from .spaces import begin
+from .take import settle
 
 __all__ = ["read_storage"]
 
@@ -26,6 +31,8 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
         raise ConfigError(f"{storage}: {theirs.name!r} has {len(theirs.directions)} objectives; "
                           "a study is imported with one")  # fmt: skip
     draft = Draft(f"{storage} ({theirs.name})")
+    ours = {"system": "none"} if theirs.exported else {}
+    source = begin(draft, theirs.space, {**ours, **{k: v for k, v in given.items() if k != "env"}})
     _constants(draft, theirs, given)
     for parameter, fields in theirs.space.items():
         if len(fields.get("values", ())) == 1:
@@ -34,6 +41,7 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
             draft.searched(parameter, _with_lists(fields))
         if parameter in theirs.sometimes:
             draft.note(f"{parameter}: only some trials had it; here all do, or add a `when`")
+    settle(draft, source)
     _objective(draft, theirs, given)
     _enqueue(draft, theirs)
     draft.section("search")["method"] = "tpe"
@@ -89,12 +97,31 @@ def _objective(draft: Draft, theirs: OptunaStudy, given: Mapping[str, Any]) -> N
 def _enqueue(draft: Draft, theirs: OptunaStudy) -> None:
     sign = -1.0 if theirs.directions[0] == "maximize" else 1.0
     best = sorted(theirs.trials, key=lambda trial: sign * trial[1][0])[:_BEST]
-    named = [
-        {ours: _list_of(v) for name, v in params.items() if (ours := draft.target(name))}
-        for params, _ in best
-    ]
-    draft.rest["enqueue"] = [
-        {name: value for name, value in params.items() if name in draft.space} for params in named
-    ]
+    tried = [_ours(draft, params) for params, _ in best]
+    draft.rest["enqueue"] = [config for config in tried if config is not None]
     if best:
         draft.note(f"enqueue: its {len(best)} best of {len(theirs.trials)} finished trials")
+    if None in tried:
+        draft.note(
+            f"enqueue: {tried.count(None)} of them left out, as the space has not all their values"
+        )
+
+
+def _ours(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a trial's configuration in our names and values; None if the space lacks one."""
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        row = draft.row(name)
+        if row is None or row.fate != "taken":
+            continue
+        try:
+            ours = row.values.of(_list_of(value))
+        except NoCounterpart:
+            return None
+        settings = ours if isinstance(ours, Settings) else {row.target: ours}
+        for target, one in settings.items():
+            if target in draft.space:
+                found[target] = plain_value(target, one)
+    listed = {name: draft.space[name].get("values") for name in found}
+    inside = all(values is None or found[name] in values for name, values in listed.items())
+    return found if inside else None

@@ -17,6 +17,7 @@ __all__ = ["fitted", "plain_value", "switch", "translated"]
 
 Note = Callable[[str], None]
 _MOST_PROGRAMS = 16
+_INSIDE = 1e-6  # of a range, where its end is not legal itself
 
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,9 +82,15 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
             fields[key] = row.values.bound(given)
             if fields[key] != given and key != "mu":
                 note(f"{name}: its {key} {given!r} is {fields[key]!r} here")
-    for key in ("sigma", "q", "default"):
+    if "min" in fields and fields["min"] > fields["max"]:
+        fields["min"], fields["max"] = fields["max"], fields["min"]
+    if "distribution" in fields:
+        fields["distribution"] = row.values.kind(fields["distribution"])
+    for key in ("sigma", "q"):
         if fields.get(key) is not None:
             fields[key] = row.values.scaled(fields[key])
+    if fields.get("default") is not None:
+        fields["default"] = row.values.bound(fields["default"])
     return fields
 
 
@@ -104,8 +111,10 @@ def fitted(
             fields["distribution"] = "log_int_uniform" if log else "int_uniform"
             note(f"{name}: whole numbers, as {target} takes no others")
     if not knob.traced and "min" in fields:
-        fields = _listed(name, target, fields)
-        note(f"{name}: a value of {target} makes a program; listed one by one")
+        fields = _listed(note, name, target, fields)
+    elif knob.low_open and fields.get("min") == knob.low:
+        fields = {**fields, "min": float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}")}
+        note(f"{name}: begins at {fields['min']!r}, as {target} is above {knob.low:g}")
     return fields
 
 
@@ -139,16 +148,32 @@ def switch(value: Any) -> Any:
     return words.get(value.lower() if isinstance(value, str) else value, value) if known else value
 
 
-def _listed(name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """List the values of a range of whole numbers."""
+def _listed(note: Note, name: str, target: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """List the values of a range of whole numbers; of a long one the powers of two."""
     low, high, step = fields["min"], fields["max"], fields.get("q") or 1
+    rest = {key: fields[key] for key in ("default", "when") if fields.get(key) is not None}
     count = (high - low) // step + 1
-    if not isinstance(count, int) or count > _MOST_PROGRAMS:
+    short = isinstance(count, int) and count <= _MOST_PROGRAMS
+    if short and fields.get("distribution") != "pow2":
+        note(f"{name}: a value of {target} makes a program; listed one by one")
+        return {"values": [low + step * i for i in range(count)], **rest}
+    powers = [2**i for i in range(64) if low <= 2**i <= high]
+    if fields.get("distribution") == "pow2":
+        note(f"{name}: a value of {target} makes a program; listed one by one")
+        return {"values": powers, **rest}
+    if KNOBS[target].type != "int" or len(powers) < 2:
         raise ConfigError(
             f"{name} is searched between {low} and {high}, but every value of {target} is a "
             "program to compile; list the values that matter"
         )
-    return {"values": [low + step * i for i in range(count)]}
+    default = rest.get("default")
+    if default is not None and default not in powers:
+        rest["default"] = min(powers, key=lambda power: abs(power - default))
+    note(
+        f"{name}: {low} to {high} is thinned to the powers of two, as every value of {target} "
+        "is a program to compile"
+    )
+    return {"values": powers, **rest}
 
 
 def _shown(fields: Mapping[str, Any]) -> str:

@@ -5,14 +5,39 @@ Parameters come under foreign names; conditions and rules follow them to ours.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...errors import ConfigError
 from ...spaces.forbid import ValueRule
 from ...spaces.space import Parameter, Space
 from .draft import Draft
+from .take import Source, recognised, unwanted
 
-__all__ = ["take_space"]
+_NOT_OF_A_SPACE = ("env", "seed")
+_NO_NAMES = ("env", "system", "without", "metric", "name")
+
+__all__ = ["begin", "take_space"]
+
+
+def begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Source:
+    """Recognise whose names a space has, and name the environment, which decides what they mean.
+
+    Args:
+        draft: gets both.
+        names: of the parameters.
+        given: flags; `env`, `system` and `without` are used.
+
+    Returns:
+        The source, for `take.settle`; without an environment of its own.
+    """
+    flags = {name: value for name, value in given.items() if name not in _NO_NAMES}
+    source = Source(flags, {name: {} for name in names})
+    draft.system, draft.without = recognised(draft, source, given), unwanted(given)
+    draft.silent |= {row.name for row in draft.system.rows if row.target in _NOT_OF_A_SPACE}
+    if "env" in given:
+        draft.constant("env", given["env"])
+    return source
 
 
 def take_space(draft: Draft, space: Space) -> None:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .jaxdem_rules import JaxdemRules
+from .sb3_rules import Sb3Rules
 from .take import Rules
 from .xlron import XlronRules
 
 __all__ = ["RULES"]
 
-RULES: Mapping[str, Rules] = {"xlron": XlronRules()}
+RULES: Mapping[str, Rules] = {
+    "xlron": XlronRules(),
+    "sb3": Sb3Rules(),
+    "jaxdem": JaxdemRules(),
+}

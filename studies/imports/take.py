@@ -6,14 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ...elsewhere import COMMON, System, recognise, system
+from ...elsewhere import (
+    COMMON,
+    Row,
+    Settings,
+    System,
+    another_algorithm,
+    recognise,
+    system,
+)
 from ...elsewhere.rows import UNKNOWN
-from ...knobs import KNOBS
+from ...errors import ConfigError
+from ...knobs import KNOBS, check_value
 from ..fields import SECTIONS
+from .always import add_always, is_idle
 from .draft import Draft
 from .words import read_word
 
-__all__ = ["Rules", "Source", "recognised", "settle", "take"]
+__all__ = ["Rules", "Source", "recognised", "settle", "take", "unwanted"]
 
 
 @dataclass
@@ -95,9 +105,11 @@ def take(
     Raises:
         ConfigError: a part of it would change the study and cannot be said.
     """
+    told = another_algorithm(source.words)
+    if told and given.get("system") != COMMON.name:
+        raise ConfigError(f"{draft.source}: {told}")
     draft.system = recognised(draft, source, given)
-    without = str(given.get("without", "")).replace("-", "_")
-    draft.without = tuple(name for name in without.split(",") if name)
+    draft.without = unwanted(given)
     for name, value in given.items():
         if _is_of_the_source(draft, name):
             source.drop(name, name.replace("-", "_"))
@@ -117,9 +129,16 @@ def take(
     own.after(draft, source)
 
 
+def unwanted(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of `--without NAME,NAME`."""
+    without = str(given.get("without", "")).replace("-", "_")
+    return tuple(name for name in without.split(",") if name)
+
+
 def settle(draft: Draft, source: Source) -> None:
     """Write down what the system's program would do where the source is silent."""
     _defaults(draft, source)
+    add_always(draft)
 
 
 def _is_of_the_source(draft: Draft, name: str) -> bool:
@@ -140,12 +159,25 @@ def _defaults(draft: Draft, source: Source) -> None:
         silent = row.default is UNKNOWN or row.name in draft.silent
         if row.fate != "taken" or silent or row.name.replace("-", "_") in said:
             continue
-        if _is_set(draft, row.target) or row.values.of(row.default) == _ours(draft, row.target):
+        if _is_set(draft, row.target) or _is_ours(draft, row) or is_idle(draft, row.target):
             continue
         before = (dict(draft.fixed), dict(draft.env), dict(draft.rest))
         draft.constant(row.name, row.default)
         if before != (draft.fixed, draft.env, draft.rest):
             draft.note(f"{row.name}: {row.default!r}, the default of {draft.system.title}")
+
+
+def _is_ours(draft: Draft, row: Row) -> bool:
+    """Whether a default there is what we take where a study is silent."""
+    value = row.values.of(row.default)
+    settings = value if isinstance(value, Settings) else {row.target: value}
+    return all(_same(draft, target, one) for target, one in settings.items())
+
+
+def _same(draft: Draft, target: str, value: Any) -> bool:
+    if target in KNOBS and value is not None:
+        value = check_value(target, value)
+    return value == _ours(draft, target)
 
 
 def _is_set(draft: Draft, target: str) -> bool:

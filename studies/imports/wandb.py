@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...elsewhere import SEARCH_METHODS
+from ...elsewhere import METRICS_ELSEWHERE, SEARCH_METHODS
 from ...environments import ENVIRONMENTS
 from ...errors import ConfigError
 from ..metrics import metric_fault
@@ -301,24 +301,29 @@ def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:
 
 def _our_metric(draft: Draft, given: str, goal: str) -> str:
     entry = ENVIRONMENTS.get(draft.env.get("id", ""))
-    if metric_fault(given, entry) is None:
+    name = METRICS_ELSEWHERE.get(given.lower())
+    if name is None and metric_fault(given, entry) is None:
         return given
-    words = given.lower()
-    name = None
-    if "blocking" in words and entry is not None and entry.source == "optical":
-        share = "bitrate" if "bitrate" in words else "service"
-        name = f"eval/{share}_blocking_probability"
-    elif any(word in words for word in ("return", "reward", "score")) and goal == "maximize":
-        name = "eval/return_mean"
-    elif "length" in words or "ep_len" in words:
-        name = "eval/length_mean"
-    if name is None:
+    optical = entry is not None and entry.source == "optical"
+    name = name or _likely_metric(given.lower(), optical)
+    if name is None or (name == "eval/return_mean" and goal != "maximize"):
         raise ConfigError(
             f"the metric {given!r} has no counterpart; say which one is meant, "
             "such as -- --metric eval/return_mean"
         )
     draft.note(f"metric: {given!r} is {name} here, of greedy episodes on seeds of their own")
     return name
+
+
+def _likely_metric(words: str, optical: bool) -> str | None:
+    """Return what a metric's name seems to say; those of a learner, such as a loss, are None."""
+    if "blocking" in words and optical:
+        share = "bitrate" if "bitrate" in words else "service"
+        return f"eval/{share}_blocking_probability"
+    parts = words.replace("/", "_").split("_")
+    if "rew" in parts or any(word in words for word in ("return", "reward", "score")):
+        return "eval/return_mean"
+    return "eval/length_mean" if "length" in words or "ep_len" in words else None
 
 
 def _early(draft: Draft, early: Any) -> None:

@@ -25,7 +25,7 @@ def is_a_target(target):
     if target in KNOBS or target in TOPS:
         return True
     if section == "env":
-        return key in ENV_KEYS
+        return key in ENV_KEYS or key == "*"  # a mapping of keys
     return key in {field.key for field in SECTIONS.get(section, ())}
 
 

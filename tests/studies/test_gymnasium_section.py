@@ -88,6 +88,18 @@ def test_a_study_to_start_from_loads():
     assert loads(init_text("gym:Pendulum-v1")).env.id == "gym:Pendulum-v1"
 
 
+@pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's, by SWIG
+def test_a_study_to_start_from_takes_an_id_that_only_gymnasium_has():
+    study = loads(init_text("LunarLander-v3"))
+    assert study.env.id == "gym:LunarLander-v3" and study.name == "gym-lunarlander-v3"
+
+
+def test_an_id_without_its_prefix_is_told_with_it():
+    text = "env: LunarLander-v3\nenv_steps: 20k\n"
+    [(line, told)] = mistakes(text)
+    assert line == 1 and "did you mean 'gym:LunarLander-v3'?" in told
+
+
 def test_a_study_to_start_from_offers_no_parameter_that_does_nothing(monkeypatch):
     def lander(wind):
         keys = {"enable_wind": EnvKey("bool", wind)}

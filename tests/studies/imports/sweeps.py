@@ -134,6 +134,10 @@ SWEEPS: dict[str, tuple[str, object]] = {
     ),
     "a_static_knob_in_a_wide_range": (
         sweep("rollout_length: {min: 16, max: 2048}"),
+        {"space.rollout_length": {"values": [16, 32, 64, 128, 256, 512, 1024, 2048]}},
+    ),
+    "a_static_knob_in_a_wide_range_of_no_powers": (
+        sweep("rollout_length: {min: 33, max: 63}"),
         "every value of rollout_length is a program",
     ),
     "hyperband_of_iterations": (

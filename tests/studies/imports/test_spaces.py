@@ -65,3 +65,44 @@ def test_a_storage_without_the_study_is_refused(storage, tmp_path):
         read_storage(url, "two", {})
     with pytest.raises(ConfigError, match="no such file"):
         read_storage(str(tmp_path / "none.db"), None, {})
+
+
+def test_a_study_of_rl_zoo3_in_its_own_names_and_values(tmp_path):
+    url = f"sqlite:///{tmp_path / 'zoo.db'}"
+    study = optuna.create_study(study_name="zoo", storage=url, direction="maximize")
+
+    def objective(trial):
+        size = trial.suggest_int("batch_size_pow", 5, 7)
+        less = trial.suggest_float("one_minus_gamma", 1e-4, 0.03, log=True)
+        trial.suggest_float("vf_coef", 0.25, 0.75)
+        trial.suggest_categorical("net_arch", ["tiny", "medium"])
+        return -less - size
+
+    study.optimize(objective, n_trials=4)
+    draft = read_storage(url, None, {"env": "CartPole-v1", "n_envs": "8"})
+    draft.override({"n_envs": "8"})
+    ours = loads(draft.text())
+    data = draft.space
+    assert data["minibatch_size"] == {"values": [32, 64, 128]}
+    assert data["gamma"] == {"min": 0.97, "max": 0.9999, "distribution": "one_minus_log"}
+    assert data["vf_coef"] == {"min": 0.5, "max": 1.5, "distribution": "uniform"}
+    assert data["hidden_sizes"] == {"values": [[64], [256, 256]]}
+    assert ours.fixed["num_envs"] == 8 and not any(
+        text.startswith("n_envs") for text in draft.notes
+    )
+    best, first = study.best_params, ours.enqueue[0]
+    assert first["minibatch_size"] == 2 ** best["batch_size_pow"]
+    assert first["gamma"] == pytest.approx(1 - best["one_minus_gamma"], abs=1e-11)
+    assert first["vf_coef"] == pytest.approx(2 * best["vf_coef"], rel=1e-11)
+    assert first["hidden_sizes"] == ((64,) if best["net_arch"] == "tiny" else (256, 256))
+
+
+def test_a_refused_name_of_a_space_is_left_out_on_request(tmp_path, capsys):
+    theirs = ConfigurationSpace()
+    theirs.add(UniformFloatHyperparameter("learning_rate", 1e-5, 1e-2, log=True))
+    theirs.add(CategoricalHyperparameter("use_sde", [True, False]))
+    write_configspace(theirs, tmp_path / "space.json")
+    words = ["import", "configspace", str(tmp_path / "space.json"), "--env", "CartPole-v1"]
+    assert main(words) == 2 and "--without use_sde" in capsys.readouterr().err
+    assert main([*words, "--", "--without", "use-sde"]) == 0
+    assert set(loads(capsys.readouterr().out).space.names) == {"learning_rate"}
