@@ -26,6 +26,7 @@ from ..core.memory import estimate_memory, parameter_count
 from ..core.parts import read_part
 from ..core.plan import Plan, plan_hash
 from ..core.population import Device, lane_shapes
+from ..core.reward_state import reward_notes
 from ..core.state import lane_key
 from ..errors import ConfigError
 from ..knobs import complete
@@ -67,6 +68,7 @@ class LocalFactory:
         """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling, self.warn = compiling, warn
+        self._noted: set[str] = set()
         self._cores = cores or os.cpu_count() or 1
         self.devices = program.prepare_devices(
             study.population.device, study.population.deterministic, cores
@@ -246,11 +248,22 @@ class LocalFactory:
             return None
         shapes, saved = lane_shapes(plan, example), self._saved
         normalised = bool(saved.config["normalise_observations"])
-        initial = kept(plan, shapes, saved.params, saved.statistics, init.keep, normalised)
+        initial = kept(
+            plan, shapes, saved.params, saved.statistics, init.keep, normalised, saved.rewards
+        )
+        if init.keep != "policy":
+            self._note(reward_notes(plan, saved.rewards))
         if init.optimiser == "restored":
             moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
             initial = initial.replace(moments=moments)
         return initial
+
+    def _note(self, lines: Sequence[str]) -> None:
+        """Warn of something once."""
+        for line in lines:
+            if line not in self._noted:
+                self._noted.add(line)
+                self.warn(line)
 
 
 def _check_parts(study: Study) -> None:

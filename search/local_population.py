@@ -23,6 +23,7 @@ from ..core.look import look
 from ..core.metrics import chunk_rows
 from ..core.parts import write_parts
 from ..core.program import Program
+from ..core.reward_state import RewardState
 from ..core.state import LaneState
 from ..errors import ConfigError
 from ..knobs import complete
@@ -207,6 +208,7 @@ class LocalPopulation:
             params=state.params,
             statistics=state.observation_statistics,
             about={"study": self._split.study.name},
+            rewards=RewardState.of(state),
         )
         saved_policy.save_policy(directory, saved)
         write_parts(directory, self._parts(config, state))

@@ -33,8 +33,9 @@ def preview(study: Study) -> tuple[CheckReport, str]:
     from ..core.memory import parameter_count
     from .local import LocalFactory
 
+    notes: list[str] = []
     try:
-        factory = LocalFactory(study)
+        factory = LocalFactory(study, warn=notes.append)
     except ConfigError as error:  # the study is for another machine
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
 
@@ -59,6 +60,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         parameters_of=lambda config: cost(config)[2],
         parts_of=lambda config: cost(config)[3],
     )
+    report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))
     return _told(report, earlier), ""
 
 
