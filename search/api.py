@@ -18,6 +18,7 @@ from ..studies.spec import Study
 from .callbacks import Callback
 from .executors import factory_of
 from .loggers import sinks_of
+from .longer import as_begun, single_as_begun, words_of_growth
 from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
@@ -69,6 +70,10 @@ def run(
     study = replace(study, name=name)
     import_user_code(study.imports, study.source)
     check_registered(study)
+    study = as_begun(study, out / name)
+    grown = words_of_growth(study, out / name)
+    if grown:
+        warn(grown)
     earlier = warm_start(study, out / name)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
@@ -104,4 +109,6 @@ def train(
         path = Path(study)
         study, text = load(path), path.read_text(encoding="utf-8")
         settings.setdefault("study_text", text)
+    if not settings.get("new"):
+        study = single_as_begun(study, Path(out) / checked_name(study.name))
     return run(single(study), out, observers, **settings)

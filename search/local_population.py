@@ -63,7 +63,7 @@ class LocalPopulation:
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
         warmup = environments.make(plan.env).warmup_steps
         self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
-        self._total_updates = split.quanta(plan).chunks * compiled.updates
+        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
     @property
     def program(self) -> Program:

@@ -33,6 +33,7 @@ from .fresh import read_fresh
 from .intake import Intake
 from .interrupts import Interrupts
 from .ledger import Ledger
+from .longer import length_of, lengthen
 from .loop import Loop
 from .methods import make_sampler
 from .population import PopulationFactory
@@ -141,6 +142,9 @@ def run(
             check_continues(store.meta, study)
         ledger = restore_ledger(study, store, time.time)
         ledger.earlier = earlier.history
+        if not store.created:
+            was = length_of(store.meta)
+            lengthen(ledger, was, factory, store.checkpoint())
         goes_on = _reopen(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
@@ -229,6 +233,7 @@ def _reopen(ledger: Ledger) -> bool:
         if state.bounds == bounds:
             return False
         state.phase, state.candidates, state.winner = Phase.SEARCH, [], None
+        state.ended = None
     state.bounds = bounds
     return True
 
