@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..store.study_folder import RESULTS, checked_name, free_name
+from ..studies.given import Given
 from ..studies.load import load
 from ..studies.single import single
 from ..studies.spec import Study
@@ -37,6 +38,7 @@ def run(
     new: bool = False,
     accept_new_bits: bool = False,
     study_text: str = "",
+    given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
@@ -50,6 +52,7 @@ def run(
         new: begin another study `name-2` beside the one that is there.
         accept_new_bits: go on although this machine gives other bits than the one before.
         study_text: the file as it was given, if `study` is loaded.
+        given: the command that runs it, if one does.
         compiling: entered around each compile, with words for what is compiled.
         warn: takes a line about a logger that failed, about environments, or a warm start; from
             any thread.
@@ -80,6 +83,7 @@ def run(
     settings = Settings(
         accept_new_bits=accept_new_bits,
         study_text=study_text,
+        given=given,
         sinks=sinks_of(study, warn),
         callbacks=tuple(callbacks),
         resume=not new,
