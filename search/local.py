@@ -43,6 +43,7 @@ from .lanes import (
 )
 from .local_population import STREAMS, LocalPopulation, results_of
 from .population import EvaluationResult
+from .share_host import Division
 from .split import Split
 
 __all__ = ["LocalFactory"]
@@ -128,30 +129,50 @@ class LocalFactory:
         lanes = -(-max(1, replicates) // block) * block
         return self._population(dataclasses.replace(whole, lanes=lanes))
 
-    def make_share(
+    def divide(
         self, config: Mapping[str, Any], lanes: int | None, shares: int, neighbours: int = 1
-    ) -> LocalPopulation:
-        """Make one of several equal populations that stand for one; its lanes have the same bits.
+    ) -> Division:
+        """Divide the lanes of a bucket into equal shares that stand for one population.
 
-        The tile is the study's own, so that lanes are rounded up to whole blocks of every share.
+        Lanes that are asked for are those of one process, whatever the number of shares; the rule
+        gives as many as all shares together hold.
 
         Args:
             config: whose bucket.
-            lanes: of all shares together; None leaves them to the rule.
+            lanes: of all shares together; None leaves them to the study or the rule.
             shares: how many there are.
             neighbours: of them that share this machine's memory.
         """
-        asked = self.study.population.lanes
+        asked, count = self.study.population.lanes, len(self.devices)
         plan, example = self.split.plan(config), self.split.hypers(config)
-        count = len(self.devices)
         tile = self._tile(plan, example) if asked is None else self.program_of(config, asked).tile
-        block = count * tile
         if lanes is None and asked is None:
-            own = self._auto_lanes(plan, example, tile, shares, neighbours)
-        else:
-            own = -(-(lanes or asked or 1) // (shares * block)) * block
-        whole = self.program_of(config, own)
-        return self._population(dataclasses.replace(whole, tile=tile))
+            lanes = shares * self._auto_lanes(plan, example, tile, shares, neighbours)
+        total = -(-(lanes or asked or 1) // count) * count
+        return Division.of(-(-total // tile) * tile, shares, tile, count)
+
+    def check_divides(self, config: Mapping[str, Any], shares: int) -> None:
+        """Refuse lanes that leave a share without any.
+
+        Raises:
+            ConfigError: says how many shares would do.
+        """
+        division = self.divide(config, None, shares)
+        tiles = division.total // division.tile
+        if tiles < shares:
+            raise ConfigError(
+                f"population.lanes is {self.study.population.lanes}: {tiles} x {division.tile} "
+                f"lanes that are computed together, which {shares} workers cannot share; type "
+                f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
+            )
+
+    def make_share(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+        """Make one of several equal populations that stand for one; its lanes have the same bits.
+
+        The tile is that of one process.
+        """
+        whole = self.program_of(config, division.own)
+        return self._population(dataclasses.replace(whole, tile=division.tile))
 
     def baseline(
         self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]

@@ -13,7 +13,7 @@ from .common import Outcome, call, hpo_command
 _HEAD = """\
 name: NAME
 seeds: {per_config: 2}
-evaluation: {episodes: 3}
+evaluation: EVALUATION
 """
 _KILLS = 4
 
@@ -26,11 +26,13 @@ class Case:
         text: its file, without name, seeds and evaluation.
         ways: env steps of one run after the other.
         over: `schedule_env_steps` on the command line, "" where the command leaves it out.
+        evaluation: the section of that name.
     """
 
     text: str
     ways: tuple[str, ...]
     over: str = ""
+    evaluation: str = "{episodes: 3}"
 
 
 CASES = {
@@ -46,10 +48,11 @@ CASES = {
         "40960",
     ),
     "optical network": Case(
-        "env: {id: rmsa, topology: nsfnet, k: 3, load: 150}\n"
+        "env: {id: rmsa, topology: nsfnet_deeprmsa, k: 3, load: 150}\n"
         "fixed: {num_envs: 2, rollout_length: 32, hidden_sizes: [16]}\n"
         "population: {lanes: 4}\n",
         ("10240", "20480"),
+        evaluation="{episodes: 1, steps: 500}",
     ),
     "the host's environments": Case(
         "env: gym:CartPole-v1\nfixed: {num_envs: 2, rollout_length: 32, hidden_sizes: [16]}\n"
@@ -93,7 +96,8 @@ def _differences(name: str, case: Case, work: Path) -> list[str]:
 def _file(case: Case, work: Path) -> Path:
     work.mkdir()
     file = work / "run.yaml"
-    file.write_text(_HEAD.replace("NAME", "run") + "env_steps: 1000\n" + case.text)
+    head = _HEAD.replace("NAME", "run").replace("EVALUATION", case.evaluation)
+    file.write_text(head + "env_steps: 1000\n" + case.text)
     return file
 
 
