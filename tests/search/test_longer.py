@@ -13,8 +13,10 @@ import pytest
 
 from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
+from hpo.knobs import complete
 from hpo.search.local import LocalFactory
 from hpo.search.longer import as_begun, single_as_begun, words_of_growth
+from hpo.search.preview import preview
 from hpo.search.progress import Silent
 from hpo.search.run import run
 from hpo.search.state import LoopState
@@ -300,3 +302,26 @@ def test_real_lanes_go_on_to_the_same_bits(tmp_path):
     for a, b in zip(*map(jax.tree.leaves, trees), strict=True):
         np.testing.assert_array_equal(a, b)
     assert float(grown.rewards.returns.count) == 6144
+    _check_init(text, tmp_path / "long" / "policies" / "trial_0")
+
+
+def _check_init(text, folder):
+    """A study that starts from such a policy takes reward statistics; old folders lack them."""
+    study = loads(f"{text}init: {{from: '{folder}'}}\n")
+    config = complete({**study.fixed, **study.space.default()})
+    warned = []
+    started = LocalFactory(study, warn=warned.append).program_of(config).initial
+    assert float(started.rewards.returns.count) == 6144 and warned == []
+    path = folder / "policy.json"
+    document = json.loads(path.read_text())
+    assert document.pop("reward_state")["returns"]["count"] == 6144
+    path.write_text(json.dumps(document))
+    started = LocalFactory(study, warn=warned.append).program_of(config).initial
+    assert started.rewards.returns is None
+    assert len(warned) == 1 and "no reward statistics (normalise_rewards)" in warned[0]
+    report, _ = preview(study)
+    assert warned[0] in report.warnings
+    text = text.replace("normalise_rewards: true, ", "")
+    other = loads(f"{text}init: {{from: '{folder}', keep: policy}}\n")
+    LocalFactory(other, warn=warned.append)
+    assert len(warned) == 1
