@@ -15,6 +15,7 @@ from . import policy
 from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Pytree, pytree
+from .reward_state import RewardState
 from .state import LaneState
 
 __all__ = ["Initial", "Keep", "kept", "start_from"]
@@ -30,11 +31,13 @@ class Initial(Pytree):
         params: top-level parameters that are kept, by name.
         statistics: of the observation normaliser.
         moments: of the optimiser.
+        rewards: what the critic's rewards were measured by.
     """
 
     params: dict[str, Any]
     statistics: RunningStatistics | None
     moments: Any
+    rewards: RewardState = RewardState()
 
 
 def start_from(state: LaneState, initial: Initial | None) -> LaneState:
@@ -46,6 +49,7 @@ def start_from(state: LaneState, initial: Initial | None) -> LaneState:
         changes["observation_statistics"] = initial.statistics
     if initial.moments is not None:
         changes["moments"] = initial.moments
+    changes |= initial.rewards.fields()
     return state.replace(**changes)
 
 
@@ -56,6 +60,7 @@ def kept(
     statistics: RunningStatistics,
     keep: Keep,
     normalised: bool = True,
+    rewards: RewardState | None = None,
 ) -> Initial:
     """Choose what is kept of a saved policy, and check that it fits.
 
@@ -67,6 +72,7 @@ def kept(
         keep: all parameters, the critic's, or the policy's (shared layers are the policy's).
         normalised: the saved policy saw observations normalised by its statistics, which a study
             that searches `normalise_observations` gathers in all lanes.
+        rewards: saved, None if unknown; kept with the critic, whose values are in their units.
 
     Raises:
         ConfigError: names or shapes are others than this plan's.
@@ -93,7 +99,8 @@ def kept(
             "init: the saved policy saw normalised observations; fix normalise_observations to "
             "true"
         )
-    return Initial(wanted, statistics if normalises else None, None)
+    remembered = RewardState() if rewards is None or keep == "policy" else rewards.for_plan(plan)
+    return Initial(wanted, statistics if normalises else None, None, remembered)
 
 
 def _check(given: Any, here: Any) -> None:

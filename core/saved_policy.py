@@ -31,6 +31,7 @@ from .hypers import Hypers, make_hypers
 from .normalise import RunningStatistics
 from .plan import EnvPlan, Plan, make_plan
 from .population import lane_shapes
+from .reward_state import RewardState
 from .state import lane_key
 from .trace import trace
 
@@ -54,6 +55,8 @@ class SavedPolicy:
         params: of the network.
         statistics: frozen observation normaliser.
         about: where it came from (study, trial, ...), free text by key.
+        rewards: the reward memory that training went on with; None if an earlier version, which
+            kept none, wrote the policy.
     """
 
     plan: Plan
@@ -63,6 +66,7 @@ class SavedPolicy:
     params: Any
     statistics: RunningStatistics
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rewards: RewardState | None = None
 
     def hypers(self) -> Hypers:
         """Give the traced part of its configuration."""
@@ -250,6 +254,8 @@ def save_policy(directory: Path, saved: SavedPolicy) -> None:
         "eval_params": dict(saved.eval_params),
         "about": dict(saved.about),
     }
+    if saved.rewards is not None:
+        document["reward_state"] = saved.rewards.as_data()
     text = json.dumps(document, indent=2, sort_keys=True)
     save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
     (directory / "policy.json").write_text(text + "\n")
@@ -280,12 +286,21 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     plan = make_plan(config, env, eval_env, tuple(document["features"]))
     empty = SavedPolicy(
         plan, config, document["env_params"], document["eval_params"], {},
-        RunningStatistics.empty(()), document["about"],
+        RunningStatistics.empty(()), document["about"], _rewards(document, path),
     )  # fmt: skip
     shapes = lane_shapes(plan, empty.hypers())
     like = {"params": shapes.params, "statistics": shapes.observation_statistics}
     arrays = restore_tree(directory / "arrays", like)
     return dataclasses.replace(empty, params=arrays["params"], statistics=arrays["statistics"])
+
+
+def _rewards(document: Mapping[str, Any], path: Path) -> RewardState | None:
+    if "reward_state" not in document:
+        return None
+    try:
+        return RewardState.from_data(document["reward_state"])
+    except StoreError as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
 
 
 def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:

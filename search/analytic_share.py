@@ -9,7 +9,7 @@ from typing import Any
 from ..store.rows import Stream
 from .analytic import AnalyticFactory, AnalyticPopulation
 from .population import EvaluationResult
-from .share_host import Machine
+from .share_host import Division, Machine
 
 __all__ = ["AnalyticShares", "analytic_shares"]
 
@@ -44,11 +44,13 @@ class AnalyticShares:
     def check(self, config: Mapping[str, Any]) -> None:
         """See `ShareSource`; every configuration can run."""
 
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> AnalyticPopulation:
-        """See `ShareSource`; lanes are rounded up to whole blocks of every share."""
-        block = self.factory.block
-        own = -(-(lanes or self.factory.lanes) // (self.shares * block)) * block
-        return self.factory.make(config, own)
+    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
+        """See `ShareSource`; a block stands for as many devices of one lane."""
+        return Division.of(lanes or self.factory.lanes, self.shares, 1, self.factory.block)
+
+    def make(self, config: Mapping[str, Any], division: Division) -> AnalyticPopulation:
+        """See `ShareSource`."""
+        return self.factory.make(config, division.own)
 
     def baseline(
         self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]

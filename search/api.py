@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ..store.study_folder import RESULTS, checked_name, free_name
+from ..studies.given import Given
 from ..studies.load import load
 from ..studies.single import single
 from ..studies.spec import Study
 from .callbacks import Callback
 from .executors import factory_of
 from .loggers import sinks_of
+from .longer import as_begun, single_as_begun, words_of_growth
 from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
@@ -36,6 +38,7 @@ def run(
     new: bool = False,
     accept_new_bits: bool = False,
     study_text: str = "",
+    given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Results:
@@ -49,6 +52,7 @@ def run(
         new: begin another study `name-2` beside the one that is there.
         accept_new_bits: go on although this machine gives other bits than the one before.
         study_text: the file as it was given, if `study` is loaded.
+        given: the command that runs it, if one does.
         compiling: entered around each compile, with words for what is compiled.
         warn: takes a line about a logger that failed, about environments, or a warm start; from
             any thread.
@@ -69,12 +73,17 @@ def run(
     study = replace(study, name=name)
     import_user_code(study.imports, study.source)
     check_registered(study)
+    study = as_begun(study, out / name)
+    grown = words_of_growth(study, out / name)
+    if grown:
+        warn(grown)
     earlier = warm_start(study, out / name)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
     settings = Settings(
         accept_new_bits=accept_new_bits,
         study_text=study_text,
+        given=given,
         sinks=sinks_of(study, warn),
         callbacks=tuple(callbacks),
         resume=not new,
@@ -104,4 +113,6 @@ def train(
         path = Path(study)
         study, text = load(path), path.read_text(encoding="utf-8")
         settings.setdefault("study_text", text)
+    if not settings.get("new"):
+        study = single_as_begun(study, Path(out) / checked_name(study.name))
     return run(single(study), out, observers, **settings)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from importlib import metadata
 from typing import Any
 
@@ -12,8 +14,9 @@ from ..spaces.space import Space
 from ..store.codec import param_kind, plain_json
 from ..store.rows import StudyMeta
 from ..store.statistics import IQM_MIN_SEEDS
+from ..studies.given import Given
 from ..studies.reader import plain, read_text
-from ..studies.resolved import diff, resolved, resolved_yaml, study_hash
+from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
 from ..studies.spec import EarlyTerminate, Study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta", "versions"]
@@ -85,19 +88,64 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
     )
 
 
-def check_continues(before: StudyMeta, study: Study) -> None:
+def check_continues(
+    before: StudyMeta, study: Study, last: Given | None = None, now: Given | None = None,
+    same_file: bool = False,
+) -> None:  # fmt: skip
     """Refuse to go on with a study that was changed.
 
+    Args:
+        before: what the journal says of it.
+        study: as it is asked for now.
+        last: the command that ran it last, if that changed what its file says.
+        now: the command that runs it now, if one does.
+        same_file: the file is the one that was kept, so differences are of commands alone.
+
     Raises:
-        StoreError: with every change that is not allowed.
+        StoreError: with every change that is not allowed, and the command that goes on.
     """
     old = plain(read_text(before.study_text, "study.resolved.yaml"))
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
-    if refused:
-        raise StoreError(
-            f"study {before.name!r} was begun with other settings; take these changes back, or "
-            "begin another study with --new:\n" + "\n".join(f"  {change}" for change in refused)
-        )
+    if not refused:
+        return
+    if last is None and same_file and now is not None:
+        unsaid = [change for change in refused if not now.override_of(change.key)]
+        last = replace(now, overrides=tuple(map(_as_override, unsaid))) if unsaid else None
+    lines = [f"  {change}{_origin(change.key, last, now)}" for change in refused]
+    raise StoreError(
+        f"study {before.name!r} was begun with other settings; take these changes back, or "
+        "begin another study with --new:\n" + "\n".join([*lines, *_way_on(refused, last, now)])
+    )
+
+
+def _as_override(change: Change) -> str:
+    old = change.old
+    return f"{change.key}={old if isinstance(old, str) else json.dumps(old)}"
+
+
+def _origin(key: str, last: Given | None, now: Given | None) -> str:
+    """Say which words of the two commands a difference comes from."""
+    was = "" if last is None else last.override_of(key)
+    given = "" if now is None else now.override_of(key)
+    if was == given:
+        return ""
+    words = [f"last time: --set {was}" if was else "", f"now: --set {given}" if given else ""]
+    return f" [{'; '.join(word for word in words if word)}]"
+
+
+def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) -> list[str]:
+    """Give the command that goes on, as far as commands made the difference."""
+    if now is None:
+        return [] if last is None else [f"  it was run as: {last.command}"]
+    verb, overrides = ("run", ()) if last is None else (last.verb, last.overrides)
+    way = replace(now, verb=verb, overrides=overrides)
+    if way == now:
+        return []
+    rest = [change.key for change in refused if not _origin(change.key, last, now)]
+    also = ""
+    if rest and verb == now.verb:
+        also = f", once the file has its old {', '.join(rest)}"
+    return [f"go on with: {way.command}{also}"]
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:

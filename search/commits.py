@@ -18,7 +18,7 @@ from .buckets import Bucket
 from .ledger import Ledger, Unwritten
 from .population import PopulationFactory
 from .schedule import schedule_of
-from .state import BucketState, LoopState
+from .state import BucketState, EndedTrial, LoopState
 from .trials import LIVE, RunState, Trial
 
 __all__ = ["Committer", "restore_buckets", "restore_ledger"]
@@ -72,11 +72,16 @@ class Committer:
         self._last = time.monotonic()
 
     def _save_lanes(self) -> str | None:
-        """Save the lanes of every bucket that holds a replicate begun; give the folder's name."""
+        """Save the lanes of every bucket that holds a replicate begun; give the folder's name.
+
+        Those of a run that may grow are kept after its end.
+        """
+        ended = self._ledger.state.ended
         begun = [
             (bucket, bucket.population)
             for bucket in self._buckets.values()
-            if bucket.population is not None and any(run.chunks for run in bucket.busy())
+            if bucket.population is not None
+            and (any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket))
         ]
         if not begun:
             return None
@@ -133,11 +138,16 @@ def restore_buckets(
         for run in trial.runs:
             if run.state is RunState.RUNNING and run.lane is not None:
                 bucket.slots[run.lane] = run
+    ended = ledger.state.ended
     for bucket in buckets.values():
-        if any(run.chunks for run in bucket.busy()):
+        if any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket):
             bucket.population = factory.make(bucket.config, bucket.lanes)
             bucket.population.restore(_saved(checkpoint, bucket.key))
     return buckets
+
+
+def _ended_in(ended: EndedTrial | None, bucket: Bucket) -> bool:
+    return ended is not None and ended.trial.bucket == bucket.key
 
 
 def _saved(checkpoint: Path | None, key: str) -> Path:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..knobs import complete
+from ..studies.check import spread_note
 from ..studies.spec import Study
 from .compile_cache import enable_compilation_cache
 from .local_share import local_shares
@@ -80,6 +81,8 @@ def _on_cluster(
     executor = study.executor
     with connected(executor, "executor: {type: ray}") as ray:
         place = place_of(ray, executor, study.population.device)
+        if note := spread_note(study):
+            warn(note)
         source = partial(local_shares, study, executor.workers, place.cpus)
         team = RayTeam(ray, executor.workers, place, source, warn)
         try:

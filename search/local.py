@@ -26,6 +26,7 @@ from ..core.memory import estimate_memory, parameter_count
 from ..core.parts import read_part
 from ..core.plan import Plan, plan_hash
 from ..core.population import Device, lane_shapes
+from ..core.reward_state import reward_notes
 from ..core.state import lane_key
 from ..errors import ConfigError
 from ..knobs import complete
@@ -42,6 +43,7 @@ from .lanes import (
 )
 from .local_population import STREAMS, LocalPopulation, results_of
 from .population import EvaluationResult
+from .share_host import Division
 from .split import Split
 
 __all__ = ["LocalFactory"]
@@ -67,6 +69,7 @@ class LocalFactory:
         """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling, self.warn = compiling, warn
+        self._noted: set[str] = set()
         self._cores = cores or os.cpu_count() or 1
         self.devices = program.prepare_devices(
             study.population.device, study.population.deterministic, cores
@@ -126,30 +129,50 @@ class LocalFactory:
         lanes = -(-max(1, replicates) // block) * block
         return self._population(dataclasses.replace(whole, lanes=lanes))
 
-    def make_share(
+    def divide(
         self, config: Mapping[str, Any], lanes: int | None, shares: int, neighbours: int = 1
-    ) -> LocalPopulation:
-        """Make one of several equal populations that stand for one; its lanes have the same bits.
+    ) -> Division:
+        """Divide the lanes of a bucket into equal shares that stand for one population.
 
-        The tile is the study's own, so that lanes are rounded up to whole blocks of every share.
+        Lanes that are asked for are those of one process, whatever the number of shares; the rule
+        gives as many as all shares together hold.
 
         Args:
             config: whose bucket.
-            lanes: of all shares together; None leaves them to the rule.
+            lanes: of all shares together; None leaves them to the study or the rule.
             shares: how many there are.
             neighbours: of them that share this machine's memory.
         """
-        asked = self.study.population.lanes
+        asked, count = self.study.population.lanes, len(self.devices)
         plan, example = self.split.plan(config), self.split.hypers(config)
-        count = len(self.devices)
         tile = self._tile(plan, example) if asked is None else self.program_of(config, asked).tile
-        block = count * tile
         if lanes is None and asked is None:
-            own = self._auto_lanes(plan, example, tile, shares, neighbours)
-        else:
-            own = -(-(lanes or asked or 1) // (shares * block)) * block
-        whole = self.program_of(config, own)
-        return self._population(dataclasses.replace(whole, tile=tile))
+            lanes = shares * self._auto_lanes(plan, example, tile, shares, neighbours)
+        total = -(-(lanes or asked or 1) // count) * count
+        return Division.of(-(-total // tile) * tile, shares, tile, count)
+
+    def check_divides(self, config: Mapping[str, Any], shares: int) -> None:
+        """Refuse lanes that leave a share without any.
+
+        Raises:
+            ConfigError: says how many shares would do.
+        """
+        division = self.divide(config, None, shares)
+        tiles = division.total // division.tile
+        if tiles < shares:
+            raise ConfigError(
+                f"population.lanes is {self.study.population.lanes}: {tiles} x {division.tile} "
+                f"lanes that are computed together, which {shares} workers cannot share; type "
+                f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
+            )
+
+    def make_share(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+        """Make one of several equal populations that stand for one; its lanes have the same bits.
+
+        The tile is that of one process.
+        """
+        whole = self.program_of(config, division.own)
+        return self._population(dataclasses.replace(whole, tile=division.tile))
 
     def baseline(
         self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
@@ -247,11 +270,22 @@ class LocalFactory:
             return None
         shapes, saved = lane_shapes(plan, example), self._saved
         normalised = bool(saved.config["normalise_observations"])
-        initial = kept(plan, shapes, saved.params, saved.statistics, init.keep, normalised)
+        initial = kept(
+            plan, shapes, saved.params, saved.statistics, init.keep, normalised, saved.rewards
+        )
+        if init.keep != "policy":
+            self._note(reward_notes(plan, saved.rewards))
         if init.optimiser == "restored":
             moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
             initial = initial.replace(moments=moments)
         return initial
+
+    def _note(self, lines: Sequence[str]) -> None:
+        """Warn of something once."""
+        for line in lines:
+            if line not in self._noted:
+                self._noted.add(line)
+                self.warn(line)
 
 
 def _check_parts(study: Study) -> None:

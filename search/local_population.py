@@ -24,6 +24,7 @@ from ..core.look import look
 from ..core.metrics import chunk_rows
 from ..core.parts import write_parts
 from ..core.program import Program
+from ..core.reward_state import RewardState
 from ..core.state import LaneState
 from ..errors import ConfigError
 from ..knobs import complete
@@ -63,7 +64,7 @@ class LocalPopulation:
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
         warmup = environments.make(plan.env).warmup_steps
         self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
-        self._total_updates = split.quanta(plan).chunks * compiled.updates
+        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
     @property
     def program(self) -> Program:
@@ -219,6 +220,7 @@ class LocalPopulation:
             params=state.params,
             statistics=state.observation_statistics,
             about={"study": self._split.study.name},
+            rewards=RewardState.of(state),
         )
         saved_policy.save_policy(directory, saved)
         write_parts(directory, self._parts(config, state))

@@ -11,7 +11,7 @@ from .checks import versions
 from .compile_cache import enable_compilation_cache
 from .local_population import LocalPopulation
 from .population import EvaluationResult
-from .share_host import Machine
+from .share_host import Division, Machine
 from .user_code import check_registered, import_user_code
 
 __all__ = ["LocalShares", "local_shares"]
@@ -70,10 +70,15 @@ class LocalShares:
     def check(self, config: Mapping[str, Any]) -> None:
         """See `ShareSource`."""
         self._factory.split.hypers(config)
+        self._factory.check_divides(config, self._shares)
 
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> LocalPopulation:
+    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
         """See `ShareSource`."""
-        return self._factory.make_share(config, lanes, self._shares, self._neighbours)
+        return self._factory.divide(config, lanes, self._shares, self._neighbours)
+
+    def make(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+        """See `ShareSource`."""
+        return self._factory.make_share(config, division)
 
     def baseline(
         self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]

@@ -5,12 +5,14 @@ jax starts, but nothing is compiled and no user code runs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from ..errors import ConfigError
+from ..knobs import complete
 from ..studies.check import CheckReport, check
 from ..studies.spec import Study
 from .warm_start import warm_start
@@ -33,16 +35,34 @@ def preview(study: Study) -> tuple[CheckReport, str]:
     from ..core.memory import parameter_count
     from .local import LocalFactory
 
+    notes: list[str] = []
+    workers = study.executor.workers
     try:
-        factory = LocalFactory(study)
+        factory = LocalFactory(study, warn=notes.append, cores=_cores(study))
     except ConfigError as error:  # the study is for another machine
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
 
+    if workers > 1:
+        try:
+            factory.check_divides(complete({**study.fixed, **study.space.default()}), workers)
+        except ConfigError as error:
+            if study.executor.address is None:
+                raise
+            notes.append(f"if nodes have as many devices as this machine: {error}")
+
     @lru_cache(maxsize=1)
     def made(key: str) -> tuple[int, int, int, int]:
-        program = factory.program_of(configs[key])
+        config = configs[key]
+        if workers == 1:
+            program = factory.program_of(config)
+            lanes = program.lanes
+        else:
+            division = factory.divide(config, None, workers, workers)
+            program = factory.make_share(config, division).program
+            lanes = division.total
         parameters = parameter_count(program.plan, program.example)
-        return program.lanes, program.memory_bytes(), parameters, parts_of(program.plan)
+        memory = workers * program.memory_bytes()
+        return lanes, memory, parameters, parts_of(program.plan)
 
     configs: dict[str, Mapping[str, Any]] = {}
 
@@ -59,7 +79,16 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         parameters_of=lambda config: cost(config)[2],
         parts_of=lambda config: cost(config)[3],
     )
+    report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))
     return _told(report, earlier), ""
+
+
+def _cores(study: Study) -> int | None:
+    """Give the cores of one worker, where several of them are taken to share this machine."""
+    workers = study.executor.workers
+    if workers == 1:
+        return None
+    return study.executor.cpus or max(1, (os.cpu_count() or 1) // workers)
 
 
 def _told(report: CheckReport, earlier: str) -> CheckReport:

@@ -20,6 +20,7 @@ from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
+from ..studies.given import Given, given_in, without_given
 from ..studies.spec import Study
 from .ahead import AskAhead
 from .baselines import measure_baselines
@@ -33,6 +34,7 @@ from .fresh import read_fresh
 from .intake import Intake
 from .interrupts import Interrupts
 from .ledger import Ledger
+from .longer import length_of, lengthen
 from .loop import Loop
 from .methods import make_sampler
 from .population import PopulationFactory
@@ -88,6 +90,7 @@ class Settings:
         resume: go on with a study that is there; False refuses it.
         accept_new_bits: go on although the machine would give other bits than before.
         study_text: the study file as it was given, to be kept beside the tables.
+        given: the command that runs it, to be kept with it.
         sinks: copies of the tables for other tools.
         callbacks: code of the user's to call.
     """
@@ -97,6 +100,7 @@ class Settings:
     resume: bool = True
     accept_new_bits: bool = False
     study_text: str = ""
+    given: Given | None = None
     sinks: Sinks | None = None
     callbacks: Sequence[Callback] = ()
 
@@ -138,21 +142,39 @@ def run(
         if not store.created:
             if not settings.resume:
                 raise StoreError(f"{directory} holds a study already; begin another with --new")
-            check_continues(store.meta, study)
+            kept = _kept_text(store.folder)
+            same = without_given(kept) == without_given(settings.study_text)
+            check_continues(store.meta, study, given_in(kept), settings.given, same)
         ledger = restore_ledger(study, store, time.time)
         ledger.earlier = earlier.history
+        if not store.created:
+            was = length_of(store.meta)
+            lengthen(ledger, was, factory, store.checkpoint())
         goes_on = _reopen(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
             changed = goes_on and gives_new_bits(store.meta, meta, settings.accept_new_bits)
             store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
         ledger.state.bits = store.meta.bits
-        store.folder.write_study(settings.study_text or meta.study_text, meta.study_text)
+        store.folder.write_study(_shown_text(settings) or meta.study_text, meta.study_text)
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
             store.publish(force=True)
             return _results("finished", ledger, store)
         return _run(ledger, store, factory, proposer, observers, settings)
+
+
+def _kept_text(folder: StudyFolder) -> str:
+    """Give the study file that was kept, "" without one."""
+    if not folder.study_file.is_file():
+        return ""
+    return folder.study_file.read_text(encoding="utf-8", errors="replace")
+
+
+def _shown_text(settings: Settings) -> str:
+    """Give the study file with the command on top, if that changed what it says."""
+    text = settings.study_text
+    return text if settings.given is None or not text else settings.given.on_top_of(text)
 
 
 def _continued(before: StudyMeta, now: StudyMeta, goes_on: bool, bits: int) -> StudyMeta:
@@ -229,6 +251,7 @@ def _reopen(ledger: Ledger) -> bool:
         if state.bounds == bounds:
             return False
         state.phase, state.candidates, state.winner = Phase.SEARCH, [], None
+        state.ended = None
     state.bounds = bounds
     return True
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..store.rows import Stream, TrialState
 from .buckets import Bucket
 from .ledger import Ledger, cut
+from .longer import keep_for_growth
 from .population import Population
 from .racing import more_seeds, value_of
 from .state import KeptPolicy
@@ -137,6 +138,7 @@ def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) ->
             trial.runs += further
             buckets[trial.bucket].enqueue(further)
             continue
+        keep_for_growth(ledger, trial)
         _take_values(ledger, trial)
         ledger.end(trial, TrialState.FINISHED)
         policies.offer(ledger, trial, buckets[trial.bucket])

@@ -39,10 +39,47 @@ RECORD = "shares.json"
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a share of a population is; as in `Population`."""
+class Division:
+    """How the lanes of a population are divided into equal shares.
 
-    lanes: int
+    Attributes:
+        total: lanes of the population, as one process would have them.
+        tile: lanes that a device works on at a time.
+        unit: lanes that are dealt to a share together, one after the other.
+        own: lanes of the program of each share; those that are dealt nothing stay idle.
+    """
+
+    total: int
+    tile: int
+    unit: int
+    own: int
+
+    @classmethod
+    def of(cls, total: int, shares: int, tile: int, devices: int) -> Division:
+        """Divide lanes by whole tiles, by tiles of all devices at once where that comes out even.
+
+        Args:
+            total: a multiple of the tile.
+            shares: how many.
+            tile: lanes that a device works on at a time.
+            devices: of each share.
+
+        >>> Division.of(16, 2, 4, 2)
+        Division(total=16, tile=4, unit=8, own=8)
+        >>> Division.of(4, 2, 2, 2)
+        Division(total=4, tile=2, unit=2, own=4)
+        """
+        block = tile * devices
+        unit = tile if total % (shares * block) else block
+        units = -(-total // (unit * shares))
+        return cls(total, tile, unit, -(-units * unit // block) * block)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a share of a population is; as in `Population`, and how all lanes are divided."""
+
+    division: Division
     block: int
     steps_per_chunk: int
     warmup_chunks: int
@@ -102,8 +139,12 @@ class ShareSource(Protocol):
         """
         ...
 
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> Population:
-        """Make one share of a population; `lanes` are those of all shares together."""
+    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
+        """Divide the lanes of a population; None leaves their number to the study or the rule."""
+        ...
+
+    def make(self, config: Mapping[str, Any], division: Division) -> Population:
+        """Make one share of a population."""
         ...
 
     def baseline(
@@ -171,8 +212,9 @@ class ShareHost:
 
     def _do_make(self, at: tuple[int, str], config: Mapping[str, Any], lanes: int | None) -> Facts:
         self._populations.pop(at, None)  # frees the memory of what an error has left
-        made = self._populations[at] = self._known.make(config, lanes)
-        return Facts(made.lanes, made.block, made.steps_per_chunk, made.warmup_chunks)
+        division = self._known.divide(config, lanes)
+        made = self._populations[at] = self._known.make(config, division)
+        return Facts(division, made.block, made.steps_per_chunk, made.warmup_chunks)
 
     def _do_compile(self, at: tuple[int, str]) -> None:
         self._populations[at].compile()

@@ -1,8 +1,8 @@
 """One population in several equal shares, each with a host elsewhere, which may die.
 
-To the loop it is one population, whose lanes are dealt to the shares block by block. What a host
-did since its share was last saved is remembered, so that another host brings the share back to the
-same bits: it restores what was saved and does the same again.
+To the loop it is one population, whose lanes are dealt to the shares unit by unit (`Division`).
+What a host did since its share was last saved is remembered, so that another host brings the share
+back to the same bits: it restores what was saved and does the same again.
 """
 
 from __future__ import annotations
@@ -121,11 +121,10 @@ class SharedPopulation:
         self._died: Counter[int] = Counter()
         self._bring_back_all(shares)
         facts = self._facts[0]
-        self.lanes = facts.lanes * team.shares
-        self._asked = self.lanes
-        self.block = facts.block * team.shares
+        self.lanes = self._asked = facts.division.total
+        self.block = facts.block  # as one process has it, because refills go by it
         self.steps_per_chunk, self.warmup_chunks = facts.steps_per_chunk, facts.warmup_chunks
-        self._own, self._size = facts.lanes, facts.block
+        self._own, self._size = facts.division.own, facts.division.unit
         self._places: dict[int, list[int]] = {share: [] for share in shares}
         for lane in range(self.lanes):
             self._places[self._where(lane)[0]].append(lane)
@@ -169,7 +168,8 @@ class SharedPopulation:
     def _compile(self, method: str, what: str) -> None:
         first = self._team.first_of_machines()
         others = [share for share in range(self._team.shares) if share not in first]
-        with self._compiling(f"{what}: {self._team.shares} x {self._own} lanes"):
+        words = f"{what}: {self.lanes} lanes over {self._team.shares} workers"
+        with self._compiling(words):
             for shares in (first, others):
                 self._ask(method, dict.fromkeys(shares, ()))
 
@@ -187,11 +187,12 @@ class SharedPopulation:
         diverged = np.zeros(self.lanes, bool)
         failed: dict[int, str] = {}
         for share, answer in answers.items():
-            places = self._places[share]
-            diverged[places] = answer.diverged
+            places = self._places[share]  # the first of its lanes; those behind them stay idle
+            count = len(places)
+            diverged[places] = answer.diverged[:count]
             failed |= {places[own]: why for own, why in answer.failed.items()}
             for name, values in answer.metrics.items():
-                metrics.setdefault(name, np.zeros(self.lanes))[places] = values
+                metrics.setdefault(name, np.zeros(self.lanes))[places] = values[:count]
         return ChunkResult(metrics, diverged, time.perf_counter() - started, failed)
 
     def change(self, changes: Sequence[Change]) -> None:
@@ -249,7 +250,8 @@ class SharedPopulation:
         """See `Population`; a host that does not see the folder hands its files over."""
         token = secrets.token_hex(8)
         directory.mkdir()
-        record = {"shares": self._team.shares, "lanes": self._own, "token": token}
+        lanes = {"lanes": self._own, "of": self.lanes}
+        record = {"shares": self._team.shares, **lanes, "token": token}
         (directory / RECORD).write_text(json.dumps(record))
         folders = {share: directory / f"share-{share}" for share in range(self._team.shares)}
         given = {share: (str(folder), token) for share, folder in folders.items()}
@@ -271,7 +273,8 @@ class SharedPopulation:
             raise StoreError(
                 f"{directory} is no checkpoint of lanes on workers: {error}"
             ) from error
-        if (record.get("shares"), record.get("lanes")) != (self._team.shares, self._own):
+        found = (record.get("shares"), record.get("lanes"), record.get("of", self.lanes))
+        if found != (self._team.shares, self._own, self.lanes):
             raise StoreError(
                 f"{directory} holds {record.get('shares')} x {record.get('lanes')} lanes, but "
                 f"here are {self._team.shares} x {self._own}; go on with as many workers"

@@ -15,7 +15,7 @@ from .codec import decode, encode
 from .explore import Gain
 from .trials import Trial
 
-__all__ = ["BucketState", "KeptPolicy", "LoopState", "PendingAsk", "Phase", "Usage"]
+__all__ = ["BucketState", "EndedTrial", "KeptPolicy", "LoopState", "PendingAsk", "Phase", "Usage"]
 
 VERSION = 3
 
@@ -108,6 +108,19 @@ class KeptPolicy:
 
 
 @dataclass
+class EndedTrial:
+    """The only trial of a study as it stood at its end, in lanes that the last commit keeps.
+
+    Attributes:
+        trial: with its replicates, each with the lane that it ended in.
+        env_steps: of a run, as the study asked for them.
+    """
+
+    trial: Trial
+    env_steps: int
+
+
+@dataclass
 class LoopState:
     """Everything in motion.
 
@@ -129,6 +142,7 @@ class LoopState:
         best_evaluation: the trial with the best evaluation so far, if its policy is kept.
         usage: the counters.
         bits: how often the study went on with other hardware or versions.
+        ended: what can go on if `env_steps` grows.
         bounds: budget and confirm as they were when the study last went on; JSON text.
     """
 
@@ -150,6 +164,7 @@ class LoopState:
     usage: Usage = field(default_factory=Usage)
     bounds: str = ""
     bits: int = 0
+    ended: EndedTrial | None = None
 
     def to_text(self) -> str:
         """Give the JSON text that the store keeps."""
@@ -172,4 +187,5 @@ class LoopState:
         for trial in value.get("live", {}).values():
             for run in trial["runs"]:  # written before lengths were rolled: they begin here
                 run.setdefault("recent_length", None)
+        value.setdefault("ended", None)  # from before runs could grow
         return decode(cls, value)

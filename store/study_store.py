@@ -101,7 +101,7 @@ class StudyStore:
 
     def _require_checkpoint(self) -> None:
         path = self.checkpoint()
-        if path is not None and not path.is_dir():
+        if path is not None and not path.is_dir() and self.head.phase != "finished":
             raise StoreError(
                 f"the lane checkpoint {path} of the last commit is missing; "
                 "restore it from a copy, or start again with --new"

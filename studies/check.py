@@ -19,7 +19,7 @@ from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
 from .spec import Constraint, SearchSpec, Study
 
-__all__ = ["CheckReport", "check"]
+__all__ = ["CheckReport", "check", "spread_note"]
 
 _DRAWS = 2000
 _LISTED = 12
@@ -199,6 +199,7 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             "and smac model them"
         )
     warnings.extend(idle_knobs(study))
+    warnings.extend(filter(None, [spread_note(study)]))
     method, usual = study.search.method, SearchSpec().random_share
     own = study.search.driver == "lanes"
     if own and method in DEAF_METHODS and study.search.random_share != usual:
@@ -206,6 +207,18 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings
+
+
+def spread_note(study: Study) -> str:
+    """Say that lanes which the rule chooses grow with the workers of a cluster; "" where not."""
+    workers = study.executor.workers
+    if workers == 1 or study.population.lanes is not None:
+        return ""
+    return (
+        f"population.lanes is auto: {workers} workers have up to {workers} times the lanes of one "
+        "process, so more trials are in flight and the search is another one; give "
+        "population.lanes for the same search"
+    )
 
 
 def _unmodelled(study: Study) -> list[str]:
@@ -293,7 +306,7 @@ def _programs(report: CheckReport) -> list[str]:
         quanta = bucket.quanta
         names = ", ".join(f"{name}={_shown(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
-        lanes = "" if bucket.lanes is None else f"; {bucket.lanes} lanes"
+        lanes = "" if bucket.lanes is None else f"; {bucket.lanes} lanes{_over(report.study)}"
         memory = "" if bucket.memory_bytes is None else f"; {_mebibytes(bucket.memory_bytes)}"
         lines.append(
             f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
@@ -304,6 +317,11 @@ def _programs(report: CheckReport) -> list[str]:
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
+
+
+def _over(study: Study) -> str:
+    workers = study.executor.workers
+    return f" over {workers} workers" if workers > 1 else ""
 
 
 def _steps(report: CheckReport) -> list[str]:

@@ -362,6 +362,7 @@ def _assemble(
         name=parts["name"],
         env=env,
         env_steps=parts["env_steps"],
+        schedule_env_steps=parts["schedule_env_steps"],
         space=space,
         seed=parts["seed"],
         imports=parts["imports"],

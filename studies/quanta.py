@@ -3,12 +3,13 @@
 Everything that happens to a lane happens between two chunks, so rungs, evaluation points and the
 length of a run round up to whole chunks (quanta).
 
-The rule for K, the updates of a chunk. Let U be the updates of a full run, and the marks be the
-rungs, the evaluation points asked for by number, and U, all rounded up to whole updates. A chunk
-should be long (each one costs a dispatch and a look at the metrics) but short enough for control:
-about 16 to 64 chunks a run. Rounding up to chunks should move no mark by more than 5 % of itself,
-and the first rung, on which most decisions fall, not at all. So, of all K that leave at least 16
-chunks and are no longer than the first mark, take the largest for which
+The rule for K, the updates of a chunk. Let U be the updates of a full run (of the horizon, where
+`schedule_env_steps` gives another one, so that a run may grow and keep its chunks), and the marks
+be the rungs, the evaluation points asked for by number, and U, all rounded up to whole updates. A
+chunk should be long (each one costs a dispatch and a look at the metrics) but short enough for
+control: about 16 to 64 chunks a run. Rounding up to chunks should move no mark by more than 5 % of
+itself, and the first rung, on which most decisions fall, not at all. So, of all K that leave at
+least 16 chunks and are no longer than the first mark, take the largest for which
 
 1. the first mark is a whole number of chunks and no mark moves by more than 5 %; but if that means
    more than 64 chunks a run, because the first mark has no good divisor,
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .spec import Study
 
@@ -44,6 +45,7 @@ class Quanta:
         chunks: of a full run.
         rung_chunks: chunks done at each rung, strictly rising, all below `chunks`.
         evaluation_chunks: chunks done at each evaluation: points asked for, rungs, the end.
+        schedule_chunks: chunks that schedules are counted over.
     """
 
     steps_per_update: int
@@ -51,6 +53,7 @@ class Quanta:
     chunks: int
     rung_chunks: tuple[int, ...]
     evaluation_chunks: tuple[int, ...]
+    schedule_chunks: int
 
     @property
     def steps_per_chunk(self) -> int:
@@ -105,6 +108,7 @@ def updates_per_chunk(study: Study, steps_per_update: int) -> int:
         study: with the length of a run, the rungs and the evaluation points.
         steps_per_update: env steps of one update of one lane.
     """
+    study = replace(study, env_steps=study.horizon)
     length = _ceil(study.env_steps, steps_per_update)
     asked = sorted({*rung_steps(study), *_points(study)})
     first = _ceil(asked[0] if asked else study.env_steps / _FEWEST_CHUNKS, steps_per_update)
@@ -123,7 +127,8 @@ def quanta_of(study: Study, steps_per_update: int) -> Quanta:
     rung_chunks = _chunks(rung_steps(study), quantum, end)
     points = _chunks(_points(study), quantum, end)
     evaluations = tuple(sorted({*rung_chunks, *points, end}))
-    return Quanta(steps_per_update, k, end, rung_chunks, evaluations)
+    schedule = _ceil(study.horizon, quantum)
+    return Quanta(steps_per_update, k, end, rung_chunks, evaluations, schedule)
 
 
 def _points(study: Study) -> Sequence[int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..spaces.space import Parameter, Space
 from .fields import DRIVEN_KEYS, SEARCHER_KEYS, foreign_keys
+from .longer import LENGTH_KEYS, why_not_longer
 from .spec import EarlyTerminate, Executor, SearchSpec, Study
 from .writer import to_yaml
 
@@ -69,6 +70,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "imports": list(study.imports),
         "env": {"id": study.env.id, **_by_key(study.env.values)},
         "env_steps": study.env_steps,
+        **_horizon(study),
         "fixed": _by_key(study.fixed),
         "space": _space(study.space),
         "forbid": [rule.as_data() for rule in study.space.forbid],
@@ -89,6 +91,12 @@ def resolved(study: Study) -> dict[str, Any]:
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     return _plain(data)
+
+
+def _horizon(study: Study) -> dict[str, Any]:
+    """Leave out a horizon that is the length of a run, as it is in every study of old."""
+    over = study.schedule_env_steps
+    return {} if over is None else {"schedule_env_steps": over}
 
 
 def _what_is_optimised(study: Study) -> dict[str, Any]:
@@ -127,7 +135,7 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
         one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
         same = one == other and isinstance(one, bool) == isinstance(other, bool)
         if not same and not (key in _RESOLVED_BY_RULE and other == "auto"):
-            why = _why_not(key, one, other)
+            why = why_not_longer(old, new) if key in LENGTH_KEYS else _why_not(key, one, other)
             changes.append(Change(key, one, other, not why, why))
     orders = [list(data.get("space", {})) for data in (old, new)]
     if orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]):

@@ -16,14 +16,15 @@ def single(study: Study) -> Study:
     """Give the study of one trial: the default configuration, run to its end on every seed.
 
     Nobody is stopped and nothing is confirmed; where the file leaves evaluations to rungs there
-    are ten, equally far apart, and the policies of all seeds are kept.
+    are ten, equally far apart over what schedules are laid out over, and the policies of all
+    seeds are kept.
     """
     default = study.space.default()
     env = {name.removeprefix("env."): v for name, v in default.items() if _of_env(name)}
     knobs = {name: value for name, value in default.items() if not _of_env(name)}
     evaluation, budget = study.evaluation, study.budget
     if evaluation.every == "rungs":
-        evaluation = replace(evaluation, every=max(1, study.env_steps // _EVALUATIONS))
+        evaluation = replace(evaluation, every=max(1, study.horizon // _EVALUATIONS))
     return replace(
         study,
         env=EnvSpec(study.env.id, {**study.env.values, **env}),

@@ -310,6 +310,7 @@ class Study:
         imports: paths of user code to import first, relative to the file's folder.
         env: the environment.
         env_steps: training env steps of one full run of one replicate.
+        schedule_env_steps: that schedules and chunks are laid out over; None: over `env_steps`.
         fixed: knob -> value, for knobs that are not searched.
         space: what is searched.
         baselines: rules that learn nothing, measured on the streams that trials are evaluated on.
@@ -344,4 +345,10 @@ class Study:
     checkpoint: Checkpoint = Checkpoint()
     init: Init | None = None
     loggers: tuple[Logger, ...] = ()
+    schedule_env_steps: int | None = None
     source: str = field(default=".", compare=False)
+
+    @property
+    def horizon(self) -> int:
+        """Env steps that schedules and chunks are laid out over."""
+        return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps

@@ -13,6 +13,7 @@ from ..errors import HpoError
 from ..search.api import run as run_study
 from ..search.run import Results
 from ..store.study_folder import REPORT_NAME, StudyFolder, free_name
+from ..studies.given import Given
 from ..studies.spec import Study
 from .documents import print_json
 from .doorbell import Doorbell
@@ -71,6 +72,8 @@ def watch(
     if args.new:
         study = replace(study, name=free_name(Path(args.out), study.name))
     command = go_on_command(args.argv, study.name if args.new else None)
+    name = study.name if args.new else args.name
+    given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
     view = _view(args, command)
     doorbell = Doorbell(view.pressed, view.leaving)
     view.on_ready = doorbell.arm
@@ -81,6 +84,7 @@ def watch(
             [view],
             accept_new_bits=args.accept_new_bits,
             study_text=text,
+            given=given,
             compiling=view.compiling,
             warn=view.warn,
         )

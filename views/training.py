@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..search.longer import single_as_begun
 from ..search.run import Results
 from ..store.query import query
 from ..store.study_folder import StudyFolder
@@ -37,6 +38,8 @@ def do_train(args: Namespace) -> int:
     """
     given = load(args.file, args.set, args.name)
     study = single(given)
+    if not args.new:
+        study = single_as_begun(given, Path(args.out) / given.name)
     if args.export is not None:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:

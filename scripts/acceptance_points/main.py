@@ -64,6 +64,7 @@ POINTS: dict[str, dict[int, Point]] = {
         4: Point("switching a lane compiles nothing, moves no other", "ppo", "switching"),
         5: Point("no slower without features; fast heavy networks", "ppo_speed", "speed"),
         6: Point("killed and gone on, nothing lost", "ppo_resume", "resumes"),
+        7: Point("a run lengthened is the run that was long", "longer", "lengthened"),
     },
     "search": {
         1: Point(

@@ -60,6 +60,7 @@ def workers(small: bool, work: Path) -> Outcome:
 
     run_to_its_end(two, out := work / "over-two")
     compare("undisturbed", out)
+    found["four lanes"] = _four_lanes(text, work)
     asked = 1 if small else 2
     kills = _kill_workers(two, out := work / "worker-killed", asked)
     compare(f"with {kills} workers killed", out)
@@ -116,6 +117,16 @@ def _tune(scheduler: str, lanes: int, trials: int, work: Path) -> tuple[str, str
 def _file(work: Path, name: str, text: str) -> Path:
     (work / f"{name}.yaml").write_text(text)
     return work / f"{name}.yaml"
+
+
+def _four_lanes(text: str, work: Path) -> list[str]:
+    """Run fewer lanes than fill the blocks of two workers; give what differs from one process."""
+    from hpo.store import tables_equal
+
+    few = text.replace("lanes: 16", "lanes: 4").replace("trials: 16", "trials: 8")
+    run_to_its_end(_file(work, "four", few), work / "four-alone")
+    run_to_its_end(_file(work, "four-over", few + _WORKERS), work / "four-over-two")
+    return tables_equal(work / "four-alone", work / "four-over-two")
 
 
 # ---------------------------------------------------------------------- what dies

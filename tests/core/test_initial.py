@@ -1,6 +1,7 @@
 """Lanes that start from a saved policy, whole or in part."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from hpo.core.parts import part_path, read_part, write_parts
 from hpo.core.plan import make_plan
 from hpo.core.population import init_lane, lane_shapes
 from hpo.core.program import EvaluationPlan, Program
+from hpo.core.reward_state import RewardState, reward_notes
 from hpo.errors import ConfigError, StoreError
 
 
@@ -139,3 +141,65 @@ def test_parts_are_numpy_files_that_anybody_reads(lanes, tmp_path):
         total = sum(file[name].size for name in names)
     assert all("/" in name for name in names)
     assert total == sum(leaf.size for leaf in jax.tree.leaves(lanes[0].params))
+
+
+def remembering(lane):
+    """Return a lane that has seen rewards."""
+    returns = RunningStatistics.empty(()).merge(jnp.asarray([1.0, 4.0, 10.0], jnp.float32))
+    return lane.replace(
+        return_statistics=returns, average_reward=jnp.float32(0.3), average_trace=jnp.float32(0.7)
+    )
+
+
+BOTH = ("normalise_rewards", "reward_centering")
+
+
+@pytest.mark.parametrize("keep", ["all", "critic", "policy"])
+def test_what_rewards_were_measured_by_comes_with_the_critic(tiny, lanes, keep):
+    saved, fresh = remembering(lanes[0]), lanes[1]
+    plan = make_plan(tiny.knobs, tiny.plan.env, None, ("normalise_observations", *BOTH))
+    shapes = lane_shapes(plan, tiny.hypers())
+    rewards = RewardState.of(jax.device_get(saved))
+    initial = kept(plan, shapes, saved.params, statistics(), keep, rewards=rewards)
+    started = start_from(fresh, jax.tree.map(jnp.asarray, initial))
+    for name in ("return_statistics", "average_reward", "average_trace"):
+        source = fresh if keep == "policy" else saved
+        assert equal(getattr(started, name), getattr(source, name)), name
+    running = ("discounted_return", "episode_return", "episode_length", "carry")
+    assert all(equal(getattr(started, name), getattr(fresh, name)) for name in running)
+
+
+def test_lanes_without_use_for_reward_memory_take_none(tiny, lanes):
+    plain = make_plan(tiny.knobs, tiny.plan.env, features=())
+    bare, nothing = lane_shapes(plain, tiny.hypers()), RunningStatistics.empty(())
+    rewards = RewardState.of(remembering(lanes[0]))
+    initial = kept(plain, bare, lanes[0].params, nothing, "all", rewards=rewards)
+    assert jax.tree.leaves(initial.rewards) == []
+
+
+def test_what_was_never_measured_does_not_overwrite_the_knob_of_this_study(lanes):
+    """`average_reward_initial` is of this study, where the saved one centred nothing."""
+    rewards = RewardState.of(lanes[0])
+    assert rewards.fields() == {}
+
+
+def test_reward_memory_survives_json_to_the_bit(lanes):
+    rewards = RewardState.of(remembering(lanes[0]))
+    read = RewardState.from_data(json.loads(json.dumps(rewards.as_data())))
+    assert len(jax.tree.leaves(rewards)) == 5
+    assert equal(read, rewards)
+    assert RewardState.from_data(RewardState().as_data()).fields() == {}
+    with pytest.raises(StoreError, match="reward_state is damaged"):
+        RewardState.from_data({"returns": {"count": 1.0}})
+
+
+def test_what_a_folder_lacks_is_said(tiny, lanes):
+    plan = make_plan(tiny.knobs, tiny.plan.env, None, BOTH)
+    (old,) = reward_notes(plan, None)
+    assert "reward statistics (normalise_rewards) and average reward" in old
+    assert "an earlier version wrote it" in old
+    returns = remembering(lanes[0]).return_statistics
+    (part,) = reward_notes(plan, RewardState(returns=returns))
+    assert "no average reward (reward_centering)" in part and "trained without" in part
+    assert reward_notes(plan, RewardState.of(remembering(lanes[0]))) == []
+    assert reward_notes(make_plan(tiny.knobs, tiny.plan.env, features=()), None) == []

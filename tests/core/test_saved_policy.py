@@ -14,6 +14,7 @@ from hpo.core.hypers import make_hypers
 from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
+from hpo.core.reward_state import RewardState
 from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
 from hpo.errors import HpoError, StoreError
 from hpo.knobs import complete
@@ -175,6 +176,22 @@ def test_a_damaged_description_is_said(policies, tmp_path, text, match):
     (tmp_path / "p" / "policy.json").write_text(text)
     with pytest.raises(StoreError, match=match):
         load_policy(tmp_path / "p")
+
+
+def test_folders_of_earlier_versions_load_without_reward_memory(policies, tmp_path):
+    returns = RunningStatistics.empty(()).merge(jnp.asarray([1.0, 3.0], jnp.float32))
+    saved = dataclasses.replace(policies["cartpole"], rewards=RewardState(returns=returns))
+    save_policy(tmp_path / "p", saved)
+    found = load_policy(tmp_path / "p").rewards
+    assert float(found.returns.count) == 2.0 and found.average is None
+    path = tmp_path / "p" / "policy.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "reward_state": 3}))
+    with pytest.raises(StoreError, match=r"policy.json is damaged: its reward_state"):
+        load_policy(tmp_path / "p")
+    del document["reward_state"]
+    path.write_text(json.dumps(document))
+    assert load_policy(tmp_path / "p").rewards is None
 
 
 def test_other_damage_is_said(policies, tmp_path):

@@ -11,14 +11,18 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
+from hpo.knobs import complete
 from hpo.search.analytic_share import AnalyticShares, analytic_shares
+from hpo.search.local import LocalFactory
 from hpo.search.population import Change, Refill
+from hpo.search.preview import preview
 from hpo.search.run import run
-from hpo.search.share_host import ShareHost, pack, unpack
+from hpo.search.share_host import Division, ShareHost, pack, unpack
 from hpo.search.shared_factory import SharedFactory
 from hpo.search.shares import Lost, SharedPopulation, WorkerError
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.load import loads
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -130,7 +134,7 @@ def test_lanes_whose_environments_failed_on_a_worker_are_known_by_their_own_numb
 def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
     team = FakeTeam()
     shared, alone = factory_over(team).make(CONFIG, 12), FACTORY.make(CONFIG, 12)
-    assert (shared.lanes, shared.block) == (12, 6)
+    assert (shared.lanes, shared.block) == (12, 2)
     refills = [
         Refill(lane, {**CONFIG, "learning_rate": 1e-3 * (lane + 1)}, Stream.SEARCH, lane)
         for lane in (0, 1, 2, 7, 11)
@@ -316,3 +320,97 @@ def test_a_population_is_made_with_as_many_lanes_again():
     assert population.lanes == 12
     made = [args for args in team.hosts[0]._populations.values()]
     assert [entry.lanes for entry in made] == [4]
+
+
+@pytest.mark.parametrize("lanes", [5, 8])
+@pytest.mark.parametrize("name", STUDIES)
+def test_lanes_that_do_not_fill_all_blocks_are_the_same_study(tmp_path, monkeypatch, lanes, name):
+    """Of three shares with blocks of two, rounding up to 6, 12, 24 would be other searches."""
+    monkeypatch.setattr("hpo.search.shares._ATTEMPTS", 30)
+    factory = dataclasses.replace(FACTORY, lanes=lanes)
+    study = dataclasses.replace(STUDIES[name], budget=Budget(trials=2 if name == "pbt" else 9))
+    run(study, tmp_path / "alone", factory, (), samples.quick())
+    team = FakeTeam(factory, dies=at_random(f"{lanes}"))
+    machine = AnalyticShares(factory, team.shares).machine
+    shared = SharedFactory(team, machine)
+    population = shared.make(CONFIG, None)
+    assert population.lanes == lanes
+    run(study, tmp_path / "shared", shared, (), samples.quick(commit_seconds=0.05))
+    assert tables_equal(tmp_path / "alone", tmp_path / "shared") == []
+
+
+@pytest.mark.parametrize(
+    ("total", "shares", "tile", "devices"),
+    [(t * n, s, t, d) for t in (1, 2, 4) for n in range(1, 9) for s in (1, 2, 3) for d in (2, 4)],
+)
+def test_every_lane_has_a_place_of_its_own_and_tiles_stay_whole(total, shares, tile, devices):
+    division = Division.of(total, shares, tile, devices)
+    assert division.total == total and division.own % (tile * devices) == 0
+    assert division.unit % tile == 0 and total % division.unit == 0
+    places = set()
+    for lane in range(total):
+        unit, rest = divmod(lane, division.unit)
+        own, share = divmod(unit, shares)
+        place = own * division.unit + rest
+        assert place < division.own and place % tile == lane % tile
+        places.add((share, place))
+    assert len(places) == total
+    counts = [sum(share == mine for share, _ in places) for mine in range(shares)]
+    assert max(counts) - min(counts) <= division.unit
+    whole = total % (shares * tile * devices) == 0
+    assert division.own * shares == total or not whole
+
+
+def test_a_checkpoint_of_other_lanes_is_refused(tmp_path):
+    small, large = (dataclasses.replace(FACTORY, lanes=lanes) for lanes in (5, 6))
+
+    def made(factory):
+        machine = AnalyticShares(factory, 3).machine
+        return SharedFactory(FakeTeam(factory), machine).make(CONFIG, None)
+
+    made(small).save(tmp_path / "saved")
+    with pytest.raises(StoreError, match="go on with as many workers"):
+        made(large).restore(tmp_path / "saved")
+    made(small).restore(tmp_path / "saved")
+
+
+TEXT = """\
+env: CartPole-v1
+env_steps: 20k
+fixed: {hidden_sizes: [8]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+executor: {type: ray, workers: 2}
+budget: {trials: 9}
+"""
+
+
+def test_real_lanes_are_those_of_one_process():
+    """Two workers of two devices: four lanes are two tiles of two, one for each worker."""
+    study = loads(TEXT + "population: {lanes: 4}\n")
+    factory = LocalFactory(study)
+    config = complete({**study.fixed, **study.space.default()})
+    alone = factory.program_of(config)
+    division = factory.divide(config, None, 2, 2)
+    assert (division.total, division.tile, division.unit) == (alone.lanes, alone.tile, alone.tile)
+    share = factory.make_share(config, division)
+    assert (share.program.tile, share.lanes) == (alone.tile, 4)
+    again = factory.divide(config, division.total, 2, 2)
+    assert again == division, "what a resumed study asks for"
+    before = factory.divide(config, 8, 2, 2)
+    assert (before.total, before.unit, before.own) == (8, 4, 4), "as studies begun before have it"
+
+
+def test_the_plan_says_how_lanes_are_divided():
+    report, note = preview(loads(TEXT + "population: {lanes: 4}\n"))
+    assert note == "" and report.buckets[0].lanes == 4
+    assert "; 4 lanes over 2 workers;" in report.text()
+    assert not any("lanes is auto" in text for text in report.warnings)
+    report, _ = preview(loads(TEXT))
+    assert any("up to 2 times the lanes of one process" in text for text in report.warnings)
+    text = TEXT.replace("workers: 2", "workers: 3")
+    with pytest.raises(ConfigError, match=r"2 x 2 lanes .* type executor.workers: 2"):
+        preview(loads(text + "population: {lanes: 4}\n"))
+    away = text.replace("workers: 3", "workers: 3, address: auto")
+    report, _ = preview(loads(away + "population: {lanes: 4}\n"))
+    assert any("if nodes have as many devices" in text for text in report.warnings)

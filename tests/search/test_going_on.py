@@ -1,0 +1,100 @@
+"""`hpo run` again: what is kept of `--set` and `--name`, and how a refusal says the way on."""
+
+import re
+
+import pytest
+
+from hpo.cli import main
+from hpo.search import local
+from hpo.search.analytic import AnalyticFactory
+from hpo.store.study_folder import StudyFolder
+
+TEXT = """\
+env: CartPole-v1
+env_steps: 16k
+space:
+  learning_rate: {min: 1e-5, max: 1e-1, distribution: log_uniform}
+search: {method: random}
+budget: {trials: 6}
+"""
+
+
+class Factory(AnalyticFactory):
+    def check(self, config):
+        """Every configuration can run."""
+
+
+@pytest.fixture
+def hpo(tmp_path, monkeypatch, capsys):
+    """Run a command in a folder with a study file; give its exit code and stderr."""
+    monkeypatch.setattr(local, "LocalFactory", lambda study, compiling, warn: Factory())
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(TEXT)
+
+    def call(*words):
+        code = main([*words, "--quiet"])
+        return code, capsys.readouterr().err
+
+    return call
+
+
+def kept(tmp_path, name="small"):
+    return StudyFolder(tmp_path / "results" / name).study_file.read_text()
+
+
+def test_the_folder_says_what_the_command_changed(hpo, tmp_path):
+    assert hpo("run", "small.yaml", "--set", "budget.trials=8")[0] == 0
+    assert kept(tmp_path).endswith(TEXT)
+    assert "#   hpo run small.yaml --set budget.trials=8\n" in kept(tmp_path)
+    assert hpo("run", "small.yaml", "--name", "other")[0] == 0
+    assert "#   hpo run small.yaml --name other\n" in kept(tmp_path, "other")
+    assert hpo("run", "small.yaml", "--name", "other", "--new")[0] == 0
+    assert "#   hpo run small.yaml --name other-2\n" in kept(tmp_path, "other-2")
+    page = (tmp_path / "results" / "other-2" / "report.html").read_text()
+    assert "hpo run small.yaml --name other-2" in page
+
+
+def test_a_refusal_names_the_override_and_the_command_that_goes_on(hpo, tmp_path):
+    hpo("run", "small.yaml", "--set", "budget.trials=8", "--set", "seed=3")
+    code, told = hpo("run", "small.yaml")
+    assert code == 2
+    assert (
+        "budget.trials: 8 -> 6 (a budget may only grow) [last time: --set budget.trials=8]" in told
+    )
+    assert re.search(r"seed: 3 -> 0 \(.*\) \[last time: --set seed=3\]", told)
+    assert told.rstrip().endswith(
+        "go on with: hpo run small.yaml --set budget.trials=8 --set seed=3"
+    )
+    words = told.rstrip().rpartition("go on with: hpo ")[2].split()
+    assert hpo(*words)[0] == 0, "the command that is told goes on"
+    more = hpo("run", "small.yaml", "--set", "budget.trials=9", "--set", "seed=3")
+    assert more[0] == 0 and "budget.trials=9" in kept(tmp_path)
+
+
+def test_what_the_command_changes_now_is_said_too(hpo):
+    hpo("run", "small.yaml")
+    code, told = hpo("run", "small.yaml", "--set", "seed=3")
+    assert code == 2 and "[now: --set seed=3]" in told
+    assert told.rstrip().endswith("go on with: hpo run small.yaml")
+
+
+def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):
+    hpo("run", "small.yaml", "--set", "budget.trials=8")
+    (tmp_path / "small.yaml").write_text(TEXT.replace("16k", "20k"))
+    _, told = hpo("run", "small.yaml")
+    assert "env_steps: 16000 -> 20000" in told
+    assert "--set budget.trials=8, once the file has its old env_steps" in told
+
+
+def test_folders_of_before_are_helped_where_the_file_is_the_same(hpo, tmp_path):
+    hpo("run", "small.yaml", "--set", "budget.trials=8")
+    StudyFolder(tmp_path / "results" / "small").study_file.write_text(TEXT)
+    _, told = hpo("run", "small.yaml")
+    assert "go on with: hpo run small.yaml --set budget.trials=8" in told
+
+
+def test_another_verb_is_named(hpo, tmp_path):
+    main(["train", "small.yaml", "--quiet"])  # lanes that follow formulas have no returns to show
+    assert "#   hpo train small.yaml\n" in kept(tmp_path)
+    _, told = hpo("run", "small.yaml")
+    assert told.rstrip().endswith("go on with: hpo train small.yaml")
