@@ -6,7 +6,6 @@ The same call does all three; a study continued ends with the same tables as one
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -139,7 +138,7 @@ def run(
             if not settings.resume:
                 raise StoreError(f"{directory} holds a study already; begin another with --new")
             check_continues(store.meta, study)
-        ledger = restore_ledger(study, store, time.time)
+        ledger = restore_ledger(study, store, store.clock)
         ledger.earlier = earlier.history
         goes_on = _reopen(ledger)
         if not store.created:

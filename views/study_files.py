@@ -10,6 +10,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from ..disk import output
 from ..errors import ConfigError
 from ..studies.init_file import init_text
 from ..studies.load import load
@@ -42,11 +43,10 @@ def give_study(text: str, out: str | None) -> None:
         echo(text, end="")
         return
     path = Path(out)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already; choose another file with --out") from None
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} exists already; choose another file with --out")
+    with output(path) as file:
+        file.write(text)
     echo(f"wrote {path}; next: hpo check {shlex.quote(str(path))}", file=sys.stderr)
 
 

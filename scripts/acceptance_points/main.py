@@ -94,6 +94,10 @@ POINTS: dict[str, dict[int, Point]] = {
         5: Point("PPO blocks no more than ksp_ff", "optical_learning", "learns"),
         6: Point("bad input is refused in words", "optical", "refusals"),
     },
+    "reliability": {
+        4: Point("300 damaged journals: equal, or refused", "reliability", "damaged_journals"),
+        5: Point("faults of the disk: a sentence, nothing lost", "faults", "failing_disk"),
+    },
 }
 
 
