@@ -28,6 +28,7 @@ _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code: 0, 1, 2 for a mistake, 130 for Ctrl-C."""
     given = list(sys.argv[1:] if argv is None else argv)
+    _open_streams()
     try:
         args = _parse(given)
         module, function = args.call
@@ -42,9 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         echo(error, file=sys.stderr)
         return error.exit_code
     except OSError as error:  # the disk is full, a folder cannot be written
-        if error.filename is None:
+        if error.strerror is None:
             raise
-        echo(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        if error.filename is None:
+            _discard_stdout()
+        where = "stdout" if error.filename is None else error.filename
+        echo(f"{error.strerror} while reading or writing {where}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         echo("interrupted", file=sys.stderr)
@@ -199,6 +203,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
             "study", metavar="STUDY", nargs="?", default=argparse.SUPPRESS, help="as --study"
         )
     query.add_argument("--csv", action="store_true", help="print CSV")
+    query.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, default=60.0,
+        help="end the query after so long; 0: never (60)",
+    )  # fmt: skip
     listing = verb("list", "reading", "list the studies")
     for parser in (*about_one, listing):
         _add_out(parser)
@@ -303,14 +311,35 @@ def _seed(text: str) -> int:
     return _whole(text, 0)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; 0 is without end")
+    return seconds
+
+
 def _whole(text: str, low: int) -> int:
     if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
     return int(text)
 
 
+def _open_streams() -> None:
+    """Let a stream that the shell has closed lead nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - stays
+
+
 def _discard_stdout() -> None:
-    """Let the interpreter's last flush go nowhere: whoever read stdout has left."""
+    """Let the interpreter's last flush go nowhere: whoever read stdout has left, or it is full."""
+    try:
+        place = sys.stdout.fileno()
+    except (OSError, ValueError):  # it is no file
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, place)
     os.close(nowhere)

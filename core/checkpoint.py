@@ -7,12 +7,17 @@ beside them, in the format of `sha256sum --check`.
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from .. import disk
 from ..errors import StoreError
 
 __all__ = ["restore_tree", "save_tree"]
@@ -27,15 +32,36 @@ def save_tree(directory: Path, tree: Any) -> None:
         directory: must not exist.
         tree: arrays of host or devices, none of them empty; typed keys are not allowed (store
             their words).
+
+    Raises:
+        StoreError: the disk refuses.
     """
     import orbax.checkpoint as ocp
 
-    with ocp.StandardCheckpointer() as checkpointer:
+    with disk.telling(directory), _unlogged(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(directory.resolve(), jax.device_get(tree))
         checkpointer.wait_until_finished()
+    with disk.telling(directory):
+        disk.write_text(directory / _SUMS, "".join(_lines(directory)))
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep Orbax from logging a traceback in each of its threads of what it raises anyway."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _lines(directory: Path) -> Iterator[str]:
+    """Yield the sum of every file, in the format of `sha256sum --check`."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
-    lines = (f"{_sum(path)}  {path.relative_to(directory).as_posix()}\n" for path in files)
-    (directory / _SUMS).write_text("".join(lines))
+    for path in files:
+        yield f"{_sum(path)}  {path.relative_to(directory).as_posix()}\n"
 
 
 def restore_tree(directory: Path, like: Any) -> Any:
@@ -67,7 +93,7 @@ def _check_files(directory: Path) -> None:
     if not directory.is_dir():
         raise StoreError(f"no checkpoint at {directory}")
     try:
-        lines = (directory / _SUMS).read_text().splitlines()
+        lines = disk.read_text(directory / _SUMS).splitlines()
         listed = [line.split("  ", 1) for line in lines]
         damaged = [name for known, name in listed if _sum(directory / name) != known]
     except (OSError, ValueError) as error:
@@ -80,5 +106,5 @@ def _check_files(directory: Path) -> None:
 
 
 def _sum(path: Path) -> str:
-    with path.open("rb") as file:
+    with os.fdopen(disk.open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

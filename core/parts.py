@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..disk import make_folder, replacing
 from ..errors import StoreError
 
 __all__ = ["part_path", "read_part", "write_parts"]
@@ -34,9 +35,10 @@ def write_parts(directory: Path, parts: Mapping[str, Any]) -> None:
     """
     for part, tree in parts.items():
         path = part_path(directory, part)
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         arrays: dict[str, Any] = jax.tree.map(np.asarray, _named(tree))
-        np.savez(path, **arrays)
+        with replacing(path) as partial, partial.open("xb") as file:
+            np.savez(file, **arrays)
 
 
 def read_part(directory: Path, part: str, like: Any) -> Any:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from ..disk import make_folder, new_folder, read_text, telling, write_text
 from ..environments import files_of
 from ..errors import ConfigError, StoreError
 from ..user_files import parse_json
@@ -243,7 +244,7 @@ class SavedPolicy:
 
 def save_policy(directory: Path, saved: SavedPolicy) -> None:
     """Write a policy into a new directory."""
-    directory.mkdir(parents=True)
+    new_folder(directory)
     document = {
         "format": _FORMAT,
         "env": _take_along(saved.plan.env, "env", directory),
@@ -258,7 +259,7 @@ def save_policy(directory: Path, saved: SavedPolicy) -> None:
         document["reward_state"] = saved.rewards.as_data()
     text = json.dumps(document, indent=2, sort_keys=True)
     save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
-    (directory / "policy.json").write_text(text + "\n")
+    write_text(directory / "policy.json", text + "\n")
 
 
 def load_policy(directory: str | Path) -> SavedPolicy:
@@ -272,7 +273,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     if not path.is_file():
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json")
     try:
-        document = parse_json(path.read_text())
+        document = parse_json(read_text(path))
     except ValueError as error:
         raise StoreError(f"{path} is damaged: {error}") from error
     found = document.get("format") if isinstance(document, dict) else None
@@ -308,8 +309,9 @@ def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
     keys = dict(env.keys)
     for key, file in files_of(env.id, keys).items():
         copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"
-        (directory / _FILES).mkdir(exist_ok=True)
-        shutil.copyfile(Path(env.folder) / file, directory / copied)
+        make_folder(directory / _FILES)
+        with telling(directory / copied):
+            shutil.copyfile(Path(env.folder) / file, directory / copied)
         keys[key] = copied.as_posix()
     return {"id": env.id, "keys": keys}
 

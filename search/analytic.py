@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..disk import new_folder, read_text, write_text
 from ..store.rows import Stream
 from .population import Change, ChunkResult, EvaluationResult, Refill
 from .streams import generator, uniform
@@ -117,7 +118,8 @@ class AnalyticPopulation:
             if lane is not None:
                 diverged[index] = self._step(lane)
                 skills[index] = lane.skill
-        time.sleep(max(0.0, self._factory.chunk_seconds - (time.perf_counter() - started)))
+        left = self._factory.chunk_seconds - (time.perf_counter() - started)
+        time.sleep(min(max(0.0, left), self._factory.chunk_seconds))
         return ChunkResult(
             metrics={"skill": skills, "loss": 1.0 - skills},
             diverged=diverged,
@@ -184,13 +186,12 @@ class AnalyticPopulation:
 
     def save(self, directory: Path) -> None:
         """See `Population`."""
-        directory.mkdir()
         text = json.dumps([None if lane is None else asdict(lane) for lane in self._state])
-        (directory / "lanes.json").write_text(text)
+        write_text(new_folder(directory) / "lanes.json", text)
 
     def restore(self, directory: Path) -> None:
         """See `Population`."""
-        lanes = json.loads((directory / "lanes.json").read_text())
+        lanes = json.loads(read_text(directory / "lanes.json"))
         self._state = [
             None if lane is None else _Lane(**{**lane, "stream": Stream(lane["stream"])})
             for lane in lanes
@@ -201,8 +202,8 @@ class AnalyticPopulation:
         state = self._state[lane]
         if state is None:
             raise ValueError(f"lane {lane} is empty")
-        directory.mkdir()
-        (directory / "policy.json").write_text(json.dumps({**asdict(state), "config": config}))
+        text = json.dumps({**asdict(state), "config": config})
+        write_text(new_folder(directory) / "policy.json", text)
 
 
 def _thrift(config: Mapping[str, Any]) -> float:

@@ -42,7 +42,7 @@ class CurveSink(Protocol):
 def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: CurveSink) -> None:
     """Count one chunk for every replicate in a lane, and mark those that diverged."""
     shown: list[tuple[int, Run]] = []
-    seconds = result.seconds / max(1, len(bucket.busy()))
+    seconds = max(0.0, result.seconds) / max(1, len(bucket.busy()))
     for lane, run in enumerate(bucket.slots):
         if run is None:
             continue

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ..disk import new_folder
 from ..errors import StoreError
 from ..store.commit import Phase as StorePhase
 from ..store.rows import DecisionRow
@@ -47,7 +48,8 @@ class Committer:
 
     def commit_if_due(self) -> None:
         """Commit at the first boundary late enough after the last commit."""
-        if time.monotonic() - self._last >= self._every_seconds:
+        passed = time.monotonic() - self._last
+        if not 0.0 <= passed < self._every_seconds:  # a clock set back must not hold up commits
             self.commit()
             self._store.publish()
 
@@ -85,8 +87,7 @@ class Committer:
         ]
         if not begun:
             return None
-        path = self._store.new_checkpoint()
-        path.mkdir()
+        path = new_folder(self._store.new_checkpoint())
         for bucket, population in begun:
             population.save(path / bucket.key)
         return path.name

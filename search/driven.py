@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from ..errors import ConfigError, HpoError
+from ..errors import ConfigError, HpoError, StoreError
 from ..store.rows import AttributeRow, EvaluationRow, TrialState
 from .budget import check_health
 from .callbacks import StopStudy
@@ -93,6 +93,9 @@ class Driven:
                     self._step()
         except StopStudy:
             return self._leave()
+        except StoreError:  # amid a step, half of which must not be committed
+            self._desk.stop()
+            raise
         except HpoError:
             self._leave()
             raise
@@ -185,7 +188,7 @@ class Driven:
     def _tell(self, evaluations: Sequence[EvaluationRow]) -> None:
         """Tell observers of a boundary."""
         ledger, now = self._ledger, time.monotonic()
-        ledger.state.usage.run_seconds += now - self._clock
+        ledger.state.usage.run_seconds += max(0.0, now - self._clock)
         self._clock = now
         for observer in self._observers if evaluations else ():
             observer.on_evaluations(evaluations)

@@ -94,7 +94,7 @@ class DrivenChunks:
         try:
             refills = [self._refill(run) for run in busy if run.chunks == 0]
             result = population.advance(refills, lanes)
-            usage.chunk_seconds += result.seconds
+            usage.chunk_seconds += max(0.0, result.seconds)
             count_chunk(ledger, stepping, result, self._curves)
             self._retire()
             due = [

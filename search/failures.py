@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from .. import disk
 from ..errors import ConfigError, HpoError
 from ..store.rows import TrialState
 from .buckets import Bucket
@@ -23,6 +25,9 @@ def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Except
     """
     if isinstance(error, HpoError) and not isinstance(error, ConfigError):
         raise error
+    if disk.has_refused(error):
+        with disk.telling(Path("the files of lanes")):
+            raise error
     ledger.state.usage.failures += 1
     text = f"{type(error).__name__}: {error}".split("\n")[0][:_LONGEST]
     cut(runs)

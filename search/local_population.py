@@ -26,6 +26,7 @@ from ..core.parts import write_parts
 from ..core.program import Program
 from ..core.reward_state import RewardState
 from ..core.state import LaneState
+from ..disk import new_folder
 from ..errors import ConfigError
 from ..knobs import complete
 from ..store.rows import Stream
@@ -190,7 +191,7 @@ class LocalPopulation:
 
     def save_fields(self, directory: Path, names: Sequence[str]) -> None:
         """Write some fields of the state of all lanes into a new directory, a folder each."""
-        directory.mkdir(parents=True)
+        new_folder(directory)
         for name in names:
             value = getattr(self._lanes.state, name)
             if jax.tree.leaves(value):

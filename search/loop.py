@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from ..errors import HpoError
+from ..errors import HpoError, StoreError
 from ..store.rows import EvaluationRow, Stream
 from ..studies.spec import Study
 from .buckets import Bucket
@@ -110,6 +110,8 @@ class Loop:
         except StopStudy:
             self._committer.commit("interrupted")
             return "interrupted"
+        except StoreError:  # amid a boundary, half of which must not be committed
+            raise
         except HpoError:
             self._committer.commit("interrupted")
             raise
@@ -195,7 +197,7 @@ class Loop:
             self._fail(bucket, busy, error)
             bucket.population = None
             return
-        usage.chunk_seconds += result.seconds
+        usage.chunk_seconds += max(0.0, result.seconds)
         count_chunk(self._ledger, bucket, result, self._curves)
 
     def _work_remains(self) -> bool:
@@ -246,7 +248,7 @@ class Loop:
                 self._tell_phase()
         self._release()
         now = time.monotonic()
-        ledger.state.usage.run_seconds += now - self._clock
+        ledger.state.usage.run_seconds += max(0.0, now - self._clock)
         self._clock = now
         for observer in self._observers if evaluations else ():
             observer.on_evaluations(evaluations)

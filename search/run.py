@@ -6,7 +6,6 @@ The same call does all three; a study continued ends with the same tables as one
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -145,7 +144,7 @@ def run(
             kept = _kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
-        ledger = restore_ledger(study, store, time.time)
+        ledger = restore_ledger(study, store, store.clock)
         ledger.earlier = earlier.history
         if not store.created:
             was = length_of(store.meta)

@@ -5,10 +5,11 @@ Also keeps the best policies: a lane still holds its policy at the boundary wher
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..disk import copy_folder, delete_folder, make_folder, sync_tree
 from ..store.rows import Stream, TrialState
 from .buckets import Bucket
 from .ledger import Ledger, cut
@@ -19,6 +20,8 @@ from .state import KeptPolicy
 from .trials import Run, RunState, Trial
 
 __all__ = ["Policies", "close_search", "settle"]
+
+_SEEDS = re.compile(r"trial_(\d+)_seeds")
 
 
 class Policies:
@@ -67,7 +70,8 @@ class Policies:
         the first seed. Where the others ended before, and the last one diverged, which is
         tolerated, no lane holds one any more: then none is kept.
         """
-        seeds = sorted(self._seeds(trial.number).glob("*"), key=lambda path: int(path.name))
+        seeds = self._seeds(trial.number).glob("*")
+        seeds = sorted((p for p in seeds if p.name.isdecimal()), key=lambda path: int(path.name))
         there = in_lanes(trial.runs_of(Stream.SEARCH))
         if trial.value is None or not (seeds or there):
             return
@@ -78,13 +82,13 @@ class Policies:
             KeptPolicy(entry.number, ledger.losses(entry)[0]) for entry in ordered[: self._keep]
         ]
         for number in dropped:
-            shutil.rmtree(self._path(number), ignore_errors=True)
+            delete_folder(self._path(number))
         self._forget_seeds(ledger)
         if trial.number in dropped:
             return
         if seeds:
-            shutil.rmtree(self._path(trial.number), ignore_errors=True)
-            shutil.copytree(seeds[0], self._path(trial.number))
+            delete_folder(self._path(trial.number))
+            copy_folder(seeds[0], self._path(trial.number))
         else:
             self.export(ledger, bucket, there[0])
 
@@ -93,8 +97,9 @@ class Policies:
         kept = {policy.trial for policy in ledger.state.kept}
         live = {trial.number for trial in ledger.live()}
         for path in self._directory.glob("trial_*_seeds"):
-            if int(path.name.split("_")[1]) not in kept | live:
-                shutil.rmtree(path)
+            found = _SEEDS.fullmatch(path.name)
+            if found and int(found[1]) not in kept | live:
+                delete_folder(path)
 
     def export(self, ledger: Ledger, bucket: Bucket, run: Run) -> None:
         """Write the policy in a replicate's lane in place of what is kept of its trial."""
@@ -106,9 +111,10 @@ class Policies:
     def _write(ledger: Ledger, population: Population, run: Run, path: Path) -> None:
         if run.lane is None:
             raise RuntimeError(f"{run} has no lane")
-        shutil.rmtree(path, ignore_errors=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        delete_folder(path)
+        make_folder(path.parent)
         population.export_policy(run.lane, ledger.config_of(run.trial), path)
+        sync_tree(path)
 
     def _path(self, trial: int) -> Path:
         return self._directory / f"trial_{trial}"

@@ -7,7 +7,6 @@ gives answers that can travel.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..disk import delete_folder, make_folder, new_folder, write_bytes
 from ..errors import ConfigError, HpoError, StoreError
 from ..store.rows import Stream
 from .population import Change, ChunkResult, EvaluationResult, Population, Refill
@@ -257,7 +257,7 @@ class ShareHost:
         """
         there = Path(folder)
         if _sees(there.parent / RECORD, token):
-            shutil.rmtree(there, ignore_errors=True)  # what a host left that died over it
+            delete_folder(there)  # what a host left that died over it
             self._populations[at].save(there)
             return None
         with tempfile.TemporaryDirectory(prefix="hpo-") as work:
@@ -278,11 +278,11 @@ def pack(folder: Path) -> Files:
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> None:
     """Write the files that `pack` gave into a new folder."""
-    folder.mkdir(parents=True)
+    new_folder(folder)
     for name, content in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        make_folder(path.parent)
+        write_bytes(path, content)
 
 
 def _sees(record: Path, token: str) -> bool:

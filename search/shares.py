@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..disk import delete_folder, new_folder, read_text, write_text
 from ..errors import ConfigError, HpoError, SearchError, StoreError
 from .population import Change, ChunkResult, EvaluationResult, Refill
 from .share_host import RECORD, Facts, Fault, pack, unpack
@@ -249,15 +249,15 @@ class SharedPopulation:
     def save(self, directory: Path) -> None:
         """See `Population`; a host that does not see the folder hands its files over."""
         token = secrets.token_hex(8)
-        directory.mkdir()
+        new_folder(directory)
         lanes = {"lanes": self._own, "of": self.lanes}
         record = {"shares": self._team.shares, **lanes, "token": token}
-        (directory / RECORD).write_text(json.dumps(record))
+        write_text(directory / RECORD, json.dumps(record))
         folders = {share: directory / f"share-{share}" for share in range(self._team.shares)}
         given = {share: (str(folder), token) for share, folder in folders.items()}
         for share, files in self._ask("save", given).items():
             if files is not None:
-                shutil.rmtree(folders[share], ignore_errors=True)
+                delete_folder(folders[share])
                 unpack(files, folders[share])
             self._saved[share], self._done[share] = folders[share], []
 
@@ -268,7 +268,7 @@ class SharedPopulation:
             StoreError: another number of workers saved it, or files are missing or damaged.
         """
         try:
-            record = json.loads((directory / RECORD).read_text())
+            record = json.loads(read_text(directory / RECORD))
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"{directory} is no checkpoint of lanes on workers: {error}"

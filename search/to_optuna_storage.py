@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as Theirs
 
 from ..errors import ConfigError
-from ..spaces.from_optuna import open_storage
+from ..spaces.from_optuna import open_storage, refusals
 from ..spaces.optuna_values import told_changes, written_params
 from ..store.codec import finite_json
 from ..store.rows import StudyMeta, TrialRow, TrialState
@@ -55,21 +55,22 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
     Raises:
         ConfigError: the storage cannot be opened, or holds a study of that name.
     """
-    opened = open_storage(storage, make=True)
-    known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
-    if name in known:
-        raise ConfigError(
-            f"{storage} holds a study {name!r} already; choose another storage, or another name "
-            "with --set name=NAME"
-        )
-    theirs = optuna.create_study(storage=opened, study_name=name, directions=_directions(meta))
-    try:
-        _describe(theirs, meta, points)
-        for number, row in sorted(points.trials.items()):
-            theirs.add_trial(_trial(row, points, number))
-    except BaseException:
-        optuna.delete_study(study_name=name, storage=opened)
-        raise
+    with refusals(storage):
+        opened = open_storage(storage, make=True)
+        known = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
+        if name in known:
+            raise ConfigError(
+                f"{storage} holds a study {name!r} already; choose another storage, or another "
+                "name with --set name=NAME"
+            )
+        theirs = optuna.create_study(storage=opened, study_name=name, directions=_directions(meta))
+        try:
+            _describe(theirs, meta, points)
+            for number, row in sorted(points.trials.items()):
+                theirs.add_trial(_trial(row, points, number))
+        except BaseException:
+            optuna.delete_study(study_name=name, storage=opened)
+            raise
     return told_changes(points.study.space)
 
 

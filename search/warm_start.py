@@ -7,6 +7,7 @@ does not depend on the earlier study being there still.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -15,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError
+from ..disk import is_plain_file, write_text
+from ..disk import read_text as read_file
+from ..errors import ConfigError, StoreError
 from ..knobs import KNOBS
 from ..spaces.space import Parameter
 from ..store.journal import JOURNAL_NAME, Journal
 from ..store.rows import StudyMeta, TrialState
-from ..store.study_folder import write_text
+from ..store.study_folder import WARM_START_NAME
 from ..studies.reader import plain, read_text
 from ..studies.spec import Study
 from .codec import decode, encode
@@ -28,8 +31,6 @@ from .objective import Objective, Objectives
 from .sampler import Past
 
 __all__ = ["WARM_START_NAME", "WarmStart", "warm_start", "write_warm_start"]
-
-WARM_START_NAME = "warm_start.json"
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,8 @@ def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
     if given is None:
         return WarmStart()
     kept = None if folder is None else folder / WARM_START_NAME
-    if kept is not None and kept.is_file():
-        data = json.loads(kept.read_text(encoding="utf-8"))
-        rows, words = decode(list[Earlier], data["trials"]), str(data["words"])
+    if kept is not None and is_plain_file(kept):
+        rows, words = _written_down(kept)
     else:
         rows, words = _read(study, Path(study.source) / given.study)
     return WarmStart(tuple(_past(rows, index) for index in range(len(rows))), words)
@@ -87,7 +87,30 @@ def write_warm_start(found: WarmStart, folder: Path) -> None:
         Earlier(dict(past.params), str(past.state), list(past.losses or ()), list(past.violations))
         for past in found.history
     ]
-    write_text(path, json.dumps({"words": found.words, "trials": encode(rows)}))
+    data = {"words": found.words, "trials": encode(rows)}
+    write_text(path, json.dumps({**data, "sum": _sum(data)}))
+
+
+def _written_down(path: Path) -> tuple[list[Earlier], str]:
+    """Read what a study started from.
+
+    Raises:
+        StoreError: it is not what was written; files of earlier versions have no checksum.
+    """
+    try:
+        data = json.loads(read_file(path))
+        rows, words = decode(list[Earlier], data["trials"]), str(data["words"])
+        if data.pop("sum", None) not in (None, _sum(data)):
+            raise ValueError("its checksum is another")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}); restore the file from a copy, or start again with --new"
+        ) from error
+    return rows, words
+
+
+def _sum(data: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(data).encode(), digest_size=16).hexdigest()
 
 
 def _past(rows: Sequence[Earlier], index: int) -> Past:
@@ -167,14 +190,14 @@ def _rows_of_table(path: Path) -> list[_Row]:
 
     try:
         columns = pq.ParquetFile(path).read(["state", "search_value", "params"]).to_pydict()
-    except (pa.ArrowInvalid, KeyError) as error:
-        text = str(error).splitlines()[0]
+        rows = zip(columns["state"], columns["search_value"], columns["params"], strict=True)
+        return [
+            _Row(dict(json.loads(params)), TrialState(state), () if v is None else (v,), ())
+            for state, v, params in rows
+        ]
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
+        text = " ".join(str(error).split())[:200]
         raise ConfigError(f"search.warm_start: {path} is no table of trials: {text}") from error
-    rows = zip(columns["state"], columns["search_value"], columns["params"], strict=True)
-    return [
-        _Row(json.loads(params), TrialState(state), () if value is None else (value,), ())
-        for state, value, params in rows
-    ]
 
 
 def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:

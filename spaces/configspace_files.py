@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from ConfigSpace import ConfigurationSpace
 
+from ..disk import output
 from ..errors import ConfigError
 from ..user_files import parse_json, reading
 
@@ -31,9 +32,11 @@ def write_configspace(space: ConfigurationSpace, path: Path) -> None:
     _check_ending(path)
     data = json.loads(json.dumps(space.to_serialized_dict(), default=_plain))
     if path.suffix == ".json":
-        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(data, indent=2) + "\n"
     else:
-        path.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        text = yaml.safe_dump(data, sort_keys=False)
+    with output(path) as file:
+        file.write(text)
 
 
 def read_configspace(path: Path) -> ConfigurationSpace:

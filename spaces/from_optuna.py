@@ -6,8 +6,10 @@ and a parameter that only some trials had is searched in all.
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from ..errors import ConfigError
+from ..errors import ConfigError, HpoError
 
-__all__ = ["OptunaStudy", "open_storage", "read_study"]
+__all__ = ["OptunaStudy", "open_storage", "read_study", "refusals"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
     Raises:
         ConfigError: no such storage or study, or a parameter whose distribution changed.
     """
+    with refusals(storage):
+        return _read_study(storage, name)
+
+
+def _read_study(storage: str, name: str | None) -> OptunaStudy:
     opened = open_storage(storage)
     names = [summary.study_name for summary in optuna.get_all_study_summaries(opened)]
     if name is None:
@@ -108,19 +115,56 @@ def open_storage(storage: str, make: bool = False) -> Any:
         ConfigError: it is not there, or not one of Optuna's.
     """
     file = storage.removeprefix("sqlite:///")
-    if "://" not in file and not Path(file).is_file() and not make:
-        raise ConfigError(f"{file}: no such file; allowed: an SQLite file, a journal, or a URL")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    if "://" not in file:
+        _check_file(Path(file), make)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it tells of damage line by line
+    with refusals(storage):
         if file.endswith(".log"):
             from optuna.storages import JournalStorage
             from optuna.storages.journal import JournalFileBackend
 
             return JournalStorage(JournalFileBackend(file))
         return optuna.storages.RDBStorage(storage if "://" in storage else f"sqlite:///{file}")
-    except Exception as error:  # whatever the database says about a file that is none of its own
-        words = " ".join(str(error).split())[:200]
-        raise ConfigError(f"{storage}: Optuna cannot open it: {words}") from error
+
+
+def _check_file(path: Path, make: bool) -> None:
+    """Refuse what Optuna would wait for, or would write its tables into.
+
+    Raises:
+        ConfigError: there is no such file, or it is not one of Optuna's.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no file; allowed: an SQLite file, a journal, or a URL")
+    if not path.exists():
+        if not make:
+            raise ConfigError(
+                f"{path}: no such file; allowed: an SQLite file, a journal, or a URL"
+            )
+        if not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path}: its folder is not there; make it first")
+        return
+    if path.suffix == ".log" or (make and path.stat().st_size == 0):
+        return
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            found = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = {str(name) for (name,) in found}
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path} is no SQLite database that can be read: {error}") from error
+    if "studies" not in tables or "trials" not in tables:
+        raise ConfigError(f"{path} is an SQLite database, but holds no study of Optuna")
+
+
+@contextmanager
+def refusals(storage: str) -> Iterator[None]:
+    """Turn whatever a database says of a file that is none of its own into one sentence."""
+    try:
+        yield
+    except HpoError:
+        raise
+    except Exception as error:  # each database has errors of its own
+        words = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ConfigError(f"{storage}: Optuna cannot read it: {words}") from error
 
 
 def _fields(name: str, theirs: BaseDistribution) -> dict[str, Any]:

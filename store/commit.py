@@ -5,15 +5,27 @@ A commit is a transaction: all of it is there after a crash, or none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .rows import AskRow, AttributeRow, DecisionRow, EvaluationRow, TrialRow
 
-__all__ = ["Commit", "Head", "Part", "Phase"]
+__all__ = ["Commit", "Head", "Part", "Phase", "is_part_name", "part_name"]
 
 Phase = Literal["running", "interrupted", "finished"]
+_PART = re.compile(r"\d{6,}\.parquet")
+
+
+def part_name(number: int) -> str:
+    """Return the name of the file of a curve part."""
+    return f"{number:06d}.parquet"
+
+
+def is_part_name(name: str) -> bool:
+    """Whether a file of that name can be a curve part."""
+    return _PART.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

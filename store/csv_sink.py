@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import disk
 from .codec import strict_json
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
@@ -41,13 +42,11 @@ def _copy(source: Path, target: Path) -> None:
     import pyarrow.csv as csv
     import pyarrow.parquet as pq
 
-    partial = target.with_name(f"{target.name}.partial")
     with pq.ParquetFile(source) as file:
         schema = pa.schema([(field.name, _flat_type(field.type)) for field in file.schema_arrow])
-        with csv.CSVWriter(partial, schema) as writer:
+        with disk.replacing(target) as partial, csv.CSVWriter(partial, schema) as writer:
             for batch in file.iter_batches():
                 writer.write_table(_flat(pa.Table.from_batches([batch]), schema))
-    partial.replace(target)
 
 
 def _flat_type(type_: pa.DataType) -> pa.DataType:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import disk
 from .journal import Journal
 from .rows import Stream, TrialState
-from .study_folder import write_text
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import numpy as np
@@ -105,12 +105,12 @@ class Mark:
     def read(cls, directory: Path, sink: str) -> Mark:
         """Give the mark a sink left in a study's folder; an empty one if there is none."""
         path = directory / SINKS / f"{sink}.json"
-        return cls(**json.loads(path.read_text())) if path.is_file() else cls()
+        return cls(**json.loads(disk.read_text(path))) if disk.is_plain_file(path) else cls()
 
     def write(self, directory: Path, sink: str) -> None:
         """Leave it there."""
-        (directory / SINKS).mkdir(exist_ok=True)
-        write_text(directory / SINKS / f"{sink}.json", json.dumps(vars(self)) + "\n")
+        disk.make_folder(directory / SINKS)
+        disk.write_text(directory / SINKS / f"{sink}.json", json.dumps(vars(self)) + "\n")
 
 
 @dataclass(frozen=True)

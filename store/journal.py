@@ -6,56 +6,58 @@ whatever was in memory after the last commit is replayed by the search loop, to 
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from ..disk import is_plain_file
 from ..errors import StoreError
+from . import journal_file
+from .cells import (
+    Cells,
+    ask_cells,
+    ask_of_cells,
+    attribute_cells,
+    attribute_of_cells,
+    evaluation_cells,
+    evaluation_of_cells,
+    head_cells,
+    meta_cells,
+    meta_of_cells,
+    names_of_text,
+    part_cells,
+    part_of_cells,
+)
 from .codec import (
     PARAM_KINDS,
     PackedEvaluation,
     decision_from_text,
     decision_to_text,
     pack_evaluations,
-    plain_json,
     trial_from_text,
     trial_to_text,
     unpack_evaluation,
 )
 from .commit import Commit, Head, Part
+from .journal_file import APPLICATION, FORMAT, JOURNAL_NAME, connect, damaged, sqlite_errors
 from .rows import AskRow, AttributeRow, DecisionRow, EvaluationRow, StudyMeta, TrialRow
+from .sums import SUMS_TABLE, Sum, difference, digest, intact, sum_of, write_sum
 
 __all__ = ["JOURNAL_NAME", "Journal"]
 
-JOURNAL_NAME = "journal.sqlite"
-FORMAT = 1
-_APPLICATION = 0x68706F31  # "hpo1", so that `file journal.sqlite` and we can tell it apart
-_WAIT_SECONDS = 60.0  # a reader holds the file for milliseconds
-
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL,
-    at TEXT NOT NULL, phase TEXT NOT NULL, loop_state TEXT NOT NULL, checkpoint TEXT);
-CREATE TABLE trials (trial INTEGER PRIMARY KEY, state TEXT NOT NULL, row TEXT NOT NULL);
-CREATE TABLE evaluations (trial INTEGER NOT NULL, stream TEXT NOT NULL,
-    replicate INTEGER NOT NULL, env_steps INTEGER NOT NULL, episodes INTEGER NOT NULL,
-    returns BLOB NOT NULL, lengths BLOB NOT NULL, names TEXT NOT NULL, metrics BLOB NOT NULL,
-    PRIMARY KEY (trial, stream, replicate, env_steps));
-CREATE TABLE decisions (trial INTEGER NOT NULL, rung INTEGER NOT NULL, row TEXT NOT NULL,
-    PRIMARY KEY (trial, rung));
-CREATE TABLE asks (batch INTEGER PRIMARY KEY, method TEXT NOT NULL, trials TEXT NOT NULL,
-    told TEXT NOT NULL);
-CREATE TABLE attributes (trial INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
-    PRIMARY KEY (trial, name));
-CREATE TABLE parts (name TEXT PRIMARY KEY, first INTEGER NOT NULL, rows INTEGER NOT NULL,
-    level INTEGER NOT NULL, checksum TEXT NOT NULL);
-"""
-_STUDY = -1  # the `trial` of an attribute that belongs to the study
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "meta": ("key",),
+    "head": ("one",),
+    "trials": ("trial",),
+    "attributes": ("trial", "name"),
+}
+"""Tables whose rows are replaced -> the columns that say which."""
+_SUMMED = (
+    "schema", "meta", "head", "trials", "evaluations", "decisions", "asks", "attributes", "parts",
+)  # fmt: skip
+_T = TypeVar("_T")
 
 
 class Journal:
@@ -69,12 +71,15 @@ class Journal:
 
     def __init__(self, directory: Path, *, writable: bool = False):
         self.path = Path(directory) / JOURNAL_NAME
-        if not self.path.is_file():
+        if not is_plain_file(self.path):
             raise StoreError(f"{directory} holds no study: {JOURNAL_NAME} is missing")
-        self._connection = _connect(self.path)
+        self._writable = writable
+        self._sums: dict[str, Sum] = {}  # of a writer: of every table, as of the last commit
+        self._intact: set[str] = set()  # tables that were found as they were written
+        self._connection = connect(self.path)
         try:
-            with self._errors():
-                self._prepare(writable)
+            with sqlite_errors(self.path):
+                self._prepare()
             self.meta = self._read_meta()
         except StoreError:
             self._connection.close()
@@ -91,62 +96,107 @@ class Journal:
         if cls.exists(directory):
             raise StoreError(f"{directory} already holds a study")
         path = Path(directory) / JOURNAL_NAME
-        connection = _connect(path, create=True)
+        connection = connect(path, create=True)
         try:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {_APPLICATION};"
-                f"PRAGMA user_version = {FORMAT};"
-            )
-            _write_meta(connection, meta)
-            _write_head(connection, Head(at=meta.created_at))
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:  # the disk is full
-            raise StoreError(f"cannot make {path}: {error}") from error
+            with sqlite_errors(path):
+                connection.execute("PRAGMA synchronous = EXTRA")
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {journal_file.TABLES}"
+                    f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT};"
+                )
+                connection.executemany("INSERT INTO meta VALUES (?, ?)", meta_cells(meta))
+                head = head_cells(Head(at=meta.created_at))
+                connection.execute("INSERT INTO head VALUES (?, ?, ?, ?, ?, ?)", head)
+                for table in _SUMMED:
+                    write_sum(connection, table, sum_of(connection, table))
+                connection.execute("COMMIT")
         finally:
             connection.close()
         return cls(directory, writable=True)
 
     @staticmethod
     def exists(directory: Path) -> bool:
-        """Whether a journal was ever created here; one cut off at its creation was not."""
-        path = Path(directory) / JOURNAL_NAME
-        if not path.is_file():
-            return False
-        connection = _connect(path)
-        try:
-            return bool(connection.execute("PRAGMA user_version").fetchone()[0])
-        except sqlite3.DatabaseError as error:
-            raise _damaged(path, error) from error
-        finally:
-            connection.close()
+        """Whether a journal was ever created here; one cut off at its creation was not.
 
-    def _prepare(self, writable: bool) -> None:
+        Raises:
+            StoreError: it is damaged, or no file.
+        """
+        path = Path(directory) / JOURNAL_NAME
+        return is_plain_file(path) and not journal_file.is_empty(path)
+
+    def _prepare(self) -> None:
         run = self._connection.execute
         application = run("PRAGMA application_id").fetchone()[0]
         version = run("PRAGMA user_version").fetchone()[0]
-        if application != _APPLICATION:
+        if application != APPLICATION:
             raise StoreError(f"{self.path} is no journal of hpo")
         if version > FORMAT:
             raise StoreError(
                 f"{self.path} has format {version}, this hpo knows {FORMAT}; upgrade hpo-lanes"
             )
-        if writable:
-            # EXTRA is FULL plus a sync of the folder: parts are deleted after a commit, so the
-            # commit must not come undone.
-            run("PRAGMA journal_mode = DELETE")
-            run("PRAGMA synchronous = EXTRA")
-        else:
+        found = run("SELECT count(*) FROM sqlite_master WHERE name = 'sums'").fetchone()[0]
+        if version < 1 or found != version - 1:
+            raise damaged(self.path, f"format {version} with {found} tables of checksums")
+        if not self._writable:
             run("PRAGMA query_only = ON")
+            if version == 1:
+                self._intact = set(_SUMMED)  # there is nothing to compare with
+            return
+        # EXTRA is FULL plus a sync of the folder: parts are deleted after a commit, so the
+        # commit must not come undone.
+        run("PRAGMA journal_mode = DELETE")
+        run("PRAGMA synchronous = EXTRA")
+        self._open_whole(version)
+
+    def _open_whole(self, version: int) -> None:
+        """Compare everything with its checksums; give them to a journal that has none."""
+        run = self._connection.execute
+        told = str(run("PRAGMA integrity_check").fetchone()[0])
+        if told != "ok":
+            raise damaged(self.path, told)
+        with self._transaction("IMMEDIATE" if version == 1 else ""):
+            if version == 1:
+                run(SUMS_TABLE)
+                run(f"PRAGMA user_version = {FORMAT}")
+            for table in _SUMMED:
+                self._sums[table] = sum_of(self._connection, table)
+                if version == 1:
+                    write_sum(self._connection, table, self._sums[table])
+                elif why := difference(self._connection, table, self._sums[table]):
+                    raise damaged(self.path, why)
+        self._intact = set(_SUMMED)
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _transaction(self, kind: str = "") -> Iterator[None]:
+        """Be inside a transaction; what fails in it leaves nothing."""
+        with sqlite_errors(self.path):
+            self._connection.execute(f"BEGIN {kind}")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._roll_back()
+
+    def _roll_back(self) -> None:
         try:
-            yield
-        except sqlite3.OperationalError as error:  # busy, full, read-only: not damage
-            raise StoreError(f"cannot use {self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise _damaged(self.path, error) from error
+            self._connection.execute("ROLLBACK")
+        except sqlite3.Error:  # a failing disk; SQLite rolls back when the file is opened again
+            self._connection.close()
+
+    def _compare(self, table: str) -> None:
+        """Compare a table with its checksum, the first time it is read.
+
+        Raises:
+            StoreError: it is not as it was written.
+        """
+        if table in self._intact:
+            return
+        with nullcontext() if self._connection.in_transaction else self.at_one_commit():
+            why = intact(self._connection, "schema") or intact(self._connection, table)
+        if why:
+            raise damaged(self.path, why)
+        self._intact |= {"schema", table}
 
     def close(self) -> None:
         """Close the file; nothing is pending, since a commit is whole."""
@@ -167,70 +217,80 @@ class Journal:
             StoreError: the number does not follow the last one, an appended row is there
                 already, a row has the wrong type, or the disk refuses; nothing is written then.
         """
-        run = self._connection.execute
-        with self._errors():
-            run("BEGIN IMMEDIATE")
+        before, self._sums = self._sums, dict(self._sums)
         try:
-            last = self.head().number
-            if commit.number != last + 1:
-                raise StoreError(f"commit {commit.number} does not follow commit {last}")
-            self._write(commit)
-            run("COMMIT")
-        except sqlite3.IntegrityError as error:
-            raise StoreError(
-                f"commit {commit.number} repeats a row of {self.path}: {error}"
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"cannot write {self.path}: {error}") from error
-        finally:
-            if self._connection.in_transaction:
-                run("ROLLBACK")
+            with self._transaction("IMMEDIATE"):
+                last = self.head().number
+                if commit.number != last + 1:
+                    raise StoreError(f"commit {commit.number} does not follow commit {last}")
+                self._write(commit)
+        except BaseException as error:
+            self._sums = before
+            if isinstance(error.__cause__, sqlite3.IntegrityError):
+                raise StoreError(
+                    f"commit {commit.number} repeats a row of {self.path}: {error.__cause__}"
+                ) from error
+            raise
 
     def _write(self, commit: Commit) -> None:
-        many = self._connection.executemany
         kinds = self.meta.param_kinds
-        many(
-            "INSERT INTO trials VALUES (?, ?, ?) ON CONFLICT (trial) DO UPDATE "
-            "SET state = excluded.state, row = excluded.row",
-            ((int(row.trial), str(row.state), trial_to_text(row, kinds)) for row in commit.trials),
-        )
-        many(
-            "INSERT INTO evaluations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            map(_evaluation_cells, pack_evaluations(commit.evaluations)),
-        )
-        many(
-            "INSERT INTO decisions VALUES (?, ?, ?)",
-            ((int(row.trial), int(row.rung), decision_to_text(row)) for row in commit.decisions),
-        )
-        many(
-            "INSERT INTO asks VALUES (?, ?, ?, ?)",
-            (
-                (row.batch, row.method, json.dumps(row.trials), json.dumps(row.told))
-                for row in commit.asks
+        changed = [
+            self._put(
+                "trials",
+                ((int(r.trial), str(r.state), trial_to_text(r, kinds)) for r in commit.trials),
             ),
-        )
-        many(
-            "INSERT INTO attributes VALUES (?, ?, ?) ON CONFLICT (trial, name) DO UPDATE "
-            "SET value = excluded.value",
-            (
-                (
-                    _STUDY if row.trial is None else row.trial,
-                    row.name,
-                    json.dumps(plain_json(row.value)),
-                )
-                for row in commit.attributes
+            self._put("evaluations", map(evaluation_cells, pack_evaluations(commit.evaluations))),
+            self._put(
+                "decisions",
+                ((int(r.trial), int(r.rung), decision_to_text(r)) for r in commit.decisions),
             ),
-        )
-        many("DELETE FROM parts WHERE name = ?", ((name,) for name in commit.merged))
-        many(
-            "INSERT INTO parts VALUES (?, ?, ?, ?, ?)",
-            (
-                (part.name, part.first, part.rows, part.level, part.checksum)
-                for part in commit.parts
+            self._put("asks", map(ask_cells, commit.asks)),
+            self._put("attributes", map(attribute_cells, commit.attributes)),
+            self._drop_parts(commit.merged),
+            self._put("parts", map(part_cells, commit.parts)),
+            self._put(
+                "head",
+                [
+                    head_cells(
+                        Head(
+                            commit.number,
+                            commit.at,
+                            commit.phase,
+                            commit.loop_state,
+                            commit.checkpoint,
+                        )
+                    )
+                ],
             ),
-        )
-        head = Head(commit.number, commit.at, commit.phase, commit.loop_state, commit.checkpoint)
-        _write_head(self._connection, head)
+        ]
+        for table in {table for table in changed if table}:
+            write_sum(self._connection, table, self._sums[table])
+
+    def _put(self, table: str, rows: Iterable[Cells]) -> str:
+        """Insert rows, or replace them where a table has keys; return what changed."""
+        keys, run = _KEYS.get(table, ()), self._connection.execute
+        # Of two rows with one key the last stays.
+        rows = list({row[: len(keys)]: row for row in rows}.values()) if keys else list(rows)
+        if not rows:
+            return ""
+        found, marks = self._sums.get(table, Sum()), ", ".join("?" * len(rows[0]))
+        where = " AND ".join(f"{key} = ?" for key in keys)
+        for cells in rows if keys else ():
+            old = run(f"SELECT * FROM {table} WHERE {where}", cells[: len(keys)]).fetchone()
+            found = found if old is None else found.minus(digest(table, old))
+        how = "INSERT OR REPLACE" if keys else "INSERT"
+        self._connection.executemany(f"{how} INTO {table} VALUES ({marks})", rows)
+        self._sums[table] = found.plus(*(digest(table, cells) for cells in rows))
+        return table
+
+    def _drop_parts(self, names: Sequence[str]) -> str:
+        """Take parts off the list; return what changed."""
+        run = self._connection.execute
+        for name in names:
+            for old in run("SELECT * FROM parts WHERE name = ?", (name,)).fetchall():
+                self._sums["parts"] = self._sums["parts"].minus(digest("parts", old))
+            run("DELETE FROM parts WHERE name = ?", (name,))
+        return "parts" if names else ""
 
     def replace_meta(self, meta: StudyMeta) -> None:
         """Write what a continued study may change: its file, versions, devices.
@@ -240,10 +300,14 @@ class Journal:
         """
         if dict(meta.param_kinds) != dict(self.meta.param_kinds):
             raise StoreError("the searched params of a study cannot change; start with --new")
-        with self._errors():
-            self._connection.execute("BEGIN IMMEDIATE")
-            _write_meta(self._connection, meta)
-            self._connection.execute("COMMIT")
+        before, self._sums = self._sums, dict(self._sums)
+        try:
+            with self._transaction("IMMEDIATE"):
+                self._put("meta", meta_cells(meta))
+                write_sum(self._connection, "meta", self._sums["meta"])
+        except BaseException:
+            self._sums = before
+            raise
         self.meta = meta
 
     # ------------------------------------------------------------------ reading
@@ -251,43 +315,55 @@ class Journal:
     @contextmanager
     def at_one_commit(self) -> Iterator[None]:
         """Let everything that is read inside be of one commit; a writer waits until then."""
-        with self._errors():
+        with sqlite_errors(self.path):
             self._connection.execute("BEGIN")
             try:
                 yield
             finally:
                 self._connection.execute("COMMIT")
 
-    def _rows(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        with self._errors():
-            yield from self._connection.execute(statement, values)
+    def _rows(self, table: str, statement: str, *values: object) -> Iterator[Cells]:
+        self._compare(table)
+        with sqlite_errors(self.path):
+            # Not `yield from`: it would close the cursor of a reader that stopped, maybe too late.
+            for cells in self._connection.execute(statement, values):  # noqa: UP028
+                yield cells
+
+    def _made(self, make: Callable[..., _T], *cells: Any) -> _T:
+        """Return what some cells hold.
+
+        Raises:
+            StoreError: they hold something else; only a journal without checksums comes here.
+        """
+        try:
+            return make(*cells)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise damaged(self.path, f"{type(error).__name__}: {error}") from error
 
     def _read_meta(self) -> StudyMeta:
-        values = {key: json.loads(text) for key, text in self._rows("SELECT * FROM meta")}
-        known = {entry.name for entry in fields(StudyMeta)}
-        for name in ("objectives", "constraints"):
-            values[name] = tuple(values.get(name, ()))
-        return StudyMeta(**{key: value for key, value in values.items() if key in known})
+        rows = list(self._rows("meta", "SELECT * FROM meta"))
+        return self._made(meta_of_cells, rows)
 
     def head(self) -> Head:
         """Give the last commit: its number, loop state and checkpoint."""
         statement = "SELECT number, at, phase, loop_state, checkpoint FROM head"
-        (number, at, phase, loop_state, checkpoint) = next(self._rows(statement))
-        return Head(number, float(at), phase, loop_state, checkpoint)
+        for number, at, phase, loop_state, checkpoint in self._rows("head", statement):
+            return Head(number, self._made(float, at), phase, loop_state, checkpoint)
+        raise damaged(self.path, "it has no last commit")
 
     def trials(self) -> list[TrialRow]:
         """All trials, by number."""
-        found = self._rows("SELECT row FROM trials ORDER BY trial")
-        return [trial_from_text(text) for (text,) in found]
+        found = self._rows("trials", "SELECT row FROM trials ORDER BY trial")
+        return [self._made(trial_from_text, text) for (text,) in found]
 
     def trial(self, number: int) -> TrialRow | None:
         """One trial, None when there is none of that number."""
-        found = self._rows("SELECT row FROM trials WHERE trial = ?", number)
-        return next((trial_from_text(text) for (text,) in found), None)
+        found = self._rows("trials", "SELECT row FROM trials WHERE trial = ?", number)
+        return next((self._made(trial_from_text, text) for (text,) in found), None)
 
     def count_by_state(self) -> dict[str, int]:
         """State -> number of trials in it."""
-        return dict(self._rows("SELECT state, count(*) FROM trials GROUP BY state"))
+        return dict(self._rows("trials", "SELECT state, count(*) FROM trials GROUP BY state"))
 
     def packed_evaluations(
         self, trial: int | None = None, without: str | None = None
@@ -302,11 +378,12 @@ class Journal:
         asked = [(clause, value) for clause, value in asked if value is not None]
         where = f"WHERE {' AND '.join(clause for clause, _ in asked)}" if asked else ""
         found = self._rows(
+            "evaluations",
             f"SELECT * FROM evaluations {where} ORDER BY trial, stream, replicate, env_steps",
             *(value for _, value in asked),
         )
         for cells in found:
-            yield _evaluation_of_cells(*cells)
+            yield self._made(evaluation_of_cells, *cells)
 
     def evaluations(self, trial: int | None = None) -> Iterator[EvaluationRow]:
         """Episodes in the order of `packed_evaluations`."""
@@ -315,99 +392,28 @@ class Journal:
 
     def evaluation_metrics(self) -> list[str]:
         """Names of all environment metrics that any evaluation has, sorted."""
-        found = self._rows("SELECT DISTINCT names FROM evaluations")
-        return sorted({name for (names,) in found for name in json.loads(names)})
+        found = self._rows("evaluations", "SELECT DISTINCT names FROM evaluations")
+        return sorted({name for (names,) in found for name in self._made(names_of_text, names)})
 
     def decisions(self, trial: int | None = None) -> list[DecisionRow]:
         """Decisions in the order they were taken, of one trial or of all."""
         where, values = ("WHERE trial = ?", (trial,)) if trial is not None else ("", ())
-        found = self._rows(f"SELECT row FROM decisions {where} ORDER BY rowid", *values)
-        return [decision_from_text(text) for (text,) in found]
+        statement = f"SELECT row FROM decisions {where} ORDER BY rowid"
+        found = self._rows("decisions", statement, *values)
+        return [self._made(decision_from_text, text) for (text,) in found]
 
     def asks(self) -> list[AskRow]:
         """Ask batches by number."""
-        found = self._rows("SELECT batch, method, trials, told FROM asks ORDER BY batch")
-        return [
-            AskRow(batch, method, tuple(json.loads(trials)), tuple(json.loads(told)))
-            for batch, method, trials, told in found
-        ]
+        statement = "SELECT batch, method, trials, told FROM asks ORDER BY batch"
+        return [self._made(ask_of_cells, *cells) for cells in self._rows("asks", statement)]
 
     def attributes(self) -> list[AttributeRow]:
         """System attributes, the study's own first, then by trial and name."""
-        found = self._rows("SELECT trial, name, value FROM attributes ORDER BY trial, name")
-        return [
-            AttributeRow(None if trial == _STUDY else trial, name, json.loads(value))
-            for trial, name, value in found
-        ]
+        statement = "SELECT trial, name, value FROM attributes ORDER BY trial, name"
+        found = self._rows("attributes", statement)
+        return [self._made(attribute_of_cells, *cells) for cells in found]
 
     def parts(self) -> list[Part]:
         """The live curve parts, in the order of their rows."""
-        found = self._rows("SELECT name, checksum, rows, first, level FROM parts ORDER BY first")
-        return [Part(*cells) for cells in found]
-
-
-def _connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """Open for reading and writing even to read: after a crash the first to open rolls back."""
-    last: sqlite3.Error | None = None
-    for mode in ("rwc",) if create else ("rw", "ro"):
-        try:
-            uri = f"{path.absolute().as_uri()}?mode={mode}"
-            connection = sqlite3.connect(
-                uri, uri=True, timeout=_WAIT_SECONDS, isolation_level=None
-            )
-            connection.execute("PRAGMA user_version").fetchone()
-            return connection
-        except sqlite3.OperationalError as error:
-            last = error
-        except sqlite3.DatabaseError as error:
-            raise _damaged(path, error) from error
-    raise StoreError(f"cannot open {path}: {last}")
-
-
-def _damaged(path: Path, error: sqlite3.Error) -> StoreError:
-    return StoreError(
-        f"{path} is damaged ({error}); its study cannot go on: restore the file, or start "
-        "again with --new"
-    )
-
-
-def _write_meta(connection: sqlite3.Connection, meta: StudyMeta) -> None:
-    cells = (
-        (entry.name, json.dumps(_mapping(getattr(meta, entry.name)))) for entry in fields(meta)
-    )
-    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", cells)
-
-
-def _mapping(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _write_head(connection: sqlite3.Connection, head: Head) -> None:
-    connection.execute(
-        "INSERT OR REPLACE INTO head VALUES (1, ?, ?, ?, ?, ?)",
-        (head.number, repr(float(head.at)), head.phase, head.loop_state, head.checkpoint),
-    )
-
-
-def _evaluation_cells(packed: PackedEvaluation) -> tuple[Any, ...]:
-    return (
-        packed.trial,
-        packed.stream,
-        packed.replicate,
-        packed.env_steps,
-        packed.episodes,
-        packed.returns,
-        packed.lengths,
-        json.dumps(packed.names),
-        packed.metrics,
-    )
-
-
-def _evaluation_of_cells(*cells: Any) -> PackedEvaluation:
-    *key, names, metrics = cells
-    return PackedEvaluation(*key, names=_names(names), metrics=metrics)
-
-
-@lru_cache(maxsize=256)
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
+        statement = "SELECT name, checksum, rows, first, level FROM parts ORDER BY first"
+        return [self._made(part_of_cells, *cells) for cells in self._rows("parts", statement)]

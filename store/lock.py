@@ -9,10 +9,12 @@ import fcntl
 import os
 import socket
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from ..disk import open_plain
 from ..errors import StoreError
 
 __all__ = ["LOCK_NAME", "StudyLock", "lock_holder"]
@@ -32,7 +34,7 @@ class StudyLock:
         self.path = directory / LOCK_NAME
         self._descriptor: int | None = None
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT)
             self._acquire(self._descriptor)
         except OSError as error:
             self._close()
@@ -56,6 +58,12 @@ class StudyLock:
                         "it, or start beside it with: hpo run FILE --new"
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
+        if not _is_ours(os.pread(descriptor, 400, 0)):
+            self._close()
+            raise StoreError(
+                f"{self.path} holds something that no study wrote, and a study keeps its lock "
+                "there; move it away"
+            )
         _say(descriptor, _who())
 
     def _close(self) -> None:
@@ -66,7 +74,8 @@ class StudyLock:
     def release(self) -> None:
         """Give the right back; a second call does nothing."""
         if self._descriptor is not None:
-            _say(self._descriptor, "")
+            with suppress(OSError):  # the words are for people; what frees the lock is to close it
+                _say(self._descriptor, "")
             self._close()
 
     def __enter__(self) -> StudyLock:
@@ -84,9 +93,11 @@ class StudyLock:
 def lock_holder(directory: Path) -> str | None:
     """Words for whoever writes into this folder now, or None when nobody does."""
     try:
-        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY)
+        descriptor = open_plain(directory / LOCK_NAME)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StoreError(f"cannot read {directory / LOCK_NAME}: {error.strerror}") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
@@ -99,6 +110,11 @@ def lock_holder(directory: Path) -> str | None:
 def _who() -> str:
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"host {socket.gethostname()}, pid {os.getpid()}, since {since}"
+
+
+def _is_ours(words: bytes) -> bool:
+    """Whether a lock file holds what `_who` says or nothing; a crash may leave zeros."""
+    return not words.strip(b"\0") or words.startswith(b"host ")
 
 
 def _say(descriptor: int, text: str) -> None:

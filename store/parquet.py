@@ -6,17 +6,18 @@ faster than the default dictionary and half its size.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import disk
+
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["open_writer", "replacing", "sync", "write_grouped"]
+__all__ = ["open_writer", "replacing", "write_grouped"]
 
 GROUP_ROWS = 131_072  # rows of a row group; fixed, so that equal rows give equal bytes
 
@@ -41,12 +42,12 @@ def replacing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """A writer whose file takes the place of `path` once it is whole and on disk.
 
     Its name until then does not end in `.parquet`: globs of readers must not find it.
+
+    Raises:
+        StoreError: the disk refuses.
     """
-    partial = path.with_name(f"{path.name}.partial")
-    with open_writer(partial, schema) as writer:
+    with disk.replacing(path) as partial, open_writer(partial, schema) as writer:
         yield writer
-    sync(partial)
-    partial.replace(path)
 
 
 def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
@@ -64,12 +65,3 @@ def write_grouped(writer: pq.ParquetWriter, tables: Iterable[pa.Table]) -> None:
             waiting, rows = [joined.slice(GROUP_ROWS)], rows - GROUP_ROWS
     if rows:
         writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
-
-
-def sync(path: Path) -> None:
-    """Bring a file's content, or a folder's list of names, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

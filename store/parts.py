@@ -7,13 +7,15 @@ crash and is deleted when the study is opened, since its rows will be replayed.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import disk
 from ..errors import StoreError
-from .commit import Part
-from .parquet import open_writer, sync
+from .commit import Part, is_part_name, part_name
+from .parquet import open_writer
 from .rows import CurveRow, Stream
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
@@ -40,27 +42,29 @@ class CurveParts:
         live: the parts that the last commit lists, in the order of their rows.
 
     Raises:
-        StoreError: a listed part is missing or its bytes are not those that were written.
+        StoreError: a listed part is missing or its bytes are not those that were written, or a
+            link has the place of one, or of their folder.
     """
 
     def __init__(self, directory: Path, live: Sequence[Part]):
         self.directory = Path(directory) / PARTS_NAME
-        self.directory.mkdir(exist_ok=True)
+        disk.make_folder(self.directory)
         self.live = list(live)
         self._buffer: list[pa.Table] = []
         self._buffered = 0
         self._pending: list[Part] = []  # written, not yet listed
         self._merged: list[str] = []  # merged away, not yet taken off the list
         self._number = max((int(Path(part.name).stem) for part in live), default=0)
-        self._delete_unlisted()
         for part in self.live:
             _verify(self.directory / part.name, part)
+        self._delete_unlisted()  # only once nothing that the journal lists is missing
 
     def _delete_unlisted(self) -> None:
         listed = {part.name for part in self.live}
         for path in self.directory.iterdir():
-            if path.name not in listed:
-                path.unlink()
+            name = path.name.removesuffix(disk.PARTIAL)
+            if path.name not in listed and is_part_name(name):
+                disk.delete_file(path)
 
     @property
     def rows(self) -> int:
@@ -145,13 +149,15 @@ class CurveParts:
         self, tables: Iterable[pa.Table], schema: pa.Schema, first: int, level: int
     ) -> Part:
         self._number += 1
-        path = self.directory / f"{self._number:06d}.parquet"
+        path = self.directory / part_name(self._number)
         rows = 0
-        with open_writer(path, schema) as writer:
-            for table in tables:
-                writer.write_table(table)
-                rows += table.num_rows
-        sync(path)
+        with disk.telling(path):
+            disk.delete_file(path)  # what a commit left that the disk refused
+            with open_writer(path, schema) as writer:
+                for table in tables:
+                    writer.write_table(table)
+                    rows += table.num_rows
+            disk.sync(path)
         return Part(path.name, _checksum(path), rows, first, level)
 
     def reached(self, without: Stream) -> dict[tuple[int, str, int], int]:
@@ -184,7 +190,8 @@ class CurveParts:
         for level in range(MERGE_LEVELS):
             self._merge(level)
         if self._pending:
-            sync(self.directory)
+            with disk.telling(self.directory):
+                disk.sync(self.directory)
         return list(self._pending), list(self._merged)
 
     def _merge(self, level: int) -> None:
@@ -201,7 +208,7 @@ class CurveParts:
         merged = self._write(tables, schema, run[0].first, level + 1)
         names = {part.name for part in run}
         for name in names & {part.name for part in self._pending}:
-            (self.directory / name).unlink()  # never listed, so no commit needs it
+            disk.delete_file(self.directory / name)  # never listed, so no commit needs it
         self._merged += sorted(names & {part.name for part in self.live})
         self._pending = [part for part in self._pending if part.name not in names]
         self._pending.append(merged)
@@ -213,7 +220,7 @@ class CurveParts:
         self.live = sorted([*kept, *self._pending], key=lambda part: part.first)
         self._pending, self._merged = [], []
         for name in gone:
-            (self.directory / name).unlink(missing_ok=True)
+            disk.delete_file(self.directory / name)
 
 
 def unified_schema(directory: Path, parts: Sequence[Part]) -> pa.Schema:
@@ -268,5 +275,5 @@ _CURE = "restore the file from a copy, or start again with --new"
 
 
 def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
+    with os.fdopen(disk.open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

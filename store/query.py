@@ -7,22 +7,34 @@ study's folder can be read, and the configuration is locked before the user's te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from .baselines import BASELINES
+from .lock import lock_holder
 from .tables import PARAM_PREFIX, TABLES, damaged_table
 
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
     import duckdb
 
-__all__ = ["query", "rows_as_json"]
+__all__ = ["TIMEOUT_SECONDS", "query", "require_tables", "rows_as_json"]
 
 
-def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+TIMEOUT_SECONDS = 60.0
+MEMORY = "2GB"
+CELLS = 10_000_000
+"""Of a result, at most: as Python's numbers they take up to a GB."""
+_ROWS_AT_ONCE = 10_000
+
+
+def query(
+    directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
+) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Run one SELECT over the views `trials`, `evaluations` and `curves` (and `baselines`).
 
     The view `trials` has, besides the columns of the file, a struct `param`, so that
@@ -32,28 +44,37 @@ def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     Args:
         directory: the study's folder.
         sql: one statement that reads.
+        timeout_seconds: after which it is ended; None lets it run.
 
     Returns:
         The names of the columns, and the rows.
 
     Raises:
         StoreError: nothing is published yet, the text is not one reading statement, reads files
-            elsewhere, or does not run.
+            elsewhere, takes too long or too much memory, or does not run.
     """
     import duckdb
 
     folder = Path(directory).resolve()
-    for name in TABLES:
-        if not (folder / f"{name}.parquet").is_file():
-            raise StoreError(
-                f"{folder} has no {name}.parquet yet; tables come with the first commit"
-            )
+    require_tables(folder)
     try:
         _check(sql)
-        with _connection(folder) as connection:
-            result = connection.execute(sql)
-            columns = [str(column[0]) for column in result.description or ()]
-            return columns, result.fetchall()
+        with _connection(folder) as connection, _ended_after(connection, timeout_seconds):
+            return _fetched(connection.execute(sql))
+    except duckdb.InterruptException as error:
+        raise StoreError(
+            f"the query was ended after {timeout_seconds:g} s; ask for less, or for longer with "
+            "--timeout SECONDS (0: no end)"
+        ) from error
+    except duckdb.OutOfMemoryException as error:
+        raise StoreError(
+            f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "
+            f"{folder}/*.parquet with a tool of your own"
+        ) from error
+    except RuntimeError as error:  # DuckDB's word for Ctrl-C
+        if "interrupted" in str(error):
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.PermissionException as error:
         raise StoreError(
             f"a query may read files of its study only, in {folder}: {_first_line(error)}"
@@ -63,6 +84,52 @@ def query(directory: Path, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             f"the query does not run: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
         ) from error
+
+
+def require_tables(folder: Path) -> None:
+    """Refuse a study that has published no tables yet.
+
+    Raises:
+        StoreError: it has not; says whether to wait or to run it.
+    """
+    for name in TABLES:
+        if not (folder / f"{name}.parquet").is_file():
+            holder = lock_holder(folder)
+            when = "run the study's file to write it"
+            if holder is not None:
+                when = f"{holder} is at it: tables come with the first commit, within a minute"
+            raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")
+
+
+@contextmanager
+def _ended_after(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> Iterator[None]:
+    """Interrupt what runs on a connection when its time is over."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _fetched(
+    result: duckdb.DuckDBPyConnection,
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Take the rows in turns, so that a result without end is noticed before memory is full."""
+    columns = [str(column[0]) for column in result.description or ()]
+    rows: list[tuple[Any, ...]] = []
+    while some := result.fetchmany(_ROWS_AT_ONCE):
+        rows += some
+        if len(rows) * len(columns) > CELLS:
+            raise StoreError(
+                f"the result has more than {CELLS:,} cells; aggregate, or add LIMIT 1000"
+            )
+    return columns, rows
 
 
 def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
@@ -119,6 +186,7 @@ def _connection(folder: Path) -> duckdb.DuckDBPyConnection:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,  # a table name must not find a Python variable
+        "memory_limit": MEMORY,
         "temp_directory": "",  # a large sort must not leave files in the working directory
     }
     connection = duckdb.connect(":memory:", config=options)

@@ -5,18 +5,20 @@ Only names are decided here; what is in the files is the journal's and the table
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import disk
 from ..errors import StoreError, suggestion
 from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
 from .lock import lock_holder
+from .parts import PARTS_NAME
 
 __all__ = [
+    "OURS",
     "REPORT_NAME",
     "RESULTS",
     "StudyFolder",
@@ -30,6 +32,15 @@ __all__ = [
 
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
+WARM_START_NAME = "warm_start.json"
+_TABLES = ("trials.parquet", "evaluations.parquet", "curves.parquet", "baselines.parquet")
+OURS = (
+    *("study.yaml", "study.resolved.yaml", WARM_START_NAME, REPORT_NAME),
+    *(*_TABLES, "trials.csv", "evaluations.csv", "curves.csv"),
+)
+"""Files that a study replaces in its folder."""
+_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "sinks")
+"""Folders in which a study deletes."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -97,20 +108,42 @@ class StudyFolder:
         """The published table of that name: `trials`, `evaluations` or `curves`."""
         return self.path / f"{name}.parquet"
 
+    def check_plain(self) -> None:
+        """Refuse links and all that is no file or folder in the places of a study's own.
+
+        Raises:
+            StoreError: naming the first.
+        """
+        for name in _FOLDERS:
+            disk.is_plain_folder(self.path / name)
+        for name in OURS:
+            disk.is_plain_file(self.path / name)
+            disk.is_plain_file(self.path / f"{name}{disk.PARTIAL}")
+
+    def check_new(self) -> None:
+        """Refuse to begin where a study was begun whose journal is lost: its files would go.
+
+        Raises:
+            StoreError: naming what is there.
+        """
+        there = [*self._files(PARTS_NAME), *self._files("checkpoints"), *self._files("policies")]
+        there += [self.path / name for name in _TABLES if (self.path / name).exists()]
+        if there:
+            journal = self.path / JOURNAL_NAME
+            state = "empty" if journal.exists() else "missing"
+            raise StoreError(
+                f"{journal} is {state}, but {there[0]} of its study is there; restore the journal "
+                "from a copy, or begin beside it with: hpo run FILE --new"
+            )
+
+    def _files(self, name: str) -> list[Path]:
+        folder = self.path / name
+        return sorted(folder.iterdir())[:1] if disk.is_plain_folder(folder) else []
+
     def write_study(self, given: str, resolved: str) -> None:
         """Write both study files, each whole or not at all."""
-        write_text(self.study_file, given)
-        write_text(self.resolved_file, resolved)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file by this text; a crash leaves the old one or the new one."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+        disk.write_text(self.study_file, given)
+        disk.write_text(self.resolved_file, resolved)
 
 
 @dataclass(frozen=True)
@@ -161,13 +194,14 @@ def _summary(path: Path) -> StudySummary:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
             entries = leaderboard_of(meta, journal.trials())
+        is_running = lock_holder(path) is not None
     except StoreError as error:
         return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
     waiting = sum(counts.get(state, 0) for state in ("waiting", "running"))
     state = head.phase if head.phase == "finished" else "interrupted"
     return StudySummary(
         name=path.name,
-        state="running" if lock_holder(path) else state,
+        state="running" if is_running else state,
         trials=sum(counts.values()),
         done=sum(counts.values()) - waiting,
         best=entries[0].value if entries else None,
@@ -202,6 +236,9 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     for path in (root / study, Path(study)):
         if _is_study(path):
             return StudyFolder(path)
+    begun = root / study
+    if begun.is_dir() and (holder := lock_holder(begun)) is not None:
+        raise StoreError(f"{begun} is being begun by {holder}; look again in a moment")
     listed = f" Known: {', '.join(known)}" if known else f" {root}/ holds no study."
     raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
 

@@ -6,28 +6,27 @@ the files nobody needs any more are deleted. A crash between any two of these co
 
 from __future__ import annotations
 
-import os
-import shutil
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from .. import disk
 from ..errors import StoreError
+from .clock import Clock
 from .commit import Commit, Head, Phase
 from .journal import Journal
 from .lock import StudyLock
-from .parquet import sync
 from .parts import CurveParts
 from .rows import AskRow, AttributeRow, DecisionRow, EvaluationRow, StudyMeta, TrialRow
 from .sinks import Sinks
-from .study_folder import StudyFolder
+from .study_folder import OURS, StudyFolder
 from .tables import Publisher
 
 __all__ = ["StudyStore"]
 
-_LANES = "lanes-"
+_LANES = re.compile(r"lanes-\d{6,}")
 
 
 class StudyStore:
@@ -38,6 +37,7 @@ class StudyStore:
         journal: for reading what is committed.
         curves: takes curve rows (`add`, `add_chunk`) until the next commit.
         created: the study is new; otherwise it goes on from `head`.
+        clock: times of rows, no earlier than the last commit.
 
     Raises:
         StoreError: another process writes, or what is on disk is damaged.
@@ -52,17 +52,21 @@ class StudyStore:
         publish_seconds: float = 30.0,
     ):
         self.folder = folder
-        folder.path.mkdir(parents=True, exist_ok=True)
         self._sinks = sinks if sinks is not None else Sinks([])
+        _make(folder.path)
         with ExitStack() as opened:
             self._lock = opened.enter_context(StudyLock(folder.path))
+            folder.check_plain()
             self.created = not Journal.exists(folder.path)
+            if self.created:
+                folder.check_new()
             self.journal = opened.enter_context(
                 Journal.create(folder.path, meta)
                 if self.created
                 else Journal(folder.path, writable=True)
             )
             self._number = self.head.number
+            self.clock = Clock(self.head.at)
             self._require_checkpoint()
             self.curves = CurveParts(folder.path, self.journal.parts())
             self._delete_leftovers()
@@ -86,9 +90,9 @@ class StudyStore:
 
         Pass its name as `checkpoint` of that commit.
         """
-        path = self._checkpoint_path(f"{_LANES}{self._number + 1:06d}")
-        shutil.rmtree(path, ignore_errors=True)
-        path.parent.mkdir(exist_ok=True)
+        path = self._checkpoint_path(f"lanes-{self._number + 1:06d}")
+        disk.delete_folder(path)
+        disk.make_folder(path.parent)
         return path
 
     def checkpoint(self) -> Path | None:
@@ -101,7 +105,10 @@ class StudyStore:
 
     def _require_checkpoint(self) -> None:
         path = self.checkpoint()
-        if path is not None and not path.is_dir() and self.head.phase != "finished":
+        if path is None or (_LANES.fullmatch(path.name) and disk.is_plain_folder(path)):
+            return
+        gone = not path.exists() and not path.is_symlink()
+        if not (gone and self.head.phase == "finished"):
             raise StoreError(
                 f"the lane checkpoint {path} of the last commit is missing; "
                 "restore it from a copy, or start again with --new"
@@ -109,17 +116,17 @@ class StudyStore:
 
     def _delete_leftovers(self) -> None:
         """Delete what a crash left: files half written, checkpoints of no commit."""
-        for path in self.folder.path.glob("*.partial"):
-            path.unlink()
+        for name in OURS:
+            disk.delete_file(self.folder.path / f"{name}{disk.PARTIAL}")
         self._delete_checkpoints()
 
     def _delete_checkpoints(self) -> None:
         """Delete all lane checkpoints but that of the last commit."""
         kept = self.head.checkpoint
-        if self.folder.checkpoints.is_dir():
+        if disk.is_plain_folder(self.folder.checkpoints):
             for path in self.folder.checkpoints.iterdir():
-                if path.name.startswith(_LANES) and path.name != kept:
-                    shutil.rmtree(path)
+                if _LANES.fullmatch(path.name) and path.name != kept:
+                    disk.delete_folder(path)
 
     # ------------------------------------------------------------------ writing
 
@@ -151,17 +158,16 @@ class StudyStore:
         Raises:
             StoreError: a row is wrong, or the disk refuses; the last commit stays the last.
         """
-        with self._disk():
-            if checkpoint is not None:
-                self._sync_checkpoint(self._checkpoint_path(checkpoint))
-            parts, merged = self.curves.flush()
+        if checkpoint is not None:
+            self._sync_checkpoint(self._checkpoint_path(checkpoint))
+        parts, merged = self.curves.flush()
         number = self._number + 1
         self.journal.commit(
             Commit(
                 number=number,
                 loop_state=loop_state,
                 checkpoint=checkpoint,
-                at=time.time(),
+                at=self.clock(),
                 trials=trials,
                 evaluations=evaluations,
                 decisions=decisions,
@@ -173,35 +179,19 @@ class StudyStore:
             )
         )
         self._number = number
-        with self._disk():
-            self.curves.committed()
-            self._delete_checkpoints()
+        self.curves.committed()
+        self._delete_checkpoints()
         return number
-
-    @contextmanager
-    def _disk(self) -> Iterator[None]:
-        """Say in words what a disk refuses."""
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise StoreError(
-                f"cannot write into {self.folder.path}: {reason}; the last commit is whole, so "
-                "make room and run the same command again"
-            ) from error
 
     def _sync_checkpoint(self, path: Path) -> None:
         """Bring a checkpoint to disk before the commit that needs it."""
         if not path.is_dir():
             raise StoreError(f"there is no lane checkpoint {path} to commit")
-        for folder, _, files in os.walk(path):
-            for name in (*files, "."):
-                sync(Path(folder) / name)
+        disk.sync_tree(path)
 
     def publish(self, *, force: bool = False) -> bool:
         """Publish the tables if it is time (or at once), then feed the sinks; tell whether."""
-        with self._disk():
-            done = self._publisher.publish(force=force)
+        done = self._publisher.publish(force=force)
         if done:
             self._sinks.published(self.folder.path)
         return done
@@ -221,3 +211,12 @@ class StudyStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+        if error is not None and disk.has_refused(error):  # whoever wrote did not tell
+            with disk.telling(self.folder.path):
+                raise error
+
+
+def _make(folder: Path) -> None:
+    """Make a study's folder, which may be a link: people keep results on another disk."""
+    if not folder.is_dir():
+        disk.make_folder(folder)

@@ -77,6 +77,12 @@ def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(unbroken, tmp_pa
     assert tables_equal(folder, broken) == []
 
 
+def test_damaged_journals_come_back_equal_or_are_refused(load, tmp_path):
+    outcome = load("acceptance_points.reliability").damaged_journals(True, tmp_path)
+    assert outcome.passed, outcome.numbers
+    assert "refused" in outcome.numbers
+
+
 def wait_for_commits(child: subprocess.Popen[bytes], folder: Path, count: int) -> None:
     """Wait until the child has written that many checkpoints, or has ended."""
     checkpoints, end = folder / "checkpoints", time.monotonic() + 600

@@ -458,6 +458,26 @@ def test_a_reader_that_left_is_no_error(home):
     assert done.returncode == 141
 
 
+@pytest.mark.parametrize(
+    "words", [["top"], ["query", "SELECT * FROM curves"], ["knobs"]], ids=" ".join
+)
+def test_a_stdout_that_is_closed_left_or_full_is_no_traceback(home, words):
+    command = [*HPO, *words]
+    read, write = os.pipe()
+    os.close(read)
+    left = subprocess.run(command, cwd=home, stdout=write, stderr=-1, check=False)
+    os.close(write)
+    assert (left.returncode, left.stderr) == (141, b"")
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], cwd=home, stderr=-1, check=False
+    )
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    with open("/dev/full", "w") as device:
+        full = subprocess.run(command, cwd=home, stdout=device, stderr=-1, check=False)
+    assert full.returncode == 2
+    assert full.stderr == b"No space left on device while reading or writing stdout\n"
+
+
 LONG = ["run", "tiny.yaml", "--name", "long", "--set", "env_steps=100M", "--set",
         "evaluation.every=200k"]  # fmt: skip
 

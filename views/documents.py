@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..disk import output
 from .visible import echo
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def print_json(data: Any) -> None:
 
 def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:
     """Write columns of equal length as CSV: flags as 0 and 1, reals to nine digits."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with output(Path(path)) as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in zip(*(column.tolist() for column in columns.values()), strict=True):

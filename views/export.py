@@ -6,9 +6,11 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from ..errors import ConfigError, StoreError
+from ..disk import make_folder
+from ..errors import ConfigError
 from ..search.loggers import make_sink
 from ..store.journal import Journal
+from ..store.query import require_tables
 from ..store.study_folder import StudyFolder, find_study
 from ..store.tables import TABLES, damaged_table
 from ..studies.logger_section import logger_of
@@ -37,7 +39,8 @@ def do_export(args: Namespace) -> int:
     with Journal(folder.path) as journal:
         study = plain(read_text(journal.meta.study_text, "study.resolved.yaml"))
     sink = make_sink(logger_of(args.format, args.set), study, target)
-    target.mkdir(parents=True, exist_ok=True)
+    if not target.is_dir():  # which a link may be
+        make_folder(target)
     sink.published(folder.path)
     sink.close()
     if args.json:
@@ -83,11 +86,8 @@ def _check(folder: StudyFolder) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    require_tables(folder.path)
     for name in TABLES:
-        if not folder.table(name).is_file():
-            raise StoreError(
-                f"{folder.path} has no {name}.parquet yet; tables come with the first commit"
-            )
         try:
             pq.read_schema(folder.table(name))
         except (pa.ArrowException, OSError) as error:

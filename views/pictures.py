@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..disk import output
 from ..errors import MissingExtraError
 from .network_results import Compared
 
@@ -66,7 +67,8 @@ def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     axes.set_title(title, fontsize="medium")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=_DPI, format="png")
+    with output(Path(path), "wb") as file:
+        figure.savefig(file, dpi=_DPI, format="png")
 
 
 Curve = Sequence[tuple[int, float]]
@@ -109,7 +111,8 @@ def draw_training(
     axes.grid(alpha=0.3)
     if mean or points:
         axes.legend(fontsize="small")
-    figure.savefig(path, dpi=_DPI, format="png")
+    with output(Path(path), "wb") as file:
+        figure.savefig(file, dpi=_DPI, format="png")
 
 
 def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
@@ -137,7 +140,8 @@ def draw_network(path: Path, topology: Topology, occupancy: np.ndarray | None, t
     _draw_links(axes[0], topology)
     if occupancy is not None:
         _draw_spectrum(axes[1], topology, occupancy)
-    figure.savefig(path, dpi=_DPI, format="png")
+    with output(Path(path), "wb") as file:
+        figure.savefig(file, dpi=_DPI, format="png")
 
 
 def _draw_links(axes: Any, topology: Topology) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..disk import copy_folder
 from ..errors import ConfigError, StoreError
 from ..store.audits import Audit, audit_of
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -120,7 +119,7 @@ def do_show(args: Namespace) -> int:
 
 def do_query(args: Namespace) -> int:
     """Run one SELECT over the tables of a study."""
-    columns, rows = query(_folder(args).path, args.sql)
+    columns, rows = query(_folder(args).path, args.sql, args.timeout or None)
     if args.json:
         print_json(rows_as_json(columns, rows))
     elif args.csv:
@@ -203,12 +202,6 @@ def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
             "and run it with --new"
         )
     check_export(target)
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
-    try:
-        shutil.copytree(source, partial)
-        if (seeds := source.with_name(f"{source.name}_seeds")).is_dir():
-            shutil.copytree(seeds, partial / "seeds")
-        partial.replace(target)  # an empty folder is replaced, too
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    seeds = source.with_name(f"{source.name}_seeds")
+    copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
     return target

@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from ..disk import output
 from ..errors import ConfigError
 from ..studies.init_file import init_text
 from ..studies.load import load
@@ -52,11 +53,10 @@ def give_study(text: str, out: str | None, command: Callable[[str], str] = _chec
         echo(text, end="")
         return
     path = Path(out)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already; choose another file with --out") from None
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} exists already; choose another file with --out")
+    with output(path) as file:
+        file.write(text)
     echo(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)
 
 

@@ -41,6 +41,10 @@ class _Console(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line what a closed pipe means; rich would end with code 1."""
+        raise BrokenPipeError
+
 
 def console(stream: TextIO) -> Console:
     """Give a console that prints text as it is; colours and width are those of the stream."""

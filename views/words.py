@@ -54,6 +54,7 @@ def duration(seconds: float) -> str:
     >>> duration(0.42), duration(12.4), duration(200), duration(7300), duration(200_000)
     ('0.4s', '12s', '3m20s', '2h01m', '2d07h')
     """
+    seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...disk import write_bytes
 from ...errors import ConfigError, StoreError
 from .batch import TimedBatch
 from .history import History
@@ -154,7 +155,7 @@ class Stage:
             open=self._open,
             refused=self.refused,
         )
-        path.write_bytes(whole.getvalue())
+        write_bytes(path, whole.getvalue())
 
     def restore(
         self,

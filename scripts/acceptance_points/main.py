@@ -103,6 +103,10 @@ POINTS: dict[str, dict[int, Point]] = {
         6: Point("bad input is refused in words", "optical", "refusals"),
         7: Point("memory and history, by every command", "optical_memory", "every_command"),
     },
+    "reliability": {
+        4: Point("300 damaged journals: equal, or refused", "reliability", "damaged_journals"),
+        5: Point("faults of the disk: a sentence, nothing lost", "faults", "failing_disk"),
+    },
 }
 
 

@@ -32,7 +32,7 @@ from hpo.store import (
     TrialState,
     param_kind,
 )
-from hpo.store import journal as journals
+from hpo.store import journal_file as journals
 from hpo.store.codec import trial_from_text, trial_to_text
 
 Make = Callable[..., TrialRow]
@@ -235,8 +235,8 @@ def test_a_disk_that_is_full_at_the_beginning_is_said_and_leaves_room_for_anothe
     tmp_path: Path, meta: StudyMeta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(journals, "_TABLES", f"PRAGMA max_page_count = 2; {journals._TABLES}")
-        with pytest.raises(StoreError, match=r"cannot make .*disk is full"):
+        patch.setattr(journals, "TABLES", f"PRAGMA max_page_count = 2; {journals.TABLES}")
+        with pytest.raises(StoreError, match=r"No space left on device .*journal.sqlite"):
             Journal.create(tmp_path, meta)
     assert not Journal.exists(tmp_path)
     with Journal.create(tmp_path, meta) as journal:

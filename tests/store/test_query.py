@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +25,8 @@ from hpo.store import (
     rows_as_json,
 )
 from hpo.store import query as run_query
+
+queries = sys.modules["hpo.store.query"]  # the package has the function by that name
 
 Make = Callable[..., TrialRow]
 
@@ -191,9 +196,42 @@ def test_params_no_struct_can_hold_stay_columns(folder: StudyFolder, meta: Study
 
 def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta) -> None:
     with StudyStore(folder, meta):
-        pass
-    with pytest.raises(StoreError, match="tables come with the first commit"):
+        words = r"^toy has no trials.parquet yet; host .* is at it: tables come with the first com"
+        with pytest.raises(StoreError, match=words):
+            run_query(folder.path, "SELECT 1")
+    with pytest.raises(StoreError, match=r"no trials.parquet yet; run the study's file"):
         run_query(folder.path, "SELECT 1")
+
+
+LONG = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
+
+
+def test_a_query_ends_after_its_time(study: Path) -> None:
+    with pytest.raises(StoreError, match=r"^the query was ended after 0.2 s; .*--timeout SECONDS"):
+        run_query(study, LONG, 0.2)
+    with pytest.raises(StoreError, match="was ended after"):  # while rows are taken, too
+        run_query(study, "SELECT a.range FROM range(100000) a, range(100000) b", 0.05)
+    assert run_query(study, "SELECT 1 AS one", None) == (["one"], [(1,)])
+
+
+def test_a_query_has_so_much_memory_and_no_more(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MEMORY", "50MB")
+    many = "SELECT list(a.range * b.range) FROM range(10000) a, range(10000) b"
+    with pytest.raises(StoreError, match=r"^the query needs more than 50MB of memory; [^\n]*$"):
+        run_query(study, many)
+    monkeypatch.setattr(queries, "CELLS", 50_000)
+    with pytest.raises(StoreError, match=r"more than 50,000 cells; aggregate, or add LIMIT"):
+        run_query(study, "SELECT range, range FROM range(1000000)")
+
+
+def test_ctrl_c_ends_a_query(study: Path) -> None:
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_query(study, LONG)
+    timer.join()
 
 
 def test_results_become_json(study: Path) -> None:

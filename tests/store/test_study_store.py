@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from hpo import disk
 from hpo.errors import StoreError
 from hpo.store import (
     CurveRow,
@@ -21,8 +22,6 @@ from hpo.store import (
     TrialRow,
     tables_equal,
 )
-from hpo.store import parquet as parquet_module
-from hpo.store import parts as parts_module
 
 Make = Callable[..., TrialRow]
 
@@ -106,13 +105,13 @@ def test_a_full_disk_is_said_and_can_be_tried_again(
     with StudyStore(folder, meta) as store:
         store.curves.add([CurveRow(0, Stream.SEARCH, 0, 5, {"kl": 0.1})])
         with monkeypatch.context() as patch:
-            patch.setattr(parts_module, "sync", full)
-            with pytest.raises(StoreError, match=r"cannot write into .*: No space left"):
+            patch.setattr(disk, "sync", full)
+            with pytest.raises(StoreError, match=r"No space left on device while writing .*parts"):
                 store.commit(loop_state="{}", checkpoint=None)
         assert store.commit(loop_state="{}", checkpoint=None) == 1
         with monkeypatch.context() as patch:
-            patch.setattr(parquet_module, "sync", full)
-            with pytest.raises(StoreError, match=r"cannot write into .*: No space left"):
+            patch.setattr(disk, "sync", full)
+            with pytest.raises(StoreError, match=r"No space left .*parquet; what was committed"):
                 store.publish()
         assert store.publish()
     assert pq.ParquetFile(folder.table("curves")).read()["kl"].to_pylist() == [0.1]

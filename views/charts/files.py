@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ...disk import output
 from ..pictures import new_figure
 from .model import STYLES, XY, Band, Bars, Dot, Key, Line, Panel, Parallel, Picture
 
@@ -42,7 +43,8 @@ def draw_picture(path: Path, picture: Picture, study: str) -> None:
         handles = [_handle(key) for key in picture.keys]
         figure.legend(handles=handles, fontsize="x-small", ncols=len(handles),
                       loc="outside lower center", frameon=False)  # fmt: skip
-    figure.savefig(path, dpi=_DPI, format=path.suffix.removeprefix("."))
+    with output(path, "wb") as file:
+        figure.savefig(file, dpi=_DPI, format=path.suffix.removeprefix("."))
 
 
 def _rows(panels: Any) -> list[list[Panel]]:

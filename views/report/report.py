@@ -7,8 +7,9 @@ from html import escape
 from pathlib import Path
 
 from ... import __version__
+from ...disk import output, write_text
 from ...store.statistics import aggregate, interval
-from ...store.study_folder import RESULTS, StudyFolder, find_study, write_text
+from ...store.study_folder import RESULTS, StudyFolder, find_study
 from ..board import audit_words, front_line, value_source
 from ..charts.curves import curves
 from ..charts.history import history
@@ -54,8 +55,12 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     Raises:
         StoreError: there is no study, its journal is damaged, or another version wrote it.
     """
-    path = folder.report if path is None else path
-    write_text(path, report_html(read_seen(folder)))
+    text = report_html(read_seen(folder))
+    if path is None:
+        write_text(folder.report, text)
+        return folder.report
+    with output(path) as file:
+        file.write(text)
     return path
 
 

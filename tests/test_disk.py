@@ -1,0 +1,152 @@
+"""The door for files: whole or not at all, on disk in the right order, one sentence a refusal."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hpo import disk
+from hpo.errors import StoreError
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (OSError(errno.EIO, "x"), ("Input/output error", False)),
+        (OSError(errno.EDQUOT, "x"), ("Disk quota exceeded", True)),
+        (OSError("Error writing bytes: [errno 28] No space"), ("No space left on device", True)),
+        (OSError("odd\nwords"), ("odd words", False)),
+        (ValueError("RESOURCE_EXHAUSTED: no more"), ("No space left on device", True)),
+        (ValueError("UNKNOWN: x [os_error_code='5']"), ("Input/output error", False)),
+        (RuntimeError("INTERNAL: lost"), ("INTERNAL: lost", False)),
+        (ValueError("shapes [2] and [3] differ, errno 5 of them"), None),
+        (RuntimeError("another matter"), None),
+    ],
+)
+def test_refusals_are_told_from_other_errors(
+    error: Exception, found: tuple[str, bool] | None
+) -> None:
+    assert disk.reason(error) == found
+
+
+def test_an_error_of_another_kind_passes_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="shapes"), disk.telling(tmp_path):
+        raise ValueError("shapes differ")
+
+
+def test_a_file_is_on_disk_before_its_name_and_its_name_before_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def syncs(descriptor: int) -> None:
+        seen.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def renames(self: Path, target: Path) -> Path:
+        seen.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", syncs)
+    monkeypatch.setattr(Path, "replace", renames)
+    disk.write_text(tmp_path / "a", "words")
+    assert seen == ["file", "rename", "folder"]
+    seen.clear()
+    disk.make_folder(tmp_path / "b" / "c")
+    assert seen == ["folder", "folder"]
+    (tmp_path / "b" / "c" / "x").write_text("x")
+    seen.clear()
+    disk.sync_tree(tmp_path / "b")
+    assert seen == ["folder", "file", "folder", "folder"]
+
+
+@pytest.mark.parametrize("where", ["sync", "rename"])
+def test_a_refused_file_leaves_the_old_one_and_no_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    path = tmp_path / "study.yaml"
+    disk.write_text(path, "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, where, full)
+        with pytest.raises(StoreError) as told:
+            disk.write_text(path, "new")
+    assert str(told.value) == (
+        f"No space left on device while writing {path}; what was committed is safe; free space "
+        "and run the same command again"
+    )
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["study.yaml"]
+    disk.write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_nothing_is_written_or_deleted_through_a_link(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("theirs")
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "table.partial").symlink_to(kept / "file")
+    (home / "table").symlink_to(kept / "file")
+    (home / "folder").symlink_to(kept)
+    disk.write_text(home / "table", "ours")
+    assert (kept / "file").read_text() == "theirs" and not (home / "table").is_symlink()
+    for act in (disk.delete_folder, disk.make_folder, disk.is_plain_folder):
+        with pytest.raises(StoreError, match="folder is a link"):
+            act(home / "folder")
+    with pytest.raises(StoreError, match="is a link"):
+        disk.delete_file(home / "folder")
+    (home / "link").symlink_to(kept / "file")
+    with pytest.raises(StoreError, match="is a link"):
+        disk.open_plain(home / "link")
+    assert (kept / "file").read_text() == "theirs"
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        with pytest.raises(StoreError, match="pipe is no file"):
+            disk.open_plain(tmp_path / "pipe", flags)
+    os.mkfifo(tmp_path / "table.partial")
+    with pytest.raises(StoreError, match="partial is no file"):
+        disk.write_text(tmp_path / "table", "x")
+    assert not (tmp_path / "table").exists()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreError, match="folder is no file"):
+        disk.open_plain(tmp_path / "folder")
+
+
+def test_what_the_user_names_may_be_a_link_or_a_device(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    for path in (tmp_path / "link.csv", Path(os.devnull)):
+        with disk.output(path) as file:
+            file.write("new")
+    assert (tmp_path / "real.csv").read_text() == "new" and (tmp_path / "link.csv").is_symlink()
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    missing = disk.output(tmp_path / "none" / "x")
+    with pytest.raises(StoreError, match="No such file or directory while writing"), missing:
+        pass
+
+
+def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, seeds = tmp_path / "source", tmp_path / "seeds"
+    for folder in (source, seeds):
+        folder.mkdir()
+        (folder / "policy").write_text(folder.name)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_tree", full)
+        with pytest.raises(StoreError, match="No space"):
+            disk.copy_folder(source, tmp_path / "copy")
+    assert sorted(os.listdir(tmp_path)) == ["seeds", "source"]
+    disk.copy_folder(source, tmp_path / "copy", {"seeds": seeds})
+    assert (tmp_path / "copy" / "policy").read_text() == "source"
+    assert (tmp_path / "copy" / "seeds" / "policy").read_text() == "seeds"
