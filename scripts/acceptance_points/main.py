@@ -86,6 +86,10 @@ POINTS: dict[str, dict[int, Point]] = {
             "importance: one rung, the random share, over progress", "looking_back", "importance"
         ),
     },
+    "reliability": {
+        1: Point("crashed 2,000 times a kind of search, equal tables", "crashes", "crashes"),
+        2: Point("killed at any moment, equal tables", "crashes", "kills"),
+    },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
         2: Point("steady-state blocking as published", "optical", "blocking"),
