@@ -185,7 +185,7 @@ class AnalyticPopulation:
     def save(self, directory: Path) -> None:
         """See `Population`."""
         directory.mkdir()
-        text = json.dumps([None if lane is None else asdict(lane) for lane in self._state])
+        text = json.dumps([None if lane is None else vars(lane) for lane in self._state])
         (directory / "lanes.json").write_text(text)
 
     def restore(self, directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -126,12 +127,14 @@ def _param_kinds(space: Space) -> dict[str, str]:
     }
 
 
+@cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
 def versions() -> dict[str, str]:
     """Give the versions of the packages that decide what numbers come out."""
-    found: dict[str, str] = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "absent"
-    return found
+    return {package: _version(package) for package in _PACKAGES}

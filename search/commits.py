@@ -23,6 +23,8 @@ from .trials import LIVE, RunState, Trial
 
 __all__ = ["Committer", "restore_buckets", "restore_ledger"]
 
+_SOONEST, _SHARE = 1.0, 0.05  # seconds to the second commit; of the time, for commits before 10 s
+
 
 class Committer:
     """Commits when it is time.
@@ -32,6 +34,8 @@ class Committer:
         ledger: what is to be written.
         buckets: whose lanes are to be saved.
         every_seconds: between two commits, at least; 0 commits at every boundary.
+        soon: the first boundary is committed at once, and the times between commits grow from
+            there, so that a life of seconds is not lost. A commit that takes long waits longer.
     """
 
     def __init__(
@@ -40,20 +44,27 @@ class Committer:
         ledger: Ledger,
         buckets: dict[str, Bucket],
         every_seconds: float = 10.0,
+        soon: bool = False,
     ):
         self._store, self._ledger, self._buckets = store, ledger, buckets
         self._every_seconds = every_seconds
+        self._wait_seconds = 0.0 if soon else every_seconds
         self._last = time.monotonic()
+        known = soon or store.head.number > 0
+        self._boundary = ledger.state.boundary if known else -1  # of the last commit
 
     def commit_if_due(self) -> None:
         """Commit at the first boundary late enough after the last commit."""
-        if time.monotonic() - self._last >= self._every_seconds:
+        if self._ledger.state.boundary == self._boundary:
+            return
+        if time.monotonic() - self._last >= self._wait_seconds:
             self.commit()
             self._store.publish()
 
     def commit(self, phase: StorePhase = "running") -> None:
         """Write everything since the last commit, in one transaction with the lanes' state."""
         ledger, new = self._ledger, self._ledger.unwritten
+        started = time.monotonic()
         ledger.state.buckets = [
             BucketState(bucket.key, bucket.example, bucket.lanes)
             for bucket in self._buckets.values()
@@ -69,7 +80,9 @@ class Committer:
             phase=phase,
         )
         ledger.unwritten = Unwritten()
-        self._last = time.monotonic()
+        self._boundary, self._last = ledger.state.boundary, time.monotonic()
+        longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
+        self._wait_seconds = min(self._every_seconds, longer)
 
     def _save_lanes(self) -> str | None:
         """Save the lanes of every bucket that holds a replicate begun; give the folder's name."""

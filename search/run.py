@@ -23,6 +23,7 @@ from ..store.study_store import StudyStore
 from ..studies.spec import Study
 from .ahead import AskAhead
 from .baselines import measure_baselines
+from .buckets import Bucket
 from .callbacks import Callback, Callbacks
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .codec import encode
@@ -83,7 +84,8 @@ class Settings:
     """How a study is run; none of it changes a result.
 
     Attributes:
-        commit_seconds: between two commits, at least.
+        commit_seconds: between two commits, at least. None: as `checkpoint.commit_every` of the
+            study says, and the first ones sooner.
         publish_seconds: between two publications of the tables, at least.
         resume: go on with a study that is there; False refuses it.
         accept_new_bits: go on although the machine would give other bits than before.
@@ -92,7 +94,7 @@ class Settings:
         callbacks: code of the user's to call.
     """
 
-    commit_seconds: float = 10.0
+    commit_seconds: float | None = None
     publish_seconds: float = 30.0
     resume: bool = True
     accept_new_bits: bool = False
@@ -198,7 +200,7 @@ def _run(
             "factory": factory,
             "intake": Intake(ledger, factory, ahead, buckets),
             "curves": callbacks.listening(curves) if settings.callbacks else curves,
-            "committer": Committer(store, ledger, buckets, settings.commit_seconds),
+            "committer": _committer(store, ledger, buckets, settings),
             "policies": Policies(
                 store.folder.policies,
                 study.checkpoint.keep_best,
@@ -219,6 +221,14 @@ def _run(
     for observer in observers:
         observer.on_end(loop.progress(), outcome)
     return _results(outcome, ledger, store)
+
+
+def _committer(
+    store: StudyStore, ledger: Ledger, buckets: dict[str, Bucket], settings: Settings
+) -> Committer:
+    if settings.commit_seconds is not None:
+        return Committer(store, ledger, buckets, settings.commit_seconds)
+    return Committer(store, ledger, buckets, ledger.study.checkpoint.commit_seconds, soon=True)
 
 
 def _reopen(ledger: Ledger) -> bool:

@@ -165,7 +165,9 @@ def draw_case(kind: str, number: int) -> Case:
         constraints=draft.constraints,
         confirm=confirm,
         seed=rng.randrange(10**6),
-        budget=Budget(trials=None if draft.method == "grid" else draft.trials, env_steps=env_steps),
+        budget=Budget(
+            trials=None if draft.method == "grid" else draft.trials, env_steps=env_steps
+        ),
         evaluation=Evaluation(every=rng.choice(["rungs", 3000])),
         search=SearchSpec(draft.method, ahead=rng.choice(["auto", "always", "never"])),
     )

@@ -1,8 +1,8 @@
 """Reliability points 1 and 2: studies hit again and again end as if nothing had happened.
 
 Every life of a study is a process of its own, forked from this one: it ends without a word right
-behind a boundary, or is killed at any moment, and the next one goes on. Lanes are analytic, so that
-thousands of lives take minutes; real lanes are killed by engine point 5 and ppo point 6.
+behind a boundary, or is killed at any moment, and the next one goes on. Lanes are analytic, so
+that thousands of lives take minutes; real lanes are killed by engine point 5 and ppo point 6.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 CRASHES, KILLS = 2_000, 250
 _FIRST = 100_000  # the number of a kind's first case
 _DIED = 77
-_LOADED = ("optuna_tpe", "optuna_nsga2", "sobol_search", "via_cmaes", "pb2", "analytic", "run")
+_SEARCH = ("optuna_tpe", "optuna_nsga2", "sobol_search", "via_cmaes", "pb2", "analytic", "run")
+_LOADED = ("pyarrow.parquet", "pandas", *(f"hpo.search.{name}" for name in _SEARCH))
 Break = Callable[["Case", Path, int], int]
 """Hit a study at most so many times, let it end, and return the hits."""
 
@@ -47,8 +48,7 @@ def _hit(wanted: int, break_: Break, words: str, work: Path) -> Outcome:
     from .crash_cases import KINDS
 
     for name in _LOADED:
-        import_module(f"hpo.search.{name}")
-    import_module("pyarrow.parquet")
+        import_module(name)  # once, not in every life
     counts: dict[str, tuple[int, int]] = {}
     wrong: list[str] = []
     for kind in KINDS:
@@ -99,7 +99,9 @@ def differences(one: Path, other: Path) -> list[str]:
             if repr(getattr(first, name)()) != repr(getattr(second, name)()):
                 found.append(name)
         ours, theirs = (_counters(journal.head().loop_state) for journal in (first, second))
-    return found + [f"{name} {ours[name]} {theirs[name]}" for name in ours if ours[name] != theirs[name]]
+    return found + [
+        f"{name} {ours[name]} {theirs[name]}" for name in ours if ours[name] != theirs[name]
+    ]
 
 
 def _counters(loop_state: str) -> dict[str, Any]:
@@ -123,10 +125,12 @@ def _crash(case: Case, folder: Path, most: int) -> int:
             if self.left == 0:
                 os._exit(_DIED)
 
-    hits, dies, settings = 0, Dies(), Settings(publish_seconds=1e9, commit_seconds=0.0)
+    hits, dies = 0, Dies()
     while True:
-        dies.left = case.moments.choice([2, 2, 2, 3]) if hits < most else -1
-        code = _in_child(lambda: run(case.study, folder, case.factory, [dies], settings))
+        dying = hits < most
+        dies.left = case.moments.choice([2, 2, 2, 3]) if dying else -1
+        settings = Settings(publish_seconds=1e9, commit_seconds=0.0 if dying else 1e9)
+        code = _in_child(lambda s=settings: run(case.study, folder, case.factory, [dies], s))
         if code != _DIED:
             _expect(code)
             return hits
