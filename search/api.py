@@ -35,6 +35,7 @@ def run(
     callbacks: Sequence[Callback] = (),
     new: bool = False,
     accept_new_bits: bool = False,
+    accept_changed_files: bool = False,
     study_text: str = "",
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
@@ -48,6 +49,7 @@ def run(
         callbacks: called between chunks, see `hpo.search.callbacks`.
         new: begin another study `name-2` beside the one that is there.
         accept_new_bits: go on although this machine gives other bits than the one before.
+        accept_changed_files: go on although a file that the study names has changed since.
         study_text: the file as it was given, if `study` is loaded.
         compiling: entered around each compile, with words for what is compiled.
         warn: takes a line about a logger that failed, about environments, or a warm start; from
@@ -74,6 +76,7 @@ def run(
         warn(f"warm start: {earlier.words}")
     settings = Settings(
         accept_new_bits=accept_new_bits,
+        accept_changed_files=accept_changed_files,
         study_text=study_text,
         sinks=sinks_of(study, warn),
         callbacks=tuple(callbacks),

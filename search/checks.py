@@ -16,6 +16,7 @@ from ..store.statistics import IQM_MIN_SEEDS
 from ..studies.reader import plain, read_text
 from ..studies.resolved import diff, resolved, resolved_yaml, study_hash
 from ..studies.spec import EarlyTerminate, Study
+from .study_files import files_of_study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta", "versions"]
 
@@ -83,6 +84,7 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         created_at=time.time(),
         objectives=[asdict(metric) for metric in study.objectives],
         constraints=[asdict(constraint) for constraint in study.constraints],
+        files=files_of_study(study),
     )
 
 

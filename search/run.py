@@ -42,6 +42,7 @@ from .proposer import Proposer
 from .pruner import make_pruner
 from .settle import Policies
 from .state import Phase, Usage
+from .study_files import takes_changed_files
 from .warm_start import warm_start, write_warm_start
 
 __all__ = ["Results", "Settings", "run"]
@@ -89,6 +90,7 @@ class Settings:
         publish_seconds: between two publications of the tables, at least.
         resume: go on with a study that is there; False refuses it.
         accept_new_bits: go on although the machine would give other bits than before.
+        accept_changed_files: go on although a file that the study names has changed.
         study_text: the study file as it was given, to be kept beside the tables.
         sinks: copies of the tables for other tools.
         callbacks: code of the user's to call.
@@ -98,6 +100,7 @@ class Settings:
     publish_seconds: float = 30.0
     resume: bool = True
     accept_new_bits: bool = False
+    accept_changed_files: bool = False
     study_text: str = ""
     sinks: Sinks | None = None
     callbacks: Sequence[Callback] = ()
@@ -146,7 +149,7 @@ def run(
         goes_on = _reopen(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
-            changed = goes_on and gives_new_bits(store.meta, meta, settings.accept_new_bits)
+            changed = goes_on and _is_another(store.meta, meta, study, settings)
             store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
         ledger.state.bits = store.meta.bits
         store.folder.write_study(settings.study_text or meta.study_text, meta.study_text)
@@ -155,6 +158,12 @@ def run(
             store.publish(force=True)
             return _results("finished", ledger, store)
         return _run(ledger, store, factory, proposer, observers, settings)
+
+
+def _is_another(before: StudyMeta, now: StudyMeta, study: Study, settings: Settings) -> bool:
+    """Say whether what is trained from here on is not quite what was trained before."""
+    files = takes_changed_files(before.name, before.files, study, settings.accept_changed_files)
+    return gives_new_bits(before, now, settings.accept_new_bits) or files
 
 
 def _continued(before: StudyMeta, now: StudyMeta, goes_on: bool, bits: int) -> StudyMeta:

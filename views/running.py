@@ -80,6 +80,7 @@ def watch(
             args.out,
             [view],
             accept_new_bits=args.accept_new_bits,
+            accept_changed_files=args.accept_changed_files,
             study_text=text,
             compiling=view.compiling,
             warn=view.warn,
