@@ -26,7 +26,7 @@ from hpo.studies.spec import (
     Study,
 )
 
-__all__ = ["KINDS", "Case", "draw_case"]
+__all__ = ["KINDS", "Case", "draw_case", "study_of"]
 
 _QUANTA = {"16": 500, "32": 1000, "64x64": 2000}
 _ASHA = EarlyTerminate("asha", 2_000, 3.0)
@@ -139,6 +139,21 @@ KINDS: dict[str, Callable[[random.Random, _Draft], None]] = {
     "constrained": _constrained,
     "budget": _budget,
 }
+
+
+def study_of(search: SearchSpec, early: EarlyTerminate | None, budget: Budget) -> Case:
+    """Return a study of that search over knobs of every sort that is always the same."""
+    study = Study(
+        name="case",
+        env=EnvSpec("CartPole-v1"),
+        env_steps=16_000,
+        space=_FINITE if search.method == "grid" else _BUCKETS,
+        early_terminate=early,
+        seeds=Seeds(2),
+        budget=replace(budget, trials=None) if search.method == "grid" else budget,
+        search=search,
+    )
+    return Case(study, AnalyticFactory(lanes=8, quanta=_QUANTA), random.Random(0))
 
 
 def draw_case(kind: str, number: int) -> Case:

@@ -89,6 +89,7 @@ POINTS: dict[str, dict[int, Point]] = {
     "reliability": {
         1: Point("crashed 2,000 times a kind of search, equal tables", "crashes", "crashes"),
         2: Point("killed at any moment, equal tables", "crashes", "kills"),
+        3: Point("the same study under every hash seed", "hash_seeds", "repeats"),
     },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
