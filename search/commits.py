@@ -116,7 +116,13 @@ def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) 
         for row in store.journal.trials()
         if row.state not in LIVE
     ]
-    return Ledger(study, state, ended, clock)
+    ledger = Ledger(study, state, ended, clock)
+    ledger.undecided = frozenset(
+        number
+        for number, trial in state.live.items()
+        if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
+    )
+    return ledger
 
 
 def restore_buckets(

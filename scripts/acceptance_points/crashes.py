@@ -70,6 +70,7 @@ def _compare(
     kind: str, number: int, most: int, break_: Break, work: Path
 ) -> tuple[int, list[str]]:
     """Run one case unbroken and broken; return the hits and what differs."""
+    from hpo.errors import ConfigError
     from hpo.search.run import Settings, run
 
     from .crash_cases import draw_case
@@ -79,9 +80,17 @@ def _compare(
     for folder in (one, other):
         shutil.rmtree(folder, ignore_errors=True)
     settings = Settings(publish_seconds=1e9, commit_seconds=1e9)
-    code = _in_child(lambda: run(case.study, one, case.factory, (), settings))
-    if code:  # a budget that the confirm stage alone uses up: no case
+
+    def unbroken() -> None:
+        try:
+            run(case.study, one, case.factory, (), settings)
+        except ConfigError:  # a budget that the confirm stage alone uses up: no case
+            os._exit(_DIED)
+
+    code = _in_child(unbroken)
+    if code == _DIED:
         return 0, []
+    _expect(code)
     hits = break_(case, other, most)
     found = work / "differences.json"
     _expect(_in_child(lambda: found.write_text(json.dumps(differences(one, other)))))
