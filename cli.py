@@ -150,6 +150,10 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
             "--accept-new-bits", action="store_true",
             help="go on although this machine computes other bits than the one before",
         )  # fmt: skip
+        parser.add_argument(
+            "--accept-changed-files", action="store_true",
+            help="go on although a file that the study names, such as one of `imports`, changed",
+        )  # fmt: skip
     train.add_argument("--export", metavar="DIR", help="copy its policy into a new folder")
 
 

@@ -186,7 +186,7 @@ class AnalyticPopulation:
 
     def save(self, directory: Path) -> None:
         """See `Population`."""
-        text = json.dumps([None if lane is None else asdict(lane) for lane in self._state])
+        text = json.dumps([None if lane is None else vars(lane) for lane in self._state])
         write_text(new_folder(directory) / "lanes.json", text)
 
     def restore(self, directory: Path) -> None:

@@ -37,6 +37,7 @@ def run(
     callbacks: Sequence[Callback] = (),
     new: bool = False,
     accept_new_bits: bool = False,
+    accept_changed_files: bool = False,
     study_text: str = "",
     given: Given | None = None,
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
@@ -51,6 +52,7 @@ def run(
         callbacks: called between chunks, see `hpo.search.callbacks`.
         new: begin another study `name-2` beside the one that is there.
         accept_new_bits: go on although this machine gives other bits than the one before.
+        accept_changed_files: go on although a file that the study names has changed since.
         study_text: the file as it was given, if `study` is loaded.
         given: the command that runs it, if one does.
         compiling: entered around each compile, with words for what is compiled.
@@ -82,6 +84,7 @@ def run(
         warn(f"warm start: {earlier.words}")
     settings = Settings(
         accept_new_bits=accept_new_bits,
+        accept_changed_files=accept_changed_files,
         study_text=study_text,
         given=given,
         sinks=sinks_of(study, warn),

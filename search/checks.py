@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..studies.given import Given
 from ..studies.reader import plain, read_text
 from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
 from ..studies.spec import EarlyTerminate, Study
+from .study_files import files_of_study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta", "versions"]
 
@@ -85,6 +87,7 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         created_at=time.time(),
         objectives=[asdict(metric) for metric in study.objectives],
         constraints=[asdict(constraint) for constraint in study.constraints],
+        files=files_of_study(study),
     )
 
 
@@ -174,12 +177,14 @@ def _param_kinds(space: Space) -> dict[str, str]:
     }
 
 
+@cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
 def versions() -> dict[str, str]:
     """Give the versions of the packages that decide what numbers come out."""
-    found: dict[str, str] = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "absent"
-    return found
+    return {package: _version(package) for package in _PACKAGES}

@@ -24,6 +24,8 @@ from .trials import LIVE, RunState, Trial
 
 __all__ = ["Committer", "restore_buckets", "restore_ledger"]
 
+_SOONEST, _SHARE = 1.0, 0.05  # seconds to the second commit; of the time, for commits before 10 s
+
 
 class Committer:
     """Commits when it is time.
@@ -33,6 +35,8 @@ class Committer:
         ledger: what is to be written.
         buckets: whose lanes are to be saved.
         every_seconds: between two commits, at least; 0 commits at every boundary.
+        soon: the first boundary is committed at once, and the times between commits grow from
+            there, so that a life of seconds is not lost. A commit that takes long waits longer.
     """
 
     def __init__(
@@ -41,21 +45,28 @@ class Committer:
         ledger: Ledger,
         buckets: dict[str, Bucket],
         every_seconds: float = 10.0,
+        soon: bool = False,
     ):
         self._store, self._ledger, self._buckets = store, ledger, buckets
         self._every_seconds = every_seconds
+        self._wait_seconds = 0.0 if soon else every_seconds
         self._last = time.monotonic()
+        known = soon or store.head.number > 0
+        self._boundary = ledger.state.boundary if known else -1  # of the last commit
 
     def commit_if_due(self) -> None:
         """Commit at the first boundary late enough after the last commit."""
+        if self._ledger.state.boundary == self._boundary:
+            return
         passed = time.monotonic() - self._last
-        if not 0.0 <= passed < self._every_seconds:  # a clock set back must not hold up commits
+        if not 0.0 <= passed < self._wait_seconds:  # a clock set back must not hold up commits
             self.commit()
             self._store.publish()
 
     def commit(self, phase: StorePhase = "running") -> None:
         """Write everything since the last commit, in one transaction with the lanes' state."""
         ledger, new = self._ledger, self._ledger.unwritten
+        started = time.monotonic()
         ledger.state.buckets = [
             BucketState(bucket.key, bucket.example, bucket.lanes)
             for bucket in self._buckets.values()
@@ -71,7 +82,9 @@ class Committer:
             phase=phase,
         )
         ledger.unwritten = Unwritten()
-        self._last = time.monotonic()
+        self._boundary, self._last = ledger.state.boundary, time.monotonic()
+        longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
+        self._wait_seconds = min(self._every_seconds, longer)
 
     def _save_lanes(self) -> str | None:
         """Save the lanes of every bucket that holds a replicate begun; give the folder's name.
@@ -109,7 +122,13 @@ def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) 
         for row in store.journal.trials()
         if row.state not in LIVE
     ]
-    return Ledger(study, state, ended, clock)
+    ledger = Ledger(study, state, ended, clock)
+    ledger.undecided = frozenset(
+        number
+        for number, trial in state.live.items()
+        if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
+    )
+    return ledger
 
 
 def restore_buckets(

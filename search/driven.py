@@ -71,13 +71,14 @@ class Driven:
         self._waiting = Waiting(ledger, desk, self._reports)
         self._lanes = DrivenLanes(ledger, factory, intake, desk, self._reports, copies)
         self._chunks = DrivenChunks(ledger, self._lanes, curves, policies, copies)
+        self._whole = True  # no step is half done: the state may be committed
         self._clock = time.monotonic()
 
     def run(self, interrupts: Interrupts) -> Literal["finished", "interrupted"]:
         """Run until the scheduler has ended all its trials, or an interrupt asks to leave.
 
         Raises:
-            SearchError: the search cannot go on; what was done is committed first.
+            SearchError: the search cannot go on; what was done up to the last boundary is kept.
         """
         try:
             self._ledger.state.exhausted = False
@@ -108,7 +109,8 @@ class Driven:
 
     def _leave(self) -> Literal["interrupted"]:
         self._desk.stop()
-        self._committer.commit("interrupted")
+        if self._whole:
+            self._committer.commit("interrupted")
         return "interrupted"
 
     def _give_up_without_lanes(self) -> None:
@@ -177,10 +179,12 @@ class Driven:
     def _step(self) -> None:
         """Run one chunk of the lanes of all trials that asked, then the boundary."""
         ledger = self._ledger
+        self._whole = False
         evaluations = self._chunks.run(self._waiting.numbers, self._desk.has_more())
         self._reports.note(self._waiting.numbers)
         settle(ledger, self._lanes.buckets, self._policies)
         self._lanes.release()
+        self._whole = True
         self._tell(evaluations)
         self._waiting.reply_to_all()
         check_health(ledger)

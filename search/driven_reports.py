@@ -71,6 +71,17 @@ class Reports:
         self._ledger, self._buckets, self._rule = ledger, buckets, rule
         self._shown: dict[int, _Shown] = {}
         self._worst: float | None = None
+        for number in sorted(ledger.undecided):  # shown before the study was cut
+            self._shown[number] = self._last_shown(number)
+
+    def _last_shown(self, number: int) -> _Shown:
+        """Return what a trial showed last, as it was when the last commit was made."""
+        trial = self._ledger.trials[number]
+        loss, there = self._ledger.objective.loss, self._ledger.judged(trial.rung)
+        value, bucket = trial.reports[trial.rung], self._buckets[trial.bucket]
+        losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
+        env_steps = max(bucket.trained(run) for run in trial.runs) * bucket.schedule.quantum
+        return _Shown(trial.rung, value, env_steps, rank_of(loss(value), losses), len(there))
 
     def has_shown(self, number: int) -> bool:
         """Say whether a trial has shown something that the scheduler has not answered yet."""

@@ -53,6 +53,8 @@ class Ledger:
         unwritten: rows since the last commit.
         ended: trials that ended at this boundary, for observers.
         earlier: trials of an earlier study, which samplers see too.
+        undecided: live trials that showed something at a rung before the last commit, of which
+            no decision was written down yet: a foreign scheduler had not answered.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Ledger:
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
         self.earlier: tuple[Past, ...] = ()
+        self.undecided: frozenset[int] = frozenset()
         self._clock = clock
         self._pasts: dict[int, Past] = {}
         self._judged: list[list[int]] = []

@@ -79,6 +79,7 @@ class Loop:
         self._evolver, self._fresh = evolver, fresh or Fresh()
         self._policies, self._observers = policies, observers
         self._refiller = Refiller(ledger, intake, self._prepare)
+        self._whole = True  # the state is one between two steps, which may be committed
         self._clock = time.monotonic()
 
     @property
@@ -92,32 +93,36 @@ class Loop:
     def run(self, interrupts: Interrupts) -> Outcome:
         """Run until the study is finished or an interrupt asks to leave; commits at the end.
 
+        Every commit is of a state between two steps. Filling lanes cuts what the budget no longer
+        pays for and may then choose another bucket, so a state committed behind it would be
+        filled once more on resume, and differently.
+
         Raises:
-            SearchError: the search cannot go on; what was done is committed first.
+            SearchError: the search cannot go on; what was done up to the last boundary is kept.
         """
-        state = self._ledger.state
         self._clock = time.monotonic()
         self._intake.resume()
         try:
             check_health(self._ledger)
-            while (bucket := self._next()) is not None:
-                if interrupts.requested:
-                    self._committer.commit("interrupted")
-                    return "interrupted"
+            while not interrupts.requested:
                 self._committer.commit_if_due()
+                bucket = self._next()
+                if bucket is None:
+                    self._ledger.state.live = {}
+                    self._committer.commit("finished")
+                    return "finished"
                 self._chunk(bucket)
                 self._boundary(bucket)
         except StopStudy:
-            self._committer.commit("interrupted")
-            return "interrupted"
-        except StoreError:  # amid a boundary, half of which must not be committed
+            pass
+        except StoreError:  # what the disk refused once is not tried again
             raise
         except HpoError:
-            self._committer.commit("interrupted")
+            if self._whole:
+                self._committer.commit("interrupted")
             raise
-        state.live = {}
-        self._committer.commit("finished")
-        return "finished"
+        self._committer.commit("interrupted")
+        return "interrupted"
 
     # ------------------------------------------------------------------ before a chunk
 
@@ -127,6 +132,7 @@ class Loop:
         while state.phase is not Phase.DONE:
             if self._out_of_time():
                 self._stop_phase()
+            self._whole = False
             bucket = self._refiller.refill() if state.phase is not Phase.DONE else None
             self._check_first_bucket()
             if bucket is not None:
@@ -137,6 +143,7 @@ class Loop:
     def _stop_phase(self) -> None:
         """End what this phase has left, which nothing pays for any more, and begin the next."""
         ledger = self._ledger
+        self._whole = False
         if ledger.state.phase is Phase.SEARCH:
             self._intake.join()
             close_search(ledger)
@@ -147,6 +154,7 @@ class Loop:
                 cut(trial.runs)
             self._release()
             advance_phase(ledger, self._buckets, self._policies, self._fresh)
+        self._whole = True
         self._tell_ended()
         self._tell_phase()
 
@@ -241,12 +249,13 @@ class Loop:
         else:
             self._evolve(self._evolver)
         settle(ledger, self._buckets, self._policies)
-        if ledger.state.phase is not Phase.SEARCH:
-            phase = ledger.state.phase
+        phase = ledger.state.phase
+        if phase is not Phase.SEARCH:
             advance_phase(ledger, self._buckets, self._policies, self._fresh)
-            if ledger.state.phase is not phase:
-                self._tell_phase()
         self._release()
+        self._whole = True
+        if ledger.state.phase is not phase:
+            self._tell_phase()
         now = time.monotonic()
         ledger.state.usage.run_seconds += max(0.0, now - self._clock)
         self._clock = now

@@ -28,6 +28,7 @@ from .compile_cache import enable_compilation_cache
 from .lineage import Segment, lineage_of, params_at
 from .population import Change, Population, Refill, refuse_failed
 from .schedule import schedule_of
+from .study_files import changed_files, words_of_changes
 from .user_code import import_user_code
 
 __all__ = ["Point", "Replay", "replay"]
@@ -107,6 +108,7 @@ def replay(
     """
     record = _Record.read(folder, number)
     study = loads(record.study_text, "study.resolved.yaml", source)
+    _check_files(folder, study)
     import_user_code(study.imports, study.source)
     enable_compilation_cache()
     from .local import LocalFactory
@@ -128,6 +130,16 @@ def replay(
         len(both),
         sum(_same(was, tuple(now.values())) for was, now in both),
     )
+
+
+def _check_files(folder: StudyFolder, study: Study) -> None:
+    with Journal(folder.path) as journal:
+        changes = changed_files(journal.meta.files, study.source)
+    if changes:
+        raise StoreError(
+            f"study {study.name!r} was trained with other contents of these files, so nothing can "
+            f"be compared; take the changes back:\n{words_of_changes(changes)}"
+        )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ..studies.given import Given, given_in, without_given
 from ..studies.spec import Study
 from .ahead import AskAhead
 from .baselines import measure_baselines
+from .buckets import Bucket
 from .callbacks import Callback, Callbacks
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .codec import encode
@@ -42,6 +43,7 @@ from .proposer import Proposer
 from .pruner import make_pruner
 from .settle import Policies
 from .state import Phase, Usage
+from .study_files import takes_changed_files
 from .warm_start import warm_start, write_warm_start
 
 __all__ = ["Results", "Settings", "run"]
@@ -84,20 +86,23 @@ class Settings:
     """How a study is run; none of it changes a result.
 
     Attributes:
-        commit_seconds: between two commits, at least.
+        commit_seconds: between two commits, at least. None: as `checkpoint.commit_every` of the
+            study says, and the first ones sooner.
         publish_seconds: between two publications of the tables, at least.
         resume: go on with a study that is there; False refuses it.
         accept_new_bits: go on although the machine would give other bits than before.
+        accept_changed_files: go on although a file that the study names has changed.
         study_text: the study file as it was given, to be kept beside the tables.
         given: the command that runs it, to be kept with it.
         sinks: copies of the tables for other tools.
         callbacks: code of the user's to call.
     """
 
-    commit_seconds: float = 10.0
+    commit_seconds: float | None = None
     publish_seconds: float = 30.0
     resume: bool = True
     accept_new_bits: bool = False
+    accept_changed_files: bool = False
     study_text: str = ""
     given: Given | None = None
     sinks: Sinks | None = None
@@ -152,7 +157,7 @@ def run(
         goes_on = _reopen(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
-            changed = goes_on and gives_new_bits(store.meta, meta, settings.accept_new_bits)
+            changed = goes_on and _is_another(store.meta, meta, study, settings)
             store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
         ledger.state.bits = store.meta.bits
         store.folder.write_study(_shown_text(settings) or meta.study_text, meta.study_text)
@@ -174,6 +179,12 @@ def _shown_text(settings: Settings) -> str:
     """Give the study file with the command on top, if that changed what it says."""
     text = settings.study_text
     return text if settings.given is None or not text else settings.given.on_top_of(text)
+
+
+def _is_another(before: StudyMeta, now: StudyMeta, study: Study, settings: Settings) -> bool:
+    """Say whether what is trained from here on is not quite what was trained before."""
+    files = takes_changed_files(before.name, before.files, study, settings.accept_changed_files)
+    return gives_new_bits(before, now, settings.accept_new_bits) or files
 
 
 def _continued(before: StudyMeta, now: StudyMeta, goes_on: bool, bits: int) -> StudyMeta:
@@ -219,7 +230,7 @@ def _run(
             "factory": factory,
             "intake": Intake(ledger, factory, ahead, buckets),
             "curves": callbacks.listening(curves) if settings.callbacks else curves,
-            "committer": Committer(store, ledger, buckets, settings.commit_seconds),
+            "committer": _committer(store, ledger, buckets, settings),
             "policies": Policies(
                 store.folder.policies,
                 study.checkpoint.keep_best,
@@ -240,6 +251,14 @@ def _run(
     for observer in observers:
         observer.on_end(loop.progress(), outcome)
     return _results(outcome, ledger, store)
+
+
+def _committer(
+    store: StudyStore, ledger: Ledger, buckets: dict[str, Bucket], settings: Settings
+) -> Committer:
+    if settings.commit_seconds is not None:
+        return Committer(store, ledger, buckets, settings.commit_seconds)
+    return Committer(store, ledger, buckets, ledger.study.checkpoint.commit_seconds, soon=True)
 
 
 def _reopen(ledger: Ledger) -> bool:

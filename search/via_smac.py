@@ -23,6 +23,7 @@ from .streams import generator, integer
 __all__ = ["Smac", "build"]
 
 _OPTIONS: Mapping[str, Any] = {"n_startup_trials": 10, "n_trees": 10}
+_CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own defaults
 
 
 class Smac:
@@ -134,6 +135,7 @@ class _Facade:
             self._smac = of(
                 scenario,
                 model=of.get_model(scenario, n_trees=method.options["n_trees"]),
+                acquisition_maximizer=_maximizer(scenario),
                 initial_design=of.get_initial_design(
                     scenario, n_configs=0, additional_configs=[first]
                 ),
@@ -151,6 +153,27 @@ class _Facade:
             warnings.simplefilter("ignore")
             asked = self._smac.ask()
         return from_configuration(self._method.space, dict(asked.config))
+
+
+def _maximizer(scenario: Any) -> Any:
+    """Return SMAC's own maximiser, whose local searches begin in an order that repeats.
+
+    SMAC keeps their starting points in a set of configurations, whose hashes differ from process
+    to process with those of their texts; each search draws from one random stream in turn.
+    """
+    from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch  # pyright: ignore[reportMissingImports]
+
+    class Ordered(LocalSearch):
+        def _get_initial_points(self, *args: Any, **kwargs: Any) -> list[Any]:
+            points = super()._get_initial_points(*args, **kwargs)
+            return sorted(points, key=lambda point: point.get_array().tobytes())
+
+    space, seed = scenario.configspace, scenario.seed
+    found = LocalAndSortedRandomSearch(
+        space, challengers=_CHALLENGERS, local_search_iterations=_LOCAL_SEARCHES, seed=seed
+    )
+    found._local_search = Ordered(space, seed=seed, n_steps_plateau_walk=_PLATEAU_STEPS)
+    return found
 
 
 def _weights(scenario: Any) -> Any:

@@ -249,6 +249,8 @@ class StudyMeta:
         bits: how often the study went on with other versions, backend or devices.
         objectives: where there are several, `name`, `goal` and `aggregate` of each.
         constraints: `metric`, `min`, `max` and `aggregate` of each.
+        files: path as from the study's folder -> sha256 of the files that are part of what the
+            study is; of studies from before they were compared, none.
     """
 
     name: str
@@ -265,3 +267,4 @@ class StudyMeta:
     bits: int = 0
     objectives: Sequence[Mapping[str, Any]] = ()
     constraints: Sequence[Mapping[str, Any]] = ()
+    files: Mapping[str, str] = field(default_factory=dict)

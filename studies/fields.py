@@ -349,6 +349,8 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _flag("best_evaluation", False, "also keep the policy with the best evaluation of all"),
         _flag("each_seed", False, "also keep the policies of all seeds of the best trials"),
         Field("parts", "words", (), "what is written beside each policy", words=PARTS),
+        Field("commit_every", "seconds", 10.0, "between two commits; those after a start come "
+              "sooner. 0: at every boundary", low=0, high=1e9, attribute="commit_seconds"),
     ),
     "init": (
         Field("from", "text", REQUIRED, "folder of a saved policy, relative to this file's",

@@ -14,7 +14,7 @@ from typing import Any
 from ..spaces.space import Parameter, Space
 from .fields import DRIVEN_KEYS, SEARCHER_KEYS, foreign_keys
 from .longer import LENGTH_KEYS, why_not_longer
-from .spec import EarlyTerminate, Executor, SearchSpec, Study
+from .spec import Checkpoint, EarlyTerminate, Executor, SearchSpec, Study
 from .writer import to_yaml
 
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
@@ -86,7 +86,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "population": population,
         "budget": {"wall" if k == "wall_seconds" else k: v for k, v in budget.items()},
         "executor": _executor(study.executor),
-        "checkpoint": asdict(study.checkpoint),
+        "checkpoint": _checkpoint(study.checkpoint),
         "init": None if init is None else _from(asdict(init)),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
@@ -97,6 +97,13 @@ def _horizon(study: Study) -> dict[str, Any]:
     """Leave out a horizon that is the length of a run, as it is in every study of old."""
     over = study.schedule_env_steps
     return {} if over is None else {"schedule_env_steps": over}
+
+
+def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Leave out a pace that is the default one, which studies of old do not name."""
+    data = asdict(checkpoint)
+    pace = data.pop("commit_seconds")
+    return data if pace == Checkpoint().commit_seconds else {**data, "commit_every": pace}
 
 
 def _what_is_optimised(study: Study) -> dict[str, Any]:

@@ -262,19 +262,21 @@ class Executor:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is kept of trials.
+    """What is kept of trials, and how often everything is brought to disk.
 
     Attributes:
         keep_best: how many of the best policies.
         best_evaluation: whether the policy with the best evaluation of all is kept, too.
         each_seed: whether those of all seeds of the best trials are kept, too.
         parts: what is written beside each of them.
+        commit_seconds: between two commits of the study, once it has run a while.
     """
 
     keep_best: int = 3
     best_evaluation: bool = False
     each_seed: bool = False
     parts: tuple[str, ...] = ()
+    commit_seconds: float = 10.0
 
 
 @dataclass(frozen=True)

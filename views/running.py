@@ -83,6 +83,7 @@ def watch(
             args.out,
             [view],
             accept_new_bits=args.accept_new_bits,
+            accept_changed_files=args.accept_changed_files,
             study_text=text,
             given=given,
             compiling=view.compiling,

@@ -87,8 +87,13 @@ POINTS: dict[str, dict[int, Point]] = {
             "importance: one rung, the random share, over progress", "looking_back", "importance"
         ),
     },
-    "processes": {
-        1: Point(
+    "reliability": {
+        1: Point("crashed 2,000 times a kind of search, equal tables", "crashes", "crashes"),
+        2: Point("killed at any moment, equal tables", "crashes", "kills"),
+        3: Point("the same study under every hash seed", "hash_seeds", "repeats"),
+        4: Point("300 damaged journals: equal, or refused", "reliability", "damaged_journals"),
+        5: Point("faults of the disk: a sentence, nothing lost", "faults", "failing_disk"),
+        6: Point(
             "signals to all, workers killed, environments that hang: equal tables",
             "processes",
             "processes",
@@ -102,10 +107,6 @@ POINTS: dict[str, dict[int, Point]] = {
         5: Point("PPO blocks no more than ksp_ff", "optical_learning", "learns"),
         6: Point("bad input is refused in words", "optical", "refusals"),
         7: Point("memory and history, by every command", "optical_memory", "every_command"),
-    },
-    "reliability": {
-        4: Point("300 damaged journals: equal, or refused", "reliability", "damaged_journals"),
-        5: Point("faults of the disk: a sentence, nothing lost", "faults", "failing_disk"),
     },
 }
 

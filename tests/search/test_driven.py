@@ -278,6 +278,10 @@ def test_a_study_that_is_cut_goes_on_where_it_was(driven):
         n: what_counts(row) for n, row in whole.rows.items()
     }
     assert sorted(map(repr, seen.evaluations)) == sorted(map(repr, whole.evaluations))
+    decided = [entry.trial for entry in seen.decisions]  # one of each rung, over all its lives
+    assert {n: decided.count(n) for n in seen.rows} == {
+        n: r.rung + 1 for n, r in seen.rows.items()
+    }
 
 
 def test_an_error_in_the_lanes_fails_the_trials_in_them(driven):

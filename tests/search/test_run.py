@@ -412,4 +412,4 @@ def test_what_no_search_can_do_is_refused_before_anything_is_written(tmp_path, c
 
 
 def test_settings_have_the_documented_defaults():
-    assert (Settings().commit_seconds, Settings().publish_seconds) == (10.0, 30.0)
+    assert (Settings().commit_seconds, Settings().publish_seconds) == (None, 30.0)

@@ -1,0 +1,146 @@
+"""Files that a study names: which they are, and that one that changed is noticed."""
+
+import dataclasses
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.search.callbacks import StopStudy
+from hpo.search.progress import Silent
+from hpo.search.run import run
+from hpo.search.study_files import changed_files, files_of_study
+from hpo.spaces import Parameter, Space, make_distribution
+from hpo.store.journal import Journal
+from hpo.studies.spec import Budget, EnvSpec, Evaluation, Init
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_py", ".py").replace("_csv", ".csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def named(tmp_path):
+    """A study whose imports use modules beside them: by name, in a package, relatively, late."""
+    write(
+        tmp_path,
+        envs_py="import helper, json\nfrom pack import inner\ndef f():\n    import late\n",
+        helper_py="from deeper import x\n",
+        deeper_py="import envs\nx = 1\n",
+        late_py="",
+        unused_py="",
+        pack__main_py="",
+    )
+    (tmp_path / "pack/__init__.py").write_text("from . import other\n")
+    (tmp_path / "pack/inner.py").write_text("from .third import y\n")
+    for name in ("other", "third"):
+        (tmp_path / f"pack/{name}.py").write_text("y = 2\n")
+    return samples.study(
+        imports=("envs.py",), source=str(tmp_path), budget=Budget(trials=8), confirm=None
+    )
+
+
+def test_imports_count_with_what_they_import_from_beside_them(named):
+    assert sorted(files_of_study(named)) == [
+        "deeper.py", "envs.py", "helper.py", "late.py", "pack/__init__.py", "pack/inner.py",
+        "pack/other.py", "pack/third.py",
+    ]  # fmt: skip
+
+
+def test_files_of_the_environment_count_wherever_they_are_named(tmp_path):
+    write(tmp_path, net_csv="a", other_csv="b", held_csv="c", third_csv="d", traffic_csv="e")
+    searched = Parameter(
+        "env.topology", make_distribution({"values": ["NSFNET", "other.csv"]}), "other.csv"
+    )
+    study = samples.study(
+        Space((*samples.REAL.parameters, searched)),
+        env=EnvSpec("rmsa", {"topology": "net.csv", "requests": "traffic.csv", "load": 200.0}),
+        evaluation=Evaluation(env={"topology": "held.csv"}),
+        enqueue=({"env.topology": "third.csv"},),
+        source=str(tmp_path),
+    )
+    found = sorted(files_of_study(study))
+    assert found == ["held.csv", "net.csv", "other.csv", "third.csv", "traffic.csv"]
+    assert files_of_study(dataclasses.replace(study, env=EnvSpec("CartPole-v1"))) == {}
+
+
+def test_the_policy_that_lanes_start_from_counts(tmp_path):
+    (tmp_path / "p/arrays").mkdir(parents=True)
+    (tmp_path / "p/parts").mkdir()
+    for name in ("policy.json", "arrays/SHA256SUMS", "parts/optimiser.npz", "report.html"):
+        (tmp_path / "p" / name).write_text(name)
+    study = samples.study(init=Init("p"), source=str(tmp_path))
+    assert sorted(files_of_study(study)) == ["p/arrays/SHA256SUMS", "p/policy.json"]
+    restored = dataclasses.replace(study, init=Init("p", optimiser="restored"))
+    assert files_of_study(restored).keys() - files_of_study(study) == {"p/parts/optimiser.npz"}
+
+
+class Cut(Silent):
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if not self.left:
+            raise StopStudy
+
+
+def begin(folder, study):
+    return run(study, folder, samples.AnalyticFactory(), [Cut(4)], samples.quick())
+
+
+def go_on(folder, study, **settings):
+    return run(study, folder, samples.AnalyticFactory(), (), samples.quick(**settings))
+
+
+def bits(folder):
+    with Journal(folder) as journal:
+        return journal.meta.bits, sorted({row.bits for row in journal.trials()})
+
+
+def test_one_that_changed_is_refused_until_it_is_accepted_and_marks_what_comes(named, tmp_path):
+    folder, source = tmp_path / "study", Path(named.source)
+    assert begin(folder, named).state == "interrupted"
+    (source / "helper.py").write_text("from deeper import x\nx = 2\n")
+    (source / "late.py").unlink()
+    before = (folder / "journal.sqlite").read_bytes()
+    with pytest.raises(
+        StoreError,
+        match=r"(?s)--new.*--accept-changed-files.*helper\.py: its "
+        r"sha256 was [0-9a-f]{12}, now it is .*late\.py: is gone",
+    ) as told:
+        go_on(folder, named)  # fmt: skip
+    assert "envs.py" not in str(told.value)
+    assert (folder / "journal.sqlite").read_bytes() == before
+    assert go_on(folder, named, accept_changed_files=True).state == "finished"
+    assert bits(folder) == (1, [0, 1])  # one had ended before
+    assert go_on(folder, named).state == "finished"  # nothing is left to do, nothing is compared
+    with Journal(folder) as journal:
+        assert changed_files(journal.meta.files, source) == {}
+
+
+def test_unchanged_and_unused_files_stop_nobody(named, tmp_path):
+    folder = tmp_path / "study"
+    begin(folder, named)
+    (Path(named.source) / "unused.py").write_text("other = 1\n")
+    assert go_on(folder, named).state == "finished"
+    assert bits(folder) == (0, [0])
+
+
+def test_a_study_from_before_sums_were_kept_goes_on_and_is_watched_from_then(named, tmp_path):
+    folder = tmp_path / "study"
+    begin(folder, named)
+    with Journal(folder, writable=True) as journal:
+        journal.replace_meta(dataclasses.replace(journal.meta, files={}))
+    (Path(named.source) / "helper.py").write_text("x = 3\n")
+    assert begin(folder, named).state == "interrupted"
+    (Path(named.source) / "helper.py").write_text("x = 4\n")
+    with pytest.raises(StoreError, match=r"helper\.py: its"):
+        go_on(folder, named)
