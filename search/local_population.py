@@ -105,8 +105,8 @@ class LocalPopulation:
             _put_row(rows.hypers, self._split.hypers(refill.config), at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         values, diverged = chunk_rows(metrics)
-        if not self._split.separate_critic:
-            del values["vf_learning_rate"]  # in every lane that of the policy
+        if not self._split.separate_critic:  # its rate is that of the policy in every lane
+            values = {name: value for name, value in values.items() if name != "vf_learning_rate"}
         values = {name: value[self._place] for name, value in values.items()}
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
         failed = {lanes[at]: why for at, why in self._program.failures().items()}
