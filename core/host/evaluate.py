@@ -175,7 +175,11 @@ def hosted(plan: Plan) -> GymnasiumEnvironment:
 
 
 def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -> None:
-    """Begin the episodes of an evaluation; arguments are those of `play`."""
+    """Begin the episodes of an evaluation; arguments are those of `play`.
+
+    Raises:
+        EnvironmentsFailed: those of all policies.
+    """
     env = hosted(plan)
     keys, params = jax.device_get((policies.key, policies.hypers.eval_params))
     episodes, openings = len(running) // len(keys), []
@@ -184,3 +188,5 @@ def begin(plan: Plan, policies: Policies, steady: Steady, running: np.ndarray) -
         values = env.values(jax.tree.map(lambda x, at=lane: x[at], params))
         openings.append(Opening(slot, values, stream_words(keys[lane], "evaluation", episode)))
     steady.open(openings)
+    if not (running & ~steady.out).any() and (reasons := steady.take_reasons()):
+        raise EnvironmentsFailed(reasons)

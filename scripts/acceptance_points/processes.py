@@ -21,6 +21,9 @@ from .common import Outcome, call, hpo_command
 
 _PATIENCE = 600.0
 _INTERRUPTED = 130
+_ENDED = (_INTERRUPTED, -signal.SIGTERM, -signal.SIGHUP)
+"""How a study ends that goes on: in good order, or by the signal itself where it came before the
+study had begun, or was back where it was, so that there was nothing to commit."""
 ENVIRONMENT = '''\
 """walk.py: a walk to the right; a file `trouble` beside it says what happens once."""
 
@@ -236,14 +239,15 @@ def _disturbed(
     """Disturb a study until it ends by itself or has been stopped twice; then let it end."""
     from hpo.store import tables_equal
 
-    seen, code = Seen(), _INTERRUPTED
-    while code == _INTERRUPTED and seen.stopped < 2:
+    seen, code, rounds = Seen(), _INTERRUPTED, 0
+    while code in _ENDED and rounds < 2:
+        rounds += 1
         going = Going(_words(file, out), out.parent, terminal)
         going.await_workers()
         seen.happened += disturb(going, out, rng, whole)
         code = going.end()
         seen.stopped += code == _INTERRUPTED
-    if code == _INTERRUPTED:
+    if code in _ENDED:
         call(_words(file, out), out.parent)
     elif code:
         seen.wrong = f"exit code {code}"
