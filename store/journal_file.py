@@ -66,7 +66,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """
     for suffix in _BESIDE:
         is_plain_file(path.with_name(f"{path.name}{suffix}"))
-    last: sqlite3.Error | None = None
+    last: Exception | None = None
     for mode in ("rwc",) if create else ("rw", "ro"):
         connection = None
         try:
@@ -76,7 +76,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
             )
             connection.execute("PRAGMA user_version").fetchone()
             return connection
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if connection is not None:
                 connection.close()
             if _code(error) not in _OTHERS:
@@ -104,7 +104,7 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of damage in a message
         raise _told(path, error) from error
 
 
@@ -117,12 +117,12 @@ def damaged(path: Path, why: object) -> StoreError:
     )
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """Return the primary result code; 0 of errors that Python makes, such as text that is none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _told(path: Path, error: sqlite3.Error) -> StoreError:
+def _told(path: Path, error: Exception) -> StoreError:
     code = _code(error)
     if code in _FULL | _FAILING:
         words, cure = ("No space left on device", "free space")

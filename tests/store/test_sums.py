@@ -6,6 +6,7 @@ import json
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,18 @@ def test_damage_in_a_journal_without_checksums_is_no_traceback(
     connection.close()
     with pytest.raises(StoreError, match="is damaged"):
         read_all(journal.path.parent)
+
+
+def test_a_definition_that_is_no_text_any_more_is_no_traceback(journal: Journal) -> None:
+    journal.close()
+    content = journal.path.read_bytes()
+    at = content.index(b"CREATE TABLE decisions") + 14
+    for place in range(at - 22, at + 20, 3):
+        damaged = bytearray(content)
+        damaged[place] = 0xCC  # begins a letter that does not go on
+        journal.path.write_bytes(damaged)
+        for use in (read_all, Journal.exists, lambda folder: Journal(folder, writable=True)):
+            with suppress(StoreError):  # a sentence, or not read
+                use(journal.path.parent)
+        with pytest.raises(StoreError, match="is damaged"):
+            Journal(journal.path.parent, writable=True)
