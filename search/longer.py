@@ -105,6 +105,8 @@ def lengthen(
     """
     study, ended = ledger.study, ledger.state.ended
     if ended is not None and ended.env_steps < study.env_steps:
+        if _is_as_long(study, ended.env_steps, factory.quantum(ledger.config_of(0))):
+            return
         if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
             raise _cannot(f"{checkpoint} is gone, the lanes at the end of the run")
         _check_points(study, ended.env_steps, factory.quantum(ledger.config_of(0)))
@@ -114,6 +116,12 @@ def lengthen(
     elif study.env_steps != before:
         for live in ledger.live():
             _check_running(live.runs_of(Stream.SEARCH), before)
+
+
+def _is_as_long(study: Study, before: int, quantum: int) -> bool:
+    """Say whether a run that grew ends with the same chunk as before: there is nothing to do."""
+    was, now = (schedule_of(s, quantum) for s in (replace(study, env_steps=before), study))
+    return was.length == now.length
 
 
 def _reopen(ledger: Ledger, trial: Trial) -> None:

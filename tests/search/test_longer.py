@@ -86,6 +86,18 @@ class Stop(Silent):
             raise KeyboardInterrupt
 
 
+def test_a_run_that_grows_by_less_than_a_chunk_has_ended(tmp_path):
+    """Both lengths round up to the same chunk, behind which no run would ever end."""
+    go(one(7_990), tmp_path / "grown")
+    grown = go(one(7_999), tmp_path / "grown", [Stop(chunks=1)])
+    long = go(one(7_999), tmp_path / "long")
+    assert grown.state == long.state == "finished"
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+    go(one(16_000), tmp_path / "grown")
+    go(one(16_000), tmp_path / "long16")
+    assert tables_equal(tmp_path / "grown", tmp_path / "long16") == []
+
+
 @pytest.mark.parametrize("chunks", [1, 4, 7])
 @pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
 def test_a_crash_while_it_goes_on_loses_nothing(tmp_path, chunks, commit_seconds):
