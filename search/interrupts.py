@@ -17,7 +17,7 @@ from ..faults import Leave
 __all__ = ["HEARD", "Interrupts", "leaves_at_once"]
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a study; those that this process was started to ignore stay ignored."""
+"""Signals that end a study; SIGHUP does not where `nohup` started the process."""
 
 
 def leaves_at_once(number: int) -> bool:
@@ -39,8 +39,11 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
+            # A script's background jobs are started with SIGINT ignored, and yet `kill -INT` is
+            # to end them; an ignored SIGHUP was asked for, by nohup.
+            deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             for number in HEARD:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+                if number != signal.SIGHUP or not deaf:
                     self._before[number] = signal.signal(number, self._handle)
         return self
 

@@ -9,6 +9,16 @@ from hpo.faults import Leave
 from hpo.search.interrupts import Interrupts
 
 
+@pytest.fixture(autouse=True)
+def nothing_ignored():
+    """However the tests were started: by nohup, or as a job of a script."""
+    heard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in heard}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def send(number):
     os.kill(os.getpid(), number)
 
@@ -34,12 +44,16 @@ def test_only_ctrl_c_leaves_at_once():
             send(signal.SIGINT)
 
 
-def test_what_was_ignored_from_the_start_stays_ignored():
-    """As `nohup` does with SIGHUP."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Interrupts() as interrupts:
-            send(signal.SIGHUP)
-            assert not interrupts.requested
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_a_study_under_nohup_does_not_hear_that_the_terminal_is_gone():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        send(signal.SIGHUP)
+        assert not interrupts.requested
+
+
+def test_a_background_job_of_a_script_hears_ctrl_c():
+    """A shell without job control starts it with SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Interrupts() as interrupts:
+        send(signal.SIGINT)
+        assert interrupts.requested
