@@ -17,6 +17,7 @@ from .errors import ConfigError, suggestion
 
 __all__ = [
     "KNOBS",
+    "REGISTRABLE",
     "SCHEDULES",
     "SCHEDULE_KNOBS",
     "Knob",
@@ -171,8 +172,8 @@ _TRACED = (
             search=_uniform(0.8, 0.99)),
     _number("adam_beta2", 0.999, "decay of Adam's second moment", low=0.0, high=0.9999999,
             search=_uniform(0.9, 0.999)),
-    _number("weight_decay", 0.0, "decoupled weight decay; above 0 needs an optimiser but adam",
-            low=0.0),
+    _number("weight_decay", 0.0, "decoupled weight decay (adam_l2: coupled); above 0 needs an "
+            "optimiser but adam", low=0.0),
     _number("sgd_momentum", 0.9, "momentum of optimiser sgd", low=0.0, high=0.99999,
             search=_uniform(0.0, 0.99)),
     _number("muon_momentum", 0.95, "momentum of the matrices of optimiser muon", low=0.0,
@@ -384,8 +385,9 @@ _STATIC = (
     _static("hidden_gain", "float", math.sqrt(2.0), "gain of the hidden layers", **_POSITIVE),
     _static("policy_gain", "float", 0.01, "gain of the policy head", **_POSITIVE),
     _static("value_gain", "float", 1.0, "gain of the value head", **_POSITIVE),
-    _static("optimiser", "choice", "adam", "optimiser; muon takes matrices, adam the rest",
-            choices=("adam", "adamw", "sgd", "muon"),
+    _static("optimiser", "choice", "adam", "optimiser, or one that user code registers; muon "
+            "takes matrices, adam the rest; adam_l2 adds weight_decay to the gradient",
+            choices=("adam", "adamw", "adam_l2", "sgd", "muon"),
             search={"values": ["adam", "muon"]}),
     _static("gradient_accumulation", "int", "auto",
             "parts that a minibatch's gradient is summed from; auto: 1, but on CPUs as many as "
@@ -393,7 +395,8 @@ _STATIC = (
     _static("priority_over", "choice", None,
             "what priority_alpha draws; unset: segments where minibatches are whole segments",
             choices=("steps", "segments"), off=True),
-    _static("distribution", "choice", None, "action distribution; unset: from the action space",
+    _static("distribution", "choice", None, "action distribution, or one that user code "
+            "registers; unset: from the action space",
             choices=("categorical", "gaussian", "tanh_gaussian", "beta", "multi_discrete"),
             off=True, search={"values": ["gaussian", "tanh_gaussian", "beta"]}),
     _static("action_low", "float", None, "smallest action, of every component; unset: the space's",
@@ -412,7 +415,9 @@ KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in _TRACED + _STATIC}
 
 SCHEDULE_KNOBS = tuple(name for name, knob in KNOBS.items() if knob.choices == SCHEDULES)
 """Knobs that say how another one changes over the run."""
-_REGISTERED: dict[str, list[str]] = {name: [] for name in ("network", *SCHEDULE_KNOBS)}
+REGISTRABLE = ("network", "optimiser", "distribution", *SCHEDULE_KNOBS)
+"""Choices that user code can add to."""
+_REGISTERED: dict[str, list[str]] = {name: [] for name in REGISTRABLE}
 
 
 def allow_choice(name: str, choice: str) -> None:
@@ -641,7 +646,8 @@ def _check_together(config: dict[str, Any]) -> None:
     decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
     if decays and config["optimiser"] == "adam":
         raise ConfigError(
-            "weight_decay above 0 needs `optimiser: adamw` (or sgd, muon); adam does not decay"
+            "weight_decay above 0 needs `optimiser: adamw`, or adam_l2 (which adds it to the "
+            "gradient, as torch's Adam does), sgd or muon; adam does not decay"
         )
     if (config["rho_clip"] is None) != (config["c_clip"] is None):
         raise ConfigError("rho_clip and c_clip go together; give both for V-trace, or none")

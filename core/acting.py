@@ -11,7 +11,6 @@ from typing import Any
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from . import policy
-from .distributions import draw_noise
 from .envs.contract import Environment
 from .hypers import Hypers
 from .normalise import RunningStatistics
@@ -49,6 +48,5 @@ def act(
     distribution = policy.distribution_of(plan, hypers, params, outputs, mask)
     if key is None:
         return policy.environment_action(plan, env, distribution.mode()), memory
-    kind, shape = policy.distribution_kind(plan, env), policy.action_shape(env)
-    noise = draw_noise(kind, key, outputs.value.shape, shape)
+    noise = policy.draw_noise(plan, env, key, outputs.value.shape)
     return policy.environment_action(plan, env, distribution.sample(noise)), memory

@@ -11,13 +11,15 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..environments import DISTRIBUTIONS
 from ..errors import ConfigError
+from . import distributions
 from .bounded_distributions import Beta, TanhGaussian
 from .distributions import Categorical, Distribution, Gaussian, MultiCategorical
 from .envs.contract import Box, Discrete, Environment, MultiDiscrete
+from .own_distributions import Actions, Family, own_family
 from .plan import Plan
 
 __all__ = [
@@ -25,10 +27,13 @@ __all__ = [
     "action_shape",
     "component_sizes",
     "distribution_kind",
+    "draw_entropy_noise",
+    "draw_noise",
     "environment_action",
     "has_log_std",
     "head_outputs",
     "make_distribution",
+    "raw_logits",
 ]
 
 _KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuous"}
@@ -40,13 +45,15 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
     Raises:
         ConfigError: the chosen distribution does not fit the action space.
     """
-    fitting = DISTRIBUTIONS.get(_KINDS.get(type(env.action_space), ""), ())
+    actions = _KINDS.get(type(env.action_space), "")
+    fitting = DISTRIBUTIONS.get(actions, ())
     if not fitting:
         kind = type(env.action_space).__name__
         raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
     if plan.distribution is None:
         return fitting[0]
-    if plan.distribution not in fitting:
+    own = own_family(plan.distribution)
+    if plan.distribution not in fitting and (own is None or own.actions != actions):
         known = ", ".join(fitting)
         raise ConfigError(
             f"distribution is {plan.distribution!r}, which does not fit the actions of {env.id}; "
@@ -78,6 +85,9 @@ def head_outputs(plan: Plan, env: Environment) -> int:
         ConfigError: the distribution does not fit the actions, or leaves them no range.
     """
     space = env.action_space
+    own = _own(plan, env)
+    if own is not None:
+        return own.outputs(_actions(plan, env, own))
     if isinstance(space, Discrete):
         return space.n
     if isinstance(space, MultiDiscrete):
@@ -92,7 +102,50 @@ def head_outputs(plan: Plan, env: Environment) -> int:
 
 def has_log_std(plan: Plan, env: Environment) -> bool:
     """Say whether the policy has log standard deviations as parameters of their own."""
+    own = _own(plan, env)
+    if own is not None:
+        return own.has_log_std
     return distribution_kind(plan, env) in ("gaussian", "tanh_gaussian")
+
+
+def draw_noise(plan: Plan, env: Environment, key: PRNGKeyArray, batch: tuple[int, ...]) -> Array:
+    """Draw what `sample` needs for a batch of actions (see `distributions.draw_noise`)."""
+    own, shape = _own(plan, env), action_shape(env)
+    if own is not None:
+        return own.noise(key, batch, shape)
+    return distributions.draw_noise(distribution_kind(plan, env), key, batch, shape)
+
+
+def draw_entropy_noise(
+    plan: Plan, env: Environment, key: PRNGKeyArray, batch: tuple[int, ...]
+) -> Array | None:
+    """Draw what `entropy` needs for a batch, or None where it needs nothing."""
+    own, shape = _own(plan, env), action_shape(env)
+    if own is not None:
+        return own.entropy_noise(key, batch, shape)
+    return distributions.draw_entropy_noise(distribution_kind(plan, env), key, batch, shape)
+
+
+def raw_logits(
+    plan: Plan, env: Environment, outputs: Float[Array, "... P"]
+) -> Float[Array, "... A"]:
+    """Return the logits of the choices without a mask, from the outputs of a head."""
+    own = _own(plan, env)
+    return outputs if own is None else own.logits(outputs, _actions(plan, env, own))
+
+
+def _own(plan: Plan, env: Environment) -> Family | None:
+    """Return the registered distribution of a plan, None if it has a built-in one."""
+    return own_family(plan.distribution) and own_family(distribution_kind(plan, env))
+
+
+def _actions(plan: Plan, env: Environment, own: Family) -> Actions:
+    space = env.action_space
+    low = high = np.zeros(0, np.float32)
+    if isinstance(space, Box):
+        needs = own.bounded
+        low, high = _bounded_range(plan, env.id, space) if needs else action_range(plan, space)
+    return Actions(space, action_shape(env), low, high)
 
 
 def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
@@ -137,6 +190,15 @@ def make_distribution(
         ConfigError: a distribution within a box for actions without bounds.
     """
     space = env.action_space
+    own = _own(plan, env)
+    if own is not None:
+        actions = _actions(plan, env, own)
+        if outputs.shape[-1] != own.outputs(actions):
+            raise ConfigError(
+                f"distribution {plan.distribution} needs {own.outputs(actions)} outputs, but "
+                f"network {plan.network} gives {outputs.shape[-1]} here; take another of them"
+            )
+        return own.make(outputs, actions, mask, log_std)
     if isinstance(space, Discrete):
         return Categorical.make(outputs, mask)
     if isinstance(space, MultiDiscrete):

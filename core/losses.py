@@ -181,8 +181,9 @@ def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) 
     log_mass = None
     needed = {"off_policy_masking", "valid_mass_loss"} & set(plan.features)
     if needed and rows.mask is not None and rows.weights is not None:
-        sizes = policy.component_sizes(environments.make(plan.env))
-        log_mass = log_valid_mass(outputs.policy, rows.mask, sizes)
+        env = environments.make(plan.env)
+        logits = policy.raw_logits(plan, env, outputs.policy)
+        log_mass = log_valid_mass(logits, rows.mask, policy.component_sizes(env))
     return _Terms(change, distribution.entropy(rows.noise), outputs.value, log_mass, last_value)
 
 

@@ -1,4 +1,4 @@
-"""Adam, AdamW, SGD and Muon with every number traced, one for the policy and one for the critic.
+"""Adam, AdamW, SGD, Muon and registered ones, traced, one for the policy and one for the critic.
 
 The two share clip, moments and step size unless `separate_vf_optimiser` is on in a lane, in which
 case the critic's parameters follow the `vf_*` knobs.
@@ -14,6 +14,7 @@ import optax
 from jaxtyping import Array, Float
 
 from .hypers import Hypers
+from .own_optimisers import Settings, own_optimiser, start_own, step_own
 from .plan import Plan
 from .policy import is_critic
 from .pytree import Pytree, pytree
@@ -30,6 +31,9 @@ __all__ = [
 
 Moments = optax.ScaleByAdamState
 """Steps taken, first and second moments; a leaf without one has a scalar in its place."""
+
+State = Any
+"""`Moments`, or what a registered optimiser keeps."""
 
 # A quintic whose iterates take singular values in (0, 1] to about 1 (Jordan 2024, "Muon").
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
@@ -63,13 +67,17 @@ def _groups(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return {name: value for name, value in params.items() if name not in critic}, critic
 
 
-def init_moments(plan: Plan, params: dict[str, Any]) -> tuple[Moments, Moments]:
+def init_moments(plan: Plan, params: dict[str, Any]) -> tuple[State, State]:
     """Give the optimiser's state for policy and critic parameters."""
     policy, critic = (_init_group(plan, group) for group in _groups(params))
     return policy, critic
 
 
-def _init_group(plan: Plan, group: dict[str, Any]) -> Moments:
+def _init_group(plan: Plan, group: dict[str, Any]) -> State:
+    own = own_optimiser(plan.optimiser)
+    if own is not None:
+        return start_own(own, group)
+
     def second(leaf: Array) -> Array:
         plain = plan.optimiser == "sgd" or (plan.optimiser == "muon" and leaf.ndim == 2)
         return jnp.zeros((), leaf.dtype) if plain else jnp.zeros_like(leaf)
@@ -88,31 +96,18 @@ def _square(tree: Any) -> Float[Array, ""]:
     return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in leaves]))
 
 
-@pytree
-class _Settings(Pytree):
-    """Numbers of one group's step."""
-
-    size: Float[Array, ""]
-    limit: Float[Array, ""]
-    beta1: Float[Array, ""]
-    beta2: Float[Array, ""]
-    eps: Float[Array, ""]
-    decay: Float[Array, ""]
-    momentum: Float[Array, ""]
-
-
-def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[_Settings, _Settings]:
+def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:
     separate = hypers.separate_vf_optimiser > 0.0
     momentum = hypers.muon_momentum if plan.optimiser == "muon" else hypers.sgd_momentum
 
     def own(critic: Array, policy: Array) -> Array:
         return jnp.where(separate, critic, policy)
 
-    policy = _Settings(
+    policy = Settings(
         sizes.policy, hypers.max_grad_norm, hypers.adam_beta1, hypers.adam_beta2,
         hypers.adam_eps, hypers.weight_decay, momentum,
     )  # fmt: skip
-    critic = _Settings(
+    critic = Settings(
         sizes.critic, own(hypers.vf_max_grad_norm, hypers.max_grad_norm),
         own(hypers.vf_adam_beta1, hypers.adam_beta1),
         own(hypers.vf_adam_beta2, hypers.adam_beta2), own(hypers.vf_adam_eps, hypers.adam_eps),
@@ -126,18 +121,23 @@ def apply_gradients(
     hypers: Hypers,
     sizes: StepSizes,
     params: dict[str, Any],
-    moments: tuple[Moments, Moments],
+    moments: tuple[State, State],
     gradients: dict[str, Any],
-) -> tuple[dict[str, Any], tuple[Moments, Moments], Float[Array, ""]]:
+) -> tuple[dict[str, Any], tuple[State, State], Float[Array, ""]]:
     """Take one step; gives new parameters, new moments and the global gradient norm.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
     `separate_vf_optimiser`), then give a direction d, and p becomes p - lr (d + decay p):
 
     - adam (Kingma & Ba 2015, no decay), adamw (Loshchilov & Hutter 2019)
+    - adam_l2: adam of g + decay p, g clipped; d has no decay of its own (what `weight_decay` of
+      torch.optim.Adam does)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
     - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw
+
+    A registered one gives what is added to p (see `own_optimisers.register`).
     """
+    own = own_optimiser(plan.optimiser)
     separate = hypers.separate_vf_optimiser > 0.0
     square_policy, square_critic = (_square(group) for group in _groups(gradients))
     norm = jnp.sqrt(square_policy + square_critic)
@@ -151,20 +151,34 @@ def apply_gradients(
         _groups(params), _groups(gradients), moments, norms,
         _settings(plan, hypers, sizes), strict=True,
     ):  # fmt: skip
-        scale = jnp.minimum(1.0, settings.limit / group_norm)
+        scale = jnp.minimum(1.0, settings.max_grad_norm / group_norm)
         clipped = jax.tree.map(lambda g, scale=scale: g * scale, gradient)
-        direction, moment = _direction(plan, settings, clipped, moment)
-        if plan.optimiser != "adam":
-            decay = settings.decay
-            direction = jax.tree.map(lambda d, p, w=decay: d + w * p, direction, group)
-        size = settings.size
-        new_params |= jax.tree.map(lambda p, d, size=size: p - size * d, group, direction)
+        if own is not None:
+            moved, moment = step_own(own, settings, group, clipped, moment)
+        else:
+            moved, moment = _step(plan, settings, group, clipped, moment)
+        new_params |= moved
         new_moments.append(moment)
     return new_params, (new_moments[0], new_moments[1]), norm
 
 
+def _step(
+    plan: Plan, settings: Settings, group: dict[str, Any], gradient: dict[str, Any], state: Moments
+) -> tuple[dict[str, Any], Moments]:
+    """Return one group's parameters after a step along a clipped gradient, and its moments."""
+    decay, size = settings.weight_decay, settings.learning_rate
+
+    def decayed(tree: Any) -> Any:
+        return jax.tree.map(lambda d, p: d + decay * p, tree, group)
+
+    gradient = decayed(gradient) if plan.optimiser == "adam_l2" else gradient
+    direction, state = _direction(plan, settings, gradient, state)
+    direction = direction if plan.optimiser in ("adam", "adam_l2") else decayed(direction)
+    return jax.tree.map(lambda p, d: p - size * d, group, direction), state
+
+
 def _direction(
-    plan: Plan, settings: _Settings, gradient: dict[str, Any], moments: Moments
+    plan: Plan, settings: Settings, gradient: dict[str, Any], moments: Moments
 ) -> tuple[dict[str, Any], Moments]:
     if plan.optimiser == "sgd":
         first = jax.tree.map(lambda m, g: settings.momentum * m + g, moments.mu, gradient)
@@ -174,7 +188,7 @@ def _direction(
     return _adam(settings, gradient, moments)
 
 
-def _adam(settings: _Settings, gradient: Any, moments: Moments) -> tuple[Any, Moments]:
+def _adam(settings: Settings, gradient: Any, moments: Moments) -> tuple[Any, Moments]:
     adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.eps)
     with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an int32 power
         direction, moved = adam.update(gradient, moments)
@@ -183,7 +197,7 @@ def _adam(settings: _Settings, gradient: Any, moments: Moments) -> tuple[Any, Mo
 
 
 def _muon(
-    settings: _Settings, gradient: dict[str, Any], moments: Moments
+    settings: Settings, gradient: dict[str, Any], moments: Moments
 ) -> tuple[dict[str, Any], Moments]:
     """Give Muon's directions of matrices and Adam's of everything else.
 

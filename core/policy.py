@@ -17,10 +17,13 @@ from .actions import (
     action_shape,
     component_sizes,
     distribution_kind,
+    draw_entropy_noise,
+    draw_noise,
     environment_action,
     has_log_std,
     head_outputs,
     make_distribution,
+    raw_logits,
 )
 from .distributions import Distribution
 from .envs import registry as environments
@@ -40,7 +43,10 @@ __all__ = [
     "component_sizes",
     "distribution_kind",
     "distribution_of",
+    "draw_entropy_noise",
+    "draw_noise",
     "environment_action",
+    "has_log_std",
     "init_params",
     "initial_carry",
     "is_critic",
@@ -48,6 +54,7 @@ __all__ = [
     "keyed",
     "normalised",
     "plain",
+    "raw_logits",
     "shown_like",
     "statistics_shape",
     "step",

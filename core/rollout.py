@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from . import policy
-from .distributions import draw_noise
 from .envs import registry as environments
 from .envs.bodies import agents_of, mask_all, per_body, reset_all, step_all
 from .envs.contract import Environment, Step
@@ -115,11 +114,11 @@ def _per_episode(env: Environment, sums: EpisodeSums) -> EpisodeSums:
 def _draw(plan: Plan, env: Environment, state: LaneState) -> tuple[Array, Array]:
     """Draw one lane's random numbers of a rollout: action noise and raw step keys, time first."""
     batch = (plan.rollout_length, plan.num_envs)
-    noise = draw_noise(
-        policy.distribution_kind(plan, env),
+    noise = policy.draw_noise(
+        plan,
+        env,
         use_key(state.key, ROLLOUT_NOISE, state.updates),
         (plan.rollout_length, plan.num_envs * agents_of(env)),
-        policy.action_shape(env),
     )
     words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
     return noise, words
@@ -149,7 +148,8 @@ def _step(
         distribution = policy.distribution_of(plan, hypers, state.params, outputs, mask)
         action = distribution.sample(noise)
         if mask is not None:
-            valid_mass = valid_mass_of(outputs.policy, mask, policy.component_sizes(env))
+            logits = policy.raw_logits(plan, env, outputs.policy)
+            valid_mass = valid_mass_of(logits, mask, policy.component_sizes(env))
         return action, mask, distribution.log_prob(action), outputs.value, carry, valid_mass
 
     acted = over_lanes(act)(hypers, state, shown, noise)

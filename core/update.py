@@ -14,7 +14,6 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from . import optimisers, policy
 from .advantages import Steps, gae, temporal_differences, v_trace
-from .distributions import draw_entropy_noise
 from .envs import registry as environments
 from .epochs import Learning, minibatch_shape, run_epochs
 from .hypers import Hypers
@@ -169,8 +168,7 @@ def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array
     """Draw one lane's noise for sampled entropies, the same in all epochs of this update."""
     env = environments.make(plan.env)
     key = use_key(state.key, ENTROPY_NOISE, state.updates)
-    kind = policy.distribution_kind(plan, env)
-    return draw_entropy_noise(kind, key, rows, policy.action_shape(env))
+    return policy.draw_entropy_noise(plan, env, key, rows)
 
 
 def _with_features(

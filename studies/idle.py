@@ -32,7 +32,10 @@ class Need:
     among: bool = True
 
     def met(self, value: Any) -> bool:
-        """Say whether a value of the other knob will do."""
+        """Say whether a value of the other knob will do; what user code registers may use all."""
+        own = isinstance(value, str) and value not in KNOBS[self.knob].choices
+        if own and self.knob in ("optimiser", "distribution"):
+            return True
         return any(same(value, known) for known in self.values) == self.among
 
     def __str__(self) -> str:

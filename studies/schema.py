@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..environments import ENVIRONMENTS
-from ..knobs import KNOBS, Knob, canonical_name
+from ..knobs import KNOBS, REGISTRABLE, Knob, canonical_name
 from ..spaces.distributions import KINDS
 from .fields import (
     CONSTRAINT,
@@ -168,7 +168,7 @@ def _knob_value(knob: Knob) -> dict[str, Any]:
         options += [_number(knob), _AMOUNT]
     if knob.choices:
         options.append({"enum": list(knob.choices)})
-    if knob.name == "network":
+    if knob.name in REGISTRABLE:
         options.append({"type": "string"})
     if knob.off:
         options.append({"enum": [None, False, "off"]})

@@ -221,7 +221,8 @@ class _Checks:
             return
         fitting = DISTRIBUTIONS[known.actions]
         for section, value in _values_of(self.study, "distribution"):
-            if value is not None and value not in fitting:
+            own = value not in KNOBS["distribution"].choices and self.study.imports
+            if value is not None and value not in fitting and not own:
                 text = (
                     f"distribution {value!r} does not fit {known.id}, whose actions are "
                     f"{known.actions}; allowed: {', '.join(fitting)}"
@@ -270,15 +271,24 @@ def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _registered(config: dict[str, Any]) -> dict[str, Any]:
-    """Leave out choices that only user code knows."""
+    """Leave out choices that only user code knows; an optimiser of one's own may decay."""
     return {
-        name: value
+        name: value if _is_known(name, value) else _STAND_INS[name]
         for name, value in config.items()
-        if name.startswith("env.")
+        if _is_known(name, value) or name in _STAND_INS
+    }
+
+
+_STAND_INS = {"optimiser": "adamw"}
+
+
+def _is_known(name: str, value: Any) -> bool:
+    return (
+        name.startswith("env.")
         or KNOBS[name].type != "choice"
         or value is None
         or value in KNOBS[name].choices
-    }
+    )
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

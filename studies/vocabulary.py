@@ -13,13 +13,10 @@ from typing import Any, Literal
 
 from ..env_entry import INT32, EnvEntry, EnvKey
 from ..errors import ConfigError, listed, suggestion
-from ..knobs import KNOBS, SCHEDULE_KNOBS, canonical_name, check_name, check_value
+from ..knobs import KNOBS, REGISTRABLE, canonical_name, check_name, check_value
 from .amounts import number_of
 
 __all__ = ["Vocabulary", "check_env_value"]
-
-_REGISTERED = ("network", *SCHEDULE_KNOBS)
-"""Choices that user code can add to."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Vocabulary:
         number = number_of(given) if isinstance(given, str) else None
         value = given if number is None or given in self.words(name) else number
         if not name.startswith("env."):
-            if name in _REGISTERED and self.imports and isinstance(value, str):
+            if name in REGISTRABLE and self.imports and isinstance(value, str):
                 return value
             return check_value(name, value)
         if self.env is None:

@@ -18,7 +18,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, UInt32
 
 from .. import policy
-from ..distributions import draw_noise
 from ..envs import registry as environments
 from ..hypers import Hypers
 from ..metrics import Metrics
@@ -240,12 +239,11 @@ def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
     """Draw the random numbers of a rollout, and make room for what happens in it."""
     env = environments.make(plan.env)
     batch = (plan.rollout_length, plan.num_envs)
-    kind, shape = policy.distribution_kind(plan, env), policy.action_shape(env)
 
     def draw(state: LaneState) -> tuple[Array, Array]:
         noise_key = use_key(state.key, ROLLOUT_NOISE, state.updates)
         words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
-        return draw_noise(kind, noise_key, batch, shape), words
+        return policy.draw_noise(plan, env, noise_key, batch), words
 
     noise, words = over_lanes(draw, out_axes=1)(lanes.state)
     actor = _Actor(lanes.hypers, lanes.state, noise[0], words[0], lanes.state.observation)

@@ -20,7 +20,7 @@ STEPS = 40
 CRITIC = ("critic", "critic_head")
 PLANS = {
     name: make_plan({"optimiser": name}, EnvPlan("CartPole-v1"), features=())
-    for name in ("adam", "adamw", "sgd", "muon")
+    for name in ("adam", "adamw", "adam_l2", "sgd", "muon")
 }
 
 
@@ -108,6 +108,51 @@ def test_adamw_is_optax_s():
     agree(made, expected)
     undecayed, _, _ = run_ours({"learning_rate": 0.01}, "adamw")
     assert not np.allclose(undecayed["actor"]["kernel"], expected["actor"]["kernel"], atol=1e-4)
+
+
+def slow_adam_l2(params, rate, decay, clip, eps, pick=lambda tree: tree):
+    """Step as torch.optim.Adam documents its weight_decay, in float64; returns the parameters."""
+    names = list(pick(params))
+    value = {name: np.asarray(params[name]["kernel"], np.float64) for name in names}
+    first, second = ({name: np.zeros_like(value[name]) for name in names} for _ in range(2))
+    for t in range(1, STEPS + 1):
+        given = {name: np.asarray(leaf["kernel"], np.float64)
+                 for name, leaf in pick(gradients(t - 1)).items()}  # fmt: skip
+        norm = np.sqrt(sum((g**2).sum() for g in given.values()))
+        for name in names:
+            g = given[name] * min(1.0, clip / norm) + decay * value[name]
+            first[name] = 0.9 * first[name] + 0.1 * g
+            second[name] = 0.999 * second[name] + 0.001 * g**2
+            away = first[name] / (1 - 0.9**t)
+            scale = np.sqrt(second[name] / (1 - 0.999**t)) + eps
+            value[name] = value[name] - rate * away / scale
+    return {name: {"kernel": value[name]} for name in names}
+
+
+def test_adam_l2_adds_the_decay_to_the_clipped_gradient():
+    knobs = {"learning_rate": 0.01, "weight_decay": 0.3, "adam_eps": 1e-4}
+    made, _, norms = run_ours(knobs, "adam_l2")
+    agree(made, slow_adam_l2(tree(0), 0.01, 0.3, 0.5, 1e-4))
+    assert norms[3] == pytest.approx(norm_of(gradients(3)), rel=1e-6)  # without the decay
+    decoupled, _, _ = run_ours(knobs, "adamw")
+    plain, _, _ = run_ours({"learning_rate": 0.01, "adam_eps": 1e-4})
+    for other in (decoupled, plain):
+        assert not np.allclose(made["actor"]["kernel"], other["actor"]["kernel"], atol=1e-3)
+
+
+def test_adam_l2_without_decay_is_adam():
+    knobs = {"learning_rate": 0.01}
+    for one, other in zip(run_ours(knobs, "adam_l2")[:1], run_ours(knobs)[:1], strict=True):
+        agree(one, other)
+
+
+def test_adam_l2_of_a_separate_critic_decays_by_its_own():
+    knobs = {"learning_rate": 0.01, "weight_decay": 0.05, "max_grad_norm": 0.3, "adam_eps": 1e-4,
+             "separate_vf_optimiser": True, "vf_learning_rate": 0.003, "vf_weight_decay": 0.4,
+             "vf_max_grad_norm": 1.5}  # fmt: skip
+    made, _, _ = run_ours(knobs, "adam_l2")
+    policy = slow_adam_l2(tree(0), 0.01, 0.05, 0.3, 1e-4, rest)
+    agree(made, policy | slow_adam_l2(tree(0), 0.003, 0.4, 1.5, 1e-4, critic))
 
 
 def test_sgd_is_optax_s():

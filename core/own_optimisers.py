@@ -1,0 +1,113 @@
+"""Optimisers that user code registers: optax transformations made from traced numbers.
+
+They stand where adam does: the knob `optimiser` chooses them, gradients arrive clipped, and the
+critic's parameters have a state, and with `separate_vf_optimiser` numbers, of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from ..errors import ConfigError
+from ..knobs import allow_choice, known_choices
+from .pytree import Pytree, pytree
+
+__all__ = ["OptimiserFactory", "Settings", "own_optimiser", "register", "start_own", "step_own"]
+
+
+@pytree
+class Settings(Pytree):
+    """Numbers of one step of the policy's or the critic's parameters, traced.
+
+    Attributes:
+        learning_rate: after its schedule.
+        max_grad_norm: infinite where it is off; gradients are clipped already.
+        beta1: `adam_beta1`.
+        beta2: `adam_beta2`.
+        eps: `adam_eps`.
+        weight_decay: decoupled or not, as the optimiser likes.
+        momentum: `sgd_momentum`; of muon `muon_momentum`.
+    """
+
+    learning_rate: Float[Array, ""]
+    max_grad_norm: Float[Array, ""]
+    beta1: Float[Array, ""]
+    beta2: Float[Array, ""]
+    eps: Float[Array, ""]
+    weight_decay: Float[Array, ""]
+    momentum: Float[Array, ""]
+
+
+OptimiserFactory = Callable[[Settings], optax.GradientTransformation]
+"""`factory(settings)`: see `register`."""
+
+_OWN: dict[str, OptimiserFactory] = {}
+
+
+def register(name: str, factory: OptimiserFactory) -> None:
+    """Add an optimiser.
+
+    Called at every step with the numbers of that step, inside the compiled program: a learning
+    rate taken from `settings` follows its schedule, one that `init` stores in the state does not.
+    `testing.OptimiserContract` checks all that is asked.
+
+    Args:
+        name: for the knob `optimiser`.
+        factory: `factory(settings)` gives an `optax.GradientTransformation` whose updates are
+            added to the parameters (optax's own have the sign and the learning rate in them).
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if name in known_choices("optimiser"):
+        raise ConfigError(f"an optimiser {name!r} exists already; register it under another name")
+    _OWN[name] = factory
+    allow_choice("optimiser", name)
+
+
+def own_optimiser(name: str) -> OptimiserFactory | None:
+    """Return the factory that is registered under a name, or None."""
+    return _OWN.get(name)
+
+
+def start_own(factory: OptimiserFactory, params: dict[str, Any]) -> Any:
+    """Return the state before the first step; a function of the parameters alone."""
+    half = jnp.float32(0.5)
+    settings = Settings(**dict.fromkeys(Settings.__dataclass_fields__, half))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        state = factory(settings).init(params)
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)
+
+
+def step_own(
+    factory: OptimiserFactory,
+    settings: Settings,
+    params: dict[str, Any],
+    gradient: dict[str, Any],
+    state: Any,
+) -> tuple[dict[str, Any], Any]:
+    """Return parameters and state after one step along a clipped gradient.
+
+    Raises:
+        ConfigError: the state has another structure, shape or dtype than before.
+    """
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        updates, moved = factory(settings).update(gradient, state, params)
+        params = jax.tree.map(lambda p, u: (p + u).astype(p.dtype), params, updates)
+    before, after = (jax.tree.structure(tree) for tree in (state, moved))
+    kinds = [
+        [(jnp.shape(x), jnp.asarray(x).dtype) for x in jax.tree.leaves(tree)]
+        for tree in (state, moved)
+    ]
+    if before != after or kinds[0] != kinds[1]:
+        raise ConfigError(
+            "the state of a registered optimiser changes its structure, a shape or a dtype in "
+            "`update`; `init` must return what `update` returns"
+        )
+    return params, jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), moved)

@@ -1,0 +1,337 @@
+"""Tests that registered optimisers and action distributions must pass; subclass the contracts.
+
+They need pytest to run them, nothing to import them:
+
+    class TestMine(OptimiserContract):
+        optimiser = "mine"
+
+    class TestOther(DistributionContract):
+        distribution = "other"
+        env = EnvPlan("Pendulum-v1")
+"""
+
+# The name of a test is its docstring.
+# ruff: noqa: D102
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from . import policy
+from .actions import head_outputs
+from .envs import registry as environments
+from .envs.contract import Box, Discrete, Environment
+from .hypers import Hypers, make_hypers
+from .networks.outputs import Outputs
+from .optimisers import apply_gradients, init_moments, step_sizes
+from .plan import EnvPlan, Plan, make_plan
+
+__all__ = ["DistributionContract", "OptimiserContract"]
+
+_CARTPOLE = EnvPlan("CartPole-v1")
+_TARGET = 0.3
+
+
+class OptimiserContract:
+    """What updates, lanes and checkpoints rely on.
+
+    Attributes:
+        optimiser: its registered name.
+        knobs: others than the defaults.
+        steps: taken down a bowl, |p - 0.3|^2, from p between -1 and 1 at the rate below.
+        learning_rate: with which that halves the distance at least.
+    """
+
+    optimiser: ClassVar[str] = "adam"
+    knobs: ClassVar[dict[str, Any]] = {}
+    steps: ClassVar[int] = 100
+    learning_rate: ClassVar[float] = 0.02
+
+    @classmethod
+    def run(cls, rates: Sequence[float], **knobs: Any) -> list[dict[str, Any]]:
+        """Return the parameters after each step of a run whose learning rate is `rates`."""
+        return _descend(cls, tuple(rates), tuple(sorted({**cls.knobs, **knobs}.items())))
+
+    def test_it_goes_down(self) -> None:
+        reached = self.run([self.learning_rate] * self.steps)[-1]
+        for before, after in zip(_leaves(_start()), _leaves(reached), strict=True):
+            assert np.all(np.isfinite(after))
+            distance = np.linalg.norm(after - _TARGET) / np.linalg.norm(before - _TARGET)
+            assert distance < 0.5, f"of the way down, {distance:.2f} are left"
+
+    def test_the_learning_rate_of_each_step_reaches_it(self) -> None:
+        """One that the state remembers from the start, or Python has rounded, would not."""
+        rate = self.learning_rate
+        same, larger, still = (self.run([rate, rate, last]) for last in (rate, 3.0 * rate, 1e-12))
+        moved = [_distance(run[2], run[1]) for run in (same, larger, still)]
+        assert moved[1] > 1.5 * moved[0] > 0.0, "the third step ignores its learning rate"
+        assert moved[2] < 1e-3 * moved[0], "at a learning rate of nearly 0 it moves on"
+
+    def test_lanes_run_side_by_side(self) -> None:
+        rates = [self.learning_rate, 0.3 * self.learning_rate]
+        side_by_side = _descend_together(type(self), tuple(rates))
+        for lane, rate in enumerate(rates):
+            alone = self.run([rate] * 3)[-1]
+            for one, other in zip(_leaves(side_by_side), _leaves(alone), strict=True):
+                np.testing.assert_allclose(one[lane], other, rtol=1e-4, atol=1e-6)
+
+    def test_its_state_is_arrays_that_keep_their_shape(self) -> None:
+        plan, hypers = _of(type(self)), _hypers(type(self), {})
+        state = init_moments(plan, _start())
+        for leaf in jax.tree.leaves(state):
+            assert isinstance(leaf, jax.Array) and leaf.size, "checkpoints hold arrays, none empty"
+            assert not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key), "keep a key's words"
+
+        def step(state: Any) -> Any:
+            sizes = step_sizes(hypers, jnp.float32(0.0))
+            return apply_gradients(plan, hypers, sizes, _start(), state, _slope(_start()))[1]
+
+        after = jax.eval_shape(step, state)  # says what changes, if anything does
+        assert jax.tree.structure(after) == jax.tree.structure(state)
+
+    def test_no_gradient_gives_finite_parameters(self) -> None:
+        """At the bottom of the bowl."""
+        params = jax.tree.map(lambda x: jnp.full_like(x, _TARGET), _start())
+        step, rate = _stepper(type(self))[0], jnp.float32(self.learning_rate)
+        made, _ = step(
+            _hypers(type(self), {}), rate, params, init_moments(_of(type(self)), params)
+        )
+        assert all(np.all(np.isfinite(leaf)) for leaf in _leaves(made))
+
+
+def _start() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    shapes = {"actor": (3, 4), "actor_head": (2,), "critic": (4, 2), "critic_head": (1,)}
+    return {
+        name: {"kernel": jnp.asarray(rng.uniform(-1.0, 1.0, size=shape), jnp.float32)}
+        for name, shape in shapes.items()
+    }
+
+
+def _slope(params: Any) -> Any:
+    return jax.tree.map(lambda p: 2.0 * (p - _TARGET), params)
+
+
+def _leaves(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def _distance(one: Any, other: Any) -> float:
+    pairs = zip(_leaves(one), _leaves(other), strict=True)
+    return float(np.sqrt(sum(np.sum((a - b) ** 2) for a, b in pairs)))
+
+
+def _of(contract: type[OptimiserContract]) -> Plan:
+    return make_plan({**contract.knobs, "optimiser": contract.optimiser}, _CARTPOLE, features=())
+
+
+def _hypers(contract: type[OptimiserContract], knobs: dict[str, Any]) -> Hypers:
+    given = {**contract.knobs, **knobs, "optimiser": contract.optimiser}
+    given.setdefault("learning_rate", contract.learning_rate)
+    return jax.tree.map(jnp.asarray, make_hypers(given, {}, {}))
+
+
+@functools.cache
+def _stepper(contract: type[OptimiserContract]) -> Any:
+    plan = _of(contract)
+
+    def step(hypers: Hypers, rate: Array, params: Any, state: Any) -> Any:
+        sizes = step_sizes(hypers.replace(learning_rate=rate), jnp.float32(0.0))
+        return apply_gradients(plan, hypers, sizes, params, state, _slope(params))[:2]
+
+    return jax.jit(step), jax.jit(jax.vmap(step, in_axes=(None, 0, 0, 0)))
+
+
+@functools.cache
+def _descend(
+    contract: type[OptimiserContract], rates: tuple[float, ...], knobs: tuple[Any, ...]
+) -> list[dict[str, Any]]:
+    hypers, (step, _) = _hypers(contract, dict(knobs)), _stepper(contract)
+    params = _start()
+    state, seen = init_moments(_of(contract), params), []
+    for rate in rates:
+        params, state = step(hypers, jnp.float32(rate), params, state)
+        seen.append(params)
+    return seen
+
+
+def _descend_together(contract: type[OptimiserContract], rates: tuple[float, ...]) -> Any:
+    hypers, (_, step) = _hypers(contract, {}), _stepper(contract)
+    one = (_start(), init_moments(_of(contract), _start()))
+    params, state = jax.tree.map(lambda x: jnp.stack([x] * len(rates)), one)
+    for _ in range(3):
+        params, state = step(hypers, jnp.asarray(rates, jnp.float32), params, state)
+    return params
+
+
+_ROWS, _DRAWS = 3, 20_000
+
+
+class DistributionContract:
+    """What rollouts, losses and evaluation rely on; densities may be per any unit of the action.
+
+    Attributes:
+        distribution: its registered name.
+        env: an environment with such actions.
+        knobs: others than the defaults.
+        spread: of the outputs of heads that are tried; smaller where 20,000 draws of one head do
+            not tell another's mean.
+    """
+
+    distribution: ClassVar[str] = "gaussian"
+    env: ClassVar[EnvPlan] = EnvPlan("Pendulum-v1")
+    knobs: ClassVar[dict[str, Any]] = {}
+    spread: ClassVar[float] = 0.3
+
+    @classmethod
+    def plan(cls) -> Plan:
+        return make_plan({**cls.knobs, "distribution": cls.distribution}, cls.env, features=())
+
+    def test_actions_have_their_shape_and_lie_in_the_space(self) -> None:
+        seen, env = _drawn_of(type(self)), environments.make(self.env)
+        shape, real = policy.action_shape(env), isinstance(env.action_space, Box)
+        for name in ("actions", "mode"):
+            lead = (_DRAWS, _ROWS) if name == "actions" else (_ROWS,)
+            assert seen[name].shape == (*lead, *shape)
+            assert seen[name].dtype == (np.float32 if real else np.int32)
+            assert np.all(np.isfinite(seen[name]))
+        taken = seen["taken"]
+        if isinstance(env.action_space, Box):
+            assert taken.shape == (_DRAWS, _ROWS, *env.action_space.shape)
+            assert taken.dtype == np.float32
+        else:
+            assert np.all(taken >= 0) and np.all(taken < _choices(env))
+
+    def test_samples_follow_the_density(self) -> None:
+        """The mean of q(a) / p(a) over draws of p is 1, whatever the unit of the densities."""
+        seen = _drawn_of(type(self))
+        assert np.all(np.isfinite(seen["log_prob"]))
+        ratio = np.exp(seen["other_log_prob"] - seen["log_prob"])
+        error = ratio.std(axis=0) / np.sqrt(_DRAWS)
+        assert np.all(error < 0.05), "the two heads are too far apart; lower `spread`"
+        assert np.all(ratio.std(axis=0) > 1e-3), "the density ignores the head"
+        assert np.all(np.abs(ratio.mean(axis=0) - 1.0) < 5.0 * error + 1e-3)
+
+    def test_the_entropy_is_minus_the_mean_of_log_probabilities(self) -> None:
+        seen = _drawn_of(type(self))
+        error = seen["log_prob"].std(axis=0) / np.sqrt(_DRAWS)
+        entropy = seen["entropy"]
+        error += entropy.std(axis=0) / np.sqrt(len(entropy))  # of sampled ones
+        away = np.abs(entropy.mean(axis=0) + seen["log_prob"].mean(axis=0))
+        assert np.all(away < 5.0 * error + 1e-3), "entropy() is not that of log_prob()"
+
+    def test_the_head_can_learn(self) -> None:
+        slopes = _drawn_of(type(self))["slopes"]
+        assert np.all(np.isfinite(slopes))
+        assert np.all(np.any(slopes != 0.0, axis=(0, 1))), "log_prob ignores an output"
+
+    def test_a_row_depends_on_itself_alone(self) -> None:
+        seen = _drawn_of(type(self))
+        np.testing.assert_allclose(seen["alone"], seen["log_prob"][:4, 1], rtol=1e-4, atol=1e-4)
+
+    def test_invalid_choices_are_never_taken(self) -> None:
+        seen = _drawn_of(type(self)).get("masked")
+        if seen is None:  # real actions
+            return
+        mask, sizes = seen["mask"], seen["sizes"]
+        first = np.cumsum([0, *sizes[:-1]])
+        for name in ("actions", "mode"):
+            places = seen[name].reshape(-1, len(sizes)) + first
+            assert mask[places].all(), f"{name} takes an invalid choice"
+        assert np.all(np.isfinite(seen["log_prob"])) and np.all(np.isfinite(seen["entropy"]))
+        np.testing.assert_allclose(seen["total"], 1.0, atol=1e-4)
+        assert np.all(np.isfinite(seen["unmasked"])), "where nothing is valid the mask is ignored"
+
+
+def _choices(env: Environment) -> np.ndarray:
+    space = env.action_space
+    assert not isinstance(space, Box)
+    return np.asarray([space.n] if isinstance(space, Discrete) else space.nvec)
+
+
+@functools.cache
+def _drawn_of(contract: type[DistributionContract]) -> dict[str, Any]:
+    """Return all that the tests look at, from one compiled program."""
+    plan = contract.plan()
+    env = environments.make(plan.env)
+    hypers = jax.tree.map(jnp.asarray, make_hypers(dict(contract.knobs), {}, {}))
+    rng = np.random.default_rng(3)
+    width = head_outputs(plan, env)
+    head, other = (
+        jnp.asarray(contract.spread * rng.normal(size=(_ROWS, width)), jnp.float32)
+        for _ in range(2)
+    )
+    shape = policy.action_shape(env)
+    params = (
+        {"log_std": jnp.full(shape, -0.3, jnp.float32)} if policy.has_log_std(plan, env) else {}
+    )
+
+    def of(outputs: Array, mask: Array | None = None) -> Any:
+        value = jnp.zeros(outputs.shape[:-1], jnp.float32)
+        return policy.distribution_of(plan, hypers, params, Outputs(outputs, value), mask)
+
+    def drawn(outputs: Array, mask: Array | None, key: Array) -> tuple[Any, Array, Any]:
+        many = jnp.broadcast_to(outputs, (_DRAWS, *outputs.shape))
+        wide = None if mask is None else jnp.broadcast_to(mask, (_DRAWS, *mask.shape))
+        distribution = of(many, wide)
+        noise = policy.draw_noise(plan, env, key, (_DRAWS, _ROWS))
+        extra = policy.draw_entropy_noise(plan, env, jax.random.fold_in(key, 1), (_DRAWS, _ROWS))
+        return distribution, distribution.sample(noise), distribution.entropy(extra)
+
+    @jax.jit
+    def look(head: Array, other: Array, key: Array) -> dict[str, Any]:
+        distribution, actions, entropy = drawn(head, None, key)
+        few = actions[:4]
+
+        def total(outputs: Array) -> Array:
+            return jnp.sum(of(jnp.broadcast_to(outputs, (4, _ROWS, width))).log_prob(few))
+
+        wide = jnp.broadcast_to(other, (_DRAWS, *other.shape))
+        found = {
+            "actions": actions,
+            "taken": policy.environment_action(plan, env, actions),
+            "mode": of(head).mode(),
+            "log_prob": distribution.log_prob(actions),
+            "other_log_prob": of(wide).log_prob(actions),
+            "entropy": entropy,
+            "slopes": jax.grad(total)(head)[None],
+            "alone": of(jnp.broadcast_to(head[1], (4, width))).log_prob(few[:, 1]),
+        }
+        if isinstance(env.action_space, Box):
+            return found
+        return {**found, "masked": _masked(env, of, drawn, head, key)}
+
+    return jax.device_get(look(head, other, jax.random.key(5, impl="threefry2x32")))
+
+
+def _masked(env: Environment, of: Any, drawn: Any, head: Array, key: Array) -> dict[str, Any]:
+    """Look at a mask that leaves every second choice of each component, and at one of nothing."""
+    sizes = _choices(env)
+    mask = jnp.concatenate([jnp.arange(size) % 2 == 0 for size in sizes])
+    wide = jnp.broadcast_to(mask, (_ROWS, mask.shape[0]))
+    distribution, actions, entropy = drawn(head, wide, key)
+    grid = np.stack(np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij"), -1)
+    every = jnp.asarray(grid.reshape(-1, len(sizes)), jnp.int32)
+    every = every[:, 0] if isinstance(env.action_space, Discrete) else every
+    rows = every.shape[0]
+    one = of(
+        jnp.broadcast_to(head[0], (rows, head.shape[1])), jnp.broadcast_to(mask, (rows, mask.size))
+    )
+    nothing = of(head, jnp.zeros_like(wide))
+    return {
+        "mask": mask,
+        "sizes": sizes,
+        "actions": actions,
+        "mode": of(head, wide).mode(),
+        "log_prob": distribution.log_prob(actions),
+        "entropy": entropy,
+        "total": jnp.sum(jnp.exp(one.log_prob(every))),
+        "unmasked": nothing.log_prob(nothing.mode()),
+    }

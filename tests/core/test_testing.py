@@ -1,0 +1,189 @@
+"""The documented examples and others pass the contracts; ones that break a promise do not."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+from hpo.core import own_distributions, own_optimisers
+from hpo.core.distributions import Categorical, Gaussian
+from hpo.core.own_distributions import Family
+from hpo.core.plan import EnvPlan
+from hpo.core.testing import DistributionContract, OptimiserContract
+from hpo.errors import ConfigError
+from hpo.knobs import check_value, known_choices
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+PAGE = Path(__file__).parents[2] / "docs" / "ppo.md"
+
+
+def documented(name):
+    """Run an example of docs/ppo.md, once a process."""
+    if name not in {*known_choices("optimiser"), *known_choices("distribution")}:
+        code = PAGE.read_text().split(f"<!-- example: {name}.py -->\n```python\n")[1]
+        exec(compile(code.split("```")[0], f"{name}.py", "exec"), {"__name__": name})
+
+
+class TestLion(OptimiserContract):
+    """The example of docs/ppo.md."""
+
+    optimiser = "lion"
+
+    @classmethod
+    def run(cls, rates, **knobs):
+        documented("lion")
+        return super().run(rates, **knobs)
+
+    def test_its_state_is_arrays_that_keep_their_shape(self):
+        documented("lion")
+        super().test_its_state_is_arrays_that_keep_their_shape()
+
+    def test_no_gradient_gives_finite_parameters(self):
+        documented("lion")
+        super().test_no_gradient_gives_finite_parameters()
+
+
+class TestAdamL2(OptimiserContract):
+    optimiser = "adam_l2"
+
+
+class TestLaplace(DistributionContract):
+    """The example of docs/ppo.md."""
+
+    distribution = "laplace"
+
+    @classmethod
+    def plan(cls):
+        documented("laplace")
+        return super().plan()
+
+
+class TestBeta(DistributionContract):
+    distribution = "beta"
+
+
+class Floored(Family):
+    """Choices of which none is ever quite left out: head's probabilities mixed with equal ones."""
+
+    actions = "discrete"
+
+    def make(self, outputs, actions, mask, log_std):
+        probs = jnp.exp(Categorical.make(outputs, mask).log_probs)
+        valid = jnp.ones_like(probs, bool) if mask is None else jnp.broadcast_to(mask, probs.shape)
+        valid = valid | ~jnp.any(valid, axis=-1, keepdims=True)
+        weight = valid.astype(jnp.float32)
+        mixed = 0.9 * probs + 0.1 * weight / jnp.sum(weight, axis=-1, keepdims=True)
+        return Categorical(jnp.log(jnp.maximum(mixed, 1e-20)))
+
+
+def once(name, family):
+    if name not in known_choices("distribution"):
+        own_distributions.register(name, family)
+
+
+class TestFloored(DistributionContract):
+    distribution = "test-floored"
+    env = EnvPlan("CartPole-v1")
+
+    @classmethod
+    def plan(cls):
+        once("test-floored", Floored())
+        return super().plan()
+
+
+class Boastful(Family):
+    """Samples from a distribution narrower than its density says; its entropy is the first's."""
+
+    def make(self, outputs, actions, mask, log_std):
+        wide = Gaussian(outputs, jnp.full_like(outputs, 0.3))
+        narrow = Gaussian(outputs, jnp.zeros_like(outputs))
+
+        class Both:
+            def sample(self, noise):
+                return narrow.sample(noise)
+
+            def log_prob(self, action):
+                return wide.log_prob(action)
+
+            def entropy(self, noise=None):
+                return narrow.entropy()
+
+            def mode(self):
+                return narrow.mode()
+
+        return Both()
+
+
+def test_a_distribution_that_breaks_its_promise_is_found():
+    once("test-boastful", Boastful())
+
+    class Contract(DistributionContract):
+        distribution = "test-boastful"
+
+    with pytest.raises(AssertionError):
+        Contract().test_samples_follow_the_density()
+    with pytest.raises(AssertionError, match="is not that of log_prob"):
+        Contract().test_the_entropy_is_minus_the_mean_of_log_probabilities()
+
+
+def remembering(settings):
+    return optax.inject_hyperparams(optax.sgd)(learning_rate=settings.learning_rate)
+
+
+def growing(settings):
+    def update(gradient, state, params=None):
+        return gradient, jnp.concatenate([state, state])
+
+    return optax.GradientTransformation(lambda params: jnp.zeros(1), update)
+
+
+def test_an_optimiser_that_breaks_its_promise_is_found():
+    for name, factory in (("test-remembers", remembering), ("test-grows", growing)):
+        if name not in known_choices("optimiser"):
+            own_optimisers.register(name, factory)
+
+    class Remembers(OptimiserContract):
+        optimiser = "test-remembers"
+
+    class Grows(OptimiserContract):
+        optimiser = "test-grows"
+
+    with pytest.raises(AssertionError, match="learning rate"):
+        Remembers().test_the_learning_rate_of_each_step_reaches_it()
+    with pytest.raises(ConfigError, match="`init` must return what `update` returns"):
+        Grows().test_its_state_is_arrays_that_keep_their_shape()
+
+
+def test_taken_names_and_unknown_ones_are_refused():
+    documented("lion")
+    documented("laplace")
+    for name in ("adam", "lion"):
+        with pytest.raises(ConfigError, match=f"an optimiser '{name}' exists already"):
+            own_optimisers.register(name, remembering)
+    for name in ("beta", "laplace"):
+        with pytest.raises(ConfigError, match=f"a distribution '{name}' exists already"):
+            own_distributions.register(name, Family())
+    with pytest.raises(ConfigError, match="did you mean 'lion'"):
+        check_value("optimiser", "lio")
+    with pytest.raises(ConfigError, match="did you mean 'laplace'"):
+        check_value("distribution", "laplac")
+
+    class Odd(Family):
+        actions = "odd"
+
+    with pytest.raises(ConfigError, match="allowed: discrete, multi_discrete, continuous"):
+        own_distributions.register("test-odd", Odd())
+    assert "test-odd" not in known_choices("distribution")
+
+
+def test_a_distribution_of_other_actions_is_refused_by_name():
+    from hpo.core.actions import head_outputs
+    from hpo.core.envs import registry
+    from hpo.core.plan import make_plan
+
+    documented("laplace")
+    plan = make_plan({"distribution": "laplace"}, EnvPlan("CartPole-v1"), features=())
+    with pytest.raises(ConfigError, match="'laplace', which does not fit the actions of CartPole"):
+        head_outputs(plan, registry.make(plan.env))
