@@ -217,6 +217,9 @@ _TRACED = (
     _number("observation_clip", 10.0, "clip of normalised observations", **_POSITIVE, off=True),
     _switch("normalise_rewards", False, "by the running deviation of the discounted return",
             search={"values": [True, False]}),
+    _switch("raw_reward_deviation", False,
+            "normalise_rewards divides by the deviation of rewards, not of returns",
+            search={"values": [True, False]}),
     _switch("normalise_advantages", True, "to mean 0 and deviation 1 in every minibatch"),
     _number("logr_clip", 10.0, "clip of the log probability ratio", **_POSITIVE, off=True),
     _number("adv_clip", 10.0, "clip of normalised advantages", **_POSITIVE, off=True),
@@ -392,6 +395,9 @@ _STATIC = (
     _static("gradient_accumulation", "int", "auto",
             "parts that a minibatch's gradient is summed from; auto: 1, but on CPUs as many as "
             "keep a part of a gnn or transformer in cache", low=1, high=65536, choices=("auto",)),
+    _static("accumulate_minibatches", "int", 1,
+            "minibatches of an epoch whose mean gradient makes one step of the optimiser", low=1,
+            high=65536, search={"values": [1, 2, 4]}),
     _static("priority_over", "choice", None,
             "what priority_alpha draws; unset: segments where minibatches are whole segments",
             choices=("steps", "segments"), off=True),
@@ -656,6 +662,12 @@ def _check_together(config: dict[str, Any]) -> None:
         raise ConfigError(
             f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows; allowed: "
             f"at most {rows}"
+        )
+    many, count = config["accumulate_minibatches"], config["num_minibatches"]
+    if many > count:
+        raise ConfigError(
+            f"accumulate_minibatches is {many}, but an epoch has only {count} minibatches "
+            f"(num_minibatches); allowed: at most {count}"
         )
     if (config["gae_lambda_initial"] is None) != (config["gae_lambda_final"] is None):
         raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")

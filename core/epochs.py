@@ -34,6 +34,21 @@ _KL_FACTOR = 1.5
 
 
 @pytree
+class Held(Pytree):
+    """Gradients of minibatches that have not made a step yet, with `accumulate_minibatches`.
+
+    Attributes:
+        gradient: their sum.
+        count: how many.
+        minibatches: learnt from in this update, before and with these.
+    """
+
+    gradient: Any
+    count: Float[Array, "..."]
+    minibatches: Float[Array, "..."]
+
+
+@pytree
 class Learning(Pytree):
     """What the gradient steps of one update carry, per lane.
 
@@ -41,13 +56,14 @@ class Learning(Pytree):
         params: of the networks.
         moments: of the optimiser.
         stopped: target_kl was exceeded.
-        sums: of `Losses` over the gradient steps taken.
+        sums: of `Losses` over the minibatches learnt from.
         start_error: largest |ratio - 1| of the first minibatch.
         grad_norm: sum over the steps taken.
         grad_mean: mean of their gradients.
         grad_spread: sum of the squared distances of their gradients from that mean.
         taken: gradient steps taken.
-        skipped: gradient steps that target_kl skipped.
+        skipped: minibatches that target_kl skipped.
+        held: what waits for its step; None where every minibatch makes one.
     """
 
     params: Any
@@ -60,6 +76,12 @@ class Learning(Pytree):
     grad_spread: Float[Array, "..."]
     taken: Float[Array, "..."]
     skipped: Float[Array, "..."]
+    held: Held | None = None
+
+    @property
+    def minibatches(self) -> Float[Array, "..."]:
+        """Minibatches learnt from."""
+        return self.taken if self.held is None else self.held.minibatches
 
 
 def run_epochs(
@@ -71,13 +93,14 @@ def run_epochs(
     drawn = _drawn(plan, hypers, state, samples, count * size)
     epochs = jnp.where(state.updates >= 0, hypers.update_epochs, 0)
     step = over_lanes(
-        lambda *lane: _gradient_step(plan, count, *lane), in_axes=(0, 0, 0, 0, 0, 0, None)
+        lambda *lane: _minibatch(plan, count, *lane), in_axes=(0, 0, 0, 0, 0, 0, None, None)
     )
+    closes = _closing(plan, count)
 
     def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
         live = index < epochs
         if count == 1 and parts_of(plan) == 1 and drawn is None:
-            return step(hypers, values, state, learning, samples, live, None)
+            return step(hypers, values, state, learning, samples, live, None, closes)
 
         def shuffle(key: Array, updates: Array) -> Array:
             key = jax.random.fold_in(use_key(key, SHUFFLE, updates), index)
@@ -88,13 +111,13 @@ def run_epochs(
             order = jnp.take_along_axis(drawn, order, axis=1)
         places, weights = _split(plan, order, count, size)
 
-        def minibatch(learning: Learning, part: tuple[Array, Array | None]) -> Any:
+        def minibatch(learning: Learning, part: tuple[Array, Array | None, Array | None]) -> Any:
             taken = over_lanes(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
                 samples, part[0]
             )
-            return step(hypers, values, state, learning, taken, live, part[1]), None
+            return step(hypers, values, state, learning, taken, live, *part[1:]), None
 
-        learning, _ = jax.lax.scan(minibatch, learning, (places, weights))
+        learning, _ = jax.lax.scan(minibatch, learning, (places, weights, closes))
         return learning
 
     def more(carry: tuple[Array, Learning]) -> Bool[Array, ""]:
@@ -105,24 +128,38 @@ def run_epochs(
         index, learning = carry
         return index + 1, epoch(index, learning)
 
-    done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), _start(state)))
+    done, learning = jax.lax.while_loop(more, body, (jnp.int32(0), _start(plan, state)))
     # Epochs that were never entered because every lane had stopped count as skipped too.
     left = jnp.maximum(epochs - done, 0).astype(jnp.float32) * count
     return learning.replace(skipped=learning.skipped + jnp.where(learning.stopped, left, 0.0))
 
 
-def _start(state: LaneState) -> Learning:
+def _closing(plan: Plan, count: int) -> Bool[Array, " M"] | None:
+    """Say after which minibatches of an epoch the optimiser steps, None if after all.
+
+    Every `accumulate_minibatches` of them, and after the last.
+    """
+    if count == 1 or plan.accumulate_minibatches == 1:
+        return None
+    place = np.arange(1, count + 1)
+    return jnp.asarray((place % plan.accumulate_minibatches == 0) | (place == count))
+
+
+def _start(plan: Plan, state: LaneState) -> Learning:
     lanes = state.updates.shape[0]
     zero = jnp.zeros(lanes, jnp.float32)
     sums = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
+    nothing = jax.tree.map(jnp.zeros_like, state.params)
+    waits = plan.accumulate_minibatches > 1
     return Learning(
+        held=Held(nothing, zero, zero) if waits else None,
         params=state.params,
         moments=state.moments,
         stopped=jnp.zeros(lanes, bool),
         sums=sums.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf),
         start_error=zero,
         grad_norm=zero,
-        grad_mean=jax.tree.map(jnp.zeros_like, state.params),
+        grad_mean=nothing,
         grad_spread=zero,
         taken=zero,
         skipped=zero,
@@ -189,7 +226,7 @@ def _split(
     return places, None if real.all() else weights
 
 
-def _gradient_step(
+def _minibatch(
     plan: Plan,
     count: int,
     hypers: Hypers,
@@ -199,8 +236,13 @@ def _gradient_step(
     rows: Samples,
     live: Bool[Array, ""],
     weight: Float[Array, " B"] | None,
+    closes: Bool[Array, ""] | None,
 ) -> Learning:
-    """Take one gradient step of one lane, unless it is done or target_kl stops it."""
+    """Learn from one minibatch of one lane, unless it is done or target_kl stops it.
+
+    Without `closes` that is a gradient step. With it gradients are held, and where it is true
+    their mean makes a step; what a stopped lane holds is dropped.
+    """
     if "schedule_on_gradient_steps" in plan.features:
         now = scheduled_values(hypers, progress_of(plan, hypers, state, count, learning.taken))
         values = values.replace(coefficients=now.coefficients, sizes=now.sizes)
@@ -209,11 +251,48 @@ def _gradient_step(
     )
     stopped = learning.stopped | (live & (losses.approx_kl > _KL_FACTOR * hypers.target_kl))
     takes = live & ~stopped
-    params, moments, norm = optimisers.apply_gradients(
-        plan, hypers, values.sizes, learning.params, learning.moments, gradients
-    )
-    first = learning.taken + learning.skipped == 0.0
+    first = learning.minibatches + learning.skipped == 0.0
     spread = jnp.maximum(jnp.abs(losses.ratio_max - 1.0), jnp.abs(losses.ratio_min - 1.0))
+    learning = learning.replace(
+        stopped=stopped,
+        sums=_add(learning.sums, losses, takes),
+        start_error=jnp.where(live & first, spread, learning.start_error),
+        skipped=learning.skipped + (live & stopped).astype(jnp.float32),
+    )
+    if learning.held is None:
+        return _step(plan, hypers, values.sizes, learning, gradients, takes)
+    held = _hold(learning.held, gradients, takes)
+
+    def close() -> Learning:
+        mean = jax.tree.map(lambda x: x / jnp.maximum(held.count, 1.0), held.gradient)
+        moved = _step(plan, hypers, values.sizes, learning, mean, takes)
+        nothing = jax.tree.map(jnp.zeros_like, (held.gradient, held.count))
+        return moved.replace(held=Held(*nothing, held.minibatches))
+
+    if closes is None:
+        return close()
+    return jax.lax.cond(closes, close, lambda: learning.replace(held=held))
+
+
+def _hold(held: Held, gradients: Any, takes: Bool[Array, ""]) -> Held:
+    """Add a minibatch's gradient to those that wait."""
+    one = takes.astype(jnp.float32)
+    total = jax.tree.map(lambda h, g: jnp.where(takes, h + g, h), held.gradient, gradients)
+    return Held(total, held.count + one, held.minibatches + one)
+
+
+def _step(
+    plan: Plan,
+    hypers: Hypers,
+    sizes: optimisers.StepSizes,
+    learning: Learning,
+    gradients: Any,
+    takes: Bool[Array, ""],
+) -> Learning:
+    """Take one gradient step of one lane where it `takes` it."""
+    params, moments, norm = optimisers.apply_gradients(
+        plan, hypers, sizes, learning.params, learning.moments, gradients
+    )
 
     def add(total: Array, part: Array) -> Array:
         return total + jnp.where(takes, part, 0.0)
@@ -222,17 +301,13 @@ def _gradient_step(
         return jax.tree.map(lambda a, b: jnp.where(takes, a, b), new, old)
 
     grad_mean, grad_spread = _spread(learning.grad_mean, learning.taken, gradients)
-    return Learning(
+    return learning.replace(
         params=moved(params, learning.params),
         moments=moved(moments, learning.moments),
-        stopped=stopped,
-        sums=_add(learning.sums, losses, takes),
-        start_error=jnp.where(live & first, spread, learning.start_error),
         grad_norm=add(learning.grad_norm, norm),
         grad_mean=moved(grad_mean, learning.grad_mean),
         grad_spread=add(learning.grad_spread, grad_spread),
         taken=learning.taken + takes.astype(jnp.float32),
-        skipped=learning.skipped + (live & stopped).astype(jnp.float32),
     )
 
 

@@ -86,6 +86,7 @@ class Hypers(Pytree):
     normalise_observations: Float[Leaf, "..."]
     observation_clip: Float[Leaf, "..."]
     normalise_rewards: Float[Leaf, "..."]
+    raw_reward_deviation: Float[Leaf, "..."]
     normalise_advantages: Float[Leaf, "..."]
     logr_clip: Float[Leaf, "..."]
     adv_clip: Float[Leaf, "..."]

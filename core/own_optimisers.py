@@ -79,7 +79,7 @@ def own_optimiser(name: str) -> OptimiserFactory | None:
 def start_own(factory: OptimiserFactory, params: dict[str, Any]) -> Any:
     """Return the state before the first step; a function of the parameters alone."""
     half = jnp.float32(0.5)
-    settings = Settings(**dict.fromkeys(Settings.__dataclass_fields__, half))
+    settings = Settings(half, half, half, half, half, half, half)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         state = factory(settings).init(params)
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.asarray(x).dtype), state)

@@ -32,6 +32,7 @@ FEATURES: Mapping[str, str] = {
     "normalise_rewards": "normalise_rewards",
     "off_policy_masking": "off_policy_masking",
     "priority": "priority_alpha",
+    "raw_reward_deviation": "raw_reward_deviation",
     "reward_centering": "reward_centering",
     "schedule_on_gradient_steps": "schedule_on_gradient_steps",
     "v_trace": "rho_clip",
@@ -142,6 +143,7 @@ class Plan:
     dtype: str
     matmul_precision: str
     features: tuple[str, ...] = ()
+    accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
 
     @property
     def steps_per_update(self) -> int:
@@ -280,5 +282,14 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Give eight hex digits that name a plan, the same in every process."""
-    return hashlib.sha256(repr(plan).encode()).hexdigest()[:8]
+    """Give eight hex digits that name a plan, the same in every process.
+
+    Fields that are not in its `repr` came later: they take part where they are no defaults, so
+    that the names of other plans stay.
+    """
+    text = repr(plan)
+    for field in dataclasses.fields(plan):
+        value = getattr(plan, field.name)
+        if not field.repr and value != field.default:
+            text += f", {field.name}={value!r}"
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -56,7 +58,7 @@ def progress_of(
         plan: static part.
         hypers: of the lane.
         state: of the lane; counts what was done before this update.
-        minibatches: gradient steps an epoch.
+        minibatches: of an epoch; `accumulate_minibatches` of them make a gradient step.
         taken: gradient steps of this update so far.
     """
     done = jnp.maximum(state.updates, 0).astype(jnp.float32)
@@ -64,7 +66,8 @@ def progress_of(
     progress = done / updates
     if "schedule_on_gradient_steps" not in plan.features:
         return progress
-    steps = updates * (hypers.update_epochs * minibatches).astype(jnp.float32)
+    steps_per_epoch = math.ceil(minibatches / plan.accumulate_minibatches)
+    steps = updates * (hypers.update_epochs * steps_per_epoch).astype(jnp.float32)
     by_steps = (state.gradient_steps.astype(jnp.float32) + taken) / steps
     return jnp.where(hypers.schedule_on_gradient_steps > 0.0, by_steps, progress)
 

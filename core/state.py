@@ -36,7 +36,8 @@ class LaneState(Pytree):
         observation: raw, of the environments [E].
         carry: memory of recurrent networks [E], () for all others.
         observation_statistics: for normalise_observations, else of shape [].
-        return_statistics: of the discounted return, for normalise_rewards.
+        return_statistics: of the discounted return, for normalise_rewards; with
+            raw_reward_deviation of the scaled reward.
         discounted_return: float32 [E], likewise.
         average_reward: for reward_centering.
         average_trace: o, how much of a step's weight the average has seen; likewise.

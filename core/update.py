@@ -210,7 +210,7 @@ def _shape_rewards(
     """Give the learner's rewards: scaled, divided by the deviation of the return, clipped.
 
     The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps seen, this
-    rollout included (Engstrom et al. 2020, section 3).
+    rollout included (Engstrom et al. 2020, section 3), or with `raw_reward_deviation` that of r_t.
     """
     rewards = seen.reward * hypers.reward_scale
     if "normalise_rewards" in plan.features:
@@ -222,6 +222,8 @@ def _shape_rewards(
             return jnp.where(end, 0.0, running), running
 
         carried, returns = jax.lax.scan(forward, state.discounted_return, (rewards, ended))
+        if "raw_reward_deviation" in plan.features:
+            returns = jnp.where(hypers.raw_reward_deviation > 0.0, rewards, returns)
         merged = state.return_statistics.merge(returns.reshape(-1))
         statistics = _where(learns, merged, state.return_statistics)
         state = state.replace(return_statistics=statistics, discounted_return=carried)
@@ -269,8 +271,9 @@ def _measure(
 ) -> Metrics:
     """Give the metrics of one lane's update; `state` has its running statistics, after it."""
     taken = jnp.maximum(learning.taken, 1.0)
-    means = jax.tree.map(lambda x: x / taken, learning.sums)
-    some = learning.taken > 0.0
+    learnt = jnp.maximum(learning.minibatches, 1.0)
+    means = jax.tree.map(lambda x: x / learnt, learning.sums)
+    some = learning.minibatches > 0.0
     variance = jnp.var(samples.target)
     residual = jnp.var(samples.target - samples.value)
     norm = optimisers.tree_norm(learning.params)
@@ -304,7 +307,7 @@ def _measure(
         ratio_min=jnp.where(some, learning.sums.ratio_min, 1.0),
         ratio_max=jnp.where(some, learning.sums.ratio_max, 1.0),
         ratio_start_error=learning.start_error,
-        early_stopped=learning.skipped / jnp.maximum(learning.taken + learning.skipped, 1.0),
+        early_stopped=learning.skipped / jnp.maximum(learning.minibatches + learning.skipped, 1.0),
         explained_variance=1.0 - residual / jnp.maximum(variance, 1e-12),
         value_target_mean=jnp.mean(samples.target),
         advantage_mean=jnp.mean(samples.advantage),

@@ -96,6 +96,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "average_reward_initial": _on("reward_centering"),
     "average_reward_step": _on("reward_centering"),
     "observation_clip": _on("normalise_observations"),
+    "raw_reward_deviation": _on("normalise_rewards"),
     "adv_clip": _on("normalise_advantages"),
     "priority_beta0": _above_0("priority_alpha"),
     "anneal_priority_beta": _above_0("priority_alpha"),

@@ -25,7 +25,8 @@ COMMON = {"learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2}
 # uniform, so that valid mass varies.
 BY_STEPS = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
             "policy_gain": 4.0, "gradient_accumulation": 2}  # fmt: skip
-STEP_FEATURES = ("off_policy_masking", "priority", "reward_centering",
+STEP_FEATURES = ("normalise_rewards", "off_policy_masking", "priority", "raw_reward_deviation",
+                 "reward_centering",
                  "schedule_on_gradient_steps", "valid_mass_loss", "vf_gae_lambda")  # fmt: skip
 STEP_LANES = (
     {**COMMON},
@@ -37,6 +38,7 @@ STEP_LANES = (
      "gae_lambda": 0.3, "vf_gae_lambda": 0.9},
     {**COMMON, "reward_centering": True, "priority_alpha": 1.0, "priority_beta0": 0.6,
      "anneal_priority_beta": False, "valid_mass_coef": 0.1, "masking_gating": False,
+     "normalise_rewards": True, "raw_reward_deviation": True, "reward_clip": 1.2,
      "valid_mass_target": 0.5, "value_clip_eps": 0.1, "lr_schedule": "linear",
      "gae_lambda_initial": 0.2, "gae_lambda_final": 0.6, "vf_gae_lambda": 0.95},
     {**COMMON, "masking_damping": False, "masking_gate_min_actions": 4, "ent_coef": 0.05,
@@ -46,14 +48,16 @@ STEP_LANES = (
 # Everything that needs whole segments; the last minibatch has one of them.
 BY_SEGMENTS = {"num_envs": 5, "rollout_length": 6, "num_minibatches": 3, "hidden_sizes": [4],
                "priority_over": "segments", "gradient_accumulation": 2}  # fmt: skip
-SEGMENT_FEATURES = ("normalise_observations", "priority", "v_trace", "vf_gae_lambda")
+SEGMENT_FEATURES = ("normalise_observations", "normalise_rewards", "priority",
+                    "raw_reward_deviation", "v_trace", "vf_gae_lambda")  # fmt: skip
 V_TRACE = {"rho_clip": 0.98, "c_clip": 0.95, "learning_rate": 0.05}
 SEGMENT_LANES = (
     {**COMMON},
     {**COMMON, **V_TRACE, "gae_lambda": 0.2, "vf_gae_lambda": 0.9, "normalise_observations": True,
-     "value_clip_eps": "same"},
+     "value_clip_eps": "same", "normalise_rewards": True, "raw_reward_deviation": True,
+     "reward_scale": 0.1},
     {**COMMON, "priority_alpha": 0.8, "priority_beta0": 0.3, "gae_lambda": 0.0,
-     "vf_gae_lambda": 1.0},
+     "vf_gae_lambda": 1.0, "normalise_rewards": True, "gamma": 0.9},
     {**COMMON, **V_TRACE, "rho_clip": 2.0, "priority_alpha": 0.5, "gae_lambda_initial": 0.5,
      "gae_lambda_final": 1.0},
     {**COMMON, "rho_clip": 0.5, "c_clip": 0.6, "learning_rate": 0.05, "priority_alpha": 1.7,
@@ -114,6 +118,19 @@ def test_priorities_beside_v_trace_are_of_the_clipped_advantages(segments):
     np.testing.assert_allclose(made.importance[0], weights, rtol=1e-4)
     assert weights.max() > 1.2 * weights.min()
     assert metrics.advantage_mean == pytest.approx(advantage[:-1].mean(), rel=1e-4)
+
+
+def test_rewards_are_divided_by_their_own_deviation(segments):
+    """Of all of them so far; beside it a lane that divides by that of discounted returns."""
+    _, rows = segments
+    for count in (1, 2):
+        seen = np.concatenate([row[3].reward.reshape(-1, *row[3].reward.shape[1:])
+                               for row in rows[:count]])  # fmt: skip
+        statistics = rows[count - 1][1].return_statistics
+        made = np.sqrt(statistics.square / statistics.count)
+        assert made[1] == pytest.approx(np.std(0.1 * seen[:, 1].astype(np.float64)), rel=1e-4)
+        assert made[2] > 1.5 * np.std(seen[:, 2])
+        assert np.all(statistics.count == seen[:, 0].size)
 
 
 def test_a_look_at_all_rows_weighs_none_of_them(segments):
@@ -182,5 +199,4 @@ def test_v_trace_of_a_network_with_a_memory_is_gae_on_policy():
 
 
 def test_every_feature_is_compiled_into_one_of_the_cases():
-    tested_elsewhere = {"normalise_rewards"}  # test_update.py
-    assert {*STEP_FEATURES, *SEGMENT_FEATURES} | tested_elsewhere == set(FEATURES)
+    assert {*STEP_FEATURES, *SEGMENT_FEATURES} == set(FEATURES)

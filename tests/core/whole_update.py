@@ -88,7 +88,7 @@ class Updates:
                 after.discounted_return, expected.running, rtol=1e-4, atol=1e-4
             )
         assert int(after.updates) == int(before.updates) + 1
-        assert int(after.gradient_steps) == int(before.gradient_steps) + len(kls)
+        assert int(after.gradient_steps) == int(before.gradient_steps) + expected.taken
         off_policy = expected.knobs["off_policy_masking"]
         assert not metrics.diverged and (off_policy or metrics.ratio_start_error <= 1e-6)
         return kls
@@ -124,7 +124,8 @@ class Expected:
         """Give progress after `taken` gradient steps of this update."""
         if not self.knobs["schedule_on_gradient_steps"]:
             return self.updates / TOTAL
-        whole = TOTAL * self.knobs["update_epochs"] * self.count
+        steps = math.ceil(self.count / self.knobs["accumulate_minibatches"])
+        whole = TOTAL * self.knobs["update_epochs"] * steps
         return (int(self.state.gradient_steps) + taken) / whole
 
     def scheduled(self, name, taken, end, kind, multiplier=None):
@@ -185,6 +186,8 @@ class Expected:
             count, mean, square = (
                 float(x) for x in (statistics.count, statistics.mean, statistics.square)
             )
+            if knobs["raw_reward_deviation"]:
+                returns = rewards.ravel()
             total = count + len(returns)
             # variance of the union: E[x^2] - E[x]^2, all in float64
             second = (square + count * mean**2 + (returns**2).sum()) / total
@@ -340,31 +343,40 @@ class Expected:
         return adam
 
     def update(self, kl_limit=math.inf):
-        """Give (parameters, numbers, KL of each gradient step taken) after the update."""
+        """Give (parameters, numbers, KL of each minibatch learnt from) after the update.
+
+        `taken` counts the optimiser's steps.
+        """
         knobs = self.knobs
         numbers = self.prepare()
         params = slow.as_float64(self.state.params)
         adam = self._adam(params)
-        parts, norms, slopes_seen, stopped = [], [], [], 0
+        parts, norms, slopes_seen, stopped, waiting = [], [], [], 0, []
         for order in self.orders():
             for start in range(0, self.rows, self.size):
-                size, eps, ent, mass = self.values(len(parts))
+                size, eps, ent, mass = self.values(len(norms))
                 clip = eps if knobs["value_clip_eps"] == "same" else knobs["value_clip_eps"]
                 how = {
                     "clip_eps": eps, "value_clip": clip, "ent_coef": ent, "mass_coef": mass,
                     "normalise": knobs["normalise_advantages"], "adv_clip": knobs["adv_clip"],
                     "off_policy": knobs["off_policy_masking"],
                 }  # fmt: skip
-                batch = self.minibatch(order[start : start + self.size], params, len(parts))
+                batch = self.minibatch(order[start : start + self.size], params, len(norms))
                 shown = slow.ppo_loss(params, batch, **how)[1]
                 if stopped or shown["approx_kl"] > kl_limit:
                     stopped += 1
                     continue
                 slopes = slow.gradient(lambda p, b=batch, h=how: slow.ppo_loss(p, b, **h)[0],
                                        params)  # fmt: skip
-                slopes_seen.append(np.concatenate([x.ravel() for x in slow.leaves(slopes)]))
-                norms.append(adam.step(params, slopes, size))
                 parts.append(shown)
+                waiting.append(slopes)
+                whole = len(waiting) == knobs["accumulate_minibatches"]
+                if whole or start + self.size >= self.rows:
+                    slopes = jax.tree.map(lambda *each: sum(each) / len(each), *waiting)
+                    slopes_seen.append(np.concatenate([x.ravel() for x in slow.leaves(slopes)]))
+                    norms.append(adam.step(params, slopes, size))
+                    waiting = []
+        self.taken = len(norms)
         numbers |= {name: np.mean([p[name] for p in parts]) for name in parts[0]}
         numbers["ratio_min"] = min(p["ratio_min"] for p in parts)
         numbers["ratio_max"] = max(p["ratio_max"] for p in parts)
