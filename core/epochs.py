@@ -266,8 +266,8 @@ def _minibatch(
     def close() -> Learning:
         mean = jax.tree.map(lambda x: x / jnp.maximum(held.count, 1.0), held.gradient)
         moved = _step(plan, hypers, values.sizes, learning, mean, takes)
-        nothing = jax.tree.map(jnp.zeros_like, (held.gradient, held.count))
-        return moved.replace(held=Held(*nothing, held.minibatches))
+        gradient, waiting = jax.tree.map(jnp.zeros_like, (held.gradient, held.count))
+        return moved.replace(held=held.replace(gradient=gradient, count=waiting))
 
     if closes is None:
         return close()

@@ -37,6 +37,9 @@ def _initialisation(orthogonal: Any) -> Settings:
 
 _DISTRIBUTIONS = Words({"gaussian": Settings(), "beta": Settings(distribution="beta")})
 _SQUASH = Words({True: Settings(distribution="tanh_gaussian"), False: Settings()})
+_OF_REWARDS = Words({
+    True: Settings(normalise_rewards=True, raw_reward_deviation=True), False: False,
+})  # fmt: skip
 _DTYPES = Words({True: "bfloat16", False: "float32"})
 
 TORCH_PPO = System(
@@ -77,8 +80,7 @@ TORCH_PPO = System(
         taken("adam_eps", "adam_eps", 1e-5),
         taken("weight_decay", "weight_decay", 0.0),
         taken("normalise_obs", "normalise_observations", True, note=STATISTICS),
-        taken("normalise_rewards", "normalise_rewards", True, note=
-              "by the deviation of discounted returns here, of single rewards there"),
+        taken("normalise_rewards", "normalise_rewards", True, _OF_REWARDS, STATISTICS),
         taken("reward_clip", "reward_clip", 10.0),
         taken("use_amp", "dtype", False, _DTYPES, "bfloat16 here, float16 there"),
         taken("ortho_init", "initialisation", True,

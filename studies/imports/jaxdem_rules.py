@@ -33,6 +33,9 @@ class JaxdemRules:
     def after(self, draft: Draft, source: Source) -> None:
         """Let the cosine end where it does there: after as many gradient steps as updates."""
         parts = draft.fixed.get("num_minibatches")
+        together = draft.fixed.get("accumulate_minibatches", 1)
+        if isinstance(parts, int) and isinstance(together, int):
+            parts = -(-parts // together)
         if draft.fixed.get("lr_schedule") == "cosine" and isinstance(parts, int) and parts > 1:
             draft.fixed["lr_schedule_multiplier"] = 1.0 / parts
             draft.note(

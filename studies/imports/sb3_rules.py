@@ -10,6 +10,7 @@ from ...errors import ConfigError
 from ...knobs import KNOBS
 from .draft import Draft
 from .take import Source
+from .torch_rules import decay_in_the_gradient
 from .words import read_word
 
 __all__ = ["Sb3Rules"]
@@ -36,6 +37,7 @@ class Sb3Rules:
 
     def after(self, draft: Draft, source: Source) -> None:
         """Say what differs in a memory's place, and cut minibatches into whole segments."""
+        decay_in_the_gradient(draft)
         if draft.fixed.get("network") in _RECURRENT:
             draft.note(
                 "network: hidden_sizes stand before the memory here, net_arch behind it there"

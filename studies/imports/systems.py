@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from .jaxdem_rules import JaxdemRules
 from .sb3_rules import Sb3Rules
 from .take import Rules
+from .torch_rules import TorchRules
 from .xlron import XlronRules
 
 __all__ = ["RULES"]
@@ -15,4 +16,5 @@ RULES: Mapping[str, Rules] = {
     "xlron": XlronRules(),
     "sb3": Sb3Rules(),
     "jaxdem": JaxdemRules(),
+    "torch_ppo": TorchRules(),
 }

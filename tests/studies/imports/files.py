@@ -293,6 +293,28 @@ FILES: dict[str, File] = {
         "torch_ppo", "", "python train.py --env_id Pendulum-v1 --squash_actions true",
         {"fixed.distribution": "tanh_gaussian", "fixed.normalise_rewards": True},
     ),
+    "torch_decay": File(
+        "torch_ppo", "c.yaml",
+        "rollout_steps: 256\nlr_actor: 1e-3\nweight_decay: 0.01\nnormalise_rewards: false\n",
+        {"fixed.optimiser": "adam_l2", "fixed.weight_decay": 0.01},
+        note="PyTorch's Adam adds it to the gradient",
+    ),
+    "torch_decoupled": File(
+        "torch_ppo", "c.yaml",
+        "rollout_steps: 256\nlr_actor: 1e-3\nweight_decay: 0.01\noptimizer: adamw\n",
+        {"fixed.optimiser": "adamw", "fixed.raw_reward_deviation": True},
+    ),
+    "sb3_decay": File(
+        "sb3", "c.yaml", "env: CartPole-v1\nn_steps: 64\nclip_range: 0.2\n"
+        "policy_kwargs: dict(optimizer_kwargs=dict(weight_decay=0.02))\n",
+        {"fixed.optimiser": "adam_l2", "fixed.weight_decay": 0.02},
+    ),
+    "jaxdem_accumulates": File(
+        "jaxdem", "t.yaml",
+        "num_envs: 8\nnum_minibatches: 4\naccumulate_n_gradients: 2\nppo_clip_eps: 0.1\n",
+        {"fixed.accumulate_minibatches": 2, "fixed.lr_schedule_multiplier": 0.5},
+        {"env": "navigators"},
+    ),
     "torch_own_backbone": File(
         "torch_ppo", "c.yaml", "env_id: CartPole-v1\nbackbone_cls: TransformerPolicyBackbone\n",
         "docs/networks.md",

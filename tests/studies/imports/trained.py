@@ -13,6 +13,7 @@ PLAIN: dict[str, Any] = {
     "clip_eps_schedule": "constant", "ent_schedule": "constant", "gae_lambda": 0.95,
     "gamma": 0.99, "clip_eps": 0.2, "value_clip_eps": None, "ent_coef": 0.0, "target_kl": None,
     "normalise_advantages": True, "normalise_observations": False, "normalise_rewards": False,
+    "raw_reward_deviation": False, "accumulate_minibatches": 1,
     "logr_clip": None, "adv_clip": None, "reward_scale": 1.0, "reward_clip": None,
     "network": "mlp", "hidden_sizes": (64, 64), "activation": "tanh", "layer_norm": False,
     "shared_encoder": False, "initialisation": "orthogonal", "hidden_gain": 2.0**0.5,
@@ -115,7 +116,7 @@ TRAINS: dict[str, tuple[int, dict[str, Any]]] = {
          "update_epochs": 10, "clip_eps_schedule": "linear", "clip_eps_end_fraction": 0.0,
          "value_clip_eps": 0.2, "ent_coef": 0.01, "ent_schedule": "linear",
          "ent_end_fraction": 0.0, "vf_coef": 0.5, "normalise_observations": True,
-         "observation_clip": None, "normalise_rewards": True, "reward_clip": 10.0,
-         "shared_encoder": True, "dtype": "bfloat16"},
+         "observation_clip": None, "normalise_rewards": True, "raw_reward_deviation": True,
+         "reward_clip": 10.0, "shared_encoder": True, "dtype": "bfloat16"},
     ),
 }  # fmt: skip

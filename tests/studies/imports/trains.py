@@ -39,6 +39,8 @@ XLRON = {
     "reward_centering": False,
     "normalise_observations": False,
     "normalise_rewards": False,
+    "raw_reward_deviation": False,
+    "accumulate_minibatches": 1,
     "normalise_advantages": True,
     "logr_clip": 10.0,
     "adv_clip": 10.0,
