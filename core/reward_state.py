@@ -28,7 +28,8 @@ class RewardState(Pytree):
     """Reward memory of one lane; None where there is none.
 
     Attributes:
-        returns: of the discounted return, as `normalise_rewards` gathers it.
+        returns: of the discounted return, or with `raw_reward_deviation` of the reward, as
+            `normalise_rewards` gathers it.
         average: the average reward, as `reward_centering` tracks it.
         trace: how much of a step's weight that average has seen.
     """
@@ -57,6 +58,15 @@ class RewardState(Pytree):
             self.average if centres else None,
             self.trace if centres else None,
         )
+
+    def in_units(self, saved: bool, here: frozenset[bool]) -> RewardState:
+        """Leave out the deviation where lanes may take one of another quantity.
+
+        Args:
+            saved: `raw_reward_deviation` of the policy.
+            here: its values in the study that starts from it.
+        """
+        return self if here == {saved} else self.replace(returns=None)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of `LaneState` that this replaces."""
@@ -99,12 +109,13 @@ def _floats(data: Mapping[str, Any], names: tuple[str, ...]) -> list[Array]:
     return [jnp.float32(float(data[name])) for name in names]
 
 
-def reward_notes(plan: Plan, rewards: RewardState | None) -> list[str]:
+def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
     """Say which reward memory lanes of a plan need and a saved policy with its critic lacks.
 
     Args:
         plan: of the lanes.
         rewards: of the policy; None if an earlier version wrote it, which kept none.
+        same_units: `raw_reward_deviation` is what it was, in all lanes.
     """
     found = RewardState() if rewards is None else rewards
     here = {"normalise_rewards": found.returns, "reward_centering": found.average}
@@ -112,7 +123,11 @@ def reward_notes(plan: Plan, rewards: RewardState | None) -> list[str]:
     if not lacks:
         return []
     words = " and ".join(f"{_USES[name]} ({name})" for name in lacks)
-    why = "it was trained without them"
+    why = (
+        "it was trained without them"
+        if same_units
+        else "raw_reward_deviation is or may be another"
+    )
     if rewards is None:
         why = "an earlier version wrote it; train it once more to have them"
     return [f"init: the saved policy holds no {words}, which start fresh here: {why}"]

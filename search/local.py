@@ -270,11 +270,13 @@ class LocalFactory:
             return None
         shapes, saved = lane_shapes(plan, example), self._saved
         normalised = bool(saved.config["normalise_observations"])
+        raw, units = bool(saved.config.get("raw_reward_deviation")), self.split.reward_units
+        rewards = saved.rewards and saved.rewards.in_units(raw, units)
         initial = kept(
-            plan, shapes, saved.params, saved.statistics, init.keep, normalised, saved.rewards
+            plan, shapes, saved.params, saved.statistics, init.keep, normalised, rewards
         )
         if init.keep != "policy":
-            self._note(reward_notes(plan, saved.rewards))
+            self._note(reward_notes(plan, rewards, units == {raw}))
         if init.optimiser == "restored":
             moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
             initial = initial.replace(moments=moments)

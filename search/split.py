@@ -30,6 +30,7 @@ class Split:
         study: what is asked.
         features: costly switches that it may turn on in some bucket.
         separate_critic: whether some configuration may give the critic its own optimiser.
+        reward_units: the values of `raw_reward_deviation` that some configuration may have.
     """
 
     def __init__(self, study: Study):
@@ -37,6 +38,7 @@ class Split:
         possible = _possible(study)
         self.features = features_of(possible)
         self.separate_critic = True in possible[_SEPARATE]
+        self.reward_units = frozenset(map(bool, possible["raw_reward_deviation"]))
 
     def plan(self, config: Mapping[str, Any]) -> Plan:
         """Give the static part of a configuration of this study."""

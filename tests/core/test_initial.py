@@ -193,6 +193,20 @@ def test_reward_memory_survives_json_to_the_bit(lanes):
         RewardState.from_data({"returns": {"count": 1.0}})
 
 
+def test_a_deviation_of_another_quantity_is_left_out_and_said(tiny, lanes):
+    """That of returns means nothing to a lane that divides by that of rewards."""
+    rewards = RewardState.of(remembering(lanes[0]))
+    plan = make_plan(tiny.knobs, tiny.plan.env, None, BOTH)
+    for saved in (False, True):
+        assert rewards.in_units(saved, frozenset({saved})) is rewards
+        for here in ({not saved}, {False, True}):
+            left = rewards.in_units(saved, frozenset(here))
+            assert left.returns is None and left.average is rewards.average
+            (note,) = reward_notes(plan, left, same_units=False)
+            assert "reward statistics (normalise_rewards)" in note and "average" not in note
+            assert note.endswith("raw_reward_deviation is or may be another")
+
+
 def test_what_a_folder_lacks_is_said(tiny, lanes):
     plan = make_plan(tiny.knobs, tiny.plan.env, None, BOTH)
     (old,) = reward_notes(plan, None)

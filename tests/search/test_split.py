@@ -57,6 +57,19 @@ def test_the_critic_s_rate_is_a_metric_where_it_may_be_its_own(text, separate):
     assert Split(loads(BASE + text)).separate_critic is separate
 
 
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("", {False}),
+        ("fixed: {normalise_rewards: true, raw_reward_deviation: true}\n", {True}),
+        ("space: {raw_reward_deviation: {values: [false, true]}}\nbudget: {trials: 2}\n",
+         {False, True}),
+    ],
+)  # fmt: skip
+def test_the_quantities_by_whose_deviation_rewards_may_be_divided(text, units):
+    assert Split(loads(BASE + text)).reward_units == units
+
+
 def test_every_configuration_of_the_space_has_a_plan(study):
     """Nothing is on that its program was made without."""
     split = Split(study)
