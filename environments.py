@@ -19,9 +19,11 @@ from .via_gymnasium import PREFIX, facts_of, is_gymnasium, registered
 __all__ = [
     "DISTRIBUTIONS",
     "ENVIRONMENTS",
+    "allow_distribution",
     "entry",
     "files_of",
     "find",
+    "fitting_distributions",
     "full_id",
     "gymnasium_id",
     "rooted",
@@ -33,6 +35,17 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "continuous": ("gaussian", "tanh_gaussian", "beta"),
 }
 """Kind of action space -> values of the knob `distribution` that fit; unset means the first."""
+_OWN_DISTRIBUTIONS: dict[str, list[str]] = {kind: [] for kind in DISTRIBUTIONS}
+
+
+def allow_distribution(kind: str, name: str) -> None:
+    """Make a distribution that user code registers fit a kind of action space."""
+    _OWN_DISTRIBUTIONS[kind].append(name)
+
+
+def fitting_distributions(kind: str) -> tuple[str, ...]:
+    """Return the distributions that fit a kind of action space, registered ones last."""
+    return (*DISTRIBUTIONS.get(kind, ()), *_OWN_DISTRIBUTIONS.get(kind, ()))
 
 
 def _gymnax(

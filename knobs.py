@@ -582,7 +582,7 @@ _CHECKS = {
 }
 
 
-def complete(given: Mapping[str, Any]) -> dict[str, Any]:
+def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
     """Give a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
 
     Rules: `activation` unset follows `network`; `reward_clip` unset is 10 with
@@ -591,6 +591,10 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
     `minibatch_size` and `num_minibatches` follow from each other, a remainder being a smaller
     last minibatch, unless both are given with prioritised sampling. Completing a complete
     configuration changes nothing.
+
+    Args:
+        given: knob -> value.
+        own_words: take any word where user code may register some, before it has run.
 
     Raises:
         ConfigError: an unknown knob, an illegal value, or values that contradict each other.
@@ -601,7 +605,8 @@ def complete(given: Mapping[str, Any]) -> dict[str, Any]:
             config[name] = value
         else:
             name = check_name(name)
-            config[name] = check_value(name, value)
+            own = own_words and name in REGISTRABLE and isinstance(value, str)
+            config[name] = value if own else check_value(name, value)
     if config["normalise_rewards"] and "reward_clip" not in given:
         config["reward_clip"] = 10.0
     _fill_hidden_sizes(config, given)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..environments import DISTRIBUTIONS
+from ..environments import fitting_distributions
 from ..errors import ConfigError
 from . import distributions
 from .bounded_distributions import Beta, TanhGaussian
@@ -46,14 +46,13 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
         ConfigError: the chosen distribution does not fit the action space.
     """
     actions = _KINDS.get(type(env.action_space), "")
-    fitting = DISTRIBUTIONS.get(actions, ())
+    fitting = fitting_distributions(actions)
     if not fitting:
         kind = type(env.action_space).__name__
         raise ConfigError(f"{env.id} has actions of the kind {kind}, which no distribution fits")
     if plan.distribution is None:
         return fitting[0]
-    own = own_family(plan.distribution)
-    if plan.distribution not in fitting and (own is None or own.actions != actions):
+    if plan.distribution not in fitting:
         known = ", ".join(fitting)
         raise ConfigError(
             f"distribution is {plan.distribution!r}, which does not fit the actions of {env.id}; "

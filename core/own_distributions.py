@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ..environments import allow_distribution
 from ..errors import ConfigError
 from ..knobs import allow_choice, known_choices
 from .distributions import Distribution
@@ -147,6 +148,7 @@ def register(name: str, family: Family) -> None:
             f"distribution {name!r} is for actions {family.actions!r}; allowed: {', '.join(kinds)}"
         )
     _OWN[name] = family
+    allow_distribution(family.actions, name)
     allow_choice("distribution", name)
 
 

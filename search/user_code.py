@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..environments import find, fitting_distributions
 from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
 from ..studies.spec import Study
@@ -71,6 +72,18 @@ def check_registered(study: Study) -> None:
                 except ConfigError as error:
                     hint = "; own ones are registered by `imports`"
                     raise ConfigError(f"{place}: {error}{hint}") from None
+            if name == "distribution" and value is not None:
+                _check_fits(study, place, value)
+
+
+def _check_fits(study: Study, place: str, distribution: str) -> None:
+    known = find(study.env.id)
+    fitting = () if known is None else fitting_distributions(known.actions)
+    if known is not None and fitting and distribution not in fitting:
+        raise ConfigError(
+            f"{place}: distribution {distribution!r} does not fit {known.id}, whose actions are "
+            f"{known.actions}; allowed: {', '.join(fitting)}"
+        )
 
 
 def _run(path: Path, shown: Path) -> ModuleType:

@@ -72,7 +72,8 @@ def buckets_of(
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
     for point in taken[:_MOST_POINTS]:
         try:
-            config = complete({**_without(default, part.names if point else ()), **point})
+            given = {**_without(default, part.names if point else ()), **point}
+            config = complete(given, own_words=bool(study.imports))
         except ConfigError as error:
             refused[str(error)] = None
             continue

@@ -115,10 +115,15 @@ def check(
         bucket_key: names the bucket of a complete configuration.
         parameters_of: trainable parameters of one lane.
         parts_of: parts that a minibatch's gradient is summed from.
+
+    Raises:
+        ConfigError: no configuration of it can run.
     """
     import numpy as np
 
     buckets = buckets_of(study, bucket_key)
+    if not buckets.found:
+        raise ConfigError(f"no configuration can run: {buckets.refused[0]}")
     rng = np.random.default_rng(study.seed)
     draws = [study.space.draw(rng) for _ in range(_DRAWS)]
     rejected = sum(study.space.forbidden(params) is not None for params in draws) / _DRAWS
@@ -153,7 +158,7 @@ def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
     for params in draws:
         if study.space.forbidden(params) is None:
             try:
-                complete({**study.fixed, **params})
+                complete({**study.fixed, **params}, own_words=bool(study.imports))
             except ConfigError as error:
                 counts[str(error)] = counts.get(str(error), 0) + 1
     return [f"{text} ({count / _DRAWS:.1%} of draws)" for text, count in counts.items()]

@@ -234,7 +234,7 @@ class _Checks:
         told: set[str] = set()
         for names, params in _corners(self.study):
             try:
-                complete(_registered({**self.study.fixed, **params}))
+                complete({**self.study.fixed, **params}, own_words=True)
             except ConfigError as error:
                 if str(error) not in told:
                     told.add(str(error))
@@ -268,27 +268,6 @@ def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:
         if parameter.name == name:
             yield from (("space", value) for value in parameter.distribution.ends())
     yield from (("enqueue", given[name]) for given in study.enqueue if name in given)
-
-
-def _registered(config: dict[str, Any]) -> dict[str, Any]:
-    """Leave out choices that only user code knows; an optimiser of one's own may decay."""
-    return {
-        name: value if _is_known(name, value) else _STAND_INS[name]
-        for name, value in config.items()
-        if _is_known(name, value) or name in _STAND_INS
-    }
-
-
-_STAND_INS = {"optimiser": "adamw"}
-
-
-def _is_known(name: str, value: Any) -> bool:
-    return (
-        name.startswith("env.")
-        or KNOBS[name].type != "choice"
-        or value is None
-        or value in KNOBS[name].choices
-    )
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hpo import knobs
+from hpo import environments, knobs
 from hpo.cli import main
 from hpo.core import own_distributions, own_optimisers
 from hpo.core.saved_policy import load_policy
@@ -50,6 +50,8 @@ def _forget():
         ("own-laplace", own_distributions._OWN),
     ):
         registry.pop(name, None)
+        for kinds in environments._OWN_DISTRIBUTIONS.values():
+            kinds[:] = [word for word in kinds if word != name]
         for known in knobs._REGISTERED.values():
             known[:] = [word for word in known if word != name]
     for path in [path for path in user_code._DONE if path.name.startswith("own_")]:
@@ -145,6 +147,27 @@ def test_it_starts_from_a_policy_with_its_optimiser(study, unbroken, folder, tmp
     assert counts and int(counts[0].count) > 0
 
 
+def test_a_distribution_of_other_actions_is_refused_before_anything_runs(study, folder, tmp_path):
+    import_user_code(study.imports, folder)
+    (folder / "other.yaml").write_text(
+        STUDY.replace("Pendulum-v1", "CartPole-v1").replace("eval_env", "#")
+    )
+    other = load(folder / "other.yaml")
+    told = "fixed: distribution 'own-laplace' does not fit CartPole-v1, whose actions are discrete"
+    with pytest.raises(ConfigError, match=told):
+        check_registered(other)
+    assert main(["run", str(folder / "other.yaml"), "--out", str(tmp_path)]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_is_checked_before_its_words_are_known(folder, capsys):
+    """`hpo check` runs no code of the user's."""
+    _forget()
+    assert main(["check", str(folder / "own.yaml")]) == 0
+    assert "1 bucket" in capsys.readouterr().out
+    assert "own-lion" not in knobs.known_choices("optimiser")
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -153,6 +176,7 @@ def test_it_starts_from_a_policy_with_its_optimiser(study, unbroken, folder, tmp
     ],
 )
 def test_words_that_the_imports_do_not_register_are_told(study, folder, change, told):
+    import_user_code(study.imports, folder)
     text = STUDY
     for old, new in change.items():
         text = text.replace(old, new)
