@@ -253,7 +253,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
             "word",
             metavar="WORD",
             nargs="?",
-            help=f"only what has it in its name or meaning: {what}",
+            help=f"only what has it in its names (other systems' too) or meaning: {what}",
         )
     for parser in (evaluate, knobs, envs):
         _add_json(parser)

@@ -9,7 +9,7 @@ import threading
 import traceback
 from types import TracebackType
 
-__all__ = ["Leave", "is_interrupt", "named", "told"]
+__all__ = ["Leave", "is_interrupt", "named", "told", "told_if_own"]
 
 _LIBRARIES = tuple(
     f"{os.path.abspath(path)}{os.sep}"
@@ -41,8 +41,14 @@ def told(error: BaseException) -> str:
     The line is the innermost one of the user's own; if there is none, the innermost outside of
     this package.
     """
-    place = _place(error.__traceback__)
+    place, _ = _place(error.__traceback__)
     return f"{place}: {named(error)}" if place else named(error)
+
+
+def told_if_own(error: BaseException) -> str:
+    """Return an exception as `told` does if it passed through code of the user's, else `named`."""
+    place, is_own = _place(error.__traceback__)
+    return f"{place}: {named(error)}" if is_own else named(error)
 
 
 def named(error: BaseException) -> str:
@@ -55,7 +61,8 @@ def named(error: BaseException) -> str:
     return type(error).__name__ + (f": {text.splitlines()[0]}" if text else "")
 
 
-def _place(trace: TracebackType | None) -> str:
+def _place(trace: TracebackType | None) -> tuple[str, bool]:
+    """Return where an exception was raised, and whether that is the user's own code."""
     found = ""
     is_own = False
     for frame, line in traceback.walk_tb(trace):
@@ -65,7 +72,7 @@ def _place(trace: TracebackType | None) -> str:
         own = not path.startswith(("<", *_LIBRARIES))
         if own or not is_own:
             found, is_own = f"{_shown(path)}:{line}", own
-    return found
+    return found, is_own
 
 
 def _shown(path: str) -> str:

@@ -23,6 +23,13 @@ from .study_files import files_of_study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta", "versions"]
 
+_FOLLOW_FROM_LENGTH = (
+    "schedule_env_steps",
+    "evaluation.every",
+    "early_terminate.min",
+    "early_terminate.every",
+)
+"""Keys that are worked out from `env_steps` where a file leaves them out."""
 _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
 
 
@@ -145,6 +152,8 @@ def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) ->
     if way == now:
         return []
     rest = [change.key for change in refused if not _origin(change.key, last, now)]
+    if _origin("env_steps", last, now):
+        rest = [key for key in rest if key not in _FOLLOW_FROM_LENGTH]
     also = ""
     if rest and verb == now.verb:
         also = f", once the file has its old {', '.join(rest)}"

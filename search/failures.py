@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import disk
 from ..errors import ConfigError, HpoError
+from ..faults import told_if_own
 from ..store.rows import TrialState
 from .buckets import Bucket
 from .ledger import Ledger, cut
@@ -29,7 +30,7 @@ def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Except
         with disk.telling(Path("the files of lanes")):
             raise error
     ledger.state.usage.failures += 1
-    text = f"{type(error).__name__}: {error}".split("\n")[0][:_LONGEST]
+    text = told_if_own(error)[:_LONGEST]
     cut(runs)
     for number in dict.fromkeys(run.trial for run in runs):
         _fail(ledger, number, text)

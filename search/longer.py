@@ -17,6 +17,7 @@ from ..store.journal import Journal
 from ..store.rows import Stream, StudyMeta, TrialState
 from ..studies.longer import can_grow, with_horizon_of
 from ..studies.reader import plain, read_text
+from ..studies.resolved import diff, resolved
 from ..studies.single import single
 from ..studies.spec import Study
 from .ledger import Ledger
@@ -56,9 +57,14 @@ def single_as_begun(study: Study, folder: Path) -> Study:
 
 
 def words_of_growth(study: Study, folder: Path) -> str:
-    """Say how much longer the runs of a study are than those in its folder; "" if they are not."""
+    """Say how much longer the runs of a study are than those in its folder.
+
+    "" if they are not, and where a change keeps the study from going on.
+    """
     before = _before(folder)
     if before is None or study.env_steps <= before["env_steps"]:
+        return ""
+    if not all(change.allowed for change in diff(before, resolved(study))):
         return ""
     return (
         f"env_steps grew from {before['env_steps']:,} to {study.env_steps:,}: the run goes on; "

@@ -42,7 +42,7 @@ def init_text(env_id: str) -> str:
         "# enqueue:                       # tried right after the default configuration",
         "#   - {learning_rate: 1e-3}",
         *_metric_lines(env),
-        "search: {method: tpe}            # random, grid, sobol, tpe",
+        "search: {method: tpe}            # random, grid, sobol, tpe, gp, cmaes, smac",
         "early_terminate: {type: asha, min: 30k, eta: 4}",
         "seeds: {per_config: 3}           # replicates of every configuration",
         "confirm: {top_k: 3, choose: 8, report: 16}   # fresh seeds for the best",

@@ -146,6 +146,11 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
 def winner_line(entries: Sequence[Entry], metric: str) -> str:
     """Say which number the winner's is: who was measured, on which seeds, whether they chose."""
     best = entries[0] if entries else None
+    if entries and all(entry.state == "failed" for entry in entries):
+        return (
+            "Every trial failed; `hpo show TRIAL` says of what. Failed trials are not run again: "
+            "mend that, and begin another study with --new."
+        )
     if best is None or best.value is None:
         return "No trial has run to its end, so there is no winner yet."
     value = f"{metric} {number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()

@@ -23,7 +23,7 @@ from .pace import Outlook
 from .progress_text import lanes_text, phase_text, standing_text, trials_text
 from .run_view import RunView
 from .terminal import console, hush_keys, let_go_of_terminal
-from .words import duration, steps
+from .words import duration, folded, steps
 
 __all__ = ["LiveView", "panel"]
 
@@ -66,10 +66,16 @@ class LiveView(RunView):
             self._live.stop()
         self._unhush()
 
-    def write(self, text: str) -> None:
-        """Print a line above the picture."""
+    def write(self, text: str, command: str = "") -> None:
+        """Print a line above the picture, folded; a command stays whole, so that it can be copied.
+
+        Args:
+            text: what it says.
+            command: what to type, on a line of its own.
+        """
         try:
-            self._console.print(text, soft_wrap=True)
+            lines = folded(text, self._console.width)
+            self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
         except OSError:  # nobody looks any more; the study goes on
             let_go_of_terminal()
 

@@ -49,18 +49,25 @@ class Pace:
         self._expected = expected_steps(study, quanta).total
         self._wall = study.budget.wall_seconds
         self._seen: deque[tuple[float, int]] = deque()
+        self._compiling_seconds = 0.0
+
+    def compiled(self, seconds: float) -> None:
+        """Take in that so many seconds of the running time were those of a compile."""
+        self._compiling_seconds += seconds
 
     def see(self, progress: Progress) -> Outlook:
         """Take in where the study stands, and say where it goes."""
-        self._seen.append((progress.seconds, progress.env_steps))
-        while len(self._seen) > 2 and progress.seconds - self._seen[1][0] > _WINDOW_SECONDS:
+        working = progress.seconds - self._compiling_seconds
+        self._seen.append((working, progress.env_steps))
+        while len(self._seen) > 2 and working - self._seen[1][0] > _WINDOW_SECONDS:
             self._seen.popleft()
         total = self._total(progress)
         (began, before), (now, after) = self._seen[0], self._seen[-1]
         if now > began and after > before:
             speed = (after - before) / (now - began)
         else:
-            speed = progress.env_steps_per_second
+            share = working / progress.seconds if 0.0 < working < progress.seconds else 1.0
+            speed = progress.env_steps_per_second / share
         left = (total - progress.env_steps) / speed if speed > 0 else None
         if left is not None and self._wall is not None:
             left = min(left, max(0.0, self._wall - progress.seconds))

@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
+from ..elsewhere import names_of
 from ..environments import ENVIRONMENTS, entry
 from ..errors import ConfigError
 from ..knobs import KNOBS
@@ -20,12 +21,14 @@ __all__ = ["do_envs", "do_knobs", "do_schema"]
 
 
 def do_knobs(args: Namespace) -> int:
-    """List everything that can be tuned, or what has a word in its name or meaning.
+    """List everything that can be tuned, or what has a word in its names or meaning.
+
+    The names that other systems have for a knob count, too.
 
     Raises:
         ConfigError: nothing has.
     """
-    texts = {name: f"{name} {knob.meaning}" for name, knob in KNOBS.items()}
+    texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
     found = [KNOBS[name] for name in _with("knob", texts, args.word)]
     if args.json:
         print_json(knobs_data(found))
@@ -58,7 +61,7 @@ def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
         raise ConfigError(
-            f"no {what} has {word!r} in its name or meaning; without a word all are listed"
+            f"no {what} has {word!r} in its names or meaning; without a word all are listed"
         )
     return found
 

@@ -73,8 +73,14 @@ class RunView(Silent):
         """Print one line that stays."""
         self.write(text)
 
-    def write(self, text: str) -> None:
-        """Print a line as long as somebody listens; from any thread."""
+    def write(self, text: str, command: str = "") -> None:
+        """Print a line as long as somebody listens; from any thread.
+
+        Args:
+            text: what it says.
+            command: what to type, at its end.
+        """
+        text = f"{text} {command}" if command else text
         with self._lock:
             if self.stream is None:
                 return
@@ -94,7 +100,10 @@ class RunView(Silent):
         self.compile_begins(words)
         started = time.perf_counter()
         yield
-        self.compile_ends(words, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        if self.pace is not None:
+            self.pace.compiled(seconds)
+        self.compile_ends(words, seconds)
 
     def compile_begins(self, words: str) -> None:
         """Say that a program is being compiled."""
@@ -111,7 +120,7 @@ class RunView(Silent):
     def leaving(self) -> None:
         """Answer the second Ctrl-C; called from another thread, the process ends after it."""
         self.close()
-        self.write(f"Left at once; all that was committed is kept. Go on with: {self.command}")
+        self.write("Left at once; all that was committed is kept. Go on with:", self.command)
 
     # ------------------------------------------------------------------ observing
 

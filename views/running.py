@@ -92,7 +92,7 @@ def watch(
     let_go_of_terminal()
     show(results)
     if results.state == "interrupted":
-        view.write(f"Interrupted; everything up to here is kept. Go on with: {command}")
+        view.write("Interrupted; everything up to here is kept. Go on with:", command)
     return results
 
 

@@ -86,6 +86,18 @@ def test_what_changed_in_the_file_is_told_apart(hpo, tmp_path):
     assert "--set budget.trials=8, once the file has its old env_steps" in told
 
 
+def test_what_follows_from_the_length_is_no_change_of_the_file(hpo, tmp_path):
+    asha = ("--set", "early_terminate.type=asha")
+    assert hpo("run", "small.yaml", "--set", "env_steps=32k", *asha)[0] == 0
+    _, told = hpo("run", "small.yaml", *asha)
+    assert "early_terminate.min: 2000 -> 1000" in told and "grew" not in told
+    assert told.rstrip().endswith("--set env_steps=32k --set early_terminate.type=asha")
+    again = told.rstrip().rpartition("go on with: hpo ")[2].split()
+    assert hpo(*again)[0] == 0, "the command that is told goes on"
+    code, told = hpo(*again, "--set", "env_steps=64k")
+    assert code == 2 and "grew from" not in told, "a run that is refused does not go on"
+
+
 def test_folders_of_before_are_helped_where_the_file_is_the_same(hpo, tmp_path):
     hpo("run", "small.yaml", "--set", "budget.trials=8")
     StudyFolder(tmp_path / "results" / "small").study_file.write_text(TEXT)

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 import shlex
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from hpo.cli import main
+from hpo.views.board import winner_line
 from hpo.views.final import next_commands, print_results, results_data, target
 from hpo.views.running import nothing_learnt
 
@@ -76,3 +78,12 @@ def test_the_document_holds_what_python_has(results):
 def test_a_study_whose_every_trial_failed_has_an_exit_code_of_its_own(states, nothing):
     found = SimpleNamespace(leaderboard=[SimpleNamespace(state=state) for state in states])
     assert nothing_learnt(found) is nothing
+
+
+def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
+    entries = [dataclasses.replace(entry, state="failed", value=None)
+               for entry in results.leaderboard]  # fmt: skip
+    text = winner_line(entries, "eval/return_mean")
+    assert "Every trial failed; `hpo show TRIAL` says of what." in text and "--new" in text
+    some = [*entries[1:], dataclasses.replace(entries[0], state="stopped")]
+    assert winner_line(some, "eval/return_mean").startswith("No trial has run to its end")

@@ -84,6 +84,10 @@ def test_a_word_says_which_knobs_and_environments(capsys):
     assert main(["knobs", "GAE", "--json"]) == 0
     names = [knob["name"] for knob in json.loads(capsys.readouterr().out)]
     assert "gae_lambda" in names and "learning_rate" not in names
+    assert main(["knobs", "PRIO_ALPHA", "--json"]) == 0  # XLRON's name
+    assert [knob["name"] for knob in json.loads(capsys.readouterr().out)] == ["priority_alpha"]
+    assert main(["knobs", "lr", "--json"]) == 0
+    assert "learning_rate" in {knob["name"] for knob in json.loads(capsys.readouterr().out)}
     assert main(["envs", "minatar", "--json"]) == 0
     ids = [env["id"] for env in json.loads(capsys.readouterr().out)]
     assert len(ids) == 5 and all("MinAtar" in id_ for id_ in ids)

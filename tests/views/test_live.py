@@ -120,3 +120,13 @@ def test_a_terminal_that_goes_away_harms_no_study(tmp_path):
     with LiveView("x", console) as view:
         results = run(samples.study(), tmp_path / "small", factory, [view], samples.search.quick())
     assert results.state == "finished"
+
+
+def test_a_line_is_folded_at_words_and_a_command_stays_whole():
+    console = Console(file=io.StringIO(), width=40, highlight=False)
+    view = LiveView("hpo run my.yaml --set budget.trials=12 --set env_steps=100k", console)
+    view.say("compiled the training program: CartPole-v1 in 26s")
+    view.leaving()
+    lines = console.file.getvalue().splitlines()
+    assert "compiled the training program:" in lines and "CartPole-v1 in 26s" in lines
+    assert lines[-1] == view.command and lines[-2].endswith("Go on with:")

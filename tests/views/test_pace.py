@@ -49,3 +49,14 @@ def test_a_wall_budget_bounds_the_time_left():
 def test_without_a_speed_there_is_no_time_left():
     outlook = Pace(samples.study()).see(at(0.0, 0, env_steps_per_second=0.0))
     assert outlook.seconds_left is None
+
+
+def test_the_time_of_a_compile_is_no_part_of_the_speed():
+    """Also at the first chunk, when the speed over all of the time is mostly the compile's."""
+    pace = Pace(samples.study())
+    pace.compiled(27.0)
+    first = pace.see(at(28.0, 2000, env_steps_per_second=2000 / 28.0))
+    assert first.env_steps_per_second == pytest.approx(2000.0)
+    pace.compiled(10.0)
+    later = pace.see(at(40.0, 6000, env_steps_per_second=150.0))
+    assert later.env_steps_per_second == pytest.approx(4000 / 2.0)
