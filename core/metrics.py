@@ -1,8 +1,9 @@
-"""What one update of one lane shows, and how a chunk's updates become one row."""
+"""What one update of one lane shows, and how updates become rows of a curve."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .masking import are_valid, valid_actions, valid_fraction
 from .pytree import Pytree, pytree
 
-__all__ = ["Metrics", "chunk_rows", "mask_metrics"]
+__all__ = ["Metrics", "chunk_rows", "joined", "mask_metrics", "split_rows"]
 
 
 @pytree
@@ -85,7 +86,7 @@ class Metrics(Pytree):
 
 _LAST = ("param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps", "ent_coef",
          "gae_lambda", "explained_variance", "average_reward", "priority_beta", "valid_mass_coef",
-         "progress")  # fmt: skip
+         "progress", "episode_return_100", "episode_length_100")  # fmt: skip
 _LEAST, _MOST = ("ratio_min", "valid_mass_min"), ("ratio_max", "ratio_start_error",
                                                   "valid_mass_max")  # fmt: skip
 
@@ -116,6 +117,9 @@ def mask_metrics(
     }
 
 
+_WEIGHTED = ("episode_return", "episode_length")
+
+
 def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
     """Give one value a lane and metric from a chunk's [K, L], and which lanes diverged [L].
 
@@ -123,18 +127,38 @@ def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
     stay extremes; scheduled values, norms, the explained variance and the average reward are the
     last update's; all else is a mean.
     """
+    rows, diverged = split_rows(metrics, ())
+    return rows[0], diverged
+
+
+def split_rows(
+    metrics: Metrics, ends: Sequence[int]
+) -> tuple[list[Mapping[str, np.ndarray]], np.ndarray]:
+    """Return the row of a whole chunk, then one for each part of its updates, and who diverged.
+
+    Args:
+        metrics: of a chunk, [K, L].
+        ends: updates done at the end of each part, rising up to K; empty: no parts.
+    """
     host: Metrics = jax.device_get(metrics)
     own = [name for name in Metrics.__dataclass_fields__ if name not in ("features", "env")]
     flat = {name: getattr(host, name) for name in own} | dict(host.features)
     diverged = np.any(flat.pop("diverged"), axis=0)
     flat |= {f"env/{name}": value for name, value in host.env.items()}
     wide = {name: np.asarray(value, np.float64) for name, value in flat.items()}
-    episodes = np.sum(wide["episodes"], axis=0)
+    parts = [slice(first, end) for first, end in zip((0, *ends), ends, strict=False)]
+    return [_row(wide, part) for part in (slice(None), *parts)], diverged
+
+
+def _row(wide: Mapping[str, np.ndarray], part: slice) -> dict[str, np.ndarray]:
+    """Return one value a lane and metric from some updates of [K, L]."""
+    episodes = np.sum(wide["episodes"][part], axis=0)
     rows: dict[str, np.ndarray] = {}
-    for name, value in wide.items():
+    for name, whole in wide.items():
+        value = whole[part]
         if name == "episodes":
             rows[name] = episodes
-        elif name in ("episode_return", "episode_length"):
+        elif name in _WEIGHTED:
             total = np.sum(value, axis=0)
             rows[name] = np.where(episodes > 0, total / np.maximum(episodes, 1.0), np.nan)
         elif name in _LEAST:
@@ -145,4 +169,43 @@ def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
             rows[name] = value[-1]
         else:
             rows[name] = np.mean(value, axis=0)
-    return rows, diverged
+    return rows
+
+
+def joined(
+    earlier: Mapping[str, float], later: Mapping[str, float], weight: float
+) -> dict[str, float]:
+    """Return the row of neighbouring rows of one lane, by the rules of `chunk_rows`.
+
+    Args:
+        earlier: what is joined so far.
+        later: the next row.
+        weight: updates of `earlier` over those of `later`.
+
+    >>> joined({"loss": 1.0, "ratio_max": 2.0}, {"loss": 4.0, "ratio_max": 1.5}, 2.0)
+    {'loss': 2.0, 'ratio_max': 2.0}
+    """
+    ended = earlier.get("episodes", 0.0), later.get("episodes", 0.0)
+    return {
+        name: _joined(name, earlier.get(name, math.nan), value, weight, ended)
+        for name, value in later.items()
+    }
+
+
+def _joined(
+    name: str, one: float, other: float, weight: float, episodes: tuple[float, float]
+) -> float:
+    """Return one metric of two neighbouring rows, in which so many episodes ended."""
+    if name == "episodes":
+        return one + other
+    if name in _WEIGHTED:
+        if 0.0 in episodes:  # NaN stands where none ended
+            return one if episodes[0] else other
+        return (one * episodes[0] + other * episodes[1]) / sum(episodes)
+    if name in _LEAST:
+        return min(one, other)
+    if name in _MOST:
+        return max(one, other)
+    if name in _LAST:
+        return other
+    return (one * weight + other) / (weight + 1.0)

@@ -19,7 +19,8 @@ import numpy as np
 
 from ..disk import new_folder, read_text, write_text
 from ..store.rows import Stream
-from .population import Change, ChunkResult, EvaluationResult, Refill
+from ..studies.curve_rows import row_ends
+from .population import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
 from .streams import generator, uniform
 
 __all__ = ["AnalyticFactory", "AnalyticPopulation"]
@@ -42,6 +43,7 @@ class AnalyticFactory:
         block: lanes that keep the whole pretended machine busy.
         diverges_above: the learning rate above which a lane diverges in its second training chunk.
         episodes: of one evaluation.
+        rows: of a chunk's curve.
     """
 
     seed: int = 0
@@ -52,6 +54,7 @@ class AnalyticFactory:
     block: int = 2
     diverges_above: float = 0.5
     episodes: int = 2
+    rows: int = 1
     backend: str = "analytic"
     device_count: int = 1
 
@@ -112,10 +115,11 @@ class AnalyticPopulation:
             config = json.loads(json.dumps(refill.config))
             self._state[refill.lane] = _Lane(config, refill.stream, refill.replicate)
         diverged = np.zeros(self.lanes, dtype=bool)
-        skills = np.zeros(self.lanes)
+        skills, before = np.zeros(self.lanes), np.zeros(self.lanes)
         for index in busy:
             lane = self._state[index]
             if lane is not None:
+                before[index] = lane.skill
                 diverged[index] = self._step(lane)
                 skills[index] = lane.skill
         left = self._factory.chunk_seconds - (time.perf_counter() - started)
@@ -124,7 +128,16 @@ class AnalyticPopulation:
             metrics={"skill": skills, "loss": 1.0 - skills},
             diverged=diverged,
             seconds=time.perf_counter() - started,
+            rows=self._parts(before, skills),
         )
+
+    def _parts(self, before: np.ndarray, after: np.ndarray) -> tuple[ChunkRow, ...]:
+        """Return the rows of a chunk, skills on a straight line through it."""
+        found: list[ChunkRow] = []
+        for end in row_ends(self.steps_per_chunk, self._factory.rows):
+            skills = before + (after - before) * (end / self.steps_per_chunk)
+            found.append(ChunkRow(end, {"skill": skills, "loss": 1.0 - skills}))
+        return tuple(found)
 
     def _step(self, lane: _Lane) -> bool:
         """Move one lane's skill towards its best, with noise that it remembers."""

@@ -35,7 +35,10 @@ class StopStudy(Exception):
 
 @dataclass(frozen=True)
 class ChunkEvent:
-    """A chunk is done; one entry a replicate that trained in it.
+    """A chunk is done; one entry a replicate that trained in it and has a new row of its curve.
+
+    Where `log_every` splits chunks there is an event for each row; where it joins them, entries
+    come with the chunk that completes their row.
 
     Attributes:
         progress: where the study stands.
@@ -143,14 +146,14 @@ class Callbacks(Silent):
 
     def __init__(self, callbacks: Iterable[Callback]):
         self._callbacks = tuple(callbacks)
-        self._heard: _Chunk | None = None
+        self._heard: list[_Chunk] = []
 
     def listening(self, curves: CurveSink) -> CurveSink:
         """Give the sink of curve rows that hears what passes to another one."""
         return _Listening(self._hear, curves)
 
     def _hear(self, chunk: _Chunk) -> None:
-        self._heard = chunk
+        self._heard.append(chunk)
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
         """Tell each evaluation of a boundary."""
@@ -171,11 +174,11 @@ class Callbacks(Silent):
         self._tell("on_trial_end", lambda one: one.on_trial_end(event))
 
     def on_chunk(self, progress: Progress) -> None:
-        """Tell a chunk."""
-        chunk, self._heard = self._heard, None
-        if chunk is not None:
+        """Tell the rows of a chunk, those of one number of updates at a time."""
+        heard, self._heard = self._heard, []
+        for chunk in heard:
             event = ChunkEvent(progress, **vars(chunk))
-            self._tell("on_chunk", lambda one: one.on_chunk(event))
+            self._tell("on_chunk", lambda one, event=event: one.on_chunk(event))
 
     def _tell(self, method: str, call: Callable[[Callback], None]) -> None:
         for callback in self._callbacks:

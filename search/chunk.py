@@ -7,21 +7,20 @@ counts as divergence too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ..store.rows import EvaluationRow, Stream, TrialState
 from .buckets import Bucket
+from .curve_rows import rows_of
 from .failures import fail_replicates
 from .ledger import Ledger, cut
 from .population import ChunkResult, EvaluationResult
 from .trials import Run, RunState, Trial
 
 __all__ = ["CurveSink", "count_chunk", "due_for_evaluation", "retire_diverged", "take_evaluations"]
-
-_MEANS = ("episode_return", "episode_length")
 
 
 class CurveSink(Protocol):
@@ -35,13 +34,13 @@ class CurveSink(Protocol):
         env_steps: Sequence[int],
         metrics: dict[str, np.ndarray],
     ) -> None:
-        """Take one chunk of many lanes by columns."""
+        """Take rows of many lanes by columns: of a chunk, of a part of it, or of several."""
         ...
 
 
 def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: CurveSink) -> None:
     """Count one chunk for every replicate in a lane, and mark those that diverged."""
-    shown: list[tuple[int, Run]] = []
+    shown: dict[int, Run] = {}
     seconds = max(0.0, result.seconds) / max(1, len(bucket.busy()))
     for lane, run in enumerate(bucket.slots):
         if run is None:
@@ -54,32 +53,20 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
         if result.diverged[lane]:
             run.state = RunState.DIVERGED
         elif trains:
-            shown.append((lane, run))
-    lanes = [lane for lane, _ in shown]
-    metrics = {name: values[lanes] for name, values in result.metrics.items()}
-    metrics |= _rolling([run for _, run in shown], metrics)
-    curves.add_chunk(
-        trials=[run.trial for _, run in shown],
-        streams=[run.stream for _, run in shown],
-        replicates=[run.replicate for _, run in shown],
-        env_steps=[bucket.trained(run) * bucket.schedule.quantum for _, run in shown],
-        metrics=metrics,
-    )
+            shown[lane] = run
+    trained = [bucket.trained(run) for run in shown.values()]
+    rows = rows_of(ledger.study.log_every, bucket.schedule, shown, trained, result)
+    for made in rows:
+        curves.add_chunk(
+            trials=[run.trial for run in made.runs],
+            streams=[run.stream for run in made.runs],
+            replicates=[run.replicate for run in made.runs],
+            env_steps=made.env_steps,
+            metrics=made.metrics,
+        )
     failed = [(run, result.failed[lane]) for lane, run in enumerate(bucket.slots)
               if run is not None and lane in result.failed]  # fmt: skip
     fail_replicates(ledger, failed)
-
-
-def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the rolling means of the returns and lengths of episodes, where there are such."""
-    if not {"episodes", *_MEANS} <= set(metrics):
-        return {}
-    columns = (metrics[name].tolist() for name in ("episodes", *_MEANS))
-    rolled = [run.roll(*ended) for run, *ended in zip(runs, *columns, strict=True)]
-    return {
-        f"{name}_100": np.array([means[place] for means in rolled])
-        for place, name in enumerate(_MEANS)
-    }
 
 
 def _count_steps(ledger: Ledger, run: Run, quantum: int, trains: bool) -> None:

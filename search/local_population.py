@@ -21,7 +21,7 @@ from ..core.evaluation import Episodes
 from ..core.host.outcome import EnvironmentsFailed
 from ..core.hypers import Hypers
 from ..core.look import look
-from ..core.metrics import chunk_rows
+from ..core.metrics import split_rows
 from ..core.parts import write_parts
 from ..core.program import Program
 from ..core.reward_state import RewardState
@@ -30,8 +30,9 @@ from ..disk import new_folder
 from ..errors import ConfigError
 from ..knobs import complete
 from ..store.rows import Stream
+from ..studies.curve_rows import curve_rows, row_ends
 from ..via_gymnasium import is_gymnasium
-from .population import Change, ChunkResult, EvaluationResult, Refill
+from .population import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
 from .split import Split, knobs_of
 
 __all__ = ["STREAMS", "LocalPopulation", "results_of"]
@@ -65,6 +66,8 @@ class LocalPopulation:
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
         warmup = environments.make(plan.env).warmup_steps
         self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
+        split_into = curve_rows(split.study.log_every, plan.steps_per_update, compiled.updates)
+        self._row_ends = row_ends(compiled.updates, split_into.per_chunk)
         self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
 
     @property
@@ -104,13 +107,22 @@ class LocalPopulation:
             rows.total_updates[at] = self._total_updates
             _put_row(rows.hypers, self._split.hypers(refill.config), at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
-        values, diverged = chunk_rows(metrics)
-        if not self._split.separate_critic:  # its rate is that of the policy in every lane
-            values = {name: value for name, value in values.items() if name != "vf_learning_rate"}
-        values = {name: value[self._place] for name, value in values.items()}
+        found, diverged = split_rows(metrics, self._row_ends)
+        values, *parts = map(self._in_order, found)
+        each = self._program.plan.steps_per_update
+        pairs = zip(self._row_ends, parts, strict=True)
+        split = tuple(ChunkRow(end * each, part) for end, part in pairs)
         lanes = {int(at): lane for lane, at in enumerate(self._place)}
         failed = {lanes[at]: why for at, why in self._program.failures().items()}
-        return ChunkResult(values, diverged[self._place], time.perf_counter() - started, failed)
+        seconds = time.perf_counter() - started
+        return ChunkResult(values, diverged[self._place], seconds, failed, split)
+
+    def _in_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the metrics of a row that the study has, lanes in the loop's order."""
+        wanted = dict(row)
+        if not self._split.separate_critic:  # its rate is that of the policy in every lane
+            wanted.pop("vf_learning_rate", None)
+        return {name: value[self._place] for name, value in wanted.items()}
 
     def roll_out(self) -> float:
         """Run one chunk's rollouts in all lanes, learning nothing; gives its seconds."""

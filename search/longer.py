@@ -20,6 +20,7 @@ from ..studies.reader import plain, read_text
 from ..studies.resolved import diff, resolved
 from ..studies.single import single
 from ..studies.spec import Study
+from .curve_rows import chunks_of_row, ends_row
 from .ledger import Ledger
 from .population import PopulationFactory
 from .schedule import schedule_of
@@ -160,8 +161,15 @@ def _check_running(runs: list[Run], before: int) -> None:
 def _check_points(study: Study, before: int, quantum: int) -> None:
     """Refuse an end that the long run would not have been evaluated at."""
     was, now = (schedule_of(s, quantum) for s in (replace(study, env_steps=before), study))
-    if was.length in now.evaluations:
+    chunks = chunks_of_row(study.log_every, quantum)
+    if was.length in now.evaluations and ends_row(now, was.length, chunks):
         return
+    if was.length in now.evaluations:
+        raise _cannot(
+            f"the last row of its curve ends at {was.env_steps} env steps, where a longer run has "
+            f"none (log_every is {study.log_every})",
+            " with a log_every that divides env_steps",
+        )
     raise _cannot(
         f"the run was evaluated at its end, {was.env_steps} env steps, where a longer one is not "
         f"(evaluation.every is {study.evaluation.every})",

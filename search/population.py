@@ -19,6 +19,7 @@ from ..store.rows import Stream
 __all__ = [
     "Change",
     "ChunkResult",
+    "ChunkRow",
     "EvaluationResult",
     "Population",
     "PopulationFactory",
@@ -61,6 +62,19 @@ class Change:
 
 
 @dataclass(frozen=True)
+class ChunkRow:
+    """A part of a chunk's updates, all lanes.
+
+    Attributes:
+        env_steps: of one lane from the start of the chunk to the end of the part.
+        metrics: name -> float64 [lanes], over the updates of the part.
+    """
+
+    env_steps: int
+    metrics: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
 class ChunkResult:
     """One chunk of all lanes.
 
@@ -69,12 +83,14 @@ class ChunkResult:
         diverged: bool [lanes]; retire the replicate, its numbers mean nothing.
         seconds: wall time of the chunk.
         failed: lane -> why its environment failed; it counts as diverged too.
+        rows: its parts in order, where curves have several rows a chunk, else empty.
     """
 
     metrics: Mapping[str, np.ndarray]
     diverged: np.ndarray
     seconds: float
     failed: Mapping[int, str] = field(default_factory=dict)
+    rows: Sequence[ChunkRow] = ()
 
 
 @dataclass(frozen=True)

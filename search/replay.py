@@ -25,10 +25,12 @@ from ..store.tables import sql_names
 from ..studies.load import loads
 from ..studies.spec import Study
 from .compile_cache import enable_compilation_cache
+from .curve_rows import rows_of
 from .lineage import Segment, lineage_of, params_at
 from .population import Change, Population, Refill, refuse_failed
 from .schedule import schedule_of
 from .study_files import changed_files, words_of_changes
+from .trials import Run
 from .user_code import import_user_code
 
 __all__ = ["Point", "Replay", "replay"]
@@ -221,6 +223,7 @@ def _train(
     schedule, lanes = schedule_of(study, quantum), range(len(record.replicates))
     points: list[Point] = []
     curve: dict[tuple[int, int], dict[str, float]] = {}
+    runs = {lane: Run(record.row.trial, Stream.SEARCH, record.replicates[lane]) for lane in lanes}
     for chunk in range(warmup + record.env_steps // quantum):
         here = max(0, chunk - warmup) * quantum
         config = _config(study, record.lineage, here)
@@ -236,10 +239,12 @@ def _train(
         if chunk < warmup:
             continue
         after = here + quantum
-        for lane, replicate in enumerate(record.replicates):
-            curve[replicate, after] = {
-                name: float(values[lane]) for name, values in result.metrics.items()
-            }
+        trained = [after // quantum] * len(runs)
+        for rows in rows_of(study.log_every, schedule, runs, trained, result):
+            for place, (run, at) in enumerate(zip(rows.runs, rows.env_steps, strict=True)):
+                curve[run.replicate, at] = {
+                    name: float(rows.metrics[name][place]) for name in result.metrics
+                }
         if after // quantum in schedule.evaluations:
             found = population.evaluate(list(lanes))
             refuse_failed(evaluation.failed for evaluation in found)

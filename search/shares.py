@@ -21,7 +21,7 @@ import numpy as np
 
 from ..disk import delete_folder, new_folder, read_text, write_text
 from ..errors import ConfigError, HpoError, SearchError, StoreError
-from .population import Change, ChunkResult, EvaluationResult, Refill
+from .population import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
 from .share_host import RECORD, Facts, Fault, pack, unpack
 
 __all__ = ["Call", "Lost", "SharedPopulation", "Team", "WorkerError", "asked", "sound"]
@@ -183,7 +183,6 @@ class SharedPopulation:
             given.setdefault(share, []).append(replace(refill, lane=own))
         work = {share: (given.get(share, []), own) for share, own in self._dealt(busy).items()}
         answers: dict[int, ChunkResult] = self._ask("advance", work, remember=True)
-        metrics: dict[str, np.ndarray] = {}
         diverged = np.zeros(self.lanes, bool)
         failed: dict[int, str] = {}
         for share, answer in answers.items():
@@ -191,9 +190,29 @@ class SharedPopulation:
             count = len(places)
             diverged[places] = answer.diverged[:count]
             failed |= {places[own]: why for own, why in answer.failed.items()}
-            for name, values in answer.metrics.items():
-                metrics.setdefault(name, np.zeros(self.lanes))[places] = values[:count]
-        return ChunkResult(metrics, diverged, time.perf_counter() - started, failed)
+        metrics = self._brought_together({s: answer.metrics for s, answer in answers.items()})
+        parts = [answer.rows for answer in answers.values()]
+        rows = tuple(
+            ChunkRow(
+                same[0].env_steps,
+                self._brought_together(
+                    {share: part.metrics for share, part in zip(answers, same, strict=True)}
+                ),
+            )
+            for same in zip(*parts, strict=True)
+        )
+        return ChunkResult(metrics, diverged, time.perf_counter() - started, failed, rows)
+
+    def _brought_together(
+        self, metrics: Mapping[int, Mapping[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Return name -> [lanes] of what shares give by share; lanes at rest have zeros."""
+        found: dict[str, np.ndarray] = {}
+        for share, own in metrics.items():
+            places = self._places[share]
+            for name, values in own.items():
+                found.setdefault(name, np.zeros(self.lanes))[places] = values[: len(places)]
+        return found
 
     def change(self, changes: Sequence[Change]) -> None:
         """See `Population`; states of lanes elsewhere are taken before anything is changed."""

@@ -184,8 +184,11 @@ class LoopState:
                 f"this study's loop state has version {version}, this hpo knows {VERSION}; "
                 "go on with the hpo that began it, or begin again with --new"
             )
-        for trial in value.get("live", {}).values():
-            for run in trial["runs"]:  # written before lengths were rolled: they begin here
-                run.setdefault("recent_length", None)
         value.setdefault("ended", None)  # from before runs could grow
+        ended = [] if value["ended"] is None else [value["ended"]["trial"]]
+        for trial in [*value.get("live", {}).values(), *ended]:
+            for run in trial["runs"]:  # written before these were kept: they begin here
+                run.setdefault("recent_length", None)
+                run.setdefault("half_row", {})
+                run.setdefault("half_row_chunks", 0)
         return decode(cls, value)

@@ -45,6 +45,8 @@ class Run:
         recent_episodes, recent_return, recent_length: training episodes behind the rolling means
             of their returns and lengths (at most 100), and these; a length is None before the
             first, and in states of studies that were begun before it was kept.
+        half_row, half_row_chunks: what the next row of its curve holds so far, and of how many
+            chunks, where rows join several.
     """
 
     trial: int
@@ -60,6 +62,8 @@ class Run:
     recent_episodes: float = 0.0
     recent_return: float = 0.0
     recent_length: float | None = None
+    half_row: dict[str, float] = field(default_factory=dict)
+    half_row_chunks: int = 0
 
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Take in a chunk's episodes; return rolling means of the last 100 returns and lengths.
@@ -84,9 +88,10 @@ class Run:
         return self.recent_return, math.nan if self.recent_length is None else self.recent_length
 
     def roll_on_from(self, other: Run) -> None:
-        """Take over the rolling means of a run whose training state this one takes over."""
+        """Take over what is half counted of a run whose training state this one takes over."""
         self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
         self.recent_length = other.recent_length
+        self.half_row, self.half_row_chunks = dict(other.half_row), other.half_row_chunks
 
     @property
     def is_live(self) -> bool:

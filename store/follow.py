@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ class TrialNews:
         row: its row of `trials.parquet`, column -> value.
         params: the searched knobs that are active.
         points: new ones, in order: `train/<metric>` are means over the replicates and over
-            blocks of chunks, `seeds/<replicate>` the training return of one of them,
+            blocks of rows, `seeds/<replicate>` the training return of one of them,
             `eval/<metric>` means over the episodes of all replicates, and with `_median`, `_min`,
             `_max` and `_std` instead of `_mean` means over replicates of that of their episodes.
         ended: it is over, and these are its last points.
@@ -88,7 +88,7 @@ class Mark:
     """How far a sink has got.
 
     Attributes:
-        points: trial -> chunks of its curve taken.
+        points: trial -> rows of its curve taken.
         evaluations: trial -> evaluations taken.
         done: trials followed to their end.
         told: trials whose end was told.
@@ -119,7 +119,7 @@ class Follower:
 
     Attributes:
         top_k: how many of the best trials are followed; a trial once followed stays so.
-        every: chunks whose mean is one point.
+        every: rows of its curve whose mean is one point.
         seeds: replicates of a trial; a point waits for all of them while the trial runs.
         planned: trials that the study will have, None if that is not known. No more than `top_k`
             are followed from their start, else a trial is followed once it is finished.
@@ -271,11 +271,8 @@ def _whole(seen: Sequence[_Seen], seeds: int) -> list[Point]:
 
 def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
     """Give the mean over replicates at every number of env steps, in their order."""
-    import numpy as np
-
     found: list[_Seen] = []
-    for at in np.unique(rows["env_steps"]):
-        here = rows["env_steps"] == at
+    for at, here in _by_env_steps(rows["env_steps"]):
         values = {
             f"train/{name}": mean
             for name, column in rows.items()
@@ -284,8 +281,19 @@ def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
         if _CURVE in rows:
             both = zip(rows["replicate"][here], rows[_CURVE][here], strict=True)
             values |= {f"seeds/{one}": float(x) for one, x in both if math.isfinite(x)}
-        found.append(_Seen(Point(int(at), values), int(np.sum(here))))
+        found.append(_Seen(Point(at, values), len(here)))
     return found
+
+
+def _by_env_steps(env_steps: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield every number of env steps, rising, with the rows that have it."""
+    import numpy as np
+
+    order = np.argsort(env_steps, kind="stable")
+    found, starts = np.unique(env_steps[order], return_index=True)
+    ends = [*starts[1:], len(order)]
+    for at, first, end in zip(found.tolist(), starts, ends, strict=False):  # all empty: none
+        yield at, order[first:end]
 
 
 def _evaluation_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:

@@ -13,6 +13,7 @@ from ..errors import ConfigError
 from ..knobs import complete
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
+from .curve_rows import curve_rows, rows_of_run
 from .expected import Expected, expected_steps
 from .fields import DEAF_METHODS
 from .idle import idle_knobs
@@ -317,11 +318,22 @@ def _programs(report: CheckReport) -> list[str]:
             f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
             f"{quanta.steps_per_chunk:,} env steps; rungs {rungs}; run {quanta.env_steps:,} env "
             f"steps in {quanta.chunks} chunks{lanes}{memory}{_weights(bucket.parameters)}"
-            f"{_parts(bucket.parts)}"
+            f"{_parts(bucket.parts)}{_curve(report.study, quanta)}"
         )
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
+
+
+def _curve(study: Study, quanta: Quanta) -> str:
+    """Say how often curves have a row, where the study says so."""
+    if study.log_every is None:
+        return ""
+    each, updates = quanta.steps_per_update, quanta.updates_per_chunk
+    rows = curve_rows(study.log_every, each, updates)
+    apart = rows.chunks * updates if rows.per_chunk == 1 else -(-updates // rows.per_chunk)
+    count = rows_of_run(rows, quanta.chunks, quanta.rung_chunks)
+    return f"; a row of curves every {apart * each:,} env steps, {count:,} a run"
 
 
 def _over(study: Study) -> str:

@@ -218,7 +218,7 @@ def foreign_keys(rule: str) -> tuple[str, ...]:
 _FOLLOWING = (
     _count("top_k", 10, "of the best trials are followed; all, if there are no more", 0,
            high=10_000),
-    _count("every", 1, "chunks whose mean is one point", 1, high=1e6),
+    _count("every", 1, "rows of curves whose mean is one point", 1, high=1e6),
 )  # fmt: skip
 LOGGERS: Mapping[str, tuple[Field, ...]] = {
     "console": (),
@@ -400,5 +400,13 @@ TOP: tuple[Field, ...] = (
     Field("executor", "map", {}, "where populations live"),
     Field("checkpoint", "map", {}, "which policies are kept"),
     Field("init", "map", None, "a saved policy that lanes start from; null: fresh", off=True),
+    _count(
+        "log_every",
+        None,
+        "env steps between two rows of curves; left out: those of a chunk",
+        1,
+        high=1e13,
+        off=True,
+    ),
     Field("loggers", "list", (), "sinks beside the store"),
 )

@@ -363,6 +363,7 @@ def _assemble(
         env=env,
         env_steps=parts["env_steps"],
         schedule_env_steps=parts["schedule_env_steps"],
+        log_every=parts["log_every"],
         space=space,
         seed=parts["seed"],
         imports=parts["imports"],

@@ -88,6 +88,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "executor": _executor(study.executor),
         "checkpoint": _checkpoint(study.checkpoint),
         "init": None if init is None else _from(asdict(init)),
+        **({} if study.log_every is None else {"log_every": study.log_every}),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     return _plain(data)

@@ -321,6 +321,7 @@ class Study:
         metric: what is optimised; the first of `objectives` where there are several.
         objectives: all of them where there are several, else empty.
         constraints: bounds that a good trial keeps.
+        log_every: env steps between two rows of curves; None: those of a chunk.
         source: the folder the file came from (for relative paths); not compared, not hashed.
     """
 
@@ -348,6 +349,7 @@ class Study:
     init: Init | None = None
     loggers: tuple[Logger, ...] = ()
     schedule_env_steps: int | None = None
+    log_every: int | None = None
     source: str = field(default=".", compare=False)
 
     @property

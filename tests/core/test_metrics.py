@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hpo.core.metrics import Metrics, chunk_rows
+from hpo.core.metrics import Metrics, chunk_rows, joined, split_rows
 
 K, LANES = 5, 3
 OTHERS = ("features", "env", "diverged")
@@ -95,3 +95,31 @@ def test_the_environment_s_metrics_carry_a_prefix(chunk):
 def test_a_lane_that_diverged_once_has_diverged(chunk):
     _, _, diverged = chunk
     np.testing.assert_array_equal(diverged, [False, False, True])
+
+
+def test_parts_are_rows_of_their_updates_alone(chunk):
+    """The parts of a chunk are what chunks of these updates would have shown."""
+    metrics, _, diverged = chunk
+    rows, same = split_rows(metrics, (2, 3, K))
+    np.testing.assert_array_equal(same, diverged)
+    for first, end, row in zip((0, 0, 2, 3), (K, 2, 3, K), rows, strict=True):
+        part = object.__new__(Metrics)
+        for field in dataclasses.fields(Metrics):
+            value = getattr(metrics, field.name)
+            cut = {n: x[first:end] for n, x in value.items()} if isinstance(value, dict) else None
+            object.__setattr__(part, field.name, value[first:end] if cut is None else cut)
+        alone, _ = chunk_rows(part)
+        assert set(row) == set(alone)
+        for name in row:
+            np.testing.assert_array_equal(row[name], alone[name], err_msg=name)
+
+
+def test_joined_parts_are_the_whole(chunk):
+    """Rows of 2, 1 and 2 updates joined are the row of all 5, with episodes and without."""
+    metrics, whole, _ = chunk
+    _, *parts = split_rows(metrics, (2, 3, K))[0]
+    for lane in range(LANES):
+        one, two, three = ({n: float(v[lane]) for n, v in part.items()} for part in parts)
+        row = joined(joined(one, two, 2.0), three, 3.0 / 2.0)
+        for name, value in row.items():
+            np.testing.assert_allclose(value, whole[name][lane], rtol=1e-12, err_msg=name)

@@ -168,6 +168,16 @@ def test_an_end_that_the_long_run_is_not_evaluated_at_is_refused(tmp_path):
         go(replace(study, env_steps=16_000), tmp_path / "s")
 
 
+def test_an_end_that_cuts_a_row_of_the_curve_short_is_refused(tmp_path):
+    go(one(log_every=3_000), tmp_path / "s")
+    with pytest.raises(StoreError, match=r"last row of its curve ends at 8000.*log_every is 3000"):
+        go(one(16_000, log_every=3_000), tmp_path / "s")
+    go(one(log_every=4_000), tmp_path / "grown")
+    go(one(16_000, log_every=4_000), tmp_path / "grown")
+    go(one(16_000, log_every=4_000), tmp_path / "long")
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+
+
 def test_lanes_that_are_gone_are_refused_and_the_results_stay(tmp_path):
     go(one(), tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "checkpoints")

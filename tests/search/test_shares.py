@@ -90,6 +90,7 @@ STUDIES = {
     "pbt": samples.study(
         early_terminate=EarlyTerminate("pbt", every=2_000), budget=Budget(trials=6)
     ),
+    "asha with joined rows": samples.study(log_every=3_000),
 }
 
 

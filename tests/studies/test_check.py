@@ -129,6 +129,18 @@ def test_lanes_and_memory_come_from_the_caller():
     assert data["programs"][0]["memory_bytes"] == 2**30
 
 
+def test_rows_of_curves_are_told_where_they_are_chosen():
+    text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
+    plain = check(loads(text))
+    (quanta,) = {bucket.quanta for bucket in plain.buckets}
+    assert "curves" not in plain.text()
+    told = check(loads(text + "log_every: 1\n")).text()
+    count = quanta.updates_per_chunk * quanta.chunks
+    assert f"a row of curves every {quanta.steps_per_update:,} env steps, {count:,} a run" in told
+    told = check(loads(text + f"log_every: {2 * quanta.steps_per_chunk}\n")).text()
+    assert f"a row of curves every {2 * quanta.steps_per_chunk:,} env steps" in told
+
+
 def test_the_text_says_it_all():
     text = BASE + EARLY + "space: {gamma: {min: 0.9, max: 0.99}}\nforbid: ['gamma < 0.91']\n"
     said = check(loads(text)).text()

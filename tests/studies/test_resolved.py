@@ -36,6 +36,7 @@ early_terminate: {type: median, min: 50k}
 confirm: {top_k: 2}
 budget: {trials: 9, wall: 2h30m}
 loggers: [csv]
+log_every: 10k
 """
 
 
