@@ -22,8 +22,12 @@ SEARCH_METHODS = {"bayes": "tpe", "bayesian": "tpe", "bayesopt": "gp", "cma-es":
 
 
 def log_interval(*names: str) -> tuple[Row, ...]:
-    """Return the rows of names that say how often metrics are written."""
-    return left("how often metrics are shown; see `hpo show`", *names)
+    """Return the rows of names that say how often metrics are written, in some unit."""
+    return left(
+        "it counts updates, episodes or env steps, as its program has it; `log_every` counts env "
+        "steps",
+        *names,
+    )
 
 
 def each(target: str, *names: str, **rest: object) -> tuple[Row, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .builtin import ACTIVATIONS, PLAIN_PPO, STATISTICS, TORCH_INIT
-from .common import MACHINE, OUTPUT
+from .common import MACHINE, OUTPUT, log_interval
 from .rows import System, left, refused, taken
 from .values import Parsed, Settings, Words
 
@@ -88,8 +88,9 @@ TORCH_PPO = System(
         taken("norm_adv", "normalise_advantages", True),
         *left("nothing there reads it", "lr_critic", "recurrent"),
         *left("the environment's own actions decide", "action_space_type"),
-        *left(OUTPUT, "log_dir", "experiment_name", "log_interval", "save_interval", "use_wandb",
+        *left(OUTPUT, "log_dir", "experiment_name", "save_interval", "use_wandb",
               "wandb_project"),
+        *log_interval("log_interval"),
         *left(MACHINE, "device"),
         *refused("a network of one's own; see docs/networks.md for how to register one",
                  "backbone_cls"),

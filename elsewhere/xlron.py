@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .common import MACHINE, OUTPUT, log_interval
+from .common import MACHINE, OUTPUT
 from .rows import UNKNOWN, Row, System, left, refused, taken
 from .values import NoCounterpart, Off, Settings, Words
 from .xlron_env import ENVIRONMENT
@@ -46,7 +46,7 @@ _RUN = (
     taken("NUM_MINIBATCHES", "num_minibatches", 1),
     *left(_COMPUTED, "MINIBATCH_SIZE", "NUM_UPDATES", "NUM_INCREMENTS", "ACTION_DIM",
           "INPUT_DIM"),
-    *log_interval("STEPS_PER_INCREMENT"),
+    taken("STEPS_PER_INCREMENT", "log_every"),
 )  # fmt: skip
 
 _OPTIMISATION = (

@@ -33,7 +33,7 @@ __all__ = ["Draft"]
 _ORDER = (
     "name", "seed", "env", "env_steps", "fixed", "space", "forbid", "enqueue", "metric",
     "evaluation", "baselines", "search", "early_terminate", "seeds", "confirm", "budget",
-    "population", "checkpoint", "init", "loggers",
+    "population", "checkpoint", "init", "log_every", "loggers",
 )  # fmt: skip
 
 

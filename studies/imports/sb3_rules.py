@@ -8,6 +8,7 @@ from ...elsewhere.builtin import mapping_of
 from ...elsewhere.values import NoCounterpart
 from ...errors import ConfigError
 from ...knobs import KNOBS
+from ..amounts import count_of
 from .draft import Draft
 from .take import Source
 from .torch_rules import decay_in_the_gradient
@@ -32,6 +33,7 @@ class Sb3Rules:
                 if name not in source.names():
                     source.constants[name] = default
                     draft.note(f"{name}: {default}, the default of the recurrent PPO")
+        _log_interval(draft, source)
         if read_word(source.constants.get("use_sde")) is True and "use_sde" in draft.without:
             _without_sde(draft, source)
 
@@ -45,6 +47,18 @@ class Sb3Rules:
             if {"minibatch_size", "num_envs", "rollout_length"} & set(draft.space):
                 return
             _whole_segments(draft)
+
+
+def _log_interval(draft: Draft, source: Source) -> None:
+    """Turn rollouts between two logs into env steps; zoo's -1 leaves it to the program."""
+    rollouts = count_of(read_word(source.constants.get("log_interval")))
+    steps, envs = source.values("n_steps", 2048), source.values("n_envs", 1)
+    if "log_interval" in source.names() and (not rollouts or len(steps) > 1 or len(envs) > 1):
+        source.drop("log_interval")
+        why = "n_steps is searched, so it is no one number of env steps; give log_every"
+        draft.leave_out("log_interval", why if rollouts else "it is off")
+    elif rollouts:
+        source.constants["log_interval"] = rollouts * int(steps[0]) * int(envs[0])
 
 
 def _without_sde(draft: Draft, source: Source) -> None:
