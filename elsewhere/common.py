@@ -103,8 +103,10 @@ _SHAPE = (
 _REST = (
     *left(OUTPUT, "wandb", "track", "project", "wandb_project", "wandb_project_name",
           "wandb_entity", "entity", "experiment_name", "exp_name", "save_model",
-          "save_interval", "save_freq", "checkpoint_interval", "capture_video", "verbose",
-          "tensorboard_log", "log_dir", "run_name", "group"),
+          "capture_video", "verbose", "tensorboard_log", "log_dir", "run_name", "group"),
+    *left("it counts updates, calls or env steps, as its program has it; "
+          "`checkpoint: {policies_every: ...}` counts env steps",
+          "save_interval", "save_freq", "checkpoint_interval"),
     *log_interval("log_interval", "log_freq", "log_frequency"),
     *left(MACHINE, "device", "cuda", "gpu", "num_devices", "visible_devices", "num_workers",
           "torch_deterministic", "preallocate_mem", "preallocate_mem_fraction", "num_threads"),

@@ -251,13 +251,23 @@ _NETWORK: tuple[Row, ...] = (
              harmless=(True, None)),
 )  # fmt: skip
 
+
+def _save_freq(value: Any) -> int | Settings:
+    """Return env steps; the zoo turns them into calls of all environments itself."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise NoCounterpart(f"{value!r} is no whole number of env steps")
+    return int(value) if value > 0 else Settings()
+
+
 _REST = (
     *refused("another buffer changes what is trained", "rollout_buffer_class",
              "rollout_buffer_kwargs"),
     *refused("a study trains with PPO alone", "algo", harmless=("ppo", "ppo_lstm", None)),
+    taken("save_freq", "checkpoint.policies_every", values=Parsed(_save_freq, "-1 is off"),
+          note="of the best trials, at the ends of chunks"),
     taken("log_interval", "log_every", note="in env steps here, in rollouts there"),
     *left(OUTPUT, "verbose", "tensorboard_log", "stats_window_size", "callback",
-          "monitor_kwargs", "save_freq", "log_folder", "tb_log_name", "progress_bar", "progress",
+          "monitor_kwargs", "log_folder", "tb_log_name", "progress_bar", "progress",
           "wandb_group", "wandb_tags", "wandb_project_name", "wandb_entity", "track", "uuid"),
     *left(MACHINE, "device", "num_threads", "vec_env", "vec_env_type", "n_eval_envs", "n_jobs"),
 )  # fmt: skip

@@ -88,8 +88,9 @@ TORCH_PPO = System(
         taken("norm_adv", "normalise_advantages", True),
         *left("nothing there reads it", "lr_critic", "recurrent"),
         *left("the environment's own actions decide", "action_space_type"),
-        *left(OUTPUT, "log_dir", "experiment_name", "save_interval", "use_wandb",
-              "wandb_project"),
+        *left(OUTPUT, "log_dir", "experiment_name", "use_wandb", "wandb_project"),
+        *left("its unit is that of the program; `checkpoint: {policies_every: ...}` counts env "
+              "steps", "save_interval"),
         *log_interval("log_interval"),
         *left(MACHINE, "device"),
         *refused("a network of one's own; see docs/networks.md for how to register one",

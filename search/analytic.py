@@ -210,12 +210,18 @@ class AnalyticPopulation:
             for lane in lanes
         ]
 
-    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
+    def export_policy(
+        self,
+        lane: int,
+        config: Mapping[str, Any],
+        directory: Path,
+        about: Mapping[str, Any] = {},
+    ) -> None:
         """See `Population`."""
         state = self._state[lane]
         if state is None:
             raise ValueError(f"lane {lane} is empty")
-        text = json.dumps({**asdict(state), "config": config})
+        text = json.dumps({**asdict(state), "config": config, "about": dict(about)})
         write_text(new_folder(directory) / "policy.json", text)
 
 

@@ -183,6 +183,7 @@ class Driven:
         evaluations = self._chunks.run(self._waiting.numbers, self._desk.has_more())
         self._reports.note(self._waiting.numbers)
         settle(ledger, self._lanes.buckets, self._policies)
+        self._policies.snapshots.forget(ledger)
         self._lanes.release()
         self._whole = True
         self._tell(evaluations)

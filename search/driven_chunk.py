@@ -109,6 +109,7 @@ class DrivenChunks:
             return []
         rows = take_evaluations(ledger, bucket, due, seen)
         self._policies.consider(ledger, bucket, due)
+        self._policies.snapshots.take(ledger, bucket, busy)
         return rows
 
     def _refill(self, run: Run) -> Refill:

@@ -221,7 +221,13 @@ class LocalPopulation:
         placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
         self._lanes = self._lanes.replace(state=state.replace(**placed))
 
-    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
+    def export_policy(
+        self,
+        lane: int,
+        config: Mapping[str, Any],
+        directory: Path,
+        about: Mapping[str, Any] = {},
+    ) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""
         state = self._program.lane(self._lanes, int(self._place[lane]))
         train, held_out = self._split.env_params(config)
@@ -232,7 +238,7 @@ class LocalPopulation:
             eval_params=held_out,
             params=state.params,
             statistics=state.observation_statistics,
-            about={"study": self._split.study.name},
+            about={"study": self._split.study.name, **about},
             rewards=RewardState.of(state),
         )
         saved_policy.save_policy(directory, saved)

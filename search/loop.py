@@ -243,6 +243,7 @@ class Loop:
         self._retire()
         evaluations = self._evaluate(bucket)
         self._retire()
+        self._policies.snapshots.take(ledger, bucket, bucket.busy())
         schedules = {key: entry.schedule for key, entry in self._buckets.items()}
         if self._evolver is None:
             judge(ledger, self._pruner, schedules)
@@ -300,6 +301,7 @@ class Loop:
                 self._fail(bucket, bucket.busy(), error)
 
     def _release(self) -> None:
+        self._policies.snapshots.forget(self._ledger)
         for bucket in self._buckets.values():
             bucket.release()
 

@@ -201,8 +201,21 @@ class Population(Protocol):
         """Read what `save` wrote; the next chunk gives the same bits."""
         ...
 
-    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
-        """Write one lane's policy (with normaliser and resolved configuration)."""
+    def export_policy(
+        self,
+        lane: int,
+        config: Mapping[str, Any],
+        directory: Path,
+        about: Mapping[str, Any] = {},
+    ) -> None:
+        """Write one lane's policy (with normaliser and resolved configuration).
+
+        Args:
+            lane: whose.
+            config: that it was trained with.
+            directory: a new folder.
+            about: where it comes from, to be kept with it; plain JSON values.
+        """
         ...
 
 

@@ -6,7 +6,7 @@ The same call does all three; a study continued ends with the same tables as one
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from .pruner import make_pruner
 from .settle import Policies
 from .state import Phase, Usage
 from .study_files import takes_changed_files
+from .trials import Run
 from .warm_start import warm_start, write_warm_start
 
 __all__ = ["Results", "Settings", "run"]
@@ -225,18 +226,15 @@ def _run(
     with closing(AskAhead(proposer)) as ahead, Interrupts(told) as interrupts:
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
+        policies = Policies(store.folder.policies, study.checkpoint)
+        policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
         parts: dict[str, Any] = {
             "ledger": ledger,
             "factory": factory,
             "intake": Intake(ledger, factory, ahead, buckets),
             "curves": callbacks.listening(curves) if settings.callbacks else curves,
             "committer": _committer(store, ledger, buckets, settings),
-            "policies": Policies(
-                store.folder.policies,
-                study.checkpoint.keep_best,
-                study.checkpoint.best_evaluation,
-                study.checkpoint.each_seed,
-            ),
+            "policies": policies,
             "observers": observers,
         }
         loop = Loop(pruner=make_pruner(study), evolver=make_evolver(study), fresh=fresh, **parts)
@@ -251,6 +249,16 @@ def _run(
     for observer in observers:
         observer.on_end(loop.progress(), outcome)
     return _results(outcome, ledger, store)
+
+
+def _trained_in(ledger: Ledger, buckets: Mapping[str, Bucket]) -> Callable[[Run], int]:
+    """Return what gives the training env steps of a replicate of a live trial."""
+
+    def trained(run: Run) -> int:
+        bucket = buckets.get(ledger.trials[run.trial].bucket)
+        return 0 if bucket is None else bucket.trained(run) * bucket.schedule.quantum
+
+    return trained
 
 
 def _committer(

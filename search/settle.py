@@ -11,11 +11,12 @@ from pathlib import Path
 
 from ..disk import copy_folder, delete_folder, make_folder, sync_tree
 from ..store.rows import Stream, TrialState
+from ..studies.spec import Checkpoint
 from .buckets import Bucket
 from .ledger import Ledger, cut
 from .longer import keep_for_growth
-from .population import Population
 from .racing import more_seeds, value_of
+from .snapshots import Snapshots, about
 from .state import KeptPolicy
 from .trials import Run, RunState, Trial
 
@@ -29,39 +30,41 @@ class Policies:
 
     Args:
         directory: the folder.
-        keep: how many trials' policies, as they are at the end of their runs.
-        best_evaluation: also keep, as `best_evaluation`, the one with the best evaluation of all.
-        each_seed: also keep those of every seed of these trials, as `trial_N_seeds/S`; that of
-            the trial is then the first one's.
+        wanted: what is kept. `keep_best`: the policies of how many trials, as they are at the end
+            of their runs; `best_evaluation`: the one with the best evaluation of all, under that
+            name; `each_seed`: those of every seed of these trials, as `trial_N_seeds/S`, where
+            that of the trial is the first one's; the rest is for `snapshots`.
     """
 
-    def __init__(
-        self, directory: Path, keep: int, best_evaluation: bool = False, each_seed: bool = False
-    ):
-        self._directory, self._keep = directory, keep
-        self._best_evaluation, self._each_seed = best_evaluation, each_seed
+    def __init__(self, directory: Path, wanted: Checkpoint):
+        self._directory, self._keep = directory, wanted.keep_best
+        self._best_evaluation, self._each_seed = wanted.best_evaluation, wanted.each_seed
+        every, each = wanted.policies_every, wanted.best_of_each
+        self.snapshots = Snapshots(directory, every, each, self._write)
 
     def consider(self, ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> None:
         """Look at the replicates that were evaluated just now, while their lanes hold them.
 
         The policy of one is kept if none was ever better, and if its run has ended.
         """
-        population = bucket.population
         for run in runs:
-            if run.stream is not Stream.SEARCH or run.value is None or population is None:
+            if run.stream is not Stream.SEARCH or run.value is None or bucket.population is None:
                 continue
             if run.state is RunState.ENDED and self._each_seed:
                 path = self._seeds(run.trial) / str(run.replicate)
-                self._write(ledger, population, run, path)
-            if run.state in (RunState.RUNNING, RunState.ENDED) and self._best_evaluation:
-                self._compare(ledger, population, run, ledger.objective.loss(run.value))
+                self._write(ledger, bucket, run, path)
+            if run.state not in (RunState.RUNNING, RunState.ENDED):
+                continue
+            self.snapshots.compare(ledger, bucket, run)
+            if self._best_evaluation:
+                self._compare(ledger, bucket, run, ledger.objective.loss(run.value))
 
-    def _compare(self, ledger: Ledger, population: Population, run: Run, loss: float) -> None:
+    def _compare(self, ledger: Ledger, bucket: Bucket, run: Run, loss: float) -> None:
         """Keep the policy of a replicate if no evaluation was ever better."""
         best = ledger.state.best_evaluation
         if best is None or loss < best.loss:
             ledger.state.best_evaluation = KeptPolicy(run.trial, loss)
-            self._write(ledger, population, run, self._directory / "best_evaluation")
+            self._write(ledger, bucket, run, self._directory / "best_evaluation")
 
     def offer(self, ledger: Ledger, trial: Trial, bucket: Bucket) -> None:
         """Keep a finished trial's policy if it is among the best so far.
@@ -105,15 +108,16 @@ class Policies:
         """Write the policy in a replicate's lane in place of what is kept of its trial."""
         if self._keep < 1 or bucket.population is None or run.lane is None:
             return
-        self._write(ledger, bucket.population, run, self._path(run.trial))
+        self._write(ledger, bucket, run, self._path(run.trial))
 
     @staticmethod
-    def _write(ledger: Ledger, population: Population, run: Run, path: Path) -> None:
-        if run.lane is None:
+    def _write(ledger: Ledger, bucket: Bucket, run: Run, path: Path) -> None:
+        if run.lane is None or bucket.population is None:
             raise RuntimeError(f"{run} has no lane")
         delete_folder(path)
         make_folder(path.parent)
-        population.export_policy(run.lane, ledger.config_of(run.trial), path)
+        config, origin = ledger.config_of(run.trial), about(ledger, bucket, run)
+        bucket.population.export_policy(run.lane, config, path, origin)
         sync_tree(path)
 
     def _path(self, trial: int) -> Path:

@@ -244,10 +244,11 @@ class ShareHost:
     def _do_evaluate(self, at: tuple[int, str], lanes: Sequence[int]) -> list[EvaluationResult]:
         return self._populations[at].evaluate(lanes)
 
-    def _do_export_policy(self, at: tuple[int, str], lane: int, config: Mapping[str, Any]
-                          ) -> Files:  # fmt: skip
+    def _do_export_policy(
+        self, at: tuple[int, str], lane: int, config: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Files:
         with tempfile.TemporaryDirectory(prefix="hpo-") as work:
-            self._populations[at].export_policy(lane, config, Path(work) / "policy")
+            self._populations[at].export_policy(lane, config, Path(work) / "policy", about)
             return pack(Path(work) / "policy")
 
     def _do_save(self, at: tuple[int, str], folder: str, token: str) -> Files | None:

@@ -259,10 +259,16 @@ class SharedPopulation:
         queues = {share: iter(found) for share, found in answers.items()}
         return [next(queues[self._where(lane)[0]]) for lane in lanes]
 
-    def export_policy(self, lane: int, config: Mapping[str, Any], directory: Path) -> None:
+    def export_policy(
+        self,
+        lane: int,
+        config: Mapping[str, Any],
+        directory: Path,
+        about: Mapping[str, Any] = {},
+    ) -> None:
         """See `Population`; the files come over, whatever file system the host has."""
         share, own = self._where(lane)
-        files = self._ask("export_policy", {share: (own, dict(config))})[share]
+        files = self._ask("export_policy", {share: (own, dict(config), dict(about))})[share]
         unpack(files, directory)
 
     def save(self, directory: Path) -> None:

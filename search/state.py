@@ -143,6 +143,7 @@ class LoopState:
         usage: the counters.
         bits: how often the study went on with other hardware or versions.
         ended: what can go on if `env_steps` grows.
+        bests: live trial -> the loss of its best evaluation, if that policy is kept.
         bounds: budget and confirm as they were when the study last went on; JSON text.
     """
 
@@ -165,6 +166,7 @@ class LoopState:
     bounds: str = ""
     bits: int = 0
     ended: EndedTrial | None = None
+    bests: dict[int, float] = field(default_factory=dict)
 
     def to_text(self) -> str:
         """Give the JSON text that the store keeps."""
@@ -185,6 +187,7 @@ class LoopState:
                 "go on with the hpo that began it, or begin again with --new"
             )
         value.setdefault("ended", None)  # from before runs could grow
+        value.setdefault("bests", {})  # from before these were kept
         ended = [] if value["ended"] is None else [value["ended"]["trial"]]
         for trial in [*value.get("live", {}).values(), *ended]:
             for run in trial["runs"]:  # written before these were kept: they begin here

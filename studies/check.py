@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..knobs import complete
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
-from .curve_rows import curve_rows, rows_of_run
+from .check_outputs import curve_words, mebibytes, policy_words
 from .expected import Expected, expected_steps
 from .fields import DEAF_METHODS
 from .idle import idle_knobs
@@ -96,7 +96,14 @@ class CheckReport:
 
     def text(self) -> str:
         """Give the report as lines for a terminal."""
-        return "\n".join([*_head(self), *_programs(self), *_steps(self), *_judgement(self)])
+        return "\n".join(
+            [*_head(self), *_programs(self), *_steps(self), *self._policies(), *_judgement(self)]
+        )
+
+    def _policies(self) -> list[str]:
+        known = [bucket.parameters for bucket in self.buckets if bucket.parameters is not None]
+        chunks = max((bucket.quanta.chunks for bucket in self.buckets), default=0)
+        return policy_words(self.study, chunks, max(known, default=None))
 
 
 def check(
@@ -203,6 +210,11 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
         warnings.append(
             f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; tpe "
             "and smac model them"
+        )
+    if study.checkpoint.policies_every is not None and study.checkpoint.keep_best == 0:
+        warnings.append(
+            "checkpoint.policies_every keeps policies of the best trials alone, and "
+            "checkpoint.keep_best is 0: none is kept"
         )
     warnings.extend(idle_knobs(study))
     warnings.extend(filter(None, [spread_note(study)]))
@@ -313,27 +325,16 @@ def _programs(report: CheckReport) -> list[str]:
         names = ", ".join(f"{name}={_shown(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
         lanes = "" if bucket.lanes is None else f"; {bucket.lanes} lanes{_over(report.study)}"
-        memory = "" if bucket.memory_bytes is None else f"; {_mebibytes(bucket.memory_bytes)}"
+        memory = "" if bucket.memory_bytes is None else f"; {mebibytes(bucket.memory_bytes)}"
         lines.append(
             f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
             f"{quanta.steps_per_chunk:,} env steps; rungs {rungs}; run {quanta.env_steps:,} env "
             f"steps in {quanta.chunks} chunks{lanes}{memory}{_weights(bucket.parameters)}"
-            f"{_parts(bucket.parts)}{_curve(report.study, quanta)}"
+            f"{_parts(bucket.parts)}{curve_words(report.study, quanta)}"
         )
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
-
-
-def _curve(study: Study, quanta: Quanta) -> str:
-    """Say how often curves have a row, where the study says so."""
-    if study.log_every is None:
-        return ""
-    each, updates = quanta.steps_per_update, quanta.updates_per_chunk
-    rows = curve_rows(study.log_every, each, updates)
-    apart = rows.chunks * updates if rows.per_chunk == 1 else -(-updates // rows.per_chunk)
-    count = rows_of_run(rows, quanta.chunks, quanta.rung_chunks)
-    return f"; a row of curves every {apart * each:,} env steps, {count:,} a run"
 
 
 def _over(study: Study) -> str:
@@ -371,16 +372,6 @@ def _weights(parameters: int | None) -> str:
 
 def _parts(parts: int | None) -> str:
     return "" if parts is None or parts == 1 else f"; gradients in {parts} parts"
-
-
-def _mebibytes(size: int) -> str:
-    """Say a size in MiB; a small one to two digits, so that it is never 0.
-
-    >>> _mebibytes(700_000_000), _mebibytes(9_400), _mebibytes(3_250_000)
-    ('668 MiB', '0.009 MiB', '3.1 MiB')
-    """
-    mebibytes = size / 2**20
-    return f"{mebibytes:,.0f} MiB" if mebibytes >= 10 else f"{mebibytes:.2g} MiB"
 
 
 def _shown(value: Any) -> str:

@@ -348,6 +348,9 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         _count("keep_best", 3, "policies kept, of the best trials at their end", 0, high=1000),
         _flag("best_evaluation", False, "also keep the policy with the best evaluation of all"),
         _flag("each_seed", False, "also keep the policies of all seeds of the best trials"),
+        _count("policies_every", None, "env steps between two policies kept of each seed of the "
+               "best trials; null: none", 1, high=1e13, off=True),
+        _flag("best_of_each", False, "also keep each trial's policy at its best evaluation"),
         Field("parts", "words", (), "what is written beside each policy", words=PARTS),
         Field("commit_every", "seconds", 10.0, "between two commits; those after a start come "
               "sooner. 0: at every boundary", low=0, high=1e9, attribute="commit_seconds"),

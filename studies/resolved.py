@@ -101,8 +101,11 @@ def _horizon(study: Study) -> dict[str, Any]:
 
 
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Leave out a pace that is the default one, which studies of old do not name."""
-    data = asdict(checkpoint)
+    """Leave out what is as it was in studies of old, which do not name it."""
+    data, usual = asdict(checkpoint), asdict(Checkpoint())
+    for key in ("policies_every", "best_of_each"):
+        if data[key] == usual[key]:
+            del data[key]
     pace = data.pop("commit_seconds")
     return data if pace == Checkpoint().commit_seconds else {**data, "commit_every": pace}
 

@@ -268,6 +268,8 @@ class Checkpoint:
         keep_best: how many of the best policies.
         best_evaluation: whether the policy with the best evaluation of all is kept, too.
         each_seed: whether those of all seeds of the best trials are kept, too.
+        policies_every: env steps between two policies kept of each seed; None: none.
+        best_of_each: whether each trial's policy at its best evaluation is kept, too.
         parts: what is written beside each of them.
         commit_seconds: between two commits of the study, once it has run a while.
     """
@@ -275,6 +277,8 @@ class Checkpoint:
     keep_best: int = 3
     best_evaluation: bool = False
     each_seed: bool = False
+    policies_every: int | None = None
+    best_of_each: bool = False
     parts: tuple[str, ...] = ()
     commit_seconds: float = 10.0
 

@@ -11,7 +11,7 @@ import math
 import random
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,9 @@ class _Lanes:
     def restore(self, directory: Path) -> None:
         raise NotImplementedError("nothing is resumed here")
 
-    def export_policy(self, lane: int, config: Params, directory: Path) -> None:
+    def export_policy(
+        self, lane: int, config: Params, directory: Path, about: Mapping[str, Any] = {}
+    ) -> None:
         directory.mkdir()
 
 

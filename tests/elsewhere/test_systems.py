@@ -8,7 +8,7 @@ from hpo.elsewhere.values import NoCounterpart
 from hpo.knobs import KNOBS, check_value
 
 SECTIONS = ("evaluation.", "seeds.", "init.", "checkpoint.", "logging.", "env.")
-TOP = ("env", "env_steps", "seed", "name", "loggers")
+TOP = ("env", "env_steps", "seed", "name", "loggers", "log_every")
 OWN = [one for one in SYSTEMS.values() if one.name != "xlron"]
 
 

@@ -141,6 +141,19 @@ def test_rows_of_curves_are_told_where_they_are_chosen():
     assert f"a row of curves every {2 * quanta.steps_per_chunk:,} env steps" in told
 
 
+def test_policies_on_the_way_are_counted():
+    text = BASE + (
+        "space: {gamma: {min: 0.9, max: 0.99}}\nseeds: {per_config: 2}\nbudget: {trials: 7}\n"
+        "checkpoint: {keep_best: 3, policies_every: 50k, best_of_each: true}\n"
+    )
+    told = check(loads(text), parameters_of=lambda config: 100_000).text()
+    assert "every 50,000 env steps, 6 a run: 36 of the 3 best trials" in told
+    assert f"about {36 * 470_000 / 2**20:,.0f} MiB" in told
+    assert "7, one a trial at its best evaluation; about 3.1 MiB" in told
+    none = check(loads(text.replace("keep_best: 3", "keep_best: 0")))
+    assert any("checkpoint.keep_best is 0: none is kept" in text for text in none.warnings)
+
+
 def test_the_text_says_it_all():
     text = BASE + EARLY + "space: {gamma: {min: 0.9, max: 0.99}}\nforbid: ['gamma < 0.91']\n"
     said = check(loads(text)).text()

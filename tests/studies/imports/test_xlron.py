@@ -120,6 +120,7 @@ def test_models_evaluation_and_logging(tmp_path):
         "every": 1_000_000, "episodes": 10, "steps": 10_000, "greedy": False,
     }  # fmt: skip
     assert draft.rest["loggers"] == [{"type": "wandb", "project": "mine", "every": 4}]
+    assert study.log_every == 200_000
     assert study.name == "a-run-1" and study.population.deterministic
     assert any(item.startswith("MODEL_PATH") for item in draft.left_out)
 
