@@ -117,6 +117,7 @@ def mask_metrics(
     }
 
 
+_SUMS = ("episodes", "rollout_seconds", "update_seconds")
 _WEIGHTED = ("episode_return", "episode_length")
 
 
@@ -196,7 +197,7 @@ def _joined(
     name: str, one: float, other: float, weight: float, episodes: tuple[float, float]
 ) -> float:
     """Return one metric of two neighbouring rows, in which so many episodes ended."""
-    if name == "episodes":
+    if name in _SUMS:
         return one + other
     if name in _WEIGHTED:
         if 0.0 in episodes:  # NaN stands where none ended

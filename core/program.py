@@ -249,6 +249,13 @@ class Program:
         """
         return {}
 
+    def phase_seconds(self) -> dict[str, np.ndarray]:
+        """Return what parts of the updates of the last chunk took, name -> [K].
+
+        A compiled chunk is one program, whose parts nobody can time.
+        """
+        return {}
+
     @cached_property
     def _roll_out(self) -> Any:
         function = rollout_function(self.plan, self.mesh, self.tile, self.updates)

@@ -65,21 +65,44 @@ def rows_of(
         result: of the chunk.
     """
     lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
-    chunks = chunks_of_row(log_every, quantum)
+    chunks, before = chunks_of_row(log_every, quantum), 0
     for part in result.rows or (ChunkRow(quantum, result.metrics),):
         metrics = {name: values[lanes] for name, values in part.metrics.items()}
         metrics |= _rolling(runs, metrics)
+        steps, before = part.env_steps - before, part.env_steps
+        seconds = max(0.0, result.seconds) * steps / quantum  # a chunk is one program: even parts
+        for run in runs:
+            run.seconds += seconds
         behind = quantum - part.env_steps
         env_steps = [done * quantum - behind for done in trained]
         if chunks == 1:
-            yield Rows(runs, env_steps, metrics)
+            yield Rows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
             continue
         ended = _join(runs, metrics)
         made = [at for at, done in enumerate(trained) if ends_row(schedule, done, chunks)]
         columns = {name: np.array([ended[at][name] for at in made]) for name in metrics}
+        since = [runs[at].half_row_chunks * quantum for at in made]
+        columns |= _pace([runs[at] for at in made], since)
         for at in made:
             runs[at].half_row, runs[at].half_row_chunks = {}, 0
         yield Rows([runs[at] for at in made], [env_steps[at] for at in made], columns)
+
+
+def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
+    """Return how long replicates have trained, and how fast they were since their last rows.
+
+    Args:
+        runs: whose rows end here.
+        env_steps: of each since its last row.
+    """
+    took = np.array([run.seconds - run.row_seconds for run in runs])
+    for run in runs:
+        run.row_seconds = run.seconds
+    speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)
+    return {
+        "elapsed_seconds": np.array([run.seconds for run in runs]),
+        "env_steps_per_second": speed,
+    }
 
 
 def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[str, float]]:

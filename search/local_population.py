@@ -108,7 +108,7 @@ class LocalPopulation:
             _put_row(rows.hypers, self._split.hypers(refill.config), at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         found, diverged = split_rows(metrics, self._row_ends)
-        values, *parts = map(self._in_order, found)
+        values, *parts = self._timed([self._in_order(row) for row in found])
         each = self._program.plan.steps_per_update
         pairs = zip(self._row_ends, parts, strict=True)
         split = tuple(ChunkRow(end * each, part) for end, part in pairs)
@@ -116,6 +116,16 @@ class LocalPopulation:
         failed = {lanes[at]: why for at, why in self._program.failures().items()}
         seconds = time.perf_counter() - started
         return ChunkResult(values, diverged[self._place], seconds, failed, split)
+
+    def _timed(self, rows: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        """Return the rows of a chunk and its parts with seconds, where the program knows them."""
+        firsts = (0, 0, *self._row_ends)
+        ends = (self._program.updates, *self._row_ends)
+        phases = self._program.phase_seconds().items()
+        return [
+            row | {n: np.full(self.lanes, each[first:end].sum()) for n, each in phases}
+            for row, first, end in zip(rows, firsts, ends, strict=False)
+        ]
 
     def _in_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the metrics of a row that the study has, lanes in the loop's order."""

@@ -243,7 +243,9 @@ def _train(
         for rows in rows_of(study.log_every, schedule, runs, trained, result):
             for place, (run, at) in enumerate(zip(rows.runs, rows.env_steps, strict=True)):
                 curve[run.replicate, at] = {
-                    name: float(rows.metrics[name][place]) for name in result.metrics
+                    name: float(rows.metrics[name][place])
+                    for name in result.metrics
+                    if not name.endswith("_seconds")
                 }
         if after // quantum in schedule.evaluations:
             found = population.evaluate(list(lanes))

@@ -194,4 +194,6 @@ class LoopState:
                 run.setdefault("recent_length", None)
                 run.setdefault("half_row", {})
                 run.setdefault("half_row_chunks", 0)
+                run.setdefault("seconds", 0.0)
+                run.setdefault("row_seconds", 0.0)
         return decode(cls, value)

@@ -47,6 +47,7 @@ class Run:
             first, and in states of studies that were begun before it was kept.
         half_row, half_row_chunks: what the next row of its curve holds so far, and of how many
             chunks, where rows join several.
+        seconds, row_seconds: running time of the chunks it was in, so far and at its last row.
     """
 
     trial: int
@@ -64,6 +65,8 @@ class Run:
     recent_length: float | None = None
     half_row: dict[str, float] = field(default_factory=dict)
     half_row_chunks: int = 0
+    seconds: float = 0.0
+    row_seconds: float = 0.0
 
     def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
         """Take in a chunk's episodes; return rolling means of the last 100 returns and lengths.

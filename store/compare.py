@@ -1,7 +1,7 @@
 """Whether two studies left the same tables: every row, every float to its last bit.
 
-Columns that tell the time (`_seconds`, `_at`) are left out; all others must be equal after any
-interruption, which is what crash tests check with this.
+Columns that tell the time (`_seconds`, `_per_second`, `_at`) are left out; all others must be equal
+after any interruption, which is what crash tests check with this.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _KEYS = {
     "curves": ("trial", "stream", "replicate", "env_steps"),
 }
 _SHOWN = 3
+_TIMES = ("_seconds", "_per_second", "_at")
 
 
 def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
@@ -44,7 +45,7 @@ def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
 
 
 def _timeless(table: pa.Table) -> pa.Table:
-    kept = [name for name in table.column_names if not name.endswith(("_seconds", "_at"))]
+    kept = [name for name in table.column_names if not name.endswith(_TIMES)]
     return table.select(kept)
 
 

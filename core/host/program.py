@@ -7,6 +7,7 @@ holds them itself and serves one set of lanes.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -115,6 +116,16 @@ class HostProgram(Program):
         """Return lanes whose environments failed in the last chunk, and why."""
         return self.stage.take_failures()
 
+    def phase_seconds(self) -> dict[str, np.ndarray]:
+        """Return the seconds of acting and stepping, and of learning, of each update."""
+        rollouts, updates = np.array(self._phases, np.float64).reshape(-1, 2).T
+        return {"rollout_seconds": rollouts, "update_seconds": updates}
+
+    @cached_property
+    def _phases(self) -> list[tuple[float, float]]:
+        """Of the last chunk's updates: seconds of the rollout, and of learning from it."""
+        return []
+
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Remember that something was broken off: what is half done must not be saved."""
@@ -138,9 +149,10 @@ class HostProgram(Program):
             params = refills.hypers.env_params
             self.stage.begin({lane: self.env.values(_row(params, lane)) for lane in begun}, keys)
         found: list[Metrics] = []
+        self._phases.clear()
         for _ in range(self.updates):
             lanes, metrics = self._update(lanes, refills.busy)
-            found.append(jax.device_get(metrics))
+            found.append(metrics)
         return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
 
     def roll_out(self, lanes: Lanes) -> Lanes:
@@ -158,11 +170,16 @@ class HostProgram(Program):
         return lanes
 
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
-        """Do one rollout and learn from it."""
+        """Do one rollout and learn from it; metrics are on the host, so that it is over."""
+        began = time.perf_counter()
         memory, rollout, answers = self._rollout(lanes, busy)
         follows = (memory, self.stage.observation)
         refused = self.stage.refused
-        return self._advance["learn"](lanes, busy, refused, *follows, rollout, answers)
+        acted = time.perf_counter()
+        lanes, metrics = self._advance["learn"](lanes, busy, refused, *follows, rollout, answers)
+        seen = jax.device_get(metrics)
+        self._phases.append((acted - began, time.perf_counter() - acted))
+        return lanes, seen
 
     def _rollout(self, lanes: Lanes, busy: np.ndarray) -> tuple[Any, Any, HostSteps]:
         """Step the environments; give memory, what was stored on the device, and answers."""

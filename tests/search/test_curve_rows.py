@@ -140,3 +140,22 @@ def test_a_row_without_episodes_says_nothing_of_returns():
     some = {"episodes": 3.0, "episode_return": 5.0}
     assert joined(none, some, 1.0) == joined(some, none, 1.0) == some
     assert math.isnan(joined(none, none, 1.0)["episode_return"])
+
+
+@pytest.mark.parametrize(("rows", "log_every"), [(1, None), (4, 250), (1, 3_500)])
+def test_rows_say_how_long_and_how_fast(tmp_path, rows, log_every):
+    """Their seconds are those of the chunks; speeds and seconds give the env steps again."""
+    study = samples.study(log_every=log_every, budget=samples.Budget(trials=3), confirm=None)
+    factory = samples.AnalyticFactory(rows=rows, chunk_seconds=0.003, lanes=6)
+    result = run(study, tmp_path / "s", factory, (), samples.quick())
+    found = {}
+    for *key, at, elapsed, speed in query(
+        result.folder,
+        "SELECT trial, replicate, env_steps, elapsed_seconds, env_steps_per_second FROM curves",
+    )[1]:
+        found.setdefault(tuple(key), [(0, 0.0)]).append((at, elapsed))
+        (was, before), (now, after) = found[tuple(key)][-2:]
+        assert after - before >= 0.003 / 4 * (now - was) / 1_000
+        assert speed * (after - before) == pytest.approx(now - was, rel=1e-6)
+    longest = max(rows[-1][1] for rows in found.values())
+    assert 16 * 0.003 <= longest <= result.usage.chunk_seconds * (1 + 1e-9)

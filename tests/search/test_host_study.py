@@ -73,6 +73,14 @@ def unbroken(study, tmp_path_factory):
 def test_its_curves_roll_lengths_and_leave_out_a_rate_that_would_be_doubled(unbroken):
     curves = pq.read_table(unbroken / "curves.parquet").to_pydict()
     assert "learning_rate" in curves and "vf_learning_rate" not in curves
+    phases = zip(curves["rollout_seconds"], curves["update_seconds"], strict=True)
+    assert all(rollout > 0 and update > 0 for rollout, update in phases)
+    ends = zip(curves["trial"], curves["stream"], curves["replicate"], strict=True)
+    for key in set(ends):
+        own = [i for i, row in enumerate(zip(curves["trial"], curves["stream"],
+               curves["replicate"], strict=True)) if row == key]  # fmt: skip
+        known = sum(curves["rollout_seconds"][i] + curves["update_seconds"][i] for i in own)
+        assert 0 < known < curves["elapsed_seconds"][own[-1]]
     rolled = [x for x in curves["episode_length_100"] if x == x]
     assert rolled and min(rolled) >= 1.0 and max(rolled) <= 60.0  # the time limit
     returns = [x for x in curves["episode_return_100"] if x == x]

@@ -110,7 +110,7 @@ def test_a_state_from_before_lengths_were_rolled_goes_on():
     run = Run(0, Stream.SEARCH, 0, recent_episodes=60.0, recent_return=2.0)
     state = LoopState(live={0: Trial(0, {}, "default", 0, runs=[run])})
     old = json.loads(state.to_text())
-    for name in ("recent_length", "half_row", "half_row_chunks"):
+    for name in ("recent_length", "half_row", "half_row_chunks", "seconds", "row_seconds"):
         del old["live"]["0"]["runs"][0][name]
     back = LoopState.from_text(json.dumps(old))
     (again,) = back.live[0].runs
