@@ -1,7 +1,7 @@
 """Whether two studies left the same tables: every row, every float to its last bit.
 
-Columns that tell the time (`_seconds`, `_per_second`, `_at`) are left out; all others must be equal
-after any interruption, which is what crash tests check with this.
+Columns that tell the time (`_seconds`, `_per_second`, `_at`) are left out; all others must be
+equal after any interruption, which is what crash tests check with this.
 """
 
 from __future__ import annotations

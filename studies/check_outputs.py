@@ -31,19 +31,20 @@ def policy_words(study: Study, chunks: int, parameters: int | None) -> list[str]
         parameters: trainable ones of a lane, if known.
     """
     wanted, lines = study.checkpoint, list[str]()
+    more = f", and each its {', '.join(wanted.parts)}" if wanted.parts else ""
     if wanted.policies_every is not None:
         each = min(study.env_steps // wanted.policies_every, chunks)
         most = each * wanted.keep_best * study.seeds.per_config
         lines.append(
             f"policies   every {wanted.policies_every:,} env steps, {each:,} a run: {most:,} of "
             f"the {wanted.keep_best} best trials, and {each:,} a lane while trials run"
-            f"{_size(most, parameters)}"
+            f"{_size(most, parameters)}{more}"
         )
     if wanted.best_of_each:
         count = study.budget.trials
         some = "one" if count is None else f"{count:,}, one"
         size = "" if count is None else _size(count, parameters)
-        lines.append(f"policies   {some} a trial at its best evaluation{size}")
+        lines.append(f"policies   {some} a trial at its best evaluation{size}{more}")
     return lines
 
 

@@ -51,7 +51,7 @@ class Sb3Rules:
 
 def _log_interval(draft: Draft, source: Source) -> None:
     """Turn rollouts between two logs into env steps; zoo's -1 leaves it to the program."""
-    rollouts = count_of(read_word(source.constants.get("log_interval")))
+    rollouts = max(0, count_of(read_word(source.constants.get("log_interval"))) or 0)
     steps, envs = source.values("n_steps", 2048), source.values("n_envs", 1)
     if "log_interval" in source.names() and (not rollouts or len(steps) > 1 or len(envs) > 1):
         source.drop("log_interval")
