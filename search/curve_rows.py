@@ -66,7 +66,8 @@ def rows_of(
     """
     lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
     chunks, before = chunks_of_row(log_every, quantum), 0
-    for part in result.rows or (ChunkRow(quantum, result.metrics),):
+    parts = result.rows if chunks == 1 else ()  # what is joined needs no parts
+    for part in parts or (ChunkRow(quantum, result.metrics),):
         metrics = {name: values[lanes] for name, values in part.metrics.items()}
         metrics |= _rolling(runs, metrics)
         steps, before = part.env_steps - before, part.env_steps

@@ -27,7 +27,7 @@ from hpo.studies.spec import Budget, Confirm, EarlyTerminate
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 FACTORY = samples.AnalyticFactory(
-    lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3
+    rows=2, lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3
 )
 CONFIG = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": [32]}
 
@@ -150,6 +150,11 @@ def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
         for name, values in ours.metrics.items():
             np.testing.assert_array_equal(values[lanes], theirs.metrics[name][lanes])
         np.testing.assert_array_equal(ours.diverged, theirs.diverged)
+        assert [row.env_steps for row in ours.rows] == [500, 1_000]
+        for one, other in zip(ours.rows, theirs.rows, strict=True):
+            assert one.env_steps == other.env_steps and list(one.metrics) == list(other.metrics)
+            for name, values in one.metrics.items():
+                np.testing.assert_array_equal(values[lanes], other.metrics[name][lanes])
     for ours, theirs in zip(seen[shared][1], seen[alone][1], strict=True):
         np.testing.assert_array_equal(ours.returns, theirs.returns)
     worked = [share for share, method in team.calls if method == "advance"]
