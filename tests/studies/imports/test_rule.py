@@ -147,3 +147,11 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
 def test_what_a_sweep_of_xlron_cannot_search(imported, parameter, reason):
     code, told, _ = imported(XLRON + "  " + parameter)
     assert code == 2 and reason in told
+
+
+@pytest.mark.parametrize("value", ["null", "abc", "[1, 2]", "true", "{a: 1}"])
+@pytest.mark.parametrize("name", ["n_steps_pow", "one_minus_gamma"])
+def test_what_must_be_a_number_is_said_in_a_line(imported, name, value):
+    for fields in (f"{{value: {value}}}", f"{{values: [{value}, 1]}}"):
+        code, told, _ = imported(f"{PLAIN}  {name}: {fields}\n", "--system", "sb3")
+        assert code == 2 and "is no number" in told and name in told
