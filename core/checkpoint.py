@@ -38,8 +38,9 @@ def save_tree(directory: Path, tree: Any) -> None:
     """
     import orbax.checkpoint as ocp
 
+    here = jax.device_get(tree)  # what a device says is no matter of the disk
     with disk.telling(directory), _unlogged(), ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(directory.resolve(), jax.device_get(tree))
+        checkpointer.save(directory.resolve(), here)
         checkpointer.wait_until_finished()
     with disk.telling(directory):
         disk.write_text(directory / _SUMS, "".join(_lines(directory)))

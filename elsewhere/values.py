@@ -133,7 +133,7 @@ class OneMinus(Values):
 
     def of(self, value: Any) -> Any:
         """Return one minus the number."""
-        return self.bound(value)
+        return self.bound(_as_number(value))
 
     def bound(self, number: float) -> float:
         """Return one minus the number, in twelve digits."""
@@ -159,7 +159,7 @@ class PowerOfTwo(Values):
 
     def of(self, value: Any) -> Any:
         """Return the power."""
-        return self.bound(value)
+        return self.bound(_as_number(value))
 
     def bound(self, number: float) -> float:
         """Return the power."""
@@ -260,6 +260,12 @@ class Parsed(Values):
     def meaning(self) -> str:
         """Return what the author says."""
         return self.says
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NoCounterpart(f"{value!r} is no number")
+    return value
 
 
 def _equal(theirs: Any, value: Any) -> bool:

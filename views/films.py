@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
-import os
 import warnings
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..disk import rename, sync, telling
 from ..errors import ConfigError, MissingExtraError
 
 __all__ = ["check_film", "spectrum_pictures", "write_film"]
@@ -29,13 +29,18 @@ def check_film(path: str) -> None:
     """Refuse at once what could not be written in the end.
 
     Raises:
-        ConfigError: the suffix says neither format.
+        ConfigError: the suffix says neither format, or its folder is not there.
         MissingExtraError: the package that writes it is not installed.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _PACKAGES:
         known = " or ".join(_PACKAGES)
         raise ConfigError(f"--video is {path!r}; its name must end in {known}")
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise ConfigError(
+            f"--video is {path!r}; there is no folder {str(folder)!r}, make it first"
+        )
     package = _PACKAGES[suffix]
     if importlib.util.find_spec(package) is None:
         raise MissingExtraError(_NAMES[package], "video", f"hpo eval --video {path}")
@@ -44,21 +49,28 @@ def check_film(path: str) -> None:
 def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
     """Write a film, and return its number of pictures.
 
-    The file appears when it is whole.
+    The file appears when it is whole; a link is followed.
 
     Args:
         path: whose suffix names the format.
         rate: pictures a second.
         pictures: uint8 [height, width, 3], all of one size; at most 5,000 are taken.
+
+    Raises:
+        StoreError: the disk refuses.
     """
     pictures = islice(pictures, _MOST_PICTURES)
     first = next(pictures)  # what cannot be drawn is said before anything is written
-    whole = Path(path)
+    whole = Path(path).resolve()
     part = whole.with_name(f".{whole.stem}.partial{whole.suffix}")
     write = _write_gif if whole.suffix.lower() == ".gif" else _write_mp4
     try:
         count = write(part, rate, chain([first], pictures))
-        os.replace(part, whole)
+        sync(part)
+        rename(part, whole)
+    except OSError:  # alone: memory that runs out while it is drawn is no matter of the disk
+        with telling(whole, kept=""):
+            raise
     finally:
         part.unlink(missing_ok=True)
     return count

@@ -137,7 +137,8 @@ def _film(args: Namespace, saved: SavedPolicy) -> int:
     if args.json:
         print_json(data)
     else:
-        echo(f"wrote {count} pictures of {args.episodes} episodes into {args.video}")
+        episodes = counted(args.episodes, "episode")
+        echo(f"wrote {counted(count, 'picture')} of {episodes} into {args.video}")
     return 0
 
 

@@ -43,7 +43,7 @@ def trace_here(
             taken = np.asarray(code.actions(board.action))
             ends = (board.terminated.copy(), board.truncated.copy())
             board_rows.append((turn.running, turn.observation, taken, board.reward.copy(), *ends))
-            infos.append([batch.slots.info.get(slot, {}) for slot in range(episodes)])
+            infos.append([_numbers(batch.slots.info.get(slot, {})) for slot in range(episodes)])
     # [steps][episodes, ...] -> [episodes, steps, ...]
     counted, observation, action, reward, terminated, truncated = (
         np.moveaxis(np.stack(rows), 0, 1) for rows in zip(*board_rows, strict=True)
@@ -52,17 +52,21 @@ def trace_here(
     return columns_of(seen)
 
 
-def _info(infos: list[list[Mapping[str, Any]]], counted: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the numbers among what environments said, [episodes, steps] by name."""
+def _info(infos: list[list[Mapping[str, float]]], counted: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what environments said, [episodes, steps] by name."""
     found: dict[str, np.ndarray] = {}
     for step, said in enumerate(infos):
         for episode in np.flatnonzero(counted[:, step]).tolist():
-            for name, value in said[episode].items():
-                number = _number(value)
-                if number is not None:
-                    column = found.setdefault(str(name), np.full(counted.shape, math.nan))
-                    column[episode, step] = number
+            for name, number in said[episode].items():
+                column = found.setdefault(name, np.full(counted.shape, math.nan))
+                column[episode, step] = number
     return dict(sorted(found.items()))
+
+
+def _numbers(said: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers that are said now: the next step may write over them."""
+    numbers = {str(name): _number(value) for name, value in said.items()}
+    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _number(value: Any) -> float | None:

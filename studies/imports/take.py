@@ -49,10 +49,13 @@ class Source:
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:
-        """Give all values that a name can have: its constant, its listed values or bounds."""
+        """Give all values that a name can have: its constant, its listed values or bounds.
+
+        Of a normal distribution it is the middle.
+        """
         if name in self.searched:
             fields = self.searched[name]
-            listed = fields.get("values", [fields.get("min"), fields.get("max")])
+            listed = fields.get("values", [fields.get(key) for key in ("min", "max", "mu")])
             return [read_word(value) for value in listed if value is not None]
         return [read_word(self.constants.get(name, default))]
 

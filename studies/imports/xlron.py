@@ -83,6 +83,7 @@ class XlronRules:
         """Resolve flags that mean something only beside others."""
         self.negations(source)
         _renamed(draft, source)
+        _check_kinds(draft, source)
         if _on(source.find("EVAL_MODEL")):
             raise ConfigError(
                 f"{draft.source}: --EVAL_MODEL evaluates and trains nothing, and weights of "
@@ -150,6 +151,26 @@ def _on(value: Any) -> bool:
     return read_word(value) in (True, 1)
 
 
+def _check_kinds(draft: Draft, source: Source) -> None:
+    """Refuse what is no number where XLRON takes numbers, and mappings and lists among words.
+
+    Raises:
+        ConfigError: names the flag.
+    """
+    for name in source.names():
+        row = draft.system.find(name)
+        if row is None or (row.fate != "taken" and name != "STEPS_PER_INCREMENT"):
+            continue
+        number = isinstance(row.default, int | float) and not isinstance(row.default, bool)
+        number = number or name == "STEPS_PER_INCREMENT"
+        word = isinstance(row.default, str | bool) or name.endswith("_SCHEDULE")
+        for value in source.values(name, None):
+            counts = isinstance(value, int | float) and not isinstance(value, bool)
+            if (number and not counts) or (word and isinstance(value, list | dict)):
+                wanted = "a number" if number else "one word"
+                raise ConfigError(f"{draft.source}: {name} is {value!r}; allowed: {wanted}")
+
+
 def _one_environment(draft: Draft, source: Source) -> None:
     if "env_type" not in source.names():
         source.constants["env_type"] = "rmsa"
@@ -164,6 +185,8 @@ def _length(draft: Draft, source: Source) -> None:
     if any(len(values) > 1 for values in given):
         return
     total, increment, envs, rollout = (int(values[0]) for values in given)
+    if min(envs, rollout) < 1:  # refused where they are put
+        return
     increment = max(min(total, increment), rollout * envs)
     updates = max(1, increment // (rollout * envs)) * max(1, total // increment)
     trained = updates * rollout * envs
@@ -177,7 +200,11 @@ def _length(draft: Draft, source: Source) -> None:
 def _blocks(draft: Draft, source: Source) -> None:
     """Read blocks wider than a link, of which XLRON makes one block a path."""
     name, slots = "aggregate_slots", source.values("link_resources", 5)
-    if len(slots) > 1 or not any(width > slots[0] for width in source.values(name, 1)):
+    if (
+        len(slots) > 1
+        or name not in source.names()
+        or not any(width > slots[0] for width in source.values(name, 1))
+    ):
         return
     draft.note(f"{name}: at most link_resources ({slots[0]}), one block a path")
     if name in source.constants:

@@ -1,5 +1,6 @@
 """`hpo eval --video`: files of pictures."""
 
+import errno
 import json
 import sys
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpo.cli import main
-from hpo.errors import ConfigError, MissingExtraError
+from hpo.errors import ConfigError, MissingExtraError, StoreError
 from hpo.views import films
 
 Image = pytest.importorskip("PIL.Image")
@@ -69,9 +70,37 @@ def test_what_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_name_or_a_missing_package_is_said_at_once(monkeypatch):
+def test_what_the_disk_refuses_is_a_sentence(tmp_path, monkeypatch):
+    def full(self, *args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def broken(path, size, **options):  # as imageio-ffmpeg tells it, without a number
+        path.write_bytes(b"half")
+        yield
+        raise OSError("[Errno 32] Broken pipe\n\nFFMPEG COMMAND:\n...")
+
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", SimpleNamespace(write_frames=broken))
+    monkeypatch.setattr(Image.Image, "save", full)
+    for name, words in (("f.gif", "No space left on device"), ("f.mp4", "Broken pipe")):
+        with pytest.raises(StoreError, match=rf"{words} while writing .*{name}"):
+            films.write_film(str(tmp_path / name), 20.0, pictures(3))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_is_followed(tmp_path):
+    link = tmp_path / "link.gif"
+    (tmp_path / "there").mkdir()
+    link.symlink_to("there/film.gif")
+    films.write_film(str(link), 20.0, pictures(2))
+    with Image.open(tmp_path / "there" / "film.gif") as film:
+        assert link.is_symlink() and film.n_frames == 2
+
+
+def test_a_name_or_a_missing_package_is_said_at_once(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"its name must end in .gif or .mp4"):
         films.check_film("film.avi")
+    with pytest.raises(ConfigError, match=r"there is no folder .*none"):
+        films.check_film(str(tmp_path / "none" / "film.gif"))
     films.check_film("film.GIF")
     monkeypatch.setattr(films.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"'imageio-ffmpeg'.*hpo-lanes\[video\]"):

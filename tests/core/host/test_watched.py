@@ -45,13 +45,26 @@ class Talking(gymnasium.Env):
         return np.full((4, 6, 3), self.time, np.uint8)
 
 
+class Reusing(Talking):
+    """Says everything in one mapping, which it writes into at each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.said = {}
+
+    def step(self, action):
+        *found, info = super().step(action)
+        self.said.update(info)
+        return *found, self.said
+
+
 class Silent(Talking):
     metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    for kind in (Talking, Silent):
+    for kind in (Talking, Reusing, Silent):
         gymnasium.register(f"hpo-test/{kind.__name__}-v0", entry_point=kind)
 
 
@@ -83,6 +96,11 @@ def test_the_numbers_of_info_are_columns():
     ]  # fmt: skip
     window = made("gym:hpo-test/Talking-v0").trace(1, seed=1, steps=6)
     np.testing.assert_array_equal(window["info_x"], [0.5, 1.0, 1.5, 2.0, 0.5, 1.0])
+
+
+def test_info_is_read_when_it_is_said():
+    columns = made("gym:hpo-test/Reusing-v0").trace(1, seed=1)
+    np.testing.assert_array_equal(columns["info_x"], [0.5, 1.0, 1.5, 2.0])
 
 
 def test_a_film_shows_each_episode_from_its_beginning_to_its_end():

@@ -147,3 +147,30 @@ def test_what_a_sweep_of_xlron_searches(imported, parameter, space):
 def test_what_a_sweep_of_xlron_cannot_search(imported, parameter, reason):
     code, told, _ = imported(XLRON + "  " + parameter)
     assert code == 2 and reason in told
+
+
+@pytest.mark.parametrize("value", ["null", "abc", "[1, 2]", "true", "{a: 1}"])
+@pytest.mark.parametrize("name", ["n_steps_pow", "one_minus_gamma"])
+def test_what_must_be_a_number_is_said_in_a_line(imported, name, value):
+    for fields in (f"{{value: {value}}}", f"{{values: [{value}, 1]}}"):
+        code, told, _ = imported(f"{PLAIN}  {name}: {fields}\n", "--system", "sb3")
+        assert code == 2 and "is no number" in told and name in told
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("ROLLOUT_LENGTH: {value: abc}", "ROLLOUT_LENGTH is 'abc'; allowed: a number"),
+        ("NUM_ENVS: {value: null}", "NUM_ENVS is"),
+        ("NUM_ENVS: {value: 0}", "num_envs"),
+        ("STEPS_PER_INCREMENT: {value: often}", "STEPS_PER_INCREMENT is 'often'"),
+        ("RHO_CLIP: {values: [off, 1.0]}", "RHO_CLIP is"),
+        ("link_resources: {value: [40]}", "link_resources is [40]"),
+        ("LR_SCHEDULE: {value: [cosine]}", "LR_SCHEDULE is ['cosine']; allowed: one word"),
+        ("VF_LR_SCHEDULE: {value: {a: 1}}", "VF_LR_SCHEDULE is"),
+        ("USE_GNN: {value: [1]}", "USE_GNN is [1]; allowed: one word"),
+    ],
+)
+def test_values_of_another_kind_are_said_in_a_line(imported, flag, words):
+    code, told, _ = imported(f"{XLRON}  {flag}\n")
+    assert code == 2 and words in told
