@@ -158,30 +158,30 @@ def update(knobs, lane, env_step, draws):
 # --- Running it alone, on gymnax's CartPole ---
 
 
-def make_lane(key, observation, env_state, actions, width=64):
-    """Return a lane with the core's initialisation: orthogonal, each layer with its gain."""
+def make_lane(rng, observation, env_state, actions, width=64):
+    """Return a lane with the core's initialisation: orthogonal weights, a gain for each layer."""
 
-    def tower(key, outputs, gain):
-        widths, gains = (observation.shape[1], width, width, outputs), (2**0.5, 2**0.5, gain)
-        layers = zip(jax.random.split(key, 3), gains, widths[:-1], widths[1:], strict=True)
-        made = jax.nn.initializers.orthogonal
-        return [(made(gain)(key, (m, n)), jnp.zeros(n)) for key, gain, m, n in layers]
+    def layer(inputs, outputs, gain):
+        q, r = np.linalg.qr(rng.normal(size=(max(inputs, outputs), min(inputs, outputs))))
+        q = q * np.sign(np.diag(r))  # else not all rotations would be equally likely
+        weight = gain * (q if inputs >= outputs else q.T)
+        return jnp.asarray(weight, jnp.float32), jnp.zeros(outputs, jnp.float32)
 
-    keys = jax.random.split(key)
-    params = {"actor": tower(keys[0], actions, 0.01), "critic": tower(keys[1], 1, 1.0)}
+    def tower(outputs, gain):
+        first = layer(observation.shape[1], width, 2**0.5)
+        return [first, layer(width, width, 2**0.5), layer(width, outputs, gain)]
+
+    params = {"actor": tower(actions, 0.01), "critic": tower(1, 1.0)}
     zeros = jax.tree.map(jnp.zeros_like, params)
     moments = (jnp.int32(0), zeros, zeros)
     return Lane(params, moments, env_state, observation, np.zeros(len(observation), np.float32))
 
 
-def draw(knobs, key):
-    """Return the random numbers of an update."""
-    noise, keys, orders = jax.random.split(key, 3)
+def draw(knobs, rng, key):
+    """Return the random numbers of an update; gymnax wants its own as keys."""
     shape = (knobs.rollout_length, knobs.num_envs)
-    epochs = jax.random.split(orders, knobs.update_epochs)
-    orders = [np.asarray(jax.random.permutation(k, shape[0] * shape[1])) for k in epochs]
-    noise = np.asarray(jax.random.uniform(noise, shape))
-    return Draws(noise, jax.random.split(keys, shape), orders)
+    orders = [rng.permutation(shape[0] * shape[1]) for _ in range(knobs.update_epochs)]
+    return Draws(rng.random(shape, np.float32), jax.random.split(key, shape), orders)
 
 
 def main(updates=100, seed=0, **knobs):
@@ -190,14 +190,13 @@ def main(updates=100, seed=0, **knobs):
 
     knobs = Knobs(**knobs)
     env, env_params = gymnax.make("CartPole-v1")
-    init, resets, stream = jax.random.split(jax.random.key(seed), 3)
-    observation, env_state = jax.vmap(env.reset, (0, None))(
-        jax.random.split(resets, knobs.num_envs), env_params
-    )
+    rng, key = np.random.default_rng(seed), jax.random.key(seed)
+    keys = jax.random.split(key, knobs.num_envs)
+    observation, env_state = jax.vmap(env.reset, (0, None))(keys, env_params)
     step = jax.jit(jax.vmap(lambda *one: env.step(*one, env_params)))
-    lane, recent = make_lane(init, observation, env_state, env.num_actions), []
+    lane, recent = make_lane(rng, observation, env_state, env.num_actions), []
     for i in range(1, updates + 1):
-        draws = draw(knobs, jax.random.fold_in(stream, i))
+        draws = draw(knobs, rng, jax.random.fold_in(key, i))
         lane, losses, returns = update(knobs, lane, step, draws)
         recent += returns
         if i % 10 == 0:

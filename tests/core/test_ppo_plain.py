@@ -33,15 +33,15 @@ Updates = run_path(str(HERE / "whole_update.py"))["Updates"]
 plain = SimpleNamespace(**run_path(str(PAGE)))
 WHERE = EnvPlan("CartPole-v1", (("max_steps_in_episode", 15),))
 STATIC = {"num_envs": 4, "rollout_length": 24, "num_minibatches": 5, "hidden_sizes": [6, 5],
-          "policy_gain": 1.0}  # fmt: skip
+          "policy_gain": 1.0, "initialisation": "lecun"}  # fmt: skip
 OTHERS = {
     "learning_rate": 0.02, "gamma": 0.9, "gae_lambda": 0.9, "clip_eps": 0.1,
     "value_clip_eps": 0.1, "vf_coef": 0.8, "ent_coef": 0.05, "adv_clip": 1.2, "logr_clip": 0.2,
     "max_grad_norm": 0.3, "adam_beta1": 0.8, "adam_beta2": 0.99, "adam_eps": 1e-3,
     "update_epochs": 2,
 }  # fmt: skip
-LANES = ({}, OTHERS)
-COUNT = 3
+LANES, EPOCHS = ({}, OTHERS), 4
+UPDATES = 3
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def core(quickly_compiled):
         hypers, first = lanes.begin(LANES)
         advance = jax.jit(partial(update, lanes.plan))
         state, rows = first, []
-        for _ in range(COUNT):
+        for _ in range(UPDATES):
             state, metrics = advance(hypers, state)
             rows.append((state, metrics))
     return jax.device_get((first, rows))
@@ -95,17 +95,20 @@ def lane_of(state):
     return plain.Lane(params, moments, state.env_state, state.observation, state.episode_return)
 
 
-def draws_of(knobs, key, updates):
-    """Give the core's own random numbers of one update."""
-    shape = (knobs.rollout_length, knobs.num_envs)
+@jax.jit
+def drawn(key, updates):
+    """Draw the core's own random numbers of one update, orders of as many epochs as any has."""
+    shape = (STATIC["rollout_length"], STATIC["num_envs"])
     noise = draw_noise("categorical", use_key(key, ROLLOUT_NOISE, updates), shape, ())
     words = jax.random.bits(use_key(key, ROLLOUT_STEPS, updates), (*shape, 2))
     shuffle = use_key(key, SHUFFLE, updates)
-    orders = [
-        np.asarray(permutation(jax.random.fold_in(shuffle, epoch), shape[0] * shape[1]))
-        for epoch in range(knobs.update_epochs)
-    ]
-    return plain.Draws(np.asarray(noise), np.asarray(words), orders)
+    keys = [jax.random.fold_in(shuffle, epoch) for epoch in range(EPOCHS)]
+    return noise, words, [permutation(key, shape[0] * shape[1]) for key in keys]
+
+
+def draws_of(knobs, key, updates):
+    noise, words, orders = jax.device_get(drawn(key, updates))
+    return plain.Draws(noise, words, orders[: knobs.update_epochs])
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +158,7 @@ def differences(core, env_step, lane, knobs):
 @pytest.mark.parametrize("lane", [0, 1])
 def test_the_page_is_the_core(core, env_step, lane):
     found = list(differences(core, env_step, lane, knobs_of(LANES[lane])))
-    assert found == [[]] * COUNT
+    assert found == [[]] * UPDATES
 
 
 @pytest.mark.parametrize("name", [n for n in plain.Knobs._fields if n not in STATIC])
@@ -185,11 +188,11 @@ def test_its_defaults_are_the_core_s():
 
 def test_its_first_parameters_have_the_core_s_gains():
     full, width = complete({}), complete({})["hidden_sizes"]
-    lane = plain.make_lane(jax.random.key(0), np.zeros((8, 4), np.float32), None, actions=2)
+    lane = plain.make_lane(np.random.default_rng(0), np.zeros((8, 4)), None, actions=2)
     for name, outputs, gain in (("actor", 2, "policy_gain"), ("critic", 1, "value_gain")):
         layers = lane.params[name]
         assert [w.shape for w, _ in layers] == [(4, 64), (64, 64), (64, outputs)]
-        assert width == (64, 64) and not any(b.any() for _, b in layers)
+        assert width == (64, 64) and not any(np.any(b) for _, b in layers)
         gains = [full["hidden_gain"], full["hidden_gain"], full[gain]]
         for (weight, _), size in zip(layers, gains, strict=True):
             np.testing.assert_allclose(np.linalg.svd(weight)[1], size, rtol=1e-5)
