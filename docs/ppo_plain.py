@@ -158,22 +158,22 @@ def update(knobs, lane, env_step, draws):
 # --- Running it alone, on gymnax's CartPole ---
 
 
-def make_lane(rng, observation, env_state, actions, width=64):
+def make_lane(rng, observation, env_state, actions, width):
     """Return a lane with the core's initialisation: orthogonal weights, a gain for each layer."""
 
     def layer(inputs, outputs, gain):
         q, r = np.linalg.qr(rng.normal(size=(max(inputs, outputs), min(inputs, outputs))))
         q = q * np.sign(np.diag(r))  # else not all rotations would be equally likely
         weight = gain * (q if inputs >= outputs else q.T)
-        return jnp.asarray(weight, jnp.float32), jnp.zeros(outputs, jnp.float32)
+        return weight.astype(np.float32), np.zeros(outputs, np.float32)
 
     def tower(outputs, gain):
         first = layer(observation.shape[1], width, 2**0.5)
         return [first, layer(width, width, 2**0.5), layer(width, outputs, gain)]
 
     params = {"actor": tower(actions, 0.01), "critic": tower(1, 1.0)}
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    moments = (jnp.int32(0), zeros, zeros)
+    zeros = jax.tree.map(np.zeros_like, params)
+    moments = (np.int32(0), zeros, zeros)
     return Lane(params, moments, env_state, observation, np.zeros(len(observation), np.float32))
 
 
@@ -184,7 +184,7 @@ def draw(knobs, rng, key):
     return Draws(rng.random(shape, np.float32), jax.random.split(key, shape), orders)
 
 
-def main(updates=100, seed=0, **knobs):
+def main(updates=100, seed=0, width=64, **knobs):
     """Learn CartPole; print the mean return of the episodes that ended, every ten updates."""
     import gymnax
 
@@ -194,7 +194,7 @@ def main(updates=100, seed=0, **knobs):
     keys = jax.random.split(key, knobs.num_envs)
     observation, env_state = jax.vmap(env.reset, (0, None))(keys, env_params)
     step = jax.jit(jax.vmap(lambda *one: env.step(*one, env_params)))
-    lane, recent = make_lane(rng, observation, env_state, env.num_actions), []
+    lane, recent = make_lane(rng, observation, env_state, env.num_actions, width), []
     for i in range(1, updates + 1):
         draws = draw(knobs, rng, jax.random.fold_in(key, i))
         lane, losses, returns = update(knobs, lane, step, draws)

@@ -32,7 +32,7 @@ PAGE = HERE.parents[1] / "docs" / "ppo_plain.py"
 Updates = run_path(str(HERE / "whole_update.py"))["Updates"]
 plain = SimpleNamespace(**run_path(str(PAGE)))
 WHERE = EnvPlan("CartPole-v1", (("max_steps_in_episode", 15),))
-STATIC = {"num_envs": 4, "rollout_length": 24, "num_minibatches": 5, "hidden_sizes": [6, 5],
+STATIC = {"num_envs": 4, "rollout_length": 24, "num_minibatches": 5, "hidden_sizes": [8, 8],
           "policy_gain": 1.0, "initialisation": "lecun"}  # fmt: skip
 OTHERS = {
     "learning_rate": 0.02, "gamma": 0.9, "gae_lambda": 0.9, "clip_eps": 0.1,
@@ -91,7 +91,7 @@ def params_of(params):
 def lane_of(state):
     params = params_of(state.params)
     zeros = jax.tree.map(np.zeros_like, params)
-    moments = (jnp.int32(0), zeros, zeros)
+    moments = (np.int32(0), zeros, zeros)
     return plain.Lane(params, moments, state.env_state, state.observation, state.episode_return)
 
 
@@ -188,7 +188,7 @@ def test_its_defaults_are_the_core_s():
 
 def test_its_first_parameters_have_the_core_s_gains():
     full, width = complete({}), complete({})["hidden_sizes"]
-    lane = plain.make_lane(np.random.default_rng(0), np.zeros((8, 4)), None, actions=2)
+    lane = plain.make_lane(np.random.default_rng(0), np.zeros((8, 4)), None, actions=2, width=64)
     for name, outputs, gain in (("actor", 2, "policy_gain"), ("critic", 1, "value_gain")):
         layers = lane.params[name]
         assert [w.shape for w, _ in layers] == [(4, 64), (64, 64), (64, outputs)]
@@ -199,7 +199,8 @@ def test_its_first_parameters_have_the_core_s_gains():
 
 
 def test_it_runs_alone(capsys):
-    plain.main(updates=10, num_envs=4, rollout_length=16)
+    small = {name: STATIC[name] for name in ("num_envs", "rollout_length", "num_minibatches")}
+    plain.main(updates=10, width=8, **small)  # shapes that are compiled already
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("update 10: return ") and 9.0 <= float(line.split()[3][:-1]) <= 60.0
 
