@@ -133,9 +133,9 @@ def env_step():
 def differences(core, env_step, lane, knobs):
     """Run the page beside one lane of the core; yield what differs after each update.
 
-    float32 rounds at 6e-8, and the two add in different orders. After 30 and 60 gradient steps
-    parameters differed by up to 2.4e-7 and losses by 4e-7 of their size; 5e-6 is ten times that,
-    and far less than what 2 % more of any knob makes (see below). Returns are whole: equal.
+    float32 rounds at 6e-8, and the two add in different orders. After 60 and 30 gradient steps
+    parameters differed by up to 4e-7 and losses by 7e-7 of their size; 5e-6 is seven times that,
+    and less than what 2 % more of any knob makes (see below). Returns are whole: equal.
     """
     first, rows = core
     state = one(first, lane)
