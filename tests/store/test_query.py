@@ -227,11 +227,15 @@ def test_a_query_has_so_much_memory_and_no_more(
 
 
 def test_ctrl_c_ends_a_query(study: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        run_query(study, LONG)
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_query(study, LONG)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_results_become_json(study: Path) -> None:
