@@ -227,7 +227,8 @@ def test_a_query_has_so_much_memory_and_no_more(
 
 
 def test_ctrl_c_ends_a_query(study: Path) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
+    # Where the tests are a background job of a script it is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     try:
