@@ -87,7 +87,8 @@ def _scale_end(
             if key in fields:
                 fields[key] = _rounded(fields[key] * factor)
         if "values" in fields:
-            fields["values"] = [_rounded(float(one) * factor) for one in fields["values"]]
+            ends = (end if one is None else float(one) for one in fields["values"])
+            fields["values"] = [_rounded(one * factor) for one in ends]
     else:
         given = source.find(fraction)
         source.constants[fraction] = _rounded((end if given is None else given) * factor)

@@ -112,6 +112,8 @@ def test_a_system_may_be_named_or_denied(imported):
         ("modulations_csv_filepath: {values: [./xlron/data/modulations/modulations.csv, "
          "./xlron/data/modulations/modulations_deeprmsa.csv]}",
          {"env.modulation": {"values": ["full", "deeprmsa"]}}),
+        ("LR_END_FRACTION: {values: [null, 1.0]}",  # null is the default, 0.1
+         {"lr_end_fraction": {"values": [5e-5, 5e-4]}}),
         ("load: {min: 100, max: 300}",
          {"env.load": {"min": 100, "max": 300, "distribution": "int_uniform"}}),
         ("INITIAL_LAMBDA: {min: 0.8, max: 0.9}",
