@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from .hypers import Hypers
 from .losses import ppo_loss
 from .plan import Plan
-from .rollout import rollout
+from .rollout import Trajectory, rollout_told
 from .state import LaneState
 from .update import prepare
 
-__all__ = ["look"]
+__all__ = ["look", "look_at"]
 
 
 def look(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
@@ -33,19 +33,39 @@ def look(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
         hypers: traced part, scalars.
         state: of one lane.
     """
-    one = jax.tree.map(lambda x: jnp.asarray(x)[None], (hypers, state))
-    after, trajectory, _, last_value = rollout(plan, *one)
-    values, _, samples = prepare(plan, one[0], after, trajectory, last_value)
+    one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)
+    all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
+    after, trajectory, _, last_value, info = rollout_told(plan, all_hypers, one)
+    found = look_at(plan, hypers, after, trajectory, last_value)
+    told = jax.tree.map(lambda x: x[:, 0], info)
+    return {**found, "trajectories": found["trajectories"].replace(info=told)}
+
+
+def look_at(
+    plan: Plan, hypers: Hypers, after: LaneState, trajectory: Trajectory, last_value: jax.Array
+) -> dict[str, Any]:
+    """Return the parts that `look` does, of a rollout that one lane has played.
+
+    Args:
+        plan: static part.
+        hypers: traced part, scalars.
+        after: the lane after the rollout, [1, ...]; its parameters are those that acted.
+        trajectory: the rollout, [T, 1, ...].
+        last_value: V of the observation after it, [1, ...].
+    """
+    all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
+    values, _, samples = prepare(plan, all_hypers, after, trajectory, last_value)
     shape = trajectory.reward.shape  # [T, 1, rows]
 
     def by_time(x: jax.Array) -> jax.Array:
         return x[0].T if plan.by_segments else x[0].reshape((shape[0], shape[2]))
 
-    unweighted = samples.replace(importance=None)
-    coefficients, rows = jax.tree.map(lambda x: x[0], (values.coefficients, unweighted))
+    coefficients, rows, params, alone = jax.tree.map(
+        lambda x: x[0], (values.coefficients, samples, after.params, all_hypers)
+    )
     gradient = jax.grad(ppo_loss, has_aux=True)
-    alone = jax.tree.map(lambda x: x[0], one)
-    gradients, losses = gradient(alone[1].params, plan, alone[0], coefficients, rows, None)
+    unweighted = rows.replace(importance=None)
+    gradients, losses = gradient(params, plan, alone, coefficients, unweighted, None)
     return {
         "trajectories": jax.tree.map(lambda x: x[:, 0], trajectory),
         "advantages": {

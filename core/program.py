@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from .checkpoint import restore_tree, save_tree
 from .evaluation import Episodes, Policies, evaluate
 from .hypers import Hypers
 from .initial import Initial
+from .look import look
 from .memory import estimate_memory
 from .metrics import Metrics
 from .plan import Plan
@@ -350,6 +351,20 @@ class Program:
     def lane(self, lanes: Lanes, which: int) -> LaneState:
         """Give one lane's state as host arrays."""
         return jax.device_get(self._pick(lanes, np.int32(which)))
+
+    def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
+        """Return what one lane's next update would see, as host arrays; see `look.look`.
+
+        Args:
+            lanes: all of them; they stay as they are.
+            which: lane.
+            hypers: of that lane, scalars.
+        """
+        return jax.device_get(self._look(hypers, self.lane(lanes, which)))
+
+    @cached_property
+    def _look(self) -> Any:
+        return jax.jit(partial(look, self.plan))
 
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
         """Evaluate some lanes' policies; gives host arrays [len(which), episodes].

@@ -25,7 +25,7 @@ from .plan import Plan
 from .pytree import Pytree, pytree
 from .state import LaneState, use_key
 
-__all__ = ["EpisodeSums", "Trajectory", "forget", "rollout"]
+__all__ = ["EpisodeSums", "Trajectory", "forget", "rollout", "rollout_told"]
 
 ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, population.py
 _RESET_WORD = np.uint32(0x9E3779B9)
@@ -48,6 +48,7 @@ class Trajectory(Pytree):
         carry: memory of recurrent networks before the first step, [1, L, E, ...]; else ().
         valid_mass: probability that the raw policy gives to valid actions (0 where there are
             none), or None without masks.
+        info: what the environment said besides, by name [T, L, E]; only where somebody looks.
     """
 
     observation: Any
@@ -61,6 +62,7 @@ class Trajectory(Pytree):
     bootstrap: Float[Array, "... L E"]
     carry: Any = ()
     valid_mass: Float[Array, "... L E"] | None = None
+    info: Any = ()
 
 
 @pytree
@@ -80,6 +82,13 @@ def rollout(
 
     With dropout, acting drops what learning will; bootstrap values drop nothing.
     """
+    return rollout_told(plan, hypers, state)[:4]
+
+
+def rollout_told(
+    plan: Plan, hypers: Hypers, state: LaneState
+) -> tuple[LaneState, Trajectory, EpisodeSums, Float[Array, "L E"], dict[str, Array]]:
+    """Return what `rollout` does, and the environments' `info` of each step, [T, L, E]."""
     env = environments.make(plan.env)
     noise, words = over_lanes(lambda s: _draw(plan, env, s), out_axes=1)(state)
     zero = jnp.zeros(state.updates.shape, jnp.float32)
@@ -96,7 +105,7 @@ def rollout(
     trajectory = trajectory.replace(carry=remembered)
     sums = sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info))
     last = over_lanes(lambda h, s: _value(plan, h, s, s.observation))(hypers, state)
-    return state, trajectory, sums, last
+    return state, trajectory, sums, last, info
 
 
 def _per_episode(env: Environment, sums: EpisodeSums) -> EpisodeSums:

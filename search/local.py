@@ -77,7 +77,6 @@ class LocalFactory:
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
         self.split = Split(study)
-        _check_parts(study)
         self._saved = _saved(study)
         if self._saved is not None:  # one that does not fit is refused before anything begins
             default = complete({**study.fixed, **study.space.default()})
@@ -288,20 +287,6 @@ class LocalFactory:
             if line not in self._noted:
                 self._noted.add(line)
                 self.warn(line)
-
-
-def _check_parts(study: Study) -> None:
-    """Refuse parts that need a rollout where the host steps the environments.
-
-    Raises:
-        ConfigError: names the part.
-    """
-    rollouts = [name for name in study.checkpoint.parts if name not in ("parameters", "optimiser")]
-    if rollouts and is_gymnasium(study.env.id):
-        raise ConfigError(
-            f"checkpoint.parts: {rollouts[0]} needs a rollout inside of a compiled program, but "
-            f"{study.env.id} is stepped by the host; allowed: parameters, optimiser"
-        )
 
 
 def _init_folder(study: Study) -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from ..core import checkpoint, saved_policy
 from ..core.envs import registry as environments
 from ..core.evaluation import Episodes
 from ..core.host.outcome import EnvironmentsFailed
-from ..core.hypers import Hypers
-from ..core.look import look
 from ..core.metrics import split_rows
 from ..core.parts import write_parts
 from ..core.program import Program
@@ -241,6 +238,9 @@ class LocalPopulation:
         """Write one lane's policy (with normaliser and resolved configuration)."""
         state = self._program.lane(self._lanes, int(self._place[lane]))
         train, held_out = self._split.env_params(config)
+        parts = self._parts(int(self._place[lane]), config, state)
+        begun = parts.pop("begun_anew", 0)
+        anew = {"trajectories_begun_anew": begun} if begun else {}
         saved = saved_policy.SavedPolicy(
             plan=self._program.plan,
             config=complete(knobs_of(config)),
@@ -248,23 +248,23 @@ class LocalPopulation:
             eval_params=held_out,
             params=state.params,
             statistics=state.observation_statistics,
-            about={"study": self._split.study.name, **about},
+            about={"study": self._split.study.name, **about, **anew},
             rewards=RewardState.of(state),
         )
         saved_policy.save_policy(directory, saved)
-        write_parts(directory, self._parts(config, state))
+        write_parts(directory, parts)
 
-    def _parts(self, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
-        """Give the parts of a lane that the study wants beside its policies."""
+    def _parts(self, at: int, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
+        """Give the parts of a lane that the study wants beside its policies.
+
+        Those of a rollout are left out if its environments failed; see `HostProgram.look` for
+        that, and for `begun_anew`.
+        """
         wanted = self._split.study.checkpoint.parts
-        found = {"parameters": state.params, "optimiser": state.moments}
+        found: dict[str, Any] = {"parameters": state.params, "optimiser": state.moments}
         if not set(wanted) <= set(found):
-            found |= jax.device_get(self._look(self._split.hypers(config), state))
-        return {part: found[part] for part in wanted}
-
-    @cached_property
-    def _look(self) -> Callable[[Hypers, LaneState], dict[str, Any]]:
-        return jax.jit(partial(look, self._program.plan))
+            found |= self._program.look(self._lanes, at, self._split.hypers(config))
+        return {part: found[part] for part in (*wanted, "begun_anew") if part in found}
 
 
 def _none(why: str) -> EvaluationResult:

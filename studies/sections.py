@@ -54,7 +54,7 @@ def read_section(
         if key not in known:
             inside = f" in {where}" if where else ""
             listed = ", ".join(known) or "none"
-            hint = "" if where else _knob_place(node, key)
+            hint = "" if where else _knob_place(node, key) or _track_place(node.value[key], key)
             hint = hint or hint_of(key) or f"{suggestion(key, known)} Known: {listed}"
             notes.add(f"unknown key {key!r}{inside};{hint}", node, key)
     for field in fields:
@@ -83,6 +83,18 @@ def _knob_place(root: Node, key: str) -> str:
         one = flow({"value": plain(child)})
         return f" it is a knob that is searched: type {SET}'space.{key}={one}'"
     return f" it is a knob: type {SET}{section}.{given}"
+
+
+def _track_place(child: Node, key: str) -> str:
+    """Return what to type for `track: {every: ..., parts: [...]}`; nothing for another key."""
+    if key != "track" or not child.is_map:
+        return ""
+    given = {name: plain(node) for name, node in child.value.items()}
+    wanted = {
+        "policies_every": given.get("every", "100k"),
+        "parts": given.get("parts", ["trajectories", "losses", "gradients"]),
+    }
+    return f" write `checkpoint: {flow(wanted)}`"
 
 
 def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:

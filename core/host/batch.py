@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from .board import Board
 from .outcome import FINE, Outcome
+from .said import numbers
 from .slots import Opening, Slots
 from .spaces import SpaceCode
 from .workers import Workers
@@ -27,6 +28,11 @@ class Batch(Protocol):
 
     board: Board
     may_lose: bool
+
+    @property
+    def said(self) -> Mapping[int, Mapping[str, float]]:
+        """Slot -> numbers of its last step's `info`; a batch of workers tells only if asked to."""
+        ...
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes in some slots; their first observations are then on the board.
@@ -69,6 +75,11 @@ class LocalBatch:
         failed = self.slots.open(openings)
         return Outcome(failed=failed) if failed else FINE
 
+    @property
+    def said(self) -> Mapping[int, Mapping[str, float]]:
+        """Slot -> numbers of its last step's `info`, as they are now."""
+        return {slot: numbers(info) for slot, info in self.slots.info.items()}
+
     def step(self, restart: bool) -> Outcome:
         """Step the active slots, one after the other."""
         failed = self.slots.step(restart)
@@ -91,6 +102,11 @@ class TimedBatch:
         self._inner, self.board, self.may_lose = inner, inner.board, inner.may_lose
         self.seconds, self.steps = 0.0, 0
 
+    @property
+    def said(self) -> Mapping[int, Mapping[str, float]]:
+        """See `Batch`."""
+        return self._inner.said
+
     def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes."""
         started = time.perf_counter()
@@ -111,8 +127,13 @@ class TimedBatch:
         self._inner.close()
 
 
-def make_batch(id_: str, code: SpaceCode, count: int, workers: Workers | None) -> TimedBatch:
-    """Make a batch of `count` slots, with workers or, without any, in this process."""
+def make_batch(
+    id_: str, code: SpaceCode, count: int, workers: Workers | None, tells: bool = False
+) -> TimedBatch:
+    """Make a batch of `count` slots, with workers or, without any, in this process.
+
+    With `tells` it has in `said` what environments say.
+    """
     if workers is None:
         return TimedBatch(LocalBatch(id_, code, count))
-    return TimedBatch(workers.batch(id_, code, count))
+    return TimedBatch(workers.batch(id_, code, count, tells))

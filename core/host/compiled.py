@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, UInt32
 from .. import policy
 from ..envs import registry as environments
 from ..hypers import Hypers
+from ..look import look_at
 from ..metrics import Metrics
 from ..over_lanes import over_lanes
 from ..plan import Plan
@@ -29,7 +30,7 @@ from ..rollout import ROLLOUT_NOISE, ROLLOUT_STEPS, EpisodeSums, Trajectory, for
 from ..state import LaneState, use_key
 from ..update import learn
 
-__all__ = ["Functions", "HostRollout", "HostSteps"]
+__all__ = ["Functions", "HostRollout", "HostSteps", "look_function"]
 
 _LANES, _TIME_FIRST, _EVERYWHERE = (
     PartitionSpec("lanes"),
@@ -283,6 +284,28 @@ def _learn(
     plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
 ) -> tuple[LaneState, Metrics]:
     """Learn from one rollout of a tile of lanes."""
+    state, trajectory, sums, last = _played(plan, lanes, memory, after, rollout, steps)
+    return learn(plan, lanes.hypers, state, trajectory, sums, last)
+
+
+def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
+    """Return the function, to be compiled, by which a rollout of one lane is looked at.
+
+    `look(hypers, lanes, memory, after, rollout, steps)`: hypers are scalars, all others as for
+    `Functions.learn`, with the one lane.
+    """
+
+    def look(hypers: Hypers, lanes: Lanes, *played: Any) -> dict[str, Any]:
+        state, trajectory, _, last = _played(plan, lanes, *played)
+        return look_at(plan, hypers, state, trajectory, last)
+
+    return look
+
+
+def _played(
+    plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
+) -> tuple[LaneState, Trajectory, EpisodeSums, Array]:
+    """Return what `core.rollout.rollout` does, of a rollout of a tile of lanes."""
     before = jax.tree.map(lambda x: x[None], lanes.state.carry)
     state, sums = _account(lanes.state, steps)
     ended = jnp.asarray(steps.terminated[-1] | steps.truncated[-1])
@@ -304,7 +327,7 @@ def _learn(
         bootstrap=rollout.bootstrap,
         carry=before,
     )
-    return learn(plan, lanes.hypers, state, trajectory, sums, last)
+    return state, trajectory, sums, last
 
 
 def _account(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:

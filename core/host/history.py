@@ -40,6 +40,12 @@ class History:
         """Give that of a batch in which nothing has been done."""
         return cls([], np.zeros(count, np.int64), np.zeros(count, np.int64))
 
+    def of(self, slots: np.ndarray) -> History:
+        """Return one of its own for these slots, in which nothing has been done in all others."""
+        found = History(list(self.actions), np.zeros_like(self.begun), self.episodes.copy())
+        found.begun[slots] = self.begun[slots]
+        return found
+
     def opened(self, slots: np.ndarray, episodes: np.ndarray | int = 0) -> None:
         """Note that episodes begin in some slots."""
         self.begun[slots], self.episodes[slots] = 0, episodes

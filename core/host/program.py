@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,17 @@ from ..checkpoint import restore_tree, save_tree
 from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes
+from ..hypers import Hypers
 from ..metrics import Metrics
+from ..plan import Plan
 from ..population import Changes, Lanes, Refills
 from ..program import Program, compiler_options
 from ..rollout import forget
 from .batch import TimedBatch, make_batch
-from .compiled import Functions, HostSteps
+from .compiled import Functions, HostSteps, look_function
 from .evaluate import act_function, evaluate_on_host
 from .outcome import EnvironmentsFailed
+from .said import columns
 from .stage import Stage
 from .workers import Workers
 
@@ -60,9 +63,11 @@ class HostProgram(Program):
     @cached_property
     def stage(self) -> Stage:
         """The environments of all lanes."""
-        envs = self.plan.num_envs
-        batch = make_batch(self.env.id, self.env.code, self.lanes * envs, self.workers)
-        return Stage(batch, self.lanes, envs, self.warn)
+        return Stage(self._batch_of_training(), self.lanes, self.plan.num_envs, self.warn)
+
+    def _batch_of_training(self, tells: bool = False) -> TimedBatch:
+        count = self.lanes * self.plan.num_envs
+        return make_batch(self.env.id, self.env.code, count, self.workers, tells)
 
     @cached_property
     def _stage_of_evaluation(self) -> TimedBatch:
@@ -155,6 +160,41 @@ class HostProgram(Program):
             found.append(metrics)
         return lanes, jax.tree.map(lambda *updates: np.stack(updates), *found)
 
+    def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
+        """See `Program.look`; environments of their own are brought to where the lane's are.
+
+        Returns:
+            The parts, and `begun_anew`, how many of these environments do not repeat themselves
+            and began new episodes. Empty if the lane has none, or some failed: `warn` is told.
+        """
+        if not self.stage.is_open(which):
+            return {}
+        batch = self._batch_of_training(tells=True)
+        with self._all_or_nothing(), closing(batch):
+            state = lanes.state
+            stage, lost = self.stage.beside(
+                which, batch, np.asarray(state.key), np.asarray(state.observation)
+            )
+            if lost.any():
+                lanes = self.place(self._begun_anew(lanes, lost, stage))
+            said: list[Mapping[int, Mapping[str, float]]] = []
+            busy = np.arange(self.lanes) == which
+            memory, rollout, answers = self._rollout(lanes, busy, stage, said)
+            follows = (memory, stage.observation)
+        if failed := stage.take_failures():
+            self.warn(f"a policy is written without the rollout after it: {failed[which]}")
+            return {}
+        by_lane = jax.device_get(_lane((lanes, *follows), which))
+        by_time = jax.device_get(_lane((rollout, answers), which, 1))
+        found = self._look(hypers, *by_lane, *by_time)
+        trajectories = found["trajectories"].replace(info=_told(said, which, self.plan))
+        seen = jax.device_get({**found, "trajectories": trajectories})
+        return {**seen, "begun_anew": int(lost[which].sum())}
+
+    @cached_property
+    def _look(self) -> Any:
+        return jax.jit(look_function(self.plan))
+
     def roll_out(self, lanes: Lanes) -> Lanes:
         """Run the rollouts of one chunk in all lanes and learn nothing; blocks until done.
 
@@ -166,13 +206,13 @@ class HostProgram(Program):
         """
         everyone = np.ones(self.lanes, bool)
         for _ in range(self.updates):
-            jax.block_until_ready(self._rollout(lanes, everyone))
+            jax.block_until_ready(self._rollout(lanes, everyone, self.stage))
         return lanes
 
     def _update(self, lanes: Lanes, busy: np.ndarray) -> tuple[Lanes, Metrics]:
         """Do one rollout and learn from it; metrics are on the host, so that it is over."""
         began = time.perf_counter()
-        memory, rollout, answers = self._rollout(lanes, busy)
+        memory, rollout, answers = self._rollout(lanes, busy, self.stage)
         follows = (memory, self.stage.observation)
         refused = self.stage.refused
         acted = time.perf_counter()
@@ -181,9 +221,18 @@ class HostProgram(Program):
         self._phases.append((acted - began, time.perf_counter() - acted))
         return lanes, seen
 
-    def _rollout(self, lanes: Lanes, busy: np.ndarray) -> tuple[Any, Any, HostSteps]:
-        """Step the environments; give memory, what was stored on the device, and answers."""
-        stage, board, compiled = self.stage, self.stage.batch.board, self._advance
+    def _rollout(
+        self,
+        lanes: Lanes,
+        busy: np.ndarray,
+        stage: Stage,
+        said: list[Mapping[int, Mapping[str, float]]] | None = None,
+    ) -> tuple[Any, Any, HostSteps]:
+        """Step the environments; give memory, what was stored on the device, and answers.
+
+        What the environments say in each step is put into the list `said`, if there is one.
+        """
+        board, compiled = stage.batch.board, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)
         for step in range(self.plan.rollout_length):
@@ -191,6 +240,8 @@ class HostProgram(Program):
             given = (rollout, at, stage.observation, ended)
             memory, rollout, action = compiled["act"](lanes, memory, *given)
             stage.step(np.asarray(action), busy)
+            if said is not None:
+                said.append(dict(stage.batch.said))
             answers.reward[step] = stage.lanes_view(board.reward)
             answers.terminated[step] = stage.lanes_view(board.terminated & board.active)
             answers.truncated[step] = stage.lanes_view(board.truncated & board.active)
@@ -215,7 +266,7 @@ class HostProgram(Program):
             lost = self.stage.change(
                 changes.source, values, np.asarray(state.key), np.asarray(state.observation)
             )
-        return self.place(self._begun_anew(lanes, lost)) if lost.any() else lanes
+        return self.place(self._begun_anew(lanes, lost, self.stage)) if lost.any() else lanes
 
     @cached_property
     def _evaluate(self) -> Any:
@@ -275,14 +326,14 @@ class HostProgram(Program):
             np.asarray(state.observation),
         )
         placed = self.place(tree)
-        return self.place(self._begun_anew(placed, lost)) if lost.any() else placed
+        return self.place(self._begun_anew(placed, lost, self.stage)) if lost.any() else placed
 
-    def _begun_anew(self, lanes: Lanes, lost: np.ndarray) -> Lanes:
+    def _begun_anew(self, lanes: Lanes, lost: np.ndarray, stage: Stage) -> Lanes:
         """Forget the episodes that did not come back, [L, E]."""
         state = lanes.state
         return lanes.replace(
             state=state.replace(
-                observation=jnp.asarray(self.stage.observation),
+                observation=jnp.asarray(stage.observation),
                 carry=forget(self.plan, jnp.asarray(lost), state.carry),
                 discounted_return=jnp.where(lost, 0.0, state.discounted_return),
                 episode_return=jnp.where(lost, 0.0, state.episode_return),
@@ -299,3 +350,18 @@ def _hosted(env: Any) -> GymnasiumEnvironment:
 
 def _row(tree: Any, at: int) -> Any:
     return jax.tree.map(lambda x: x[at], tree)
+
+
+def _lane(tree: Any, at: int, axis: int = 0) -> Any:
+    """Return one lane alone, that axis kept."""
+    return jax.tree.map(lambda x: x[at : at + 1] if axis == 0 else x[:, at : at + 1], tree)
+
+
+def _told(
+    said: list[Mapping[int, Mapping[str, float]]], lane: int, plan: Plan
+) -> dict[str, jax.Array]:
+    """Return what one lane's environments said in a rollout, by name [T, E]."""
+    first, envs = lane * plan.num_envs, plan.num_envs
+    own = [{env: step.get(first + env, {}) for env in range(envs)} for step in said]
+    found = columns(own, np.ones((envs, len(said)), bool))
+    return {name: jnp.asarray(rows.T, jnp.float32) for name, rows in found.items()}

@@ -104,6 +104,7 @@ class Slots:
             self._envs[slot] = make(self._id, {**values, **self._more})
             self._values[slot] = values
         self._streams[slot] = (opening.stream, opening.episode)
+        self.info.pop(slot, None)
         self._reset(slot)
 
     def step(self, restart: bool) -> dict[int, str]:

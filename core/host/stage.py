@@ -222,6 +222,30 @@ class Stage:
         self._say_lost(lost, np.setdiff1d(lanes, other))
         return lost
 
+    def beside(
+        self, lane: int, batch: TimedBatch, keys: np.ndarray, observation: np.ndarray
+    ) -> tuple[Stage, np.ndarray]:
+        """Bring environments of their own to where those of one lane are; these stay as they are.
+
+        Args:
+            lane: whose environments are open.
+            batch: of as many slots as that of this stage, none of them open.
+            keys: raw keys of all lanes, uint32 [L, 2].
+            observation: [L, E, ...] of all lanes.
+
+        Returns:
+            A stage in which that lane alone is open, and bool [L, E], environments that do not
+            repeat themselves and began a new episode.
+        """
+        other, lanes = Stage(batch, *self._shape, self._warn), np.array([lane])
+        other._steady.history = self._steady.history.of(self._slots(lanes))
+        other._open[lane], other._values = True, {lane: self._values[lane]}
+        return other, other._bring_back(lanes, keys, observation)
+
+    def is_open(self, lane: int) -> bool:
+        """Return whether a lane has environments."""
+        return bool(self._open[lane] and not self.refused[lane])
+
     def _say_lost(self, lost: np.ndarray, lanes: np.ndarray) -> None:
         """Say how many environments of lanes that should have come back did not."""
         count = int(lost[lanes].sum())

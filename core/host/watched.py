@@ -5,10 +5,8 @@ They are those of `evaluate.evaluate_here` with the same key, stepped in this pr
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import jax
 import numpy as np
@@ -20,6 +18,7 @@ from ..plan import Plan
 from ..trace import columns_of
 from .batch import LocalBatch
 from .evaluate import act_function, begin, hosted, play
+from .said import columns
 from .steady import Steady
 
 __all__ = ["film_here", "trace_here"]
@@ -43,38 +42,15 @@ def trace_here(
             taken = np.asarray(code.actions(board.action))
             ends = (board.terminated.copy(), board.truncated.copy())
             board_rows.append((turn.running, turn.observation, taken, board.reward.copy(), *ends))
-            infos.append([_numbers(batch.slots.info.get(slot, {})) for slot in range(episodes)])
+            infos.append(batch.said)
     # [steps][episodes, ...] -> [episodes, steps, ...]
     counted, observation, action, reward, terminated, truncated = (
         np.moveaxis(np.stack(rows), 0, 1) for rows in zip(*board_rows, strict=True)
     )
-    seen = Seen(counted, observation, action, reward, terminated, truncated, _info(infos, counted))
+    seen = Seen(
+        counted, observation, action, reward, terminated, truncated, columns(infos, counted)
+    )
     return columns_of(seen)
-
-
-def _info(infos: list[list[Mapping[str, float]]], counted: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what environments said, [episodes, steps] by name."""
-    found: dict[str, np.ndarray] = {}
-    for step, said in enumerate(infos):
-        for episode in np.flatnonzero(counted[:, step]).tolist():
-            for name, number in said[episode].items():
-                column = found.setdefault(name, np.full(counted.shape, math.nan))
-                column[episode, step] = number
-    return dict(sorted(found.items()))
-
-
-def _numbers(said: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers that are said now: the next step may write over them."""
-    numbers = {str(name): _number(value) for name, value in said.items()}
-    return {name: number for name, number in numbers.items() if number is not None}
-
-
-def _number(value: Any) -> float | None:
-    """Return a value that is one real number, or a flag, as a number; None for all others."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    real = isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
-    return float(value) if real else None
 
 
 def film_here(

@@ -21,6 +21,7 @@ from typing import Any, TextIO, cast
 from ...errors import HpoError
 from .board import Board
 from .messages import receive, receive_descriptor, send
+from .said import numbers
 from .slots import Opening, Slots
 from .spaces import SpaceCode
 
@@ -54,6 +55,9 @@ def serve(descriptor: int, parent: int) -> None:
             try:
                 failed = _answer(batches, message, block)
                 reply: dict[str, Any] = {"failed": list(failed.items())} if failed else {}
+                if message.get("tells"):
+                    said = batches[message["batch"]].info
+                    reply["said"] = [(slot, numbers(info)) for slot, info in said.items()]
             except HpoError as error:
                 reply = {"error": str(error), "expected": True}
             except Exception as error:  # told where the step was asked for

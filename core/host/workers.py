@@ -79,9 +79,9 @@ class Workers:
         self._batches = itertools.count()
         self._finalize = weakref.finalize(self, _end, self._there)
 
-    def batch(self, id_: str, code: SpaceCode, count: int) -> WorkerBatch:
+    def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> WorkerBatch:
         """Make a batch of `count` slots, slot i with worker i modulo their number."""
-        return WorkerBatch(self, next(self._batches), id_, code, count)
+        return WorkerBatch(self, next(self._batches), id_, code, count, tells)
 
     @property
     def process_ids(self) -> list[int]:
@@ -182,12 +182,24 @@ class WorkerBatch:
 
     A worker that took another one's place knows nothing: what was open with the one before it is
     told as lost, by the first call that needs it.
+
+    Attributes:
+        said: slot -> numbers of its last step's `info`, if it `tells`.
     """
 
     may_lose = True
 
-    def __init__(self, workers: Workers, number: int, id_: str, code: SpaceCode, count: int):
-        self._workers, self._number = workers, number
+    def __init__(
+        self,
+        workers: Workers,
+        number: int,
+        id_: str,
+        code: SpaceCode,
+        count: int,
+        tells: bool = False,
+    ):
+        self._workers, self._number, self._tells = workers, number, tells
+        self.said: dict[int, dict[str, float]] = {}
         self._block, memory = shared_block(Board.size_of(code, count))
         self._close_block = weakref.finalize(self, os.close, self._block)
         self.board = Board.over(code, count, memory)
@@ -203,6 +215,7 @@ class WorkerBatch:
             lists.setdefault(opening.slot % self._workers.count, []).append(opening.as_json())
         slots = {opening.slot for opening in openings}
         self._open -= slots
+        self.said = {slot: said for slot, said in self.said.items() if slot not in slots}
         ended = self._begun(sorted(lists))
         self._gone -= slots
         self._open |= slots
@@ -217,7 +230,8 @@ class WorkerBatch:
         """Step the active slots, the workers side by side."""
         which = np.unique(np.flatnonzero(self.board.active) % self._workers.count).tolist()
         ended = self._begun(which)
-        messages = {at: {"do": "step", "restart": restart} for at in which if at not in ended}
+        step = {"do": "step", "restart": restart, "tells": self._tells}
+        messages = {at: step for at in which if at not in ended}
         return self._tell(messages, ended)
 
     def close(self) -> None:
@@ -261,6 +275,8 @@ class WorkerBatch:
             self._lose(at)
         _raise_wrong(replies)
         failed = {slot: why for reply in replies.values() for slot, why in reply.get("failed", ())}
+        for reply in replies.values():
+            self.said |= {slot: said for slot, said in reply.get("said", ())}
         self._open -= set(failed)
         lost, self._gone = self._gone, set()
         if not (failed or lost or ended or ended_before):

@@ -4,7 +4,11 @@ import jax
 import numpy as np
 import pytest
 
+from hpo.core.envs import registry
+from hpo.core.hypers import make_hypers
 from hpo.core.look import look
+from hpo.core.plan import EnvPlan, make_plan
+from hpo.core.population import lane_shapes
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +30,17 @@ def test_the_rollout_has_the_shapes_of_the_plan(seen, tiny):
     assert trajectory.reward.shape == trajectory.action.shape == shape
     assert trajectory.observation.shape == (*shape, 4)
     assert np.all(trajectory.reward == 1.0)
+
+
+def test_what_environments_say_stands_by_name_and_step():
+    where = EnvPlan("navigators")
+    knobs = {"num_envs": 2, "rollout_length": 4, "hidden_sizes": [4], "num_minibatches": 1}
+    plan, params = make_plan(knobs, where), registry.make(where).default_params
+    hypers = make_hypers(knobs, params, params)
+    lane = lane_shapes(plan, hypers)
+    info = jax.eval_shape(lambda h, s: look(plan, h, s), hypers, lane)["trajectories"].info
+    shapes = {name: value.shape for name, value in info.items()}
+    assert shapes == {"arrived": (4, 2), "touching": (4, 2)}
 
 
 def test_advantages_follow_their_recursion(seen):

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import gymnasium
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,6 +21,7 @@ from hpo.search.run import Settings, run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import load
+from hpo.studies.spec import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -88,6 +90,9 @@ def test_its_curves_roll_lengths_and_leave_out_a_rate_that_would_be_doubled(unbr
 
 
 def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path):
+    """Parts of it are kept on the way, which changes nothing."""
+    parts = ("losses", "gradients", "trajectories")
+    study = replace(study, checkpoint=Checkpoint(1, policies_every=512, parts=parts))
     warnings, rounds = [], 0
     for chunks in (3, 11, 10**9):
         factory = LocalFactory(study, warn=warnings.append)
@@ -95,6 +100,16 @@ def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path):
         rounds += results.state == "interrupted"
     assert results.state == "finished" and rounds == 2
     assert tables_equal(unbroken, tmp_path / "hosted") == [] and not warnings
+    snapshots = sorted((tmp_path / "hosted" / "policies").glob("trial_*_steps/*/*"))
+    assert {(path.parent.name, path.name) for path in snapshots} == {
+        (seed, at) for seed in "01" for at in ("512", "1024")
+    }
+    for path in snapshots:
+        found = {part: np.load(path / "parts" / f"{part}.npz") for part in parts}
+        assert found["trajectories"]["observation"].shape == (16, 2, 4)
+        assert np.all(found["trajectories"]["reward"] == 1.0)
+        assert any(np.any(found["gradients"][name]) for name in found["gradients"].files)
+        assert np.isfinite(found["losses"]["value_loss"])
 
 
 def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroken, tmp_path):

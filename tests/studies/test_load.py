@@ -282,6 +282,13 @@ def test_a_knob_at_the_top_of_the_file_is_told_where_it_belongs():
     assert "write it under `fixed`" in only(BASE + "hidden_sizes: [64, 64]\n")[1]
 
 
+def test_tracking_is_told_what_it_is_called_here():
+    found = only(BASE + "track: {every: 50k, parts: [losses]}\n")[1]
+    assert "write `checkpoint: {policies_every: 50k, parts: [losses]}`" in found
+    assert "parts: [trajectories, losses, gradients]}`" in only(BASE + "track: {every: 1k}\n")[1]
+    assert "policies_every" not in only(BASE + "track: true\n")[1], "CleanRL's: a logger"
+
+
 def test_what_is_searched_is_fixed_as_the_message_says():
     text = only(BASE, overrides=["fixed.gamma=0.9"])[1]
     assert "both searched and fixed; remove one, or search {value: 0.9} alone" in text

@@ -187,6 +187,23 @@ def test_an_environment_that_fails_is_told_with_file_and_line(count, tmp_path, m
         own.close()
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_it_tells_the_numbers_of_each_slot_s_last_step(there, workers):
+    """FrozenLake says the chance of what happened: a third where it may slip, else 1."""
+    id_ = "gym:FrozenLake-v1"
+    code = code_of(id_, make(id_, {}))
+    batch = make_batch(id_, code, 3, workers if there else None, tells=True)
+    slips = [True, False, True]
+    batch.open([Opening(slot, {"is_slippery": slips[slot]}, "a") for slot in range(3)])
+    assert batch.said == {}
+    batch.board.active[:] = [True, True, False]
+    batch.step(restart=True)
+    assert batch.said == {0: {"prob": pytest.approx(1 / 3)}, 1: {"prob": 1.0}}
+    batch.open([Opening(1, {"is_slippery": True}, "a")])
+    assert set(batch.said) == {0}
+    batch.close()
+
+
 def test_a_worker_that_ends_loses_its_slots_and_another_takes_its_place():
     own = Workers(2)
     batch = batch_of(CARTPOLE, 4, own)

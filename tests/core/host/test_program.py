@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from hpo.core.envs import registry
 from hpo.core.host import stage
@@ -87,6 +88,11 @@ def hosted(twins):
 
 
 @pytest.fixture(scope="module")
+def compiled(twins):
+    return Made(twins.ID, **REMEMBERS)
+
+
+@pytest.fixture(scope="module")
 def alone(cartpole):
     """The curve of replicate 3 in lane 0 of an otherwise empty population."""
     program = cartpole.program()
@@ -108,13 +114,13 @@ def test_rolling_out_steps_the_environments_and_learns_nothing(cartpole, monkeyp
     assert (program.stage.observation != seen).any(axis=(1, 2)).all()
 
 
-def test_the_host_gives_what_the_compiled_twin_gives(twins, hosted):
+def test_the_host_gives_what_the_compiled_twin_gives(hosted, compiled):
     """Trajectories, stacked observations, bootstraps at cuts, memory, learning, evaluation.
 
     The twin is stepped by XLA.
     """
     found = []
-    for made in (hosted, Made(twins.ID, **REMEMBERS)):
+    for made in (hosted, compiled):
         program = made.program()
         begin = made.refills(program, {0: ({}, 0), 3: ({**OTHERS, "env_bonus": 0.25}, 1)})
         state, curve = made.curve(program, program.empty(), begin, 3, lane=3)
@@ -133,6 +139,95 @@ def test_the_host_gives_what_the_compiled_twin_gives(twins, hosted):
     np.testing.assert_allclose(seen.returns, seen_too.returns, rtol=1e-6)
     np.testing.assert_array_equal(seen.lengths, seen_too.lengths)
     assert seen.returns.shape == (2, 4)
+
+
+def test_what_the_next_update_would_see_is_what_the_compiled_twin_would(hosted, compiled):
+    """Stacked observations, memory, bootstraps, `info`, advantages, losses, gradients."""
+    found = []
+    for made in (hosted, compiled):
+        program = made.program()
+        begin = made.refills(program, {0: ({}, 0), 3: ({**OTHERS, "env_bonus": 0.25}, 1)})
+        lanes, _ = program.advance(SEED, program.empty(), begin)
+        found.append(program.look(lanes, 3, made.hypers(**OTHERS, env_bonus=0.25)))
+    ours, theirs = found
+    assert ours.pop("begun_anew") == 0 and set(ours) == set(theirs)
+    info = ours["trajectories"].info
+    assert set(info) == {"time"} and set(np.unique(info["time"])) == {1.0, 2.0, 3.0, 4.0}
+    assert info["time"].shape == (KNOBS["rollout_length"], KNOBS["num_envs"])
+    for (path, one), other in zip(
+        jax.tree.leaves_with_path(ours), jax.tree.leaves(theirs), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-6, err_msg=str(path))
+
+
+@pytest.fixture
+def heard(cartpole, monkeypatch):
+    """What CartPole's programs learned from, update by update."""
+    functions, given = cartpole.program()._advance, []
+    learn = functions["learn"]
+
+    def listen(lanes, busy, refused, memory, after, *played):
+        given.append(jax.device_get(played))
+        return learn(lanes, busy, refused, memory, after, *played)
+
+    monkeypatch.setitem(functions, "learn", listen)
+    return given
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_what_is_looked_at_is_the_very_next_rollout_and_no_bit_changes(
+    cartpole, alone, heard, count
+):
+    """In this process, and with workers: episodes go on where they stand."""
+    workers = Workers(count) if count else None
+    program = cartpole.program(workers=workers)
+    begin = cartpole.refills(program, {1: ({}, 3), 2: (OTHERS, 0)})
+    lanes, before = cartpole.curve(program, program.empty(), begin, 2, lane=1)
+    assert np.asarray(lanes.state.episode_length)[1].any()
+    looked = program.look(lanes, 1, cartpole.hypers())
+    seen, updates = looked["trajectories"], len(heard)
+    go_on = cartpole.refills(program, {}, [1, 2])
+    _, after = cartpole.curve(program, lanes, go_on, 1, lane=1)
+    same(jax.tree.map(lambda *parts: np.concatenate(parts), before, after), alone)
+    rollout, answers = heard[updates]
+    for name in ("observation", "action", "log_prob", "value", "bootstrap"):
+        np.testing.assert_array_equal(getattr(seen, name), getattr(rollout, name)[:, 1], name)
+    for name in ("reward", "terminated", "truncated"):
+        np.testing.assert_array_equal(getattr(seen, name), getattr(answers, name)[:, 1], name)
+    assert looked["begun_anew"] == 0 and seen.info == {}
+    assert looked["advantages"]["target"].shape == seen.reward.shape
+    if workers is not None:
+        workers.close()
+
+
+def test_an_environment_that_fails_while_it_is_looked_at_takes_nothing_with_it(
+    cartpole, alone, monkeypatch
+):
+    warnings = []
+    program = cartpole.program(warn=warnings.append)
+    begin = cartpole.refills(program, {1: ({}, 3)})
+    lanes, before = cartpole.curve(program, program.empty(), begin, 2, lane=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(CartPoleEnv, "step", lambda self, action: 1 / 0)
+        assert program.look(lanes, 1, cartpole.hypers()) == {}
+    assert len(warnings) == 1 and "ZeroDivisionError" in warnings[0]
+    assert program.look(lanes, 0, cartpole.hypers()) == {}, "a lane without environments"
+    _, after = cartpole.curve(program, lanes, cartpole.refills(program, {}, [1]), 1, lane=1)
+    same(jax.tree.map(lambda *parts: np.concatenate(parts), before, after), alone)
+    assert program.failures() == {}
+
+
+def test_what_does_not_come_back_is_looked_at_from_new_episodes(cartpole, monkeypatch):
+    program = cartpole.program()
+    lanes, _ = program.advance(SEED, program.empty(), cartpole.refills(program, {0: ({}, 0)}))
+    shown = program.stage.observation
+    monkeypatch.setattr(stage, "stream_words", lambda key, use, index: f"other/{index}")
+    looked = program.look(lanes, 0, cartpole.hypers())
+    assert looked["begun_anew"] == KNOBS["num_envs"]
+    first = looked["trajectories"].observation[0]
+    assert np.abs(first).max() <= 0.05, "CartPole's first observations are within 0.05"
+    assert (first != shown[0]).any(axis=1).all()
+    np.testing.assert_array_equal(program.stage.observation, shown)
 
 
 def test_the_ratio_is_one_before_the_first_gradient_step(alone):
@@ -281,7 +376,7 @@ def test_the_memory_of_episodes_that_do_not_come_back_is_empty(hosted):
     lanes, _ = program.advance(SEED, program.empty(), hosted.refills(program, {0: ({}, 0)}))
     lost = np.zeros((4, 3), bool)
     lost[0, 1] = True
-    back = program._begun_anew(lanes, lost)
+    back = program._begun_anew(lanes, lost, program.stage)
     for before, after in zip(*map(jax.tree.leaves, (lanes.state.carry, back.state.carry)),
                              strict=True):  # fmt: skip
         assert np.asarray(before)[lost].any() and not np.asarray(after)[lost].any()

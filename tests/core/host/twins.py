@@ -55,7 +55,7 @@ class Compiled:
             reward=jnp.float32(params.bonus) * action.astype(jnp.float32) + level,
             terminated=after[0] <= 0,
             truncated=after[1] >= LIMIT,
-            info={},
+            info={"time": after[1].astype(jnp.float32)},
         )
 
     def action_mask(self, state, params):
@@ -88,7 +88,8 @@ class Hosted(gymnasium.Env):
         self.left, self.time = self.left - 1 - action, self.time + 1
         self.level = 0.5 * self.level + action
         seen = np.array([self.left, self.time, self.level])
-        return seen, reward, self.left <= 0, self.time >= LIMIT, {}
+        info = {"time": self.time, "text": "no number"}
+        return seen, reward, self.left <= 0, self.time >= LIMIT, info
 
 
 class Wayward(Hosted):
