@@ -1,5 +1,6 @@
 """A study of Gymnasium's CartPole, broken off, ends with the tables of an unbroken one."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from hpo.core.host import stage
 from hpo.core.saved_policy import load_policy
 from hpo.search.api import run as train
 from hpo.search.hosting import worker_count
@@ -89,8 +91,22 @@ def test_its_curves_roll_lengths_and_leave_out_a_rate_that_would_be_doubled(unbr
     assert rolled == pytest.approx(returns)  # a reward of 1 a step
 
 
-def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path):
-    """Parts of it are kept on the way, which changes nothing."""
+@pytest.fixture
+def strays(monkeypatch):
+    """Environments brought to where those of odd lanes are find themselves elsewhere."""
+    beside = stage.Stage.beside
+
+    def astray(self, lane, *given):
+        with monkeypatch.context() as patched:
+            if lane % 2:
+                patched.setattr(stage, "stream_words", lambda key, use, index: f"other/{index}")
+            return beside(self, lane, *given)
+
+    monkeypatch.setattr(stage.Stage, "beside", astray)
+
+
+def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path, strays):
+    """Parts of it are kept on the way, which changes nothing; they say what began anew."""
     parts = ("losses", "gradients", "trajectories")
     study = replace(study, checkpoint=Checkpoint(1, policies_every=512, parts=parts))
     warnings, rounds = [], 0
@@ -104,6 +120,11 @@ def test_an_interrupted_study_goes_on_bit_for_bit(study, unbroken, tmp_path):
     assert {(path.parent.name, path.name) for path in snapshots} == {
         (seed, at) for seed in "01" for at in ("512", "1024")
     }
+    anew = [
+        json.loads((path / "policy.json").read_text())["about"].get("trajectories_begun_anew", 0)
+        for path in snapshots
+    ]
+    assert set(anew) == {0, 2}, "some of the best trial's two seeds were in an odd lane"
     for path in snapshots:
         found = {part: np.load(path / "parts" / f"{part}.npz") for part in parts}
         assert found["trajectories"]["observation"].shape == (16, 2, 4)
