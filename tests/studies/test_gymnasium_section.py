@@ -1,3 +1,4 @@
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ def test_a_study_to_start_from_loads():
     assert loads(init_text("gym:Pendulum-v1")).env.id == "gym:Pendulum-v1"
 
 
+@pytest.mark.skipif(find_spec("Box2D") is None, reason="Box2D is not installed")
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # Box2D's, by SWIG
 def test_a_study_to_start_from_takes_an_id_that_only_gymnasium_has():
     study = loads(init_text("LunarLander-v3"))
