@@ -7,8 +7,10 @@ normaliser); it needs nothing of the study it came from.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -243,7 +245,13 @@ class SavedPolicy:
 
 
 def save_policy(directory: Path, saved: SavedPolicy) -> None:
-    """Write a policy into a new directory."""
+    """Write a policy into a new directory.
+
+    Raises:
+        FileExistsError: it is there already.
+    """
+    if directory.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
     new_folder(directory)
     document = {
         "format": _FORMAT,
