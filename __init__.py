@@ -39,7 +39,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Give what is asked for on first use: `import hpo` by itself loads nothing."""
+    """Return what is asked for on first use: `import hpo` by itself loads nothing."""
     if name in __all__:
         from importlib import import_module
 

@@ -48,7 +48,7 @@ class EnvKey:
     file: bool = False
 
     def allowed(self) -> str:
-        """Say in words what is legal."""
+        """Return in words what is legal."""
         if self.choices:
             return ", ".join(map(str, self.choices))
         noun = _NOUNS[self.type]
@@ -59,7 +59,7 @@ class EnvKey:
         return f"{noun} {'above' if self.low_open else 'of at least'} {self.low:g}"
 
     def in_range(self, number: float) -> bool:
-        """Say whether a number is legal."""
+        """Return whether a number is legal."""
         if not math.isfinite(number) or number > self._most():
             return False
         return number > self.low if self.low_open else number >= self.low

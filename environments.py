@@ -222,7 +222,7 @@ _BRAX_PARAMS = {"gravity": 9.81, "friction": 1.0, "strength": 1.0}
 
 
 def _brax(name: str, meaning: str, **keys: float | bool) -> EnvEntry:
-    """Give a brax environment; keys are those of its constructor."""
+    """Return a brax environment; keys are those of its constructor."""
     fixed = {
         "max_steps_in_episode": _count(1000, "env steps until truncation"),
         "backend": _text("generalized", "physics engine", "generalized", "spring", "positional",
@@ -256,7 +256,7 @@ _BRAX = (
 
 
 def _playground(name: str, meaning: str, control: float, physics: float, *params: str) -> EnvEntry:
-    """Give an environment of Playground's control suite.
+    """Return an environment of Playground's control suite.
 
     Args:
         name: as there.
@@ -331,7 +331,7 @@ ENVIRONMENTS: Mapping[str, EnvEntry] = {
 
 
 def entry(id_: str) -> EnvEntry:
-    """Give the entry of an id.
+    """Return the entry of an id.
 
     Raises:
         UnknownNameError: with the nearest id.
@@ -370,7 +370,7 @@ def gymnasium_id(id_: str) -> str | None:
 
 
 def find(id_: str) -> EnvEntry | None:
-    """Give the entry of an id, or None where only imported code knows it.
+    """Return the entry of an id, or None where only imported code knows it.
 
     Raises:
         HpoError: what Gymnasium needs for one of its ids is not installed.
@@ -385,7 +385,7 @@ def find(id_: str) -> EnvEntry | None:
 
 @lru_cache(maxsize=256)
 def _gymnasium(id_: str) -> EnvEntry:
-    """Give the entry of one of Gymnasium's ids; that library is imported here."""
+    """Return the entry of one of Gymnasium's ids; that library is imported here."""
     facts = facts_of(id_)
     keys = {name: EnvKey(type_, default) for name, (type_, default) in facts.keys.items()}
     limit = keys["max_episode_steps"]
@@ -394,7 +394,7 @@ def _gymnasium(id_: str) -> EnvEntry:
 
 
 def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """Give the keys whose values are files: key -> path as written.
+    """Return the keys whose values are files: key -> path as written.
 
     What has an ending such as `.csv` is a file, all else is a name that the environment knows.
     """
@@ -408,6 +408,6 @@ def files_of(id_: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def rooted(id_: str, keys: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Give the keys with every file as a path from here, not from the folder that names it."""
+    """Return the keys with every file as a path from here, not from the folder that names it."""
     here = {name: str(Path(folder) / file) for name, file in files_of(id_, keys).items()}
     return {**keys, **here}

@@ -24,7 +24,7 @@ class Leave(KeyboardInterrupt):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Say whether an exception comes from a signal, not from the code that it passed through.
+    """Return whether an exception comes from a signal, not from the code that it passed through.
 
     While a study runs, a signal raises `Leave` alone. Elsewhere Python's own handler raises a
     plain `KeyboardInterrupt`, which nobody can tell from one that code raises: it counts as real.

@@ -68,7 +68,7 @@ class Knob:
     networks: tuple[str, ...] = ()
 
     def allowed(self) -> str:
-        """Say in words what is legal."""
+        """Return in words what is legal."""
         words = []
         if self.type == "bool":
             words.append("true or false")
@@ -272,7 +272,7 @@ _RECTIFIED = ("cnn", "gnn", "transformer")
 
 
 def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
-    """Give a knob of one network."""
+    """Return a knob of one network."""
     networks = rest.pop("networks", (network,))
     bounds = {"low": 1, "high": 16384} if type_ == "int" else {}
     return _static(name, type_, default, meaning, networks=networks, **{**bounds, **rest})
@@ -433,12 +433,12 @@ def allow_choice(name: str, choice: str) -> None:
 
 
 def known_choices(name: str) -> tuple[str, ...]:
-    """Give the legal words of a knob, registered ones last."""
+    """Return the legal words of a knob, registered ones last."""
     return (*KNOBS[name].choices, *_REGISTERED.get(name, ()))
 
 
 def matters(name: str, network: str) -> bool:
-    """Say whether a knob can make a difference to a network; to a registered one every knob may.
+    """Return whether a knob can matter to a network; to a registered one every knob may.
 
     >>> matters("gnn_edge_mlp_layers", "mlp"), matters("learning_rate", "mlp")
     (False, True)
@@ -448,7 +448,7 @@ def matters(name: str, network: str) -> bool:
 
 
 def canonical_name(name: str) -> str | None:
-    """Give our name of a knob known here or elsewhere, or None.
+    """Return our name of a knob known here or elsewhere, or None.
 
     >>> canonical_name("n_steps"), canonical_name("normalize_advantages"), canonical_name("x")
     ('rollout_length', 'normalise_advantages', None)
@@ -466,7 +466,7 @@ def canonical_name(name: str) -> str | None:
 
 
 def _row_of(name: str) -> Row | None:
-    """Give the row of a name that is a knob's elsewhere."""
+    """Return the row of a name that is a knob's elsewhere."""
     rows = (*hints(name), *hints(_american(name)), *hints(_british(name)))
     return next((row for row in rows if row.target in KNOBS), None)
 
@@ -491,7 +491,7 @@ _AMERICAN = {
 
 
 def check_name(name: str) -> str:
-    """Give `name` back if it is a knob; American spellings are accepted.
+    """Return `name` if it is a knob; American spellings are accepted.
 
     Raises:
         ConfigError: with our name for it, or the nearest.
@@ -508,7 +508,7 @@ def check_name(name: str) -> str:
 
 
 def hint_of(name: str) -> str:
-    """Say what a name of another system is in a study, if it is no knob; nothing if unknown.
+    """Return what a name of another system is in a study, if it is no knob; nothing if unknown.
 
     >>> hint_of("num_seeds"), hint_of("learning_rates")
     (' in a study it is `seeds.per_config`', '')
@@ -583,7 +583,7 @@ _CHECKS = {
 
 
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
-    """Give a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
+    """Return a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
 
     Rules: `activation` unset follows `network`; `reward_clip` unset is 10 with
     `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` a third of it);

@@ -44,7 +44,7 @@ KeyType = Literal["int", "bool", "float", "str", "any"]
 
 
 def is_gymnasium(id_: str) -> bool:
-    """Say whether an id names an environment of Gymnasium.
+    """Return whether an id names an environment of Gymnasium.
 
     >>> is_gymnasium("gym:CartPole-v1"), is_gymnasium("CartPole-v1")
     (True, False)
@@ -79,7 +79,7 @@ class Facts:
 
 
 def facts_of(id_: str) -> Facts:
-    """Give what Gymnasium knows of an id; the module that its registry names is imported.
+    """Return what Gymnasium knows of an id; the module that its registry names is imported.
 
     Args:
         id_: such as `gym:CartPole-v1`, or `gym:module:Env-v0` for one that a module registers.
@@ -108,7 +108,7 @@ def facts_of(id_: str) -> Facts:
 
 
 def _first_sentence(text: str) -> str:
-    """Give the first sentence of a documentation without its headings, on one line."""
+    """Return the first sentence of a documentation without its headings, on one line."""
     from textwrap import shorten
 
     kept = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
@@ -117,7 +117,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _arguments(creator: Any, given: Mapping[str, Any]) -> dict[str, tuple[KeyType, Any]]:
-    """Give the constructor's arguments that a study may set: name -> (type, default)."""
+    """Return the constructor's arguments that a study may set: name -> (type, default)."""
     import inspect
 
     found: dict[str, tuple[KeyType, Any]] = {}
@@ -221,7 +221,7 @@ def draw_unheard() -> None:
 
 
 def _hear_mujoco() -> None:
-    """Say each of MuJoCo's warnings once.
+    """Show each of MuJoCo's warnings once.
 
     By itself it writes all of them, for every environment, to stderr and to a file in the working
     folder.
@@ -241,7 +241,7 @@ def _say_once(text: str) -> None:
 
 
 def space_kinds(id_: str) -> Any:
-    """Give the module with the classes of spaces."""
+    """Return the module with the classes of spaces."""
     return _gymnasium(id_).spaces
 
 
@@ -255,7 +255,7 @@ def _gymnasium(id_: str) -> Any:
 
 
 def _spec(id_: str) -> Any:
-    """Give the registry's entry of an id."""
+    """Return the registry's entry of an id."""
     gymnasium = _gymnasium(id_)
     module, _, name = id_.removeprefix(PREFIX).rpartition(":")
     if module and module not in sys.modules:
@@ -267,7 +267,7 @@ def _spec(id_: str) -> Any:
 
 
 def _creator(id_: str, spec: Any) -> Any:
-    """Give the class or function that makes an environment."""
+    """Return the class or function that makes an environment."""
     if spec.entry_point is None:
         raise ConfigError(f"{id_} is registered without an entry point, so it cannot be made")
     if callable(spec.entry_point):
@@ -285,7 +285,7 @@ def _import(id_: str, module: str) -> Any:
 
 
 def _missing(id_: str, error: Exception) -> Exception:
-    """Say what an environment lacks, and what to type."""
+    """Return what an environment lacks, and what to type."""
     text = str(error).strip().splitlines()[0]
     lacking = _LACKING.search(text)
     package = next(filter(None, lacking.groups())).partition(".")[0] if lacking else ""

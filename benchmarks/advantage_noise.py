@@ -39,7 +39,7 @@ Rows = dict[str, np.ndarray]
 
 
 def collect() -> Rows:
-    """Give observations, masks, actions and rewards of a uniform policy, [E, T, ...]."""
+    """Return observations, masks, actions and rewards of a uniform policy, [E, T, ...]."""
     env = registry.make(EnvPlan("rmsa", tuple(sorted(ENV.items()))))
     params = env.default_params
 
@@ -60,7 +60,7 @@ def collect() -> Rows:
 
 
 def read(rows: Rows) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Give what critics see by name, the cost of what was chosen, and where there was a choice."""
+    """Return critics' inputs by name, the cost of what was chosen, where there was a choice."""
     seen, mask = rows["observation"], rows["mask"]
     nodes = 14
     request, rest = seen[..., : 2 * nodes + 2], seen[..., 2 * nodes + 2 :]
@@ -81,7 +81,7 @@ def read(rows: Rows) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
 
 
 def returns(reward: np.ndarray) -> np.ndarray:
-    """Give discounted returns, the tail's from the mean reward."""
+    """Return discounted returns, the tail's from the mean reward."""
     found, ahead = np.zeros_like(reward), np.full(len(reward), reward.mean() / (1.0 - GAMMA))
     for t in range(reward.shape[1] - 1, -1, -1):
         ahead = reward[:, t] + GAMMA * ahead
@@ -90,7 +90,7 @@ def returns(reward: np.ndarray) -> np.ndarray:
 
 
 def values(features: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Give what a linear critic of the other half of the environments says."""
+    """Return what a linear critic of the other half of the environments says."""
     found, early = np.zeros_like(goal), slice(0, STEPS - TAIL)
     half = np.arange(len(goal)) < len(goal) // 2
     for fitted in (half, ~half):
@@ -101,7 +101,7 @@ def values(features: np.ndarray, goal: np.ndarray) -> np.ndarray:
 
 
 def advantages(reward: np.ndarray, value: np.ndarray, decay: float) -> np.ndarray:
-    """Give GAE's advantages; the last step has none."""
+    """Return GAE's advantages; the last step has none."""
     found, ahead = np.zeros_like(value), np.zeros(len(value))
     for t in range(value.shape[1] - 2, -1, -1):
         ahead = reward[:, t] + GAMMA * (value[:, t + 1] + decay * ahead) - value[:, t]
@@ -110,7 +110,7 @@ def advantages(reward: np.ndarray, value: np.ndarray, decay: float) -> np.ndarra
 
 
 def t_value(cost: np.ndarray, advantage: np.ndarray) -> float:
-    """Give the t value of the slope of advantages over costs."""
+    """Return the t value of the slope of advantages over costs."""
     advantage = advantage - advantage.mean()
     slope = (cost * advantage).sum() / (cost**2).sum()
     error = np.sqrt(((advantage - slope * cost) ** 2 * cost**2).sum()) / (cost**2).sum()

@@ -121,7 +121,7 @@ class Side:
         raise SystemExit("a side ended early; its message is above")
 
     def ask(self) -> dict[str, Any]:
-        """Give the answer to one request for some updates."""
+        """Return the answer to one request for some updates."""
         assert self.process.stdin is not None
         print(self.updates, file=self.process.stdin, flush=True)
         return self._read()
@@ -134,7 +134,7 @@ class Side:
 
 
 def compare(one: Side, other: Side, rounds: int) -> dict[str, Any]:
-    """Give speeds of both and the median ratio of the first over the second, per CPU-second."""
+    """Return speeds of both and the median ratio of the first over the second, per CPU-second."""
     answers = [(one.ask(), other.ask()) for _ in range(rounds + 1)][1:]
     for side in (one, other):
         side.close()

@@ -71,7 +71,7 @@ SCALES = {
 
 
 def default_tile(backend: str) -> int:
-    """Give the tile that a study takes for networks this small (see search/lanes.py)."""
+    """Return the tile that a study takes for networks this small (see search/lanes.py)."""
     return 4 if backend == "cpu" else 256
 
 
@@ -95,7 +95,7 @@ def make_program(env_id: str, lanes: int, tile: int, updates: int, devices: tupl
 
 
 def fill(program: Any, replicate: int = 0) -> Any:
-    """Give refills that start every lane, each with a learning rate of its own."""
+    """Return refills that start every lane, each with a learning rate of its own."""
     import numpy as np
 
     rows = program.no_refills()
@@ -137,7 +137,7 @@ def steps_per_update() -> int:
 
 
 def memory_mb(program: Any) -> float:
-    """Give the most memory in use so far: of the devices, or of the process on a CPU."""
+    """Return the most memory in use so far: of the devices, or of the process on a CPU."""
     found = [device.memory_stats() for device in program.devices]
     if all(found):
         return sum(stats["peak_bytes_in_use"] for stats in found) / 2**20
@@ -227,7 +227,7 @@ def answers(task: Mapping[str, Any], until: float) -> Iterator[dict[str, Any]]:
 
 
 def tasks(scale: Scale, backend: str, common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give the tasks in the order of their worth, for the case that time runs out."""
+    """Return the tasks in the order of their worth, for the case that time runs out."""
     tile = common["tile"] or default_tile(backend)
     made: list[dict[str, Any]] = []
     for env in common["envs"]:
@@ -253,7 +253,7 @@ def tasks(scale: Scale, backend: str, common: Mapping[str, Any]) -> list[dict[st
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Give all measurements as Markdown."""
+    """Return all measurements as Markdown."""
     single = {row["env"]: row["env_steps_per_second"] for row in rows if row["kind"] == "single"}
     lines = [
         "| | env | lanes | tile | env steps/s | L runs one by one | compile s | fill s "
@@ -277,7 +277,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Give what the table comes to: gain of lanes a environment, cost of `deterministic`."""
+    """Return what the table comes to: gain of lanes a environment, cost of `deterministic`."""
     found: dict[str, float] = {}
     for row in rows:
         if row["kind"] != "single":

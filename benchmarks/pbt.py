@@ -59,7 +59,7 @@ def study(rule: str | None, trials: int, rungs: int, updates: int) -> Any:
 
 
 def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) -> Any:
-    """Give a factory whose programs outlive a study, and whose changes of lanes are timed."""
+    """Return a factory whose programs outlive a study, and whose changes of lanes are timed."""
     from hpo.search.local import LocalFactory
     from hpo.search.local_population import LocalPopulation
 

@@ -23,7 +23,7 @@ EVALUATION_SEED = 1_000_000
 
 
 def make_model(config: dict, fixed: dict, seed: int) -> PPO:
-    """Give a learner with our meaning of every knob.
+    """Return a learner with our meaning of every knob.
 
     Our value loss is half the squared error, theirs the whole, hence half their weight. Adam's
     epsilon, orthogonal initialisation with our gains, separate networks for actor and critic and

@@ -49,7 +49,7 @@ Config = dict[str, Any]
 
 
 def space() -> Any:
-    """Give the space of studies/cartpole.yaml, without the knobs that the other side lacks."""
+    """Return the space of studies/cartpole.yaml, without the knobs that the other side lacks."""
     from hpo.spaces import Space
     from hpo.studies.load import load
 
@@ -58,7 +58,7 @@ def space() -> Any:
 
 
 def draw_configs(count: int, seed: int) -> list[Config]:
-    """Give the default configuration (which is always trial 0) and random ones."""
+    """Return the default configuration (which is always trial 0) and random ones."""
     from hpo.search.random_search import RandomSearch
 
     random = RandomSearch(space(), seed)

@@ -15,7 +15,7 @@ PERMUTATIONS = 20_000
 
 
 def distance(first: np.ndarray, second: np.ndarray) -> float:
-    """Give the largest distance between two empirical distributions (Kolmogorov-Smirnov).
+    """Return the largest distance between two empirical distributions (Kolmogorov-Smirnov).
 
     >>> distance(np.array([1.0, 2.0]), np.array([1.0, 2.0]))
     0.0

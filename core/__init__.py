@@ -14,7 +14,7 @@ _HOMES = {"SavedPolicy": "saved_policy", "load_policy": "saved_policy"}
 
 
 def __getattr__(name: str) -> Any:
-    """Give a name on first use: `import hpo.core` by itself loads nothing."""
+    """Return a name on first use: `import hpo.core` by itself loads nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

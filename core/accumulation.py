@@ -26,7 +26,7 @@ _FEWEST_ROWS = 16
 
 
 def parts_of(plan: Plan) -> int:
-    """Give the parts of every minibatch of a plan, on the device that jax uses.
+    """Return the parts of every minibatch of a plan, on the device that jax uses.
 
     As many as the plan says; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
     """
@@ -36,7 +36,7 @@ def parts_of(plan: Plan) -> int:
 
 
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:
-    """Give the fewest parts of equal size whose activations stay in cache.
+    """Return the fewest parts of equal size whose activations stay in cache.
 
     Where no number of parts below twice the fewest divides the rows, the last part is filled up.
 
@@ -63,7 +63,7 @@ def _parts_on_cpu(plan: Plan) -> int:
 
 
 def _row_bytes(plan: Plan) -> int:
-    """Give the bytes that one forward pass computes of each further row."""
+    """Return the bytes that one forward pass computes of each further row."""
     hypers = make_hypers({}, {}, {})  # of which shapes do not depend
     key = jax.ShapeDtypeStruct((), jax.random.key(0, impl="threefry2x32").dtype)
     params = jax.eval_shape(lambda key: policy.init_params(plan, hypers, key), key)

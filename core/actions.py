@@ -40,7 +40,7 @@ _KINDS = {Discrete: "discrete", MultiDiscrete: "multi_discrete", Box: "continuou
 
 
 def distribution_kind(plan: Plan, env: Environment) -> str:
-    """Give the distribution of a plan: its own word, or the first that fits the action space.
+    """Return the distribution of a plan: its own word, or the first that fits the action space.
 
     Raises:
         ConfigError: the chosen distribution does not fit the action space.
@@ -62,7 +62,7 @@ def distribution_kind(plan: Plan, env: Environment) -> str:
 
 
 def action_shape(env: Environment) -> tuple[int, ...]:
-    """Give the shape of one action as the policy makes it: [], or flat [D]."""
+    """Return the shape of one action as the policy makes it: [], or flat [D]."""
     space = env.action_space
     if isinstance(space, Discrete):
         return ()
@@ -72,13 +72,13 @@ def action_shape(env: Environment) -> tuple[int, ...]:
 
 
 def component_sizes(env: Environment) -> tuple[int, ...] | None:
-    """Give the choices of each component of an action, None if an action is one choice."""
+    """Return the choices of each component of an action, None if an action is one choice."""
     space = env.action_space
     return space.nvec if isinstance(space, MultiDiscrete) else None
 
 
 def head_outputs(plan: Plan, env: Environment) -> int:
-    """Give how many numbers the policy head gives: logits, means, or two numbers a component.
+    """Return how many numbers the policy head gives: logits, means, or two numbers a component.
 
     Raises:
         ConfigError: the distribution does not fit the actions, or leaves them no range.
@@ -100,7 +100,7 @@ def head_outputs(plan: Plan, env: Environment) -> int:
 
 
 def has_log_std(plan: Plan, env: Environment) -> bool:
-    """Say whether the policy has log standard deviations as parameters of their own."""
+    """Return whether the policy has log standard deviations as parameters of their own."""
     own = _own(plan, env)
     if own is not None:
         return own.has_log_std
@@ -148,7 +148,7 @@ def _actions(plan: Plan, env: Environment, own: Family) -> Actions:
 
 
 def action_range(plan: Plan, space: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Give the smallest and largest actions [D] that a policy of this plan may take.
+    """Return the smallest and largest actions [D] that a policy of this plan may take.
 
     They are the space's, unless `action_low` or `action_high` replace them (for all components).
 
@@ -176,7 +176,7 @@ def make_distribution(
     mask: Bool[Array, "... P"] | None,
     log_std: Float[Array, " D"] | None,
 ) -> Distribution:
-    """Give the distribution over actions for a head's outputs.
+    """Return the distribution over actions for a head's outputs.
 
     Args:
         plan: static part.
@@ -216,7 +216,7 @@ def make_distribution(
 
 
 def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
-    """Give what the environment takes for actions of the policy, leading axes allowed.
+    """Return what the environment takes for actions of the policy, leading axes allowed.
 
     Integers as they are. Real actions are mapped into the range of `action_range`: a Gaussian's
     are clipped to it where `action_low` or `action_high` is set (else the environment clips them

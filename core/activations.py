@@ -16,7 +16,7 @@ __all__ = ["computed_numbers"]
 
 
 def computed_numbers(plan: Plan, params: Any, rows: int) -> int:
-    """Give how many numbers one forward pass over some rows computes; nothing is computed here.
+    """Return how many numbers one forward pass over some rows computes; nothing is computed here.
 
     Args:
         plan: names the network.

@@ -34,7 +34,7 @@ class Steps(Pytree):
 def gae(
     steps: Steps, gamma: Float[Array, "*#batch"], gae_lambda: Float[Array, "*#batch"]
 ) -> Float[Array, "T *batch"]:
-    """Give the advantages of a rollout, time first.
+    """Return the advantages of a rollout, time first.
 
     delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t)
     A_t = delta_t + gamma lambda (1 - terminated_t)(1 - truncated_t) A_{t+1}
@@ -50,7 +50,7 @@ def gae(
 
 
 def temporal_differences(steps: Steps, gamma: Float[Array, "*#batch"]) -> Float[Array, "T *batch"]:
-    """Give delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t); arguments as for `gae`."""
+    """Return delta_t = r_t + gamma (1 - terminated_t) V(s'_t) - V(s_t); arguments as for `gae`."""
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
     ahead = _spread(gamma, steps.reward) * going_on * steps.next_value
     return steps.reward + ahead - steps.value
@@ -64,7 +64,7 @@ def v_trace(
     rho_clip: Float[Array, "*#batch"],
     c_clip: Float[Array, "*#batch"],
 ) -> Float[Array, "T *batch"]:
-    """Give the V-trace advantages of a rollout of another policy, time first.
+    """Return the V-trace advantages of a rollout of another policy, time first.
 
     With rho_t = min(ratio_t, rho_clip) and c_t = min(ratio_t, c_clip):
 
@@ -97,7 +97,7 @@ def _summed(
     gae_lambda: Float[Array, "*#batch"],
     trace: Float[Array, "T *batch"] | None = None,
 ) -> Float[Array, "T *batch"]:
-    """Give A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}."""
+    """Return A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}."""
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
     decay = _spread(gamma, deltas) * _spread(gae_lambda, deltas) * going_on
     decay = decay * (1.0 - steps.truncated.astype(jnp.float32))

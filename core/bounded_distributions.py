@@ -36,11 +36,11 @@ class TanhGaussian(Pytree):
     log_volume: Float[Array, ""]
 
     def sample(self, noise: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """Give u = mean + std * noise, noise standard normal."""
+        """Return u = mean + std * noise, noise standard normal."""
         return self.base.sample(noise)
 
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
-        """Give log N(u) - sum(log d/du tanh(u)) - log_volume."""
+        """Return log N(u) - sum(log d/du tanh(u)) - log_volume."""
         return self.base.log_prob(action) - jnp.sum(_log_slope(action), axis=-1) - self.log_volume
 
     def entropy(self, noise: Float[Array, "... K D"] | None = None) -> Float[Array, "..."]:
@@ -60,12 +60,12 @@ class TanhGaussian(Pytree):
         return self.base.entropy() + slope + self.log_volume
 
     def mode(self) -> Float[Array, "... D"]:
-        """Give the greedy u, the Gaussian's mean (the median of the action)."""
+        """Return the greedy u, the Gaussian's mean (the median of the action)."""
         return self.base.mean
 
 
 def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Give log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), exact for any u."""
+    """Return log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), exact for any u."""
     return 2.0 * (_LOG_2 - u - jax.nn.softplus(-2.0 * u))
 
 
@@ -82,18 +82,18 @@ class Beta(Pytree):
 
     @classmethod
     def make(cls, outputs: Float[Array, "... P"], log_volume: Float[Array, ""]) -> Beta:
-        """Give it from P = 2D outputs of a head: alpha, then beta, are softplus(.) + 1."""
+        """Return it from P = 2D outputs of a head: alpha, then beta, are softplus(.) + 1."""
         alpha, beta = jnp.split(jax.nn.softplus(outputs) + 1.0, 2, axis=-1)
         return cls(alpha, beta, log_volume)
 
     def sample(self, noise: Float[Array, "... D two J both"]) -> Float[Array, "... D"]:
-        """Give y = log g - log g' of two Gamma draws g, g', made from noise of `draw_noise`."""
+        """Return y = log g - log g' of two Gamma draws g, g', made from noise of `draw_noise`."""
         shapes = jnp.stack([self.alpha, self.beta], axis=-1)
         drawn = _log_gamma_draw(shapes, noise[..., 0], noise[..., 1])
         return drawn[..., 0] - drawn[..., 1]
 
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
-        """Give sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
+        """Return sum((alpha - 1) log x + (beta - 1) log(1 - x) - log B(alpha, beta)) - log_volume.
 
         Written around the mean m = alpha / (alpha + beta), so that no large terms cancel: with
         t = logit(x) - logit(m), log(x / m) = c and log((1 - x) / (1 - m)) = c - t, where
@@ -108,7 +108,7 @@ class Beta(Pytree):
         return jnp.sum(of_mean + edges + self._spread(), axis=-1) - self.log_volume
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Give log B - (alpha-1) psi(alpha) - (beta-1) psi(beta) + (sum-2) psi(sum), summed."""
+        """Return log B - (alpha-1) psi(alpha) - (beta-1) psi(beta) + (sum-2) psi(sum), summed."""
         both = self.alpha + self.beta
         at_mean = self.alpha * jnp.log(self.alpha / both) + self.beta * jnp.log(self.beta / both)
         own = (self.alpha - 1.0) * _digamma(self.alpha) + (self.beta - 1.0) * _digamma(self.beta)
@@ -116,11 +116,11 @@ class Beta(Pytree):
         return jnp.sum(each, axis=-1) + self.log_volume
 
     def mode(self) -> Float[Array, "... D"]:
-        """Give the greedy y, that of the mean alpha / (alpha + beta)."""
+        """Return the greedy y, that of the mean alpha / (alpha + beta)."""
         return jnp.log(self.alpha) - jnp.log(self.beta)
 
     def _spread(self) -> Float[Array, "... D"]:
-        """Give alpha log m + beta log(1 - m) - log B, by Stirling's formula: small numbers."""
+        """Return alpha log m + beta log(1 - m) - log B, by Stirling's formula: small numbers."""
         both = self.alpha + self.beta
         width = 0.5 * jnp.log(self.alpha * (self.beta / both)) - _HALF_LOG_2PI
         return width - _remainder(self.alpha) - _remainder(self.beta) + _remainder(both)
@@ -129,7 +129,7 @@ class Beta(Pytree):
 def _log_gamma_draw(
     shape: Float[Array, "*rows"], normal: Float[Array, "*rows J"], uniform: Float[Array, "*rows J"]
 ) -> Float[Array, "*rows"]:
-    """Give log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
+    """Return log g, g ~ Gamma(shape), for shapes of at least 1 (Marsaglia and Tsang 2000).
 
     The first accepted of J proposals, instead of a loop until one is. Each is accepted with a
     chance of at least 0.951, so that all are refused less often than float32 can tell.
@@ -145,7 +145,7 @@ def _log_gamma_draw(
 
 
 def _remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Give log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x of at least 1.
+    """Return log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x of at least 1.
 
     Three steps of its recurrence, then the asymptotic series (Abramowitz and Stegun 6.1.41; the
     first term left out is below 4e-9). `lgamma` itself is 4e-6 off in float32.
@@ -159,7 +159,7 @@ def _remainder(x: Float[Array, "..."]) -> Float[Array, "..."]:
 
 @jax.custom_jvp
 def _digamma(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Give psi(x) for x of at least 1; its derivative is a short series, not a zeta function."""
+    """Return psi(x) for x of at least 1; its derivative is a short series, not a zeta function."""
     return jax.lax.digamma(x)
 
 
@@ -170,7 +170,7 @@ def _digamma_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _trigamma(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Give psi'(x) for x of at least 1: six steps of its recurrence, then the asymptotic series.
+    """Return psi'(x) for x of at least 1: six steps of its recurrence, then the asymptotic series.
 
     (Abramowitz and Stegun 6.4.6 and 6.4.12; the first term left out is below 1e-9.)
     """

@@ -43,19 +43,19 @@ class Distribution(Protocol):
     """
 
     def sample(self, noise: Array) -> Array:
-        """Give an action from noise made by `draw_noise`."""
+        """Return an action from noise made by `draw_noise`."""
         ...
 
     def log_prob(self, action: Any) -> Array:
-        """Give the log probability (density) of an action."""
+        """Return the log probability (density) of an action."""
         ...
 
     def entropy(self, noise: Any = None) -> Array:
-        """Give the entropy in nats; where it is sampled, from noise of `draw_entropy_noise`."""
+        """Return the entropy in nats; where it is sampled, from noise of `draw_entropy_noise`."""
         ...
 
     def mode(self) -> Array:
-        """Give the greedy action."""
+        """Return the greedy action."""
         ...
 
 
@@ -93,15 +93,15 @@ class Categorical(Pytree):
         return jnp.min(above, axis=-1)
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
-        """Give log pi(action)."""
+        """Return log pi(action)."""
         return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Give -sum p log p."""
+        """Return -sum p log p."""
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
     def mode(self) -> Int[Array, "..."]:
-        """Give the most probable action (the first of equals)."""
+        """Return the most probable action (the first of equals)."""
         return jnp.argmax(self.log_probs, axis=-1).astype(jnp.int32)
 
 
@@ -136,20 +136,20 @@ class MultiCategorical(Pytree):
         return self.parts.sample(noise)
 
     def log_prob(self, action: Int[Array, "... C"]) -> Float[Array, "..."]:
-        """Give the sum of the components' log probabilities."""
+        """Return the sum of the components' log probabilities."""
         return jnp.sum(self.parts.log_prob(action), axis=-1)
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Give the sum of the components' entropies."""
+        """Return the sum of the components' entropies."""
         return jnp.sum(self.parts.entropy(), axis=-1)
 
     def mode(self) -> Int[Array, "... C"]:
-        """Give the most probable action of each component."""
+        """Return the most probable action of each component."""
         return self.parts.mode()
 
 
 def _by_component(flat: Array, sizes: tuple[int, ...], fill: float | bool) -> Array:
-    """Give [..., C, widest] from components one after the other, padded with `fill`."""
+    """Return [..., C, widest] from components one after the other, padded with `fill`."""
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     lead = [(0, 0)] * (flat.ndim - 1)
     parts = [
@@ -170,20 +170,20 @@ class Gaussian(Pytree):
     log_std: Float[Array, "... D"]
 
     def sample(self, noise: Float[Array, "... D"]) -> Float[Array, "... D"]:
-        """Give mean + std * noise, noise standard normal."""
+        """Return mean + std * noise, noise standard normal."""
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, action: Float[Array, "... D"]) -> Float[Array, "..."]:
-        """Give the log density, summed over components."""
+        """Return the log density, summed over components."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return jnp.sum(-0.5 * z * z - self.log_std - _HALF_LOG_2PI, axis=-1)
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
-        """Give sum(log_std + 0.5 log(2 pi e))."""
+        """Return sum(log_std + 0.5 log(2 pi e))."""
         return jnp.sum(self.log_std + (0.5 + _HALF_LOG_2PI), axis=-1)
 
     def mode(self) -> Float[Array, "... D"]:
-        """Give the mean."""
+        """Return the mean."""
         return self.mean
 
 

@@ -135,7 +135,7 @@ def run_epochs(
 
 
 def _closing(plan: Plan, count: int) -> Bool[Array, " M"] | None:
-    """Say after which minibatches of an epoch the optimiser steps, None if after all.
+    """Return after which minibatches of an epoch the optimiser steps, None if after all.
 
     Every `accumulate_minibatches` of them, and after the last.
     """
@@ -167,7 +167,7 @@ def _start(plan: Plan, state: LaneState) -> Learning:
 
 
 def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
-    """Give the number of minibatches and the rows of each but the last, which may have fewer.
+    """Return the number of minibatches and the rows of each but the last, which may have fewer.
 
     Where rows are drawn by priority and both numbers are given, they hold as they are.
 
@@ -188,7 +188,7 @@ def minibatch_shape(plan: Plan, rows: int) -> tuple[int, int]:
 def _drawn(
     plan: Plan, hypers: Hypers, state: LaneState, samples: Samples, count: int
 ) -> Int[Array, "L D"] | None:
-    """Give the rows that the epochs of this update go over, or None for all, once each.
+    """Return the rows that the epochs of this update go over, or None for all, once each.
 
     With priorities as many as there are, or as the minibatches hold where both of their numbers
     are given.
@@ -207,7 +207,7 @@ def _drawn(
 def _split(
     plan: Plan, order: Int[Array, "L N"], count: int, size: int
 ) -> tuple[Int[Array, "M L B"], Float[Array, "M B"] | None]:
-    """Give minibatch indices and, with a remainder, weights (0 fills up).
+    """Return minibatch indices and, with a remainder, weights (0 fills up).
 
     Minibatches are filled up to a whole number of parts, the last one to the size of the others.
     """
@@ -312,7 +312,7 @@ def _step(
 
 
 def _spread(mean: Any, taken: Float[Array, ""], gradients: Any) -> tuple[Any, Float[Array, ""]]:
-    """Give the mean of gradients with one more, and what that adds to their spread.
+    """Return the mean of gradients with one more, and what that adds to their spread.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
     1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose the digits they share.

@@ -105,7 +105,7 @@ class _Carry(Pytree):
 def evaluate(
     plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> Episodes:
-    """Give one row an episode.
+    """Return one row an episode.
 
     Episode e of every lane with the same key has the same seed, whatever the policy (common
     random numbers).
@@ -131,12 +131,12 @@ def evaluate(
 
 
 def last_step(plan: Plan, steps: int | None) -> int:
-    """Give the env steps after which an evaluation is over, whatever still runs."""
+    """Return the env steps after which an evaluation is over, whatever still runs."""
     return STEP_LIMIT if steps is None else environments.make(plan.eval_env).warmup_steps + steps
 
 
 def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None) -> _Carry:
-    """Give the state in which an evaluation begins; see `evaluate`."""
+    """Return the state in which an evaluation begins; see `evaluate`."""
     env = environments.make(plan.eval_env)
 
     def reset(lane: Policies) -> tuple[Any, Any]:
@@ -160,17 +160,17 @@ def begin(plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int |
 
 
 def reset_keys(raw: Array, episodes: int) -> Array:
-    """Give the typed keys [episodes] that one lane's evaluation starts from."""
+    """Return the typed keys [episodes] that one lane's evaluation starts from."""
     return jax.random.split(use_key(raw, EVALUATION), episodes)
 
 
 def step_words(raw: Array, step: Int[Array, ""], episodes: int) -> Array:
-    """Give the raw keys [episodes, 2] of one step of one lane's evaluation."""
+    """Return the raw keys [episodes, 2] of one step of one lane's evaluation."""
     return jax.random.bits(use_key(raw, EVALUATION, step + 1), (episodes, 2))
 
 
 def restart_keys(words: Array) -> Array:
-    """Give the typed keys of episodes that follow those ended in a step with raw keys `words`."""
+    """Return the typed keys of the episodes after those that ended in a step with keys `words`."""
     return jax.random.wrap_key_data(words[..., ::-1], impl="threefry2x32")
 
 
@@ -184,7 +184,7 @@ def act(
     memory: Any,
     greedy: bool,
 ) -> tuple[Array, Array, Any]:
-    """Give one lane's actions (of every body), raw step keys [episodes, 2] and memory."""
+    """Return one lane's actions (of every body), raw step keys [episodes, 2] and memory."""
     segments = jax.tree.leaves(observation)[0].shape[0]
     mask = mask_all(env, env_state, lane.hypers.eval_params)
     key = None if greedy else jax.random.fold_in(use_key(lane.key, EVALUATION, step + 1), 1)
@@ -242,7 +242,7 @@ def advance(
 
 
 def _by_episode(env: Environment, x: Array) -> Array:
-    """Give rows of bodies [L, episodes agents, ...] as [L, episodes, agents, ...]."""
+    """Return rows of bodies [L, episodes agents, ...] as [L, episodes, agents, ...]."""
     agents = agents_of(env)
     return x if agents == 1 else x.reshape((x.shape[0], -1, agents, *x.shape[2:]))
 

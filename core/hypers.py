@@ -116,7 +116,7 @@ class Hypers(Pytree):
 
 
 def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    """Give the traced part of a configuration as NumPy scalars, canonical in dtype.
+    """Return the traced part of a configuration as NumPy scalars, canonical in dtype.
 
     Every leaf is float32 or int32 and never weakly typed, so that no value recompiles a program.
 

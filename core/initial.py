@@ -41,7 +41,7 @@ class Initial(Pytree):
 
 
 def start_from(state: LaneState, initial: Initial | None) -> LaneState:
-    """Give a fresh lane with what is kept in its place."""
+    """Return a fresh lane with what is kept in its place."""
     if initial is None:
         return state
     changes: dict[str, Any] = {"params": {**state.params, **initial.params}}

@@ -22,7 +22,7 @@ __all__ = ["look", "look_at"]
 
 
 def look(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
-    """Give the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
+    """Return the parts `trajectories`, `advantages`, `losses` and `gradients` of one lane.
 
     Trajectories and advantages are time first, [T, E, ...] (rows of several bodies [T, S, ...]);
     losses and gradients are those of the whole rollout as one minibatch, before the first step:

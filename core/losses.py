@@ -84,7 +84,7 @@ def ppo_loss(
     rows: Samples,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Give the loss and what is worth seeing of it.
+    """Return the loss and what is worth seeing of it.
 
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with
     r = exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch, and
@@ -124,7 +124,7 @@ def loss_and_gradient(
     rows: Samples,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Losses, dict[str, Any]]:
-    """Give the losses and the gradient of `ppo_loss`, in as many parts as `parts_of` says.
+    """Return the losses and the gradient of `ppo_loss`, in as many parts as `parts_of` says.
 
     The parts are of equal size, one after the other, and their sum is that of the whole
     minibatch: advantages are normalised over all of it and means divided by its weights.
@@ -190,7 +190,7 @@ def _forward(params: dict[str, Any], plan: Plan, hypers: Hypers, rows: Samples) 
 def _learned(
     plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples, terms: _Terms
 ) -> _Learned:
-    """Give the rollout's advantages and targets, or V-trace's in lanes where it is on.
+    """Return the rollout's advantages and targets, or V-trace's in lanes where it is on.
 
     V of a final observation where an episode was cut stays that of the rollout: such steps are
     few, and the network would have to run on as many observations again.
@@ -221,7 +221,7 @@ def _learned(
 def _learned_of(
     params: dict[str, Any], plan: Plan, hypers: Hypers, coefficients: Coefficients, rows: Samples
 ) -> _Learned:
-    """Give advantages and targets of a part of a minibatch, as single steps."""
+    """Return advantages and targets of a part of a minibatch, as single steps."""
     if rows.segments is None:
         return _flat(plan, _Learned(rows.advantage, rows.target))
     terms = _forward(params, plan, hypers, rows)
@@ -229,7 +229,7 @@ def _learned_of(
 
 
 def _flat(plan: Plan, tree: Any) -> Any:
-    """Give the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
+    """Return the single steps of whole segments: [B, T, ...] becomes [B T, ...]."""
     if not plan.by_segments:
         return tree
     steps = plan.rollout_length
@@ -243,7 +243,7 @@ def _flat(plan: Plan, tree: Any) -> Any:
 def _weights(
     plan: Plan, rows: Samples, weight: Float[Array, " B"] | None
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """Give what single steps count for in policy loss, value loss and valid-mass loss."""
+    """Return what single steps count for in policy loss, value loss and valid-mass loss."""
     fills = _flat(plan, weight)
     if rows.weights is None:
         return fills, fills, fills
@@ -254,7 +254,7 @@ def _weights(
 
 
 def _mean(weight: Array | None, total: Array | None = None) -> Mean:
-    """Give the weighted mean, or the part of one that has the weights `total` in all."""
+    """Return the weighted mean, or the part of one that has the weights `total` in all."""
     if weight is None:
         return jnp.mean if total is None else lambda x: jnp.sum(x) / total
     whole = jnp.maximum(jnp.sum(weight), _LEAST_TOTAL) if total is None else total
@@ -271,7 +271,7 @@ def _loss(
     means: tuple[Mean, Mean, Mean],
     counts: Float[Array, " B"] | None,
 ) -> tuple[Float[Array, ""], Losses]:
-    """Give the loss of single steps.
+    """Return the loss of single steps.
 
     Where a minibatch comes in parts, `means` give parts of means, and `ratio_std` is that of the
     mean of (r - 1)^2.

@@ -48,7 +48,7 @@ class RowWeights(Pytree):
 def log_valid_mass(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Give log sum over valid actions of the raw policy: logsumexp(masked) - logsumexp(all).
+    """Return log sum over valid actions of the raw policy: logsumexp(masked) - logsumexp(all).
 
     Of several components it is the sum of theirs. Where nothing is valid, the raw policy acts, and
     it is 0.
@@ -72,7 +72,7 @@ def _log_mass(
 
 
 def _components(flat: Array, sizes: Sizes) -> list[Array]:
-    """Give the parts of [..., A] that belong to each component."""
+    """Return the parts of [..., A] that belong to each component."""
     if sizes is None:
         return [flat]
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
@@ -82,13 +82,16 @@ def _components(flat: Array, sizes: Sizes) -> list[Array]:
 def valid_mass_of(
     logits: Float[Array, "*batch A"], mask: Bool[Array, "*batch A"], sizes: Sizes = None
 ) -> Float[Array, "*batch"]:
-    """Give the valid mass itself; 0 where nothing is valid. Arguments as for `log_valid_mass`."""
+    """Return the valid mass itself.
+
+    0 where nothing is valid. Arguments as for `log_valid_mass`.
+    """
     some = valid_actions(mask, sizes) > 0
     return jnp.where(some, jnp.exp(log_valid_mass(logits, mask, sizes)), 0.0)
 
 
 def valid_actions(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Int[Array, "*batch"]:
-    """Give how many actions are valid: of several components the product of theirs, up to 2^24.
+    """Return how many actions are valid: of several components the product of theirs, up to 2^24.
 
     Arguments as for `log_valid_mass`.
     """
@@ -114,7 +117,7 @@ def valid_fraction(mask: Bool[Array, "*batch A"], sizes: Sizes = None) -> Float[
 def are_valid(
     mask: Bool[Array, "*batch A"], action: Int[Array, "..."], sizes: Sizes = None
 ) -> Bool[Array, "*batch"]:
-    """Say which actions are valid, all components of them.
+    """Return which actions are valid, all components of them.
 
     Args:
         mask: valid actions.
@@ -136,7 +139,7 @@ def row_weights(
     valid_mass: Float[Array, "*batch"],
     sizes: Sizes = None,
 ) -> RowWeights:
-    """Give what the rows of one lane count for.
+    """Return what the rows of one lane count for.
 
     With `masking_gating`, rows with fewer valid actions than `masking_gate_min_actions` give no
     gradient to policy and entropy, and rows without any give none to the value either. With

@@ -23,7 +23,7 @@ __all__ = ["estimate_memory", "parameter_count"]
 
 
 def parameter_count(plan: Plan, example: Hypers) -> int:
-    """Give the number of trainable parameters of one lane, from shapes alone."""
+    """Return the number of trainable parameters of one lane, from shapes alone."""
     return sum(leaf.size for leaf in jax.tree.leaves(lane_shapes(plan, example).params))
 
 
@@ -46,7 +46,7 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
 
 
 def _row_numbers(plan: Plan, params: Any) -> int:
-    """Give how many numbers learning holds of one sample at a time, from shapes alone.
+    """Return how many numbers learning holds of one sample at a time, from shapes alone.
 
     Four times the widths of a perceptron; of other networks, all that one forward pass computes,
     of which compilers keep about half and add as much on the way back.
@@ -57,7 +57,10 @@ def _row_numbers(plan: Plan, params: Any) -> int:
 
 
 def _expanded_size(plan: Plan) -> int:
-    """Give the numbers a network reads of one observation, 0 where they are stored as they are."""
+    """Return the numbers a network reads of one observation.
+
+    0 where they are stored as they are.
+    """
     stored = environments.make(plan.env).observation_struct
     return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
 

@@ -97,7 +97,7 @@ def mask_metrics(
     action: Int[Array, "..."],
     sizes: tuple[int, ...] | None = None,
 ) -> dict[str, Float[Array, ""]]:
-    """Give what one lane's rollout shows of its valid actions (see `Metrics`).
+    """Return what one lane's rollout shows of its valid actions (see `Metrics`).
 
     Args:
         mask: valid actions.
@@ -122,7 +122,7 @@ _WEIGHTED = ("episode_return", "episode_length")
 
 
 def chunk_rows(metrics: Metrics) -> tuple[Mapping[str, np.ndarray], np.ndarray]:
-    """Give one value a lane and metric from a chunk's [K, L], and which lanes diverged [L].
+    """Return one value a lane and metric from a chunk's [K, L], and which lanes diverged [L].
 
     Episode returns and lengths are means over the chunk's episodes (NaN without any), extremes
     stay extremes; scheduled values, norms, the explained variance and the average reward are the

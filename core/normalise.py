@@ -26,7 +26,7 @@ class RunningStatistics(Pytree):
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> RunningStatistics:
-        """Give statistics of nothing: mean 0, deviation 1."""
+        """Return statistics of nothing: mean 0, deviation 1."""
         return cls(
             jnp.zeros((), jnp.float32),
             jnp.zeros(shape, jnp.float32),
@@ -47,14 +47,14 @@ class RunningStatistics(Pytree):
         )
 
     def std(self) -> Float[Array, "*shape"]:
-        """Give the standard deviation (divisor N), 1 before anything was seen, at least 1e-4."""
+        """Return the standard deviation (divisor N), 1 before anything was seen, at least 1e-4."""
         variance = self.square / jnp.maximum(self.count, 1.0)
         return jnp.where(self.count > 0.0, jnp.sqrt(jnp.maximum(variance, 1e-8)), 1.0)
 
     def normalise(
         self, values: Float[Array, "... *shape"], clip: Float[Array, ""]
     ) -> Float[Array, "... *shape"]:
-        """Give (values - mean) / std, clipped to +-clip."""
+        """Return (values - mean) / std, clipped to +-clip."""
         lead = (1,) * (values.ndim - self.mean.ndim)
         mean, std = (jnp.reshape(x, lead + x.shape) for x in (self.mean, self.std()))
         return jnp.clip((values - mean) / std, -clip, clip)

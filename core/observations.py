@@ -12,5 +12,5 @@ __all__ = ["as_array"]
 
 
 def as_array(observation: Any) -> Any:
-    """Give the array that an observation stands for; what has no `as_vector` is given back."""
+    """Return the array of an observation; one without `as_vector` is returned as it is."""
     return observation.as_vector() if hasattr(observation, "as_vector") else observation

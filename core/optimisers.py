@@ -48,7 +48,7 @@ class StepSizes(Pytree):
 
 
 def step_sizes(hypers: Hypers, progress: Float[Array, ""]) -> StepSizes:
-    """Give the learning rates at `progress` through the run (see `schedules.scheduled`)."""
+    """Return the learning rates at `progress` through the run (see `schedules.scheduled`)."""
     policy = curve(
         hypers, progress, hypers.learning_rate, hypers.lr_schedule, hypers.lr_end_fraction,
         hypers.lr_schedule_multiplier, peak_multiplier=hypers.lr_warmup_multiplier,
@@ -68,7 +68,7 @@ def _groups(params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def init_moments(plan: Plan, params: dict[str, Any]) -> tuple[State, State]:
-    """Give the optimiser's state for policy and critic parameters."""
+    """Return the optimiser's state for policy and critic parameters."""
     policy, critic = (_init_group(plan, group) for group in _groups(params))
     return policy, critic
 
@@ -87,7 +87,7 @@ def _init_group(plan: Plan, group: dict[str, Any]) -> State:
 
 
 def tree_norm(tree: Any) -> Float[Array, ""]:
-    """Give the Euclidean norm over all leaves."""
+    """Return the Euclidean norm over all leaves."""
     return jnp.sqrt(_square(tree))
 
 
@@ -199,7 +199,7 @@ def _adam(settings: Settings, gradient: Any, moments: Moments) -> tuple[Any, Mom
 def _muon(
     settings: Settings, gradient: dict[str, Any], moments: Moments
 ) -> tuple[dict[str, Any], Moments]:
-    """Give Muon's directions of matrices and Adam's of everything else.
+    """Return Muon's directions of matrices and Adam's of everything else.
 
     With m = b m + (1 - b) g, both parts corrected for their start at 0, a matrix moves along the
     orthogonalised b m + (1 - b) g (Nesterov's look-ahead), times sqrt(max(1, outputs / inputs)).
@@ -227,7 +227,7 @@ def _muon(
 
 
 def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
-    """Give sqrt(max(1, outputs / inputs)); kernels of heads are stored output-first."""
+    """Return sqrt(max(1, outputs / inputs)); kernels of heads are stored output-first."""
     inputs, outputs = matrix.shape
     if str(path[0].key).endswith("_head"):
         inputs, outputs = outputs, inputs
@@ -235,7 +235,7 @@ def _width_factor(path: tuple[Any, ...], matrix: Float[Array, "m n"]) -> float:
 
 
 def orthogonalised(matrix: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """Give U V^T of U S V^T, nearly: singular values end between about 0.7 and 1.2.
+    """Return U V^T of U S V^T, nearly: singular values end between about 0.7 and 1.2.
 
     Five steps X <- a X + (b X X^T + c (X X^T)^2) X from X / |X| (a Newton-Schulz iteration with
     the coefficients of Jordan 2024), on the side with fewer rows.

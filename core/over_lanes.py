@@ -20,7 +20,7 @@ Axes = int | None | tuple[int | None, ...]
 def over_lanes(
     function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """Give a function of one lane as one of lanes; see `jax.vmap`.
+    """Return a function of one lane as one of lanes; see `jax.vmap`.
 
     Args:
         function: of trees of arrays.

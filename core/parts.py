@@ -22,7 +22,7 @@ _FOLDER = "parts"
 
 
 def part_path(directory: Path, part: str) -> Path:
-    """Give where a part lies in the folder of its policy."""
+    """Return where a part lies in the folder of its policy."""
     return directory / _FOLDER / f"{part}.npz"
 
 
@@ -78,6 +78,6 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
 
 
 def _named(tree: Any) -> dict[str, Any]:
-    """Give the leaves by their path, in order."""
+    """Return the leaves by their path, in order."""
     leaves: list[tuple[Any, Any]] = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

@@ -172,7 +172,7 @@ def make_plan(
     eval_env: EnvPlan | None = None,
     features: tuple[str, ...] | None = None,
 ) -> Plan:
-    """Give the static part of a configuration.
+    """Return the static part of a configuration.
 
     Args:
         config: knob -> value, as for `knobs.complete`.
@@ -247,7 +247,7 @@ def _check_minibatches(plan: Plan) -> None:
 
 
 def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
-    """Give an environment that shows what the network reads: stacked, and links to link networks.
+    """Return an environment that shows what the network reads: stacked, links to link networks.
 
     Optical environments whose `observation` is left out show a graph to a gnn and link tokens to
     a transformer.
@@ -271,7 +271,7 @@ def _is_optical(id_: str) -> bool:
 
 
 def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
-    """Give the features some configuration of a study can switch on.
+    """Return the features some configuration of a study can switch on.
 
     Args:
         possible: knob -> the values it can take; a knob left out keeps its default.
@@ -282,7 +282,7 @@ def features_of(possible: Mapping[str, set[Any]]) -> tuple[str, ...]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Give eight hex digits that name a plan, the same in every process.
+    """Return eight hex digits that name a plan, the same in every process.
 
     Fields that are not in its `repr` came later: they take part where they are no defaults, so
     that the names of other plans stay.

@@ -71,7 +71,7 @@ def _network(plan: Plan, env: Environment) -> nn.Module:
 
 
 def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]:
-    """Give fresh parameters of one lane, each drawn from the key and its own name.
+    """Return fresh parameters of one lane, each drawn from the key and its own name.
 
     Orthogonal initialisation is a QR decomposition, which must not run vmapped inside a program
     (two batched QR calls in flight deadlock on a two-core CPU): call this under `lax.map`.
@@ -86,17 +86,17 @@ def init_params(plan: Plan, hypers: Hypers, key: PRNGKeyArray) -> dict[str, Any]
 
 
 def is_critic(name: str) -> bool:
-    """Say whether a top-level parameter name belongs to the critic's optimiser."""
+    """Return whether a top-level parameter name belongs to the critic's optimiser."""
     return name.startswith("critic")
 
 
 def is_recurrent(plan: Plan) -> bool:
-    """Say whether the network of a plan keeps a memory between steps."""
+    """Return whether the network of a plan keeps a memory between steps."""
     return plan.network in RECURRENT
 
 
 def initial_carry(plan: Plan, lead: tuple[int, ...]) -> Any:
-    """Give the memory at the start of episodes, [lead, ...]; () for networks without one."""
+    """Return the memory at the start of episodes, [lead, ...]; () for networks without one."""
     if not is_recurrent(plan):
         return ()
     network: Any = _network(plan, environments.make(plan.env))  # a `RecurrentNetwork`
@@ -134,7 +134,7 @@ def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tu
 def unroll(
     plan: Plan, params: dict[str, Any], observation: Any, first: Bool[Array, "T S"], carry: Any
 ) -> Outputs:
-    """Give the outputs [T, S] of one lane's sequences.
+    """Return the outputs [T, S] of one lane's sequences.
 
     Args:
         plan: names the network.
@@ -165,7 +165,7 @@ def _call(
 
 
 def _cast(tree: Any, dtype: str) -> Any:
-    """Give a tree with its real arrays in another precision."""
+    """Return a tree with its real arrays in another precision."""
 
     def cast(x: Array) -> Array:
         return x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -174,7 +174,7 @@ def _cast(tree: Any, dtype: str) -> Any:
 
 
 def _read(observation: Any) -> Any:
-    """Give an observation as networks read it, packed ones expanded.
+    """Return an observation as networks read it, packed ones expanded.
 
     Products see the same floats as if a rollout had stored them, so outputs are the same bits.
     """
@@ -184,7 +184,7 @@ def _read(observation: Any) -> Any:
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
-    """Give an observation as training sees it: with words for dropout masks where that is on.
+    """Return an observation as training sees it: with words for dropout masks where that is on.
 
     The words go into the trajectory, so that learning drops what acting dropped.
     """
@@ -194,7 +194,7 @@ def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:
 
 
 def shown_like(seen: Any, observation: Any) -> Any:
-    """Give one more observation [...] as a rollout [T, ...] would show it, [1, ...].
+    """Return one more observation [...] as a rollout [T, ...] would show it, [1, ...].
 
     Where acting drops, it drops what the last step dropped.
     """
@@ -203,7 +203,7 @@ def shown_like(seen: Any, observation: Any) -> Any:
 
 
 def plain(observation: Any) -> Any:
-    """Give an observation without its words."""
+    """Return an observation without its words."""
     return observation.observation if isinstance(observation, Keyed) else observation
 
 
@@ -214,7 +214,7 @@ def distribution_of(
     outputs: Outputs,
     mask: Bool[Array, "... A"] | None,
 ) -> Distribution:
-    """Give the action distribution of one lane's outputs."""
+    """Return the action distribution of one lane's outputs."""
     env = environments.make(plan.env)
     if mask is not None:
         mask = mask | (hypers.action_masking == 0.0)
@@ -225,7 +225,7 @@ def distribution_of(
 
 
 def statistics_shape(plan: Plan) -> tuple[int, ...]:
-    """Give the shape of the observation statistics, [] if they are compiled out."""
+    """Return the shape of the observation statistics, [] if they are compiled out."""
     if "normalise_observations" not in plan.features:
         return ()
     struct = jax.eval_shape(_read, environments.make(plan.env).observation_struct)
@@ -237,7 +237,7 @@ def statistics_shape(plan: Plan) -> tuple[int, ...]:
 
 
 def normalised(plan: Plan, hypers: Hypers, statistics: RunningStatistics, observation: Any) -> Any:
-    """Give the observation as one lane's network sees it (leading axes allowed).
+    """Return the observation as one lane's network sees it (leading axes allowed).
 
     Where lanes may differ in `normalise_observations`, bytes reach all networks as floats; a lane
     that does not normalise sees those of a cnn divided by 255, as that network does with bytes.

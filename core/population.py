@@ -100,7 +100,7 @@ def init_lane(
     plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
     updates: Array, total_updates: Array,
 ) -> LaneState:  # fmt: skip
-    """Give the fresh state of one lane; a function of its arguments alone."""
+    """Return the fresh state of one lane; a function of its arguments alone."""
     env = environments.make(plan.env)
     raw = lane_key(seed, stream, replicate)
     params = policy.init_params(plan, hypers, use_key(raw, INIT))
@@ -128,7 +128,7 @@ def init_lane(
 
 
 def lane_mesh(devices: Sequence[Device]) -> Mesh:
-    """Give the one-dimensional mesh that lanes are spread over."""
+    """Return the one-dimensional mesh that lanes are spread over."""
     return Mesh(np.asarray(devices), ("lanes",))
 
 
@@ -155,7 +155,7 @@ def refill_lanes(
 
 
 def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
-    """Give the jitted `advance(seed, lanes, refills, initial) -> (lanes, metrics [K, L])`.
+    """Return the jitted `advance(seed, lanes, refills, initial) -> (lanes, metrics [K, L])`.
 
     `initial` is what refilled lanes start with instead of fresh parameters, or None.
 
@@ -207,17 +207,17 @@ def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
 
 def _in_tiles(lanes: Any, tile: int) -> Any:
-    """Give [lanes, ...] as [tiles, lanes of a tile, ...]."""
+    """Return [lanes, ...] as [tiles, lanes of a tile, ...]."""
     return jax.tree.map(lambda x: x.reshape((x.shape[0] // tile, tile, *x.shape[1:])), lanes)
 
 
 def _joined(tiles: Any) -> Any:
-    """Give [tiles, lanes of a tile, ...] as [lanes, ...]."""
+    """Return [tiles, lanes of a tile, ...] as [lanes, ...]."""
     return jax.tree.map(lambda x: x.reshape((x.shape[0] * x.shape[1], *x.shape[2:])), tiles)
 
 
 def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
-    """Give the jitted `roll_out(lanes) -> (lanes, sums [L])`: a chunk's rollouts, nothing learned.
+    """Return the jitted `roll_out(lanes) -> (lanes, sums [L])`: a chunk's rollouts, no learning.
 
     It is there to be timed beside `advance`. Every array of a trajectory goes into the sums, so
     that all of it is computed and written as it is for learning.
@@ -251,7 +251,7 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
 
 def change_function(mesh: Mesh) -> Any:
-    """Give the jitted `change(lanes, changes) -> lanes`, a program of its own beside `advance`.
+    """Return the jitted `change(lanes, changes) -> lanes`, a program of its own beside `advance`.
 
     A lane may take over the state of a lane on another device, so unlike `advance` this one
     communicates. Floats travel as words of bits: how XLA moves rows between devices is its own
@@ -281,7 +281,7 @@ def change_function(mesh: Mesh) -> Any:
 
 
 def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:
-    """Give the shapes and dtypes of one lane's state, without computing anything."""
+    """Return the shapes and dtypes of one lane's state, without computing anything."""
     scalar = jax.ShapeDtypeStruct((), np.int32)
     return jax.eval_shape(
         lambda *args: init_lane(plan, *args), scalar, hypers, scalar, scalar, scalar, scalar
@@ -289,7 +289,7 @@ def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:
 
 
 def empty_lanes(plan: Plan, count: int, hypers: Hypers, mesh: Mesh) -> Lanes:
-    """Give lanes of zeros in which nothing runs yet; every one is refilled before it matters.
+    """Return lanes of zeros in which nothing runs yet; every one is refilled before it matters.
 
     Args:
         plan: the static part.

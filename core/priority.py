@@ -18,7 +18,7 @@ _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 
 
 def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
-    """Give P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; |A|_i of a segment sums its steps.
+    """Return P(i) = p_i / sum p, p_i = (|A|_i + 1e-6)^alpha; |A|_i of a segment sums its steps.
 
     With alpha above 1 they are powers of the share of the largest, which cannot overflow.
     """
@@ -31,7 +31,7 @@ def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> F
 def importance_weights(
     probability: Float[Array, " N"], beta: Float[Array, ""]
 ) -> Float[Array, " N"]:
-    """Give (N P(i))^-beta, which undoes at beta 1 what drawing by P does to a mean."""
+    """Return (N P(i))^-beta, which undoes at beta 1 what drawing by P does to a mean."""
     return (probability * probability.shape[0]) ** -beta
 
 
@@ -48,7 +48,7 @@ def draw_rows(
 def choose_rows(
     key: PRNGKeyArray, advantage: Float[Array, "N *T"], alpha: Float[Array, ""], count: int
 ) -> Int[Array, " count"]:
-    """Give the rows that the epochs of one update go over.
+    """Return the rows that the epochs of one update go over.
 
     Drawn by priority; at alpha 0 every row once, or, where `count` is not their number, as many of
     a permutation of them, over and over.

@@ -57,14 +57,14 @@ _DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 
 def compiler_options(devices: Sequence[Device]) -> dict[str, bool]:
-    """Give XLA's options for training programs on these devices."""
+    """Return XLA's options for training programs on these devices."""
     return _CPU_OPTIONS if devices[0].platform == "cpu" else {}
 
 
 def prepare_devices(
     platform: str = "auto", deterministic: bool = False, cores: int | None = None
 ) -> tuple[Device, ...]:
-    """Give the devices to use: all of the platform; on CPU one a core, at least two.
+    """Return the devices to use: all of the platform; on CPU one a core, at least two.
 
     At least two host devices are used everywhere, because one gives other bits than several.
 
@@ -106,7 +106,7 @@ def prepare_devices(
 
 
 def _has_started() -> bool:
-    """Say whether jax has made its devices, whose number and XLA's flags are then settled."""
+    """Return whether jax has made its devices, whose number and XLA's flags are then settled."""
     known = int(jax.config.values["jax_num_cpu_devices"])
     try:
         jax.config.update("jax_num_cpu_devices", known + 1)  # refused once there are devices
@@ -169,11 +169,11 @@ class Program:
         return NamedSharding(self.mesh, PartitionSpec("lanes"))
 
     def empty(self) -> Lanes:
-        """Give lanes in which nothing runs yet."""
+        """Return lanes in which nothing runs yet."""
         return empty_lanes(self.plan, self.lanes, self.example, self.mesh)
 
     def lane_order(self) -> np.ndarray:
-        """Give lanes in the order to fill them: tile by tile, devices in turn.
+        """Return lanes in the order to fill them: tile by tile, devices in turn.
 
         A population that is partly idle then has its busy tiles spread over all devices.
         """
@@ -185,7 +185,7 @@ class Program:
         return self._put(lanes)
 
     def no_refills(self) -> Refills:
-        """Give refills that refill nothing and run all lanes; host arrays to be filled in."""
+        """Return refills that refill nothing and run all lanes; host arrays to be filled in."""
         numbers = {
             name: np.zeros(self.lanes, np.int32)
             for name in ("stream", "replicate", "updates", "total_updates")
@@ -198,7 +198,7 @@ class Program:
         )
 
     def no_changes(self) -> Changes:
-        """Give changes that change nothing; host arrays to be filled in."""
+        """Return changes that change nothing; host arrays to be filled in."""
         return Changes(
             source=np.arange(self.lanes, dtype=np.int32),
             mask=np.zeros(self.lanes, bool),
@@ -312,7 +312,7 @@ class Program:
         return jax.jit(mapped).lower(like).compile()
 
     def _policy_shapes(self, width: int) -> Policies:
-        """Give the shapes of the policies of that many lanes."""
+        """Return the shapes of the policies of that many lanes."""
         lanes = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape), x.dtype),
             Lanes(self.example, lane_shapes(self.plan, self.example)),
@@ -349,7 +349,7 @@ class Program:
         return jax.jit(lambda lanes, at: jax.tree.map(lambda x: x[at], lanes.state))
 
     def lane(self, lanes: Lanes, which: int) -> LaneState:
-        """Give one lane's state as host arrays."""
+        """Return one lane's state as host arrays."""
         return jax.device_get(self._pick(lanes, np.int32(which)))
 
     def look(self, lanes: Lanes, which: int, hypers: Hypers) -> dict[str, Any]:
@@ -382,7 +382,7 @@ class Program:
         return jax.tree.map(lambda *parts: np.concatenate(parts), *found)
 
     def _no_episodes(self) -> Episodes:
-        """Give the results of no lanes; nothing is compiled."""
+        """Return the results of no lanes; nothing is compiled."""
         shapes = jax.eval_shape(self._episodes, self._policy_shapes(self.evaluation_width))
         return jax.tree.map(lambda x: np.zeros((0, *x.shape[1:]), x.dtype), shapes)
 

@@ -32,7 +32,7 @@ class Pytree:
     """Base of all classes made by `pytree`."""
 
     def replace(self: T, **changes: Any) -> T:
-        """Give a copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]  # made by `pytree`
 
 

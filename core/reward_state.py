@@ -110,7 +110,7 @@ def _floats(data: Mapping[str, Any], names: tuple[str, ...]) -> list[Array]:
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:
-    """Say which reward memory lanes of a plan need and a saved policy with its critic lacks.
+    """Return which reward memory lanes of a plan need and a saved policy with its critic lacks.
 
     Args:
         plan: of the lanes.

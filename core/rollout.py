@@ -78,7 +78,7 @@ class EpisodeSums(Pytree):
 def rollout(
     plan: Plan, hypers: Hypers, state: LaneState
 ) -> tuple[LaneState, Trajectory, EpisodeSums, Float[Array, "L E"]]:
-    """Give the lanes after T steps, the trajectory, sums, and V of the observation after it.
+    """Return the lanes after T steps, the trajectory, sums, and V of the observation after it.
 
     With dropout, acting drops what learning will; bootstrap values drop nothing.
     """
@@ -206,7 +206,7 @@ def _step(
 def _bootstrap(
     plan: Plan, env: Environment, hypers: Hypers, state: LaneState, after: Step
 ) -> Float[Array, "L E"]:
-    """Give V of the final observation where an episode was cut (and did not end), else 0."""
+    """Return V of the final observation where an episode was cut (and did not end), else 0."""
     nothing = jnp.zeros(after.reward.shape, jnp.float32)
     if env.never_ends:
         return nothing
@@ -244,7 +244,7 @@ def _pick(ended: Bool[Array, "L E"], new: Any, old: Any) -> Any:
 
 
 def _words_of_segments(env: Environment, words: Array) -> Array:
-    """Give words [L, S, 2] of each body from those of environments [L, E, 2]."""
+    """Return words [L, S, 2] of each body from those of environments [L, E, 2]."""
     agents = agents_of(env)
     if agents == 1:
         return words

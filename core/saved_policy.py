@@ -72,7 +72,7 @@ class SavedPolicy:
     rewards: RewardState | None = None
 
     def hypers(self) -> Hypers:
-        """Give the traced part of its configuration."""
+        """Return the traced part of its configuration."""
         env, eval_env = (environments.make(p) for p in (self.plan.env, self.plan.eval_env))
         return make_hypers(
             self.config,
@@ -89,7 +89,7 @@ class SavedPolicy:
         key: PRNGKeyArray | None = None,
         deterministic: bool = True,
     ) -> tuple[Any, Any]:
-        """Give an action for one observation (or a batch), and the carry.
+        """Return an action for one observation (or a batch), and the carry.
 
         An action is an array; for Gymnasium's environments it is what `env.step` takes.
 
@@ -161,7 +161,7 @@ class SavedPolicy:
         return jax.jit(act)
 
     def _observation(self, given: Any) -> Any:
-        """Give an observation (lists and all) as arrays of the environment's types."""
+        """Return an observation (lists and all) as arrays of the environment's types."""
         env, history = environments.make(self.plan.env), self.plan.env.history
         stacked = f" (the last {history}, oldest first)" if history > 1 else ""
 
@@ -180,7 +180,7 @@ class SavedPolicy:
     def evaluate(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> Episodes:
-        """Give [1, episodes] results on seeds that no study uses.
+        """Return [1, episodes] results on seeds that no study uses.
 
         Args:
             episodes: how many.
@@ -198,7 +198,7 @@ class SavedPolicy:
     def trace(
         self, episodes: int, seed: int = 0, greedy: bool = True, steps: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Give every env step of the episodes that `evaluate` runs, by columns.
+        """Return every env step of the episodes that `evaluate` runs, by columns.
 
         Args:
             episodes: as of `evaluate`, like all that follow.
@@ -238,7 +238,7 @@ class SavedPolicy:
         return film(self.plan, self._alone(seed), episodes, greedy)
 
     def _alone(self, seed: int) -> Policies:
-        """Give the policy as one lane, on a seed that no study uses."""
+        """Return the policy as one lane, on a seed that no study uses."""
         key = lane_key(jnp.int32(seed), jnp.int32(_HELD_OUT), jnp.int32(0))
         one = Policies(self.hypers(), self.params, self.statistics, key)
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
@@ -313,7 +313,7 @@ def _rewards(document: Mapping[str, Any], path: Path) -> RewardState | None:
 
 
 def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
-    """Give an environment as JSON data; the files that it is made of are copied beside it."""
+    """Return an environment as JSON data; the files that it is made of are copied beside it."""
     keys = dict(env.keys)
     for key, file in files_of(env.id, keys).items():
         copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"

@@ -48,7 +48,7 @@ class Scheduled(Pytree):
 def progress_of(
     plan: Plan, hypers: Hypers, state: LaneState, minibatches: int, taken: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Give the share of its full run that one lane has done.
+    """Return the share of its full run that one lane has done.
 
     Updates done over updates of the full run; with `schedule_on_gradient_steps` gradient steps
     taken over those of the full run, which is then no more than reached: steps that target_kl
@@ -73,7 +73,7 @@ def progress_of(
 
 
 def scheduled_values(hypers: Hypers, progress: Float[Array, ""]) -> Scheduled:
-    """Give one lane's values at `progress` through its run."""
+    """Return one lane's values at `progress` through its run."""
     one = jnp.ones_like(progress)
     clip_eps = curve(
         hypers, progress, hypers.clip_eps, hypers.clip_eps_schedule,

@@ -51,7 +51,7 @@ def scheduled(
     peak_multiplier: Float[Array, ""],
     start_fraction: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Give the scheduled value at `progress` (updates done over updates of the full run).
+    """Return the scheduled value at `progress` (updates done over updates of the full run).
 
     With p = min(1, progress / multiplier), v0 the initial value, e the end fraction, and
     c(x) = (0.5 (1 + cos(pi x)))^exponent:
@@ -89,7 +89,7 @@ def curve(
     multiplier: Float[Array, ""],
     **warmup: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Give `scheduled` with the warm-up and the exponent of the learning rate.
+    """Return `scheduled` with the warm-up and the exponent of the learning rate.
 
     Args:
         hypers: of one lane (`hypers.Hypers`).
@@ -118,6 +118,6 @@ def annealed_lambda(
     progress: Float[Array, ""],
     multiplier: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Give lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)); ends 90.07 % of the way, as published."""
+    """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)); ends 90.07 % of the way, as published."""
     p = jnp.minimum(1.0, progress / multiplier)
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))

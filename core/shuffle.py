@@ -11,7 +11,7 @@ __all__ = ["permutation"]
 
 
 def permutation(key: Array, size: int) -> Int[Array, " N"]:
-    """Give a random permutation of 0 .. size-1 by one sort of random words.
+    """Return a random permutation of 0 .. size-1 by one sort of random words.
 
     The low bits of each word hold the index, the high bits are random; sorting single words is
     several times faster than `jax.random.permutation`, which sorts keys with values, twice.

@@ -64,13 +64,13 @@ class LaneState(Pytree):
 
 
 def lane_key(seed: Leaf, stream: Leaf, replicate: Leaf) -> UInt32[Array, "2"]:
-    """Give the raw key of a replicate: threefry, folded from (seed, stream, replicate)."""
+    """Return the raw key of a replicate: threefry, folded from (seed, stream, replicate)."""
     key = jax.random.key(seed, impl="threefry2x32")
     key = jax.random.fold_in(jax.random.fold_in(key, stream), replicate)
     return jax.random.key_data(key)
 
 
 def use_key(raw: UInt32[Leaf, "2"], use: int, counter: Leaf | int = 0) -> Array:
-    """Give the typed key of one use of a lane's key at one value of its counter."""
+    """Return the typed key of one use of a lane's key at one value of its counter."""
     key = jax.random.wrap_key_data(raw, impl="threefry2x32")
     return jax.random.fold_in(jax.random.fold_in(key, use), jnp.asarray(counter, jnp.int32))

@@ -23,7 +23,7 @@ _MOST_COMPONENTS = 256  # of an observation, beyond which it is left out
 def trace(
     plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Give columns with one row an env step, episode by episode.
+    """Return columns with one row an env step, episode by episode.
 
     Columns are `episode`, `step`, `reward`, `return` so far, `terminated`, `truncated`, `action`
     (or `action_0`, ...), `observation_0`, ... (before the step; of up to 256 components) and the
@@ -57,7 +57,7 @@ def trace(
 
 
 def columns_of(seen: Seen) -> dict[str, np.ndarray]:
-    """Give the steps that count as rows; arrays come as [episodes, steps, ...]."""
+    """Return the steps that count as rows; arrays come as [episodes, steps, ...]."""
     rows = np.asarray(seen.counted)
     episode, at = np.nonzero(rows)
     reward = np.where(rows, seen.reward, 0.0).astype(np.float64)

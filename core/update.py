@@ -36,7 +36,7 @@ _KL_LIMIT = 1e3
 
 
 def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Metrics]:
-    """Give the lanes [L] after one update, and what it showed.
+    """Return the lanes [L] after one update, and what it showed.
 
     Lanes in warm-up (negative `updates`) step their environments and learn nothing.
     """
@@ -52,7 +52,7 @@ def learn(
     sums: EpisodeSums,
     last_value: Float[Array, "L E"],
 ) -> tuple[LaneState, Metrics]:
-    """Give the lanes [L] after learning from a rollout, and what it showed.
+    """Return the lanes [L] after learning from a rollout, and what it showed.
 
     Args:
         plan: static part.
@@ -85,7 +85,7 @@ def prepare(
     trajectory: Trajectory,
     last_value: Float[Array, "L E"],
 ) -> tuple[Scheduled, LaneState, Samples]:
-    """Give what the lanes [L] learn from: scheduled values, new statistics, samples.
+    """Return what the lanes [L] learn from: scheduled values, new statistics, samples.
 
     Arguments are those of `learn`.
     """
@@ -112,7 +112,7 @@ def _prepare(
     seen: Trajectory,
     last_value: Float[Array, " E"],
 ) -> tuple[LaneState, Samples]:
-    """Give one lane's samples with advantages, [N, ...]; updates its running statistics."""
+    """Return one lane's samples with advantages, [N, ...]; updates its running statistics."""
     learns = state.updates >= 0
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
@@ -196,7 +196,7 @@ def _with_features(
 
 
 def _rows(plan: Plan, x: Shaped[Array, "T E ..."]) -> Shaped[Array, "N ..."]:
-    """Give single steps [T E, ...], or whole segments [E, T, ...]."""
+    """Return single steps [T E, ...], or whole segments [E, T, ...]."""
     return jnp.moveaxis(x, 1, 0) if plan.by_segments else x.reshape((-1, *x.shape[2:]))
 
 
@@ -207,7 +207,7 @@ def _where(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
 def _shape_rewards(
     plan: Plan, hypers: Hypers, state: LaneState, seen: Trajectory, learns: Bool[Array, ""]
 ) -> tuple[Float[Array, "T E"], LaneState]:
-    """Give the learner's rewards: scaled, divided by the deviation of the return, clipped.
+    """Return the learner's rewards: scaled, divided by the deviation of the return, clipped.
 
     The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps seen, this
     rollout included (Engstrom et al. 2020, section 3), or with `raw_reward_deviation` that of r_t.
@@ -240,7 +240,7 @@ def _centre(
     next_values: Float[Array, "T E"],
     learns: Bool[Array, ""],
 ) -> tuple[Float[Array, "T E"], LaneState]:
-    """Give rewards less their running average, which is then moved (Naik et al. 2024).
+    """Return rewards less their running average, which is then moved (Naik et al. 2024).
 
     o <- o + a (1 - o), o from 0, and rbar <- rbar + (a / o) mean(delta), where delta is the
     temporal difference of the centred rewards; so the first step is 1 and later ones fall to a.
@@ -269,7 +269,7 @@ def _measure(
     seen: Trajectory,
     sums: EpisodeSums,
 ) -> Metrics:
-    """Give the metrics of one lane's update; `state` has its running statistics, after it."""
+    """Return the metrics of one lane's update; `state` has its running statistics, after it."""
     taken = jnp.maximum(learning.taken, 1.0)
     learnt = jnp.maximum(learning.minibatches, 1.0)
     means = jax.tree.map(lambda x: x / learnt, learning.sums)
@@ -334,7 +334,7 @@ def _feature_metrics(
     valid_mass_loss: Float[Array, ""],
     seen: Trajectory,
 ) -> dict[str, Array]:
-    """Give the metrics that only plans with some feature, or with masks, have."""
+    """Return the metrics that only plans with some feature, or with masks, have."""
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = policy.component_sizes(environments.make(plan.env))

@@ -33,7 +33,7 @@ def predict(
     key: PRNGKeyArray | None = None,
     deterministic: bool = True,
 ) -> tuple[Array, Any]:
-    """Give an action for one observation, or one each for a batch, and the carry.
+    """Return an action for one observation, or one each for a batch, and the carry.
 
     Args:
         policy: from `load_policy`.
@@ -62,7 +62,7 @@ def evaluate(
     greedy: bool = True,
     steps: int | None = None,
 ) -> Episodes:
-    """Give returns and lengths [1, episodes] on seeds that no study uses.
+    """Return returns and lengths [1, episodes] on seeds that no study uses.
 
     Args:
         policy: from `load_policy`.
@@ -82,7 +82,7 @@ def evaluate(
 
 
 def _moved(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
-    """Give the policy with another environment to be evaluated in."""
+    """Return the policy with another environment to be evaluated in."""
     before = policy.plan.eval_env
     given = {name: value for name, value in env.items() if name != "id"}
     id_ = env.get("id", before.id)
@@ -120,7 +120,7 @@ def _check_keys(id_: str, given: Mapping[str, Any]) -> None:
 
 
 def _number(id_: str, name: str, value: Any) -> float:
-    """Give the value of a parameter."""
+    """Return the value of a parameter."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ConfigError(f"{name} of {id_} is {value!r}; allowed: a number")
     return float(value)

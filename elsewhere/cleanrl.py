@@ -147,7 +147,7 @@ _OTHERS = {
 
 
 def another_algorithm(words: Iterable[str]) -> str:
-    """Say what the script of a command trains with, if a study cannot; nothing otherwise.
+    """Return what the script of a command trains with, if a study cannot; nothing otherwise.
 
     >>> another_algorithm(["python", "cleanrl/sac_atari.py", "--exp-name", "dqn"])
     'sac_atari.py trains with SAC, which a study cannot'

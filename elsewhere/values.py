@@ -145,7 +145,7 @@ class OneMinus(Values):
 
     @property
     def meaning(self) -> str:
-        """Say it."""
+        """Return the meaning in words."""
         return "one minus it"
 
 
@@ -173,7 +173,7 @@ class PowerOfTwo(Values):
 
     @property
     def meaning(self) -> str:
-        """Say it."""
+        """Return the meaning in words."""
         return "two to the power of it"
 
 

@@ -184,7 +184,7 @@ class AnalyticPopulation:
         return [self.result_of(self._state[lane]) for lane in lanes]
 
     def result_of(self, lane: _Lane | None) -> EvaluationResult:
-        """Give what a lane's evaluation shows: its skill, and noise of its seed alone."""
+        """Return what a lane's evaluation shows: its skill, and noise of its seed alone."""
         if lane is None:
             raise ValueError("an empty lane was evaluated")
         number = _STREAMS.index(lane.stream)
@@ -226,12 +226,12 @@ class AnalyticPopulation:
 
 
 def _thrift(config: Mapping[str, Any]) -> float:
-    """Give a second thing to want, at odds with the first: small learning rates."""
+    """Return a second thing to want, at odds with the first: small learning rates."""
     return -math.log10(config["learning_rate"])
 
 
 def _best_skill(config: Mapping[str, Any]) -> float:
-    """Give what a configuration reaches in the end: 1 for the best, falling off around it."""
+    """Return what a configuration reaches in the end: 1 for the best, falling off around it."""
     away = math.log10(config["learning_rate"] / 1e-3) ** 2 / 4.0
     away += math.log10((1.0 - min(config["gamma"], 0.99999)) / 0.01) ** 2 / 8.0
     return math.exp(-away)

@@ -17,7 +17,7 @@ __all__ = ["AnalyticShares", "analytic_shares"]
 def analytic_shares(
     factory: AnalyticFactory, shares: int, neighbours: int, warn: Callable[[str], None]
 ) -> AnalyticShares:
-    """Give what makes shares of the lanes that a factory would make."""
+    """Return what makes shares of the lanes that a factory would make."""
     return AnalyticShares(factory, shares)
 
 

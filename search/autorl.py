@@ -339,7 +339,7 @@ class AutoRLEnv:
 
 
 def _checked_objective(name: str) -> str:
-    """Give a name that is a metric of training or of an evaluation.
+    """Return a name that is a metric of training or of an evaluation.
 
     Raises:
         ConfigError: it is neither.
@@ -354,7 +354,7 @@ def _checked_objective(name: str) -> str:
 
 
 def _known(values: np.ndarray) -> np.ndarray:
-    """Give 0 where there was no value before."""
+    """Return 0 where there was no value before."""
     return np.where(np.isfinite(values), values, 0.0)
 
 

@@ -37,7 +37,7 @@ class Actions:
         self.knobs = tuple(self._parameters)
 
     def read(self, given: Action, before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Give one whole configuration a run.
+        """Return one whole configuration a run.
 
         Args:
             given: the action; knobs that a mapping leaves out keep their values.
@@ -54,7 +54,7 @@ class Actions:
         return [self._changed(old, row) for old, row in zip(before, rows, strict=True)]
 
     def shares(self, params: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """Give configurations as numbers from 0 to 1 [runs, knobs]."""
+        """Return configurations as numbers from 0 to 1 [runs, knobs]."""
         rows = [
             [self._parameters[name].distribution.share(row[name]) for name in self.knobs]
             for row in params

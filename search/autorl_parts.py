@@ -26,7 +26,7 @@ A field in none of these belongs to `environment`.
 
 
 def fields_of(parts: Iterable[str]) -> tuple[str, ...]:
-    """Give the fields of a lane's state that parts stand for.
+    """Return the fields of a lane's state that parts stand for.
 
     Raises:
         ConfigError: a part is not known, or none was named.

@@ -20,7 +20,7 @@ __all__ = ["check_changeable", "study_of"]
 
 
 def study_of(study: Study | str | Path | Mapping[str, Any], runs: int, steps: int) -> Study:
-    """Give the study whose chunks end where decisions fall, and whose lanes hold the runs.
+    """Return the study whose chunks end where decisions fall, and whose lanes hold the runs.
 
     Args:
         study: a study file, its data, or a loaded study.

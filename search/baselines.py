@@ -18,7 +18,7 @@ __all__ = ["measure_baselines", "replicates_of"]
 
 
 def replicates_of(study: Study) -> dict[Stream, int]:
-    """Give how many replicates of each stream a study can evaluate."""
+    """Return how many replicates of each stream a study can evaluate."""
     counts = {Stream.SEARCH: study.seeds.per_config}
     if study.confirm is not None:
         counts |= {Stream.CHOOSE: study.confirm.choose, Stream.REPORT: study.confirm.report}

@@ -49,7 +49,7 @@ class Bucket:
         return len(self.slots)
 
     def busy(self) -> list[Run]:
-        """Give the replicates in lanes, in (trial, stream, replicate) order."""
+        """Return the replicates in lanes, in (trial, stream, replicate) order."""
         return sorted((run for run in self.slots if run is not None), key=order)
 
     @property
@@ -58,7 +58,7 @@ class Bucket:
         return len(self.waiting) + sum(run is not None for run in self.slots)
 
     def trained(self, run: Run) -> int:
-        """Give the chunks that a replicate has trained, warm-up not counted."""
+        """Return the chunks that a replicate has trained, warm-up not counted."""
         return max(0, run.chunks - self.warmup)
 
     @property
@@ -67,7 +67,7 @@ class Bucket:
         return self.population.warmup_chunks if self.population is not None else 0
 
     def trains_next(self, run: Run) -> bool:
-        """Say whether a replicate's next chunk trains (and so costs budget)."""
+        """Return whether a replicate's next chunk trains (and so costs budget)."""
         return run.chunks >= self.warmup
 
     def enqueue(self, runs: Iterable[Run]) -> None:
@@ -83,7 +83,7 @@ class Bucket:
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
     def claim(self, run: Run) -> int:
-        """Give the lane of a replicate that begins again, a free one if it has none any more.
+        """Return the lane of a replicate that begins again, a free one if it has none any more.
 
         Raises:
             RuntimeError: all lanes are taken.
@@ -106,12 +106,12 @@ class Bucket:
 
 
 def order(run: Run) -> tuple[int, int, int]:
-    """Give the place of a replicate in every queue."""
+    """Return the place of a replicate in every queue."""
     return (run.trial, _ORDER[run.stream], run.replicate)
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
-    """Say which bucket gets the device for the next chunk.
+    """Return which bucket gets the device for the next chunk.
 
     The running one keeps it while at least half of its lanes are busy or no other bucket has more
     replicates to run; then the one with the most gets it, the first of them on a tie. Lanes left

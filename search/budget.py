@@ -30,7 +30,7 @@ _FIRST_TRIALS = 20
 
 
 def reserve(study: Study, phase: Phase, env_steps: int) -> int:
-    """Give the env steps that later phases may cost.
+    """Return the env steps that later phases may cost.
 
     Args:
         study: says how many fresh seeds.
@@ -48,7 +48,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
 def affordable_lanes(
     study: Study, usage: Usage, phase: Phase, schedules: Mapping[str, Schedule], quantum: int
 ) -> float:
-    """Give how many lanes the rest of the budget pays one training chunk for; may be infinite."""
+    """Return how many lanes the budget still pays a training chunk for; may be infinite."""
     total = study.budget.env_steps
     if total is None:
         return inf
@@ -57,12 +57,12 @@ def affordable_lanes(
 
 
 def trials_left(study: Study, proposed: int) -> float:
-    """Give how many trials may still be proposed; may be infinite."""
+    """Return how many trials may still be proposed; may be infinite."""
     return inf if study.budget.trials is None else max(0, study.budget.trials - proposed)
 
 
 def may_propose(ledger: Ledger) -> bool:
-    """Say whether another trial may be proposed."""
+    """Return whether another trial may be proposed."""
     state = ledger.state
     return (
         state.phase is Phase.SEARCH
@@ -72,7 +72,7 @@ def may_propose(ledger: Ledger) -> bool:
 
 
 def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) -> bool:
-    """Say whether the wall time is used up, the time that confirming may take kept back.
+    """Return whether the wall time is used up, the time that confirming may take kept back.
 
     That time is estimated from the speed so far; a bound in seconds can only cut a study short.
     """

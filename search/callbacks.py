@@ -149,7 +149,7 @@ class Callbacks(Silent):
         self._heard: list[_Chunk] = []
 
     def listening(self, curves: CurveSink) -> CurveSink:
-        """Give the sink of curve rows that hears what passes to another one."""
+        """Return the sink of curve rows that hears what passes to another one."""
         return _Listening(self._hear, curves)
 
     def _hear(self, chunk: _Chunk) -> None:

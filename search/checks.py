@@ -79,7 +79,7 @@ def _check_evolves(study: Study, early: EarlyTerminate) -> None:
 
 
 def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
-    """Give what the journal of a study says about it."""
+    """Return what the journal of a study says about it."""
     return StudyMeta(
         name=study.name,
         study_hash=study_hash(study),
@@ -134,7 +134,7 @@ def _as_override(change: Change) -> str:
 
 
 def _origin(key: str, last: Given | None, now: Given | None) -> str:
-    """Say which words of the two commands a difference comes from."""
+    """Return which words of the two commands a difference comes from."""
     was = "" if last is None else last.override_of(key)
     given = "" if now is None else now.override_of(key)
     if was == given:
@@ -144,7 +144,7 @@ def _origin(key: str, last: Given | None, now: Given | None) -> str:
 
 
 def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) -> list[str]:
-    """Give the command that goes on, as far as commands made the difference."""
+    """Return the command that goes on, as far as commands made the difference."""
     if now is None:
         return [] if last is None else [f"  it was run as: {last.command}"]
     verb, overrides = ("run", ()) if last is None else (last.verb, last.overrides)
@@ -161,7 +161,7 @@ def _way_on(refused: Sequence[Change], last: Given | None, now: Given | None) ->
 
 
 def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
-    """Say whether going on here gives other bits than the machine where the study was last.
+    """Return whether going on here gives other bits than the machine where the study was last.
 
     Raises:
         StoreError: another backend or fewer devices, and that was not accepted.
@@ -195,5 +195,5 @@ def _version(package: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of the packages that decide what numbers come out."""
+    """Return the versions of the packages that decide what numbers come out."""
     return {package: _version(package) for package in _PACKAGES}

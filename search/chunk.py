@@ -106,7 +106,7 @@ def retire_diverged(
 
 
 def due_for_evaluation(bucket: Bucket) -> list[Run]:
-    """Give the replicates that stand at an evaluation point, by lane."""
+    """Return the replicates that stand at an evaluation point, by lane."""
     return [
         run
         for run in bucket.slots

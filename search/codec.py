@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """Give the JSON value of a dataclass, an enum, a list, a mapping or a plain value.
+    """Return the JSON value of a dataclass, an enum, a list, a mapping or a plain value.
 
     Raises:
         TypeError: something in it has no JSON form.
@@ -37,7 +37,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Give back what `encode` made a JSON value of.
+    """Return what `encode` made a JSON value of.
 
     Args:
         kind: the declared type; a dataclass, enum, `list[X]`, `dict[str | int, X]`,

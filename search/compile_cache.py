@@ -16,7 +16,7 @@ _LEAST_SECONDS = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def default_cache() -> Path:
-    """Give the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
+    """Return the folder for this kind of machine: `$XDG_CACHE_HOME/hpo/jax/<machine>`.
 
     Machines whose processors differ do not share one (homes on a network): a program compiled for
     instructions that another processor lacks would end the process there.
@@ -44,7 +44,7 @@ def enable_compilation_cache() -> Path:
 
 
 def _processor() -> str:
-    """Give a short hash of what the processor can do, the same for equal processors."""
+    """Return a short hash of what the processor can do, the same for equal processors."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:  # not Linux

@@ -135,6 +135,6 @@ def _was_cut(trial: Trial) -> bool:
 
 
 def _missing(runs: list[Run], stream: str) -> str:
-    """Say in words which fresh seeds have no value, or nothing if all have one."""
+    """Return in words which fresh seeds have no value, or nothing if all have one."""
     lost = sum(run.state is not RunState.ENDED for run in runs)
     return f"{lost} of {len(runs)} {stream} seeds gave no value" if lost else ""

@@ -25,7 +25,7 @@ __all__ = ["PrunerContract", "SamplerContract", "contract_space"]
 
 
 def contract_space() -> Space:
-    """Give a space with real, integer, categorical and conditional parameters."""
+    """Return a space with real, integer, categorical and conditional parameters."""
 
     def parameter(name: str, when: tuple[Condition, ...] = (), **fields: object) -> Parameter:
         distribution = make_distribution(fields)
@@ -47,7 +47,7 @@ def contract_space() -> Space:
 
 
 def finished(trial: int, params: dict[str, object], loss: float) -> Past:
-    """Give a trial that ran to its end."""
+    """Return a trial that ran to its end."""
     return Past(trial, params, state=TrialState.FINISHED, loss=loss)
 
 
@@ -62,7 +62,7 @@ class SamplerContract:
     batches, size, count = 4, 8, 5
 
     def make(self, space: Space, seed: int) -> Sampler:
-        """Give the sampler to test."""
+        """Return the sampler to test."""
         raise NotImplementedError
 
     def propose(self, sampler: Sampler, batch: int, count: int, history: list[Past]) -> list[Past]:
@@ -79,7 +79,7 @@ class SamplerContract:
         return found
 
     def history(self, sampler: Sampler) -> list[Past]:
-        """Give a history that the sampler made itself, half of it ended in all possible ways."""
+        """Return a history that the sampler made itself, half of it ended in all possible ways."""
         seen: list[Past] = []
         for batch in range(self.batches):
             for past in self.propose(sampler, batch, self.size, seen):
@@ -89,7 +89,7 @@ class SamplerContract:
 
     @staticmethod
     def ended(past: Past) -> Past:
-        """Give a trial's end, which depends on its number."""
+        """Return a trial's end, which depends on its number."""
         states = [
             TrialState.FINISHED,
             TrialState.STOPPED,
@@ -171,11 +171,11 @@ class PrunerContract:
     rung = 0
 
     def make(self) -> Pruner:
-        """Give the rule to test."""
+        """Return the rule to test."""
         raise NotImplementedError
 
     def numbers(self, count: int) -> list[int]:
-        """Give numbers of trials that the rule compares with each other."""
+        """Return numbers of trials that the rule compares with each other."""
         return list(range(count))
 
     def judged(self, earlier: list[float], arriving: list[float]) -> list[Verdict]:

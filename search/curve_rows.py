@@ -41,7 +41,7 @@ def chunks_of_row(log_every: int | None, quantum: int) -> int:
 
 
 def ends_row(schedule: Schedule, trained: int, chunks: int) -> bool:
-    """Say whether a row ends after so many training chunks, of which `chunks` make one.
+    """Return whether a row ends after so many training chunks, of which `chunks` make one.
 
     No row joins what lies before and behind a rung, where trials end and copy each other.
     """

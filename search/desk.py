@@ -71,7 +71,7 @@ class Desk(Protocol):
         ...
 
     def wait(self, seconds: float) -> list[Request]:
-        """Give the requests that came since the last call; waits for the first one.
+        """Return the requests that came since the last call; waits for the first one.
 
         Raises:
             SearchError: the scheduler failed.
@@ -79,26 +79,26 @@ class Desk(Protocol):
         ...
 
     def answer(self, replies: Mapping[str, Reply]) -> None:
-        """Give replies to requests, by their keys."""
+        """Send replies to requests, by their keys."""
         ...
 
     def expected(self) -> int:
-        """Say how many trials are to ask before lanes step."""
+        """Return how many trials are to ask before lanes step."""
         ...
 
     def has_more(self) -> bool:
-        """Say whether trials are still to begin."""
+        """Return whether trials are still to begin."""
         ...
 
     def ended(self) -> list[int]:
-        """Give the trials that the scheduler has ended since the last call.
+        """Return the trials that the scheduler has ended since the last call.
 
         Called after `wait`, it names all that ended before what was asked there.
         """
         ...
 
     def paused(self) -> set[int]:
-        """Give the trials that the scheduler has put aside, their states kept."""
+        """Return the trials that the scheduler has put aside, their states kept."""
         ...
 
     def stop(self) -> None:

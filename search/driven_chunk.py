@@ -71,7 +71,7 @@ class DrivenChunks:
         return evaluations
 
     def _stepping(self, bucket: Bucket, asked: Container[int]) -> Bucket:
-        """Give a bucket with only the lanes of some trials, as far as the budget pays."""
+        """Return a bucket with only the lanes of some trials, as far as the budget pays."""
         runs = [run for run in bucket.busy() if run.trial in asked and run.is_live]
         affordable = self._affordable(bucket)
         if affordable < len(runs):
@@ -135,7 +135,7 @@ class DrivenChunks:
     # ------------------------------------------------------------------ the budget
 
     def is_affordable(self) -> bool:
-        """Say whether the budget still pays for a chunk of anything."""
+        """Return whether the budget still pays for a chunk of anything."""
         return not self._is_out_of_time() and any(
             self._affordable(bucket) >= 1 for bucket in self._lanes.buckets.values()
         )

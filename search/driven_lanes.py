@@ -58,7 +58,7 @@ class DrivenLanes:
     # ------------------------------------------------------------------ the lanes there are
 
     def bucket_of_default(self) -> Bucket:
-        """Give the bucket of the default configuration."""
+        """Return the bucket of the default configuration."""
         study = self._ledger.study
         config = complete({**study.fixed, **study.space.default()})
         key = self._factory.bucket_of(config)
@@ -90,7 +90,7 @@ class DrivenLanes:
         return width
 
     def prepared(self, bucket: Bucket) -> Population:
-        """Give the population of a bucket, made if it is not there."""
+        """Return the population of a bucket, made if it is not there."""
         if bucket.population is None:
             others = [other.lanes for other in self.buckets.values() if other.lanes]
             lanes = bucket.lanes or self._ledger.study.population.lanes
@@ -129,7 +129,7 @@ class DrivenLanes:
         return trial
 
     def _source(self, request: Request) -> str:
-        """Say who proposed a trial."""
+        """Return who proposed a trial."""
         study = self._ledger.study
         if request.trial <= len(study.enqueue):
             return "enqueue" if request.trial else "default"
@@ -140,7 +140,7 @@ class DrivenLanes:
         return self.states.keep(number, self.buckets[self._ledger.trials[number].bucket])
 
     def enter(self, trial: Trial, request: Request) -> None:
-        """Give every replicate of a trial a lane, with the state that it is to go on from.
+        """Assign a lane to every replicate of a trial, with the state that it goes on from.
 
         Raises:
             SearchError: there is no lane for it, or the state is gone.

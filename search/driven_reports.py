@@ -41,7 +41,7 @@ class Together:
         self.chunks, self.width, self.live = self.chunks + 1, self.width + width, self.live + live
 
     def as_json(self) -> dict[str, float]:
-        """Give what the store keeps: means over chunks."""
+        """Return what the store keeps: means over chunks."""
         chunks = max(1, self.chunks)
         width, live = self.width / chunks, self.live / chunks
         return {"chunks": self.chunks, "mean_width": width, "mean_live": live}
@@ -84,7 +84,7 @@ class Reports:
         return _Shown(trial.rung, value, env_steps, rank_of(loss(value), losses), len(there))
 
     def has_shown(self, number: int) -> bool:
-        """Say whether a trial has shown something that the scheduler has not answered yet."""
+        """Return whether a trial has shown something that the scheduler has not answered yet."""
         return number in self._shown
 
     def note(self, numbers: Iterable[int]) -> None:
@@ -106,7 +106,7 @@ class Reports:
             self._shown[trial.number] = _Shown(trial.rung, value, env_steps, rank, len(there))
 
     def _point(self, trial: Trial) -> tuple[float, int] | None:
-        """Give the value and env steps of a live trial that stands at an evaluation."""
+        """Return the value and env steps of a live trial that stands at an evaluation."""
         runs = [run for run in trial.runs if run.state in (RunState.RUNNING, RunState.ENDED)]
         if not trial.is_live or trial.lost or not runs:
             return None
@@ -150,7 +150,7 @@ class Reports:
         )
 
     def report(self, trial: Trial) -> Report | None:
-        """Give what a trial shows, None while it is on its way to an evaluation."""
+        """Return what a trial shows, None while it is on its way to an evaluation."""
         if trial.lost:
             return self._of_lost(trial)
         if not trial.is_live:
@@ -174,11 +174,11 @@ class Reports:
         return Report(self.worst_value(), ahead * bucket.schedule.quantum)
 
     def length(self, trial: Trial) -> int:
-        """Give the env steps of a trial's full run."""
+        """Return the env steps of a trial's full run."""
         bucket = self._buckets.get(trial.bucket)
         return bucket.schedule.env_steps if bucket is not None else self._ledger.study.env_steps
 
     def worst_value(self) -> float:
-        """Give the worst value seen, which stands for the value of a trial that has none."""
+        """Return the worst value seen, which stands for the value of a trial that has none."""
         worst = _WORST if self._worst is None else self._worst
         return self._ledger.objective.loss(worst)  # a loss is the value, or its negative

@@ -46,7 +46,7 @@ class Waiting:
         self._heard = time.monotonic()
 
     def is_complete(self) -> bool:
-        """Say whether lanes step: all that are expected have asked, or no more come."""
+        """Return whether lanes step: all that are expected have asked, or no more come."""
         if not self._asked:
             return False
         waited = time.monotonic() - self._heard

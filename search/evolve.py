@@ -56,7 +56,7 @@ class Evolver:
     def new_params(
         self, trial: int, source: Mapping[str, Any], situation: Situation
     ) -> dict[str, Any]:
-        """Give a copy's knobs: new ones that no rule forbids, else those of the copied trial."""
+        """Return a copy's knobs: new ones that no rule forbids, else those of the copied trial."""
         space = self.study.space
         for attempt in range(DRAWS):
             rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
@@ -90,7 +90,7 @@ def make_evolver(study: Study) -> Evolver | None:
 
 
 def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
-    """Say whether a trial that diverged waits for another's state: there is a rung ahead."""
+    """Return whether a trial that diverged waits for another's state: there is a rung ahead."""
     bucket = buckets.get(trial.bucket)
     return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
 
@@ -176,7 +176,7 @@ class _Rung:
         return changes
 
     def pairs(self) -> dict[int, Trial]:
-        """Give who takes over whose state: the number of the one -> the other."""
+        """Return who takes over whose state: the number of the one -> the other."""
         ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
         count = len(self.ready) + len(self.lost)
         share = max(1, math.floor(self.evolver.early.quantile * count))

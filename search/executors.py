@@ -26,7 +26,7 @@ def factory_of(
     compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Iterator[PopulationFactory]:
-    """Give what makes the populations of a study, as long as the context is open.
+    """Yield the factory of a study's populations, usable while the context is open.
 
     What only imported code knows is checked by the default configuration, before anything is on
     disk.

@@ -56,7 +56,7 @@ class Explorer(Protocol):
     def explore(
         self, params: Mapping[str, Any], situation: Situation, rng: Generator
     ) -> dict[str, Any]:
-        """Give a configuration of the space.
+        """Return a configuration of the space.
 
         Args:
             params: of the trial that is copied.
@@ -89,7 +89,7 @@ class Perturb:
         return self.space.resolve(choose)
 
     def moved(self, parameter: Parameter, params: Mapping[str, Any], rng: Generator) -> Any:
-        """Give one knob's new value; what the copied trial does not have is drawn."""
+        """Return one knob's new value; what the copied trial does not have is drawn."""
         distribution, name = parameter.distribution, parameter.name
         anew = float(rng.random()) < self.resample
         if anew or name not in params or distribution.why_not(params[name]) is not None:

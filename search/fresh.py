@@ -37,7 +37,7 @@ class Fresh:
     reached: Mapping[Replicate, int] = field(default_factory=dict)
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
-        """Give the replicates of a trial on fresh seeds; those seen before have ended."""
+        """Return the replicates of a trial on fresh seeds; those seen before have ended."""
         return [self._run(trial, stream, replicate) for replicate in range(seeds)]
 
     def _run(self, trial: int, stream: Stream, replicate: int) -> Run:
@@ -48,7 +48,7 @@ class Fresh:
         return Run(trial, stream, replicate, RunState.ENDED, value=value, extras=extras)
 
     def only_new(self, curves: CurveSink) -> CurveSink:
-        """Give a sink that keeps rows of a curve from being written a second time."""
+        """Return a sink that keeps rows of a curve from being written a second time."""
         return _OnlyNew(curves, self.reached) if self.reached else curves
 
 

@@ -33,7 +33,7 @@ class Window:
     latest: int
 
     def of(self, history: Sequence[Past]) -> list[Past]:
-        """Give what is seen, by number."""
+        """Return what is seen, by number."""
         live = [past for past in history if past.is_live]
         ended = [past for past in history if not past.is_live]
         if len(ended) > self.best + self.latest:
@@ -45,7 +45,7 @@ class Window:
 
 
 def estimates(history: Sequence[Past]) -> dict[int, Losses]:
-    """Give one loss an objective for every ended trial: (trial -> losses).
+    """Return one loss an objective for every ended trial: (trial -> losses).
 
     A finished trial has its own. One that was stopped or cut at a rung is expected to gain from
     there what finished trials gained in the median, but never to beat the best finished one. A
@@ -82,7 +82,7 @@ def estimates(history: Sequence[Past]) -> dict[int, Losses]:
 
 
 def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
-    """Give the median change of each loss from a rung to the end, 0 while nothing has finished."""
+    """Return each loss's median change from a rung to the end, 0 while nothing has finished."""
     changes = [
         [end - there for end, there in zip(past.losses, past.losses_at(rung), strict=True)]
         for past in history
@@ -95,7 +95,7 @@ def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
 
 
 def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int, Losses]:
-    """Give losses in which every trial that violates a constraint is worse than all that do not.
+    """Return losses in which every trial that violates a constraint is worse than all that do not.
 
     For methods that know no constraints; of two that violate, the one by less is better.
     """

@@ -21,7 +21,7 @@ _STEP_SECONDS = 300.0
 
 
 def workers_of(study: Study, cores: int) -> Workers | None:
-    """Give the workers that step a study's environments; None where this process does."""
+    """Return the workers that step a study's environments; None where this process does."""
     count = worker_count(study, cores)
     if count == 0:
         return None
@@ -36,7 +36,7 @@ def workers_of(study: Study, cores: int) -> Workers | None:
 
 
 def worker_count(study: Study, cores: int) -> int:
-    """Give how many workers a study has: as asked, else by what defines its environment.
+    """Return how many workers a study has: as asked, else by what defines its environment.
 
     No result depends on it. A limit on steps needs them: a process cannot break off its own.
     """

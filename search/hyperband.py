@@ -42,7 +42,7 @@ class Hyperband:
             raise ConfigError(f"hyperband: eta is {self.eta}, but must be above 1; type eta: 4")
 
     def shares(self) -> list[float]:
-        """Give the share of the trials of each bracket.
+        """Return the share of the trials of each bracket.
 
         >>> [round(share, 3) for share in Hyperband(2.0, 2).shares()]
         [0.4, 0.3, 0.3]
@@ -52,7 +52,7 @@ class Hyperband:
         return [weight / sum(weights) for weight in weights]
 
     def bracket(self, trial: int) -> int:
-        """Give the bracket of a trial."""
+        """Return the bracket of a trial."""
         mark, total = uniform(self.seed, "bracket", trial), 0.0
         for bracket, share in enumerate(self.shares()):
             total += share

@@ -127,7 +127,7 @@ class Intake:
         bucket.enqueue(trial.runs)
 
     def bucket_for(self, trial: Trial) -> Bucket:
-        """Give the bucket of a trial, made if it is the first one there.
+        """Return the bucket of a trial, made if it is the first one there.
 
         Raises:
             ConfigError: no program can run this configuration.

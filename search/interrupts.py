@@ -21,7 +21,7 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def leaves_at_once(number: int) -> bool:
-    """Say whether this signal leaves at once if a clean end was asked for already."""
+    """Return whether this signal leaves at once if a clean end was asked for already."""
     return number == signal.SIGINT
 
 

@@ -36,7 +36,7 @@ def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedul
 
 
 def is_due(trial: Trial, rung: int) -> bool:
-    """Say whether a live trial must be judged at this rung now.
+    """Return whether a live trial must be judged at this rung now.
 
     A replicate that diverged (and is tolerated) is not waited for; a trial that is audited, or
     has a replicate cut by the budget, is not judged any more.
@@ -83,7 +83,7 @@ def _judge_rung(
 
 
 def value_at(ledger: Ledger, trial: Trial, rung: int) -> float:
-    """Give a trial's value at a rung it has passed, over the replicates that did not diverge."""
+    """Return a trial's value at a rung it has passed, over the replicates that did not diverge."""
     return ledger.objective.aggregate([run.rung_values[rung] for run in _counting(trial)])
 
 
@@ -106,7 +106,7 @@ def _counting(trial: Trial) -> list[Run]:
 
 
 def _standings(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
-    """Give how trials stand; where there is more than one loss, by their places among each other.
+    """Return how trials stand; with more than one loss, by their places among each other.
 
     Places are by constrained domination and crowding, see `store.pareto`.
     """
@@ -128,7 +128,7 @@ def _standings(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Stand
 
 
 def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
-    """Give the value that had to be reached; a place among others is no value."""
+    """Return the value that had to be reached; a place among others is no value."""
     if verdict.cutoff is None or not (ledger.objectives.is_plain or verdict.finish):
         return None
     return ledger.objective.loss(verdict.cutoff)

@@ -72,7 +72,7 @@ class KeptStates:
         return name
 
     def has(self, number: int, chunks: int) -> bool:
-        """Say whether a trial is kept as it is after so many chunks."""
+        """Return whether a trial is kept as it is after so many chunks."""
         return any(
             kept.trial == number and any(run.chunks == chunks for run in kept.runs)
             for kept in self._kept.values()
@@ -142,7 +142,7 @@ def _copied(run: Run) -> Run:
 
 
 def _intact(run: Run, was: Run) -> bool:
-    """Say whether a replicate is still where it was kept."""
+    """Return whether a replicate is still where it was kept."""
     if was.state is not RunState.RUNNING:
         return run.state is was.state
     return run.state is was.state and run.chunks == was.chunks and run.lane is not None

@@ -44,7 +44,7 @@ class Machine:
 
 
 def device_count(backend: str, cores: int, accelerators: int) -> int:
-    """Give the number of devices lanes are spread over; on a CPU at least two host devices.
+    """Return the number of devices lanes are spread over; on a CPU at least two host devices.
 
     A program on one host device gives other bits than on two or more, hence never one.
     """
@@ -52,7 +52,7 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Give the lanes that one device runs at a time, from the number of weights of one lane."""
+    """Return the lanes that one device runs at a time, from the number of weights of one lane."""
     table, least = (_CPU_TILES, 1) if backend == "cpu" else (_GPU_TILES, 4)
     return next((tile for most, tile in table if parameter_count <= most), least)
 
@@ -60,7 +60,7 @@ def tile_of(backend: str, parameter_count: int) -> int:
 def auto_lanes(
     machine: Machine, tile: int, replicates: int, bytes_per_lane: int, needed: int = 1
 ) -> int:
-    """Give the number of lanes.
+    """Return the number of lanes.
 
     The smallest multiple of devices x tile that reaches what is enough for the backend, or what
     the study can start if that is less, and then as few multiples less as memory demands.
@@ -86,7 +86,7 @@ def auto_lanes(
 
 
 def population_replicates(study: Study) -> int:
-    """Give how many replicates must run side by side: all of a population that evolves, else 1."""
+    """Return how many replicates must run side by side: all of an evolving population, else 1."""
     early, trials = study.early_terminate, study.budget.trials
     if early is None or not early.evolves or trials is None:
         return 1
@@ -94,7 +94,7 @@ def population_replicates(study: Study) -> int:
 
 
 def startable_replicates(study: Study) -> int:
-    """Give how many replicates the study can have in lanes at once, at most.
+    """Return how many replicates the study can have in lanes at once, at most.
 
     Trials are bounded by `budget.trials` and by env steps, of which each takes at least those to
     its first rung; the confirm stage runs the replicates of all its candidates side by side.

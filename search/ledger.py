@@ -95,7 +95,7 @@ class Ledger:
         self.unwritten.trials.add(trial.number)
 
     def live(self) -> list[Trial]:
-        """Give the trials of the search that wait or run, by number."""
+        """Return the trials of the search that wait or run, by number."""
         return [trial for trial in self.state.live.values() if trial.is_live]
 
     def started(self, run: Run) -> None:
@@ -118,13 +118,13 @@ class Ledger:
         self.touch(trial)
 
     def judged(self, rung: int) -> list[int]:
-        """Give the trials judged at a rung so far; the caller adds those it judges."""
+        """Return the trials judged at a rung so far; the caller adds those it judges."""
         while len(self._judged) <= rung:
             self._judged.append([])
         return self._judged[rung]
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
-        """Give trials that have values, the best first.
+        """Return trials that have values, the best first.
 
         Feasible ones come first; of several objectives those on better fronts, then those with
         more room around them.
@@ -135,7 +135,7 @@ class Ledger:
         return [trial for _, trial in sorted(zip(keys, listed, strict=True), key=lambda e: e[0])]
 
     def best(self, trials: Iterable[Trial]) -> Trial:
-        """Give the first of `order`."""
+        """Return the first of `order`."""
         if self.objectives.is_plain:
             return min(trials, key=lambda trial: (*self.losses(trial), trial.number))
         return self.order(trials)[0]
@@ -148,18 +148,18 @@ class Ledger:
         return [place.key for place in places(losses, violations)]
 
     def losses(self, trial: Trial) -> tuple[float, ...]:
-        """Give one loss an objective of a trial that has a value."""
+        """Return one loss an objective of a trial that has a value."""
         first = self.objective.loss(trial.value if trial.value is not None else math.nan)
         return (first, *self.objectives.losses(trial.objectives[1:]))
 
     def violation(self, limited: Sequence[float]) -> float:
-        """Give by how much constraints are violated in all; 0 where none is measured."""
+        """Return by how much constraints are violated in all; 0 where none is measured."""
         if len(limited) != len(self.objectives.constraints):
             return 0.0
         return sum(max(0.0, amount) for amount in self.objectives.violations(limited))
 
     def config_of(self, number: int) -> dict[str, Any]:
-        """Give the whole configuration of a trial: every knob, and `env.<name>` where searched.
+        """Return the whole configuration of a trial: every knob, and `env.<name>` where searched.
 
         Raises:
             ConfigError: its values contradict each other.
@@ -167,16 +167,16 @@ class Ledger:
         return complete({**self.study.fixed, **self.trials[number].params})
 
     def config_at(self, number: int, env_steps: int) -> dict[str, Any]:
-        """Give the whole configuration that trains a trial's lineage on from some env steps."""
+        """Return the whole configuration that trains a trial's lineage on from some env steps."""
         params = params_at(lineage_of(self.trials[number]), env_steps)
         return complete({**self.study.fixed, **params})
 
     def now(self) -> float | None:
-        """Give the seconds since the epoch."""
+        """Return the seconds since the epoch."""
         return self._clock() if self._clock else None
 
     def history(self, unseen: Collection[int] = ()) -> tuple[Past, ...]:
-        """Give every trial as samplers see it, by number, those of a warm start first.
+        """Return every trial as samplers see it, by number, those of a warm start first.
 
         Nothing in it changes later; it changes only when a trial is added or ends, so a batch
         begun again after a crash sees what it saw the first time.
@@ -220,7 +220,7 @@ class Ledger:
 
 
 def _running(past: Past) -> Past:
-    """Give a trial as it was seen before it ended."""
+    """Return a trial as it was seen before it ended."""
     return Past(past.trial, past.params, past.attributes, proposed_by=past.proposed_by)
 
 

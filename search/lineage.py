@@ -32,21 +32,21 @@ class Segment:
     params: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """Give what the store keeps."""
+        """Return what the store keeps."""
         return {"env_steps": self.env_steps, "trial": self.trial, "params": dict(self.params)}
 
 
 def segments(schedule: Sequence[Mapping[str, Any]]) -> tuple[Segment, ...]:
-    """Give what `as_json` wrote back."""
+    """Return what `as_json` wrote."""
     return tuple(Segment(**entry) for entry in schedule)
 
 
 def lineage_of(trial: Trial | TrialRow) -> tuple[Segment, ...]:
-    """Give the segments of a trial, the first from 0 env steps on."""
+    """Return the segments of a trial, the first from 0 env steps on."""
     number = trial.number if isinstance(trial, Trial) else trial.trial
     return segments(trial.schedule) or (Segment(0, number, trial.params),)
 
 
 def params_at(lineage: Sequence[Segment], env_steps: int) -> Mapping[str, Any]:
-    """Give the knobs that train on from some number of env steps."""
+    """Return the knobs that train on from some number of env steps."""
     return next(part.params for part in reversed(lineage) if part.env_steps <= env_steps)

@@ -93,15 +93,15 @@ class LocalFactory:
             self.program_of(config)
 
     def bucket_of(self, config: Mapping[str, Any]) -> str:
-        """Give the short hash of the Plan of a complete configuration; no compile."""
+        """Return the short hash of the Plan of a complete configuration; no compile."""
         return plan_hash(self.split.plan(config))
 
     def quantum(self, config: Mapping[str, Any]) -> int:
-        """Give the env steps of one chunk of one lane in this configuration's bucket."""
+        """Return the env steps of one chunk of one lane in this configuration's bucket."""
         return self.split.quanta(self.split.plan(config)).steps_per_chunk
 
     def _tile(self, plan: Plan, example: Hypers) -> int:
-        """Give the lanes a tile; one on CPU where update_epochs varies.
+        """Return the lanes a tile; one on CPU where update_epochs varies.
 
         All lanes of a tile loop as long as the one with the most epochs: with epochs drawn from
         2 .. 10, tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
@@ -196,7 +196,7 @@ class LocalFactory:
         return results_of(found, range(len(seeds)))
 
     def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
-        """Give the program of this configuration's bucket: its lanes and tile; no compile.
+        """Return the program of this configuration's bucket: its lanes and tile; no compile.
 
         Lanes that are asked for are rounded up to a multiple of the devices.
         """
@@ -232,7 +232,7 @@ class LocalFactory:
     def _auto_lanes(
         self, plan: Plan, example: Hypers, tile: int, shares: int = 1, neighbours: int = 1
     ) -> int:
-        """Give the lanes of one share by the rule of `search.lanes`.
+        """Return the lanes of one share by the rule of `search.lanes`.
 
         Raises:
             ConfigError: the population must run side by side, and memory does not hold it.
@@ -258,7 +258,7 @@ class LocalFactory:
         return workers_of(self.study, self._cores)
 
     def _initial(self, plan: Plan, example: Hypers) -> Initial | None:
-        """Give what lanes of a plan start with, if the study says so.
+        """Return what lanes of a plan start with, if the study says so.
 
         Raises:
             ConfigError: it does not fit this plan.
@@ -294,7 +294,7 @@ def _init_folder(study: Study) -> Path:
 
 
 def _saved(study: Study) -> saved_policy.SavedPolicy | None:
-    """Give the policy that the study's lanes start from."""
+    """Return the policy that the study's lanes start from."""
     return None if study.init is None else saved_policy.load_policy(_init_folder(study))
 
 
@@ -318,7 +318,7 @@ def _check_alike(plan: Plan) -> None:
 
 
 def _memory(devices: Sequence[Device]) -> int:
-    """Give the bytes of memory of all devices together."""
+    """Return the bytes of memory of all devices together."""
     if devices[0].platform == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)

@@ -155,7 +155,7 @@ class LocalPopulation:
                 self._program.compile_evaluation()
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Give the whole training states of some lanes, to be kept or put elsewhere; host arrays.
+        """Return whole training states of some lanes as host arrays, to keep or put elsewhere.
 
         Raises:
             ConfigError: the host steps the environments, which cannot be taken along.
@@ -255,7 +255,7 @@ class LocalPopulation:
         write_parts(directory, parts)
 
     def _parts(self, at: int, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
-        """Give the parts of a lane that the study wants beside its policies.
+        """Return the parts of a lane that the study wants beside its policies.
 
         Those of a rollout are left out if its environments failed; see `HostProgram.look` for
         that, and for `begun_anew`.
@@ -273,7 +273,7 @@ def _none(why: str) -> EvaluationResult:
 
 
 def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
-    """Give some rows of what was evaluated."""
+    """Return some rows of what was evaluated."""
     return [
         EvaluationResult(
             returns=np.asarray(found.returns[i], np.float64),

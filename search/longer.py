@@ -58,7 +58,7 @@ def single_as_begun(study: Study, folder: Path) -> Study:
 
 
 def words_of_growth(study: Study, folder: Path) -> str:
-    """Say how much longer the runs of a study are than those in its folder.
+    """Return how much longer the runs of a study are than those in its folder.
 
     "" if they are not, and where a change keeps the study from going on.
     """
@@ -126,7 +126,7 @@ def lengthen(
 
 
 def _is_as_long(study: Study, before: int, quantum: int) -> bool:
-    """Say whether a run that grew ends with the same chunk as before: there is nothing to do."""
+    """Return whether a run that grew ends with the same chunk as before: nothing is left to do."""
     was, now = (schedule_of(s, quantum) for s in (replace(study, env_steps=before), study))
     return was.length == now.length
 
@@ -178,7 +178,7 @@ def _check_points(study: Study, before: int, quantum: int) -> None:
 
 
 def _lost(ledger: Ledger, before: int) -> str:
-    """Say why the state in which a study ended is not there."""
+    """Return why the state in which a study ended is not there."""
     trial = ledger.trials.get(0)
     if trial is None or trial.state is not TrialState.FINISHED:
         return f"trial 0 has not run to its end ({'absent' if trial is None else trial.state})"

@@ -69,12 +69,12 @@ class Points:
     seeds: Mapping[tuple[str, int, int], Sequence[float]] = field(default_factory=dict)
 
     def params(self, trial: int, at: int) -> Mapping[str, Any]:
-        """Give the knobs with which a trial came to a point."""
+        """Return the knobs with which a trial came to a point."""
         before = (old for since, old in self.changes.get(trial, ()) if since >= at)
         return next(before, self.trials[trial].params)
 
     def random_share(self) -> list[int]:
-        """Give the trials that no result led to.
+        """Return the trials that no result led to.
 
         Those drawn at random, and what a model proposed while it knew no result: with many lanes
         that is all that filled them at first.
@@ -87,7 +87,7 @@ class Points:
         ]
 
     def latest_shared(self, among: Sequence[int]) -> int | None:
-        """Give the latest point that nine in ten of these trials reached with their own knobs.
+        """Return the latest point that nine in ten of these trials reached with their own knobs.
 
         Trials without a value at any point are not counted: they diverged or wait.
         """
@@ -126,7 +126,7 @@ class Importance:
 
     @property
     def caution(self) -> str:
-        """Say that the random share was too small to decide, if it was."""
+        """Return a caution if the random share was too small to decide."""
         if self.random_trials >= _FEWEST:
             return ""
         return (
@@ -146,7 +146,7 @@ def read_points(folder: Path) -> Points:
 
 
 def points_of(journal: Journal) -> Points:
-    """Give a study's evaluations from its open journal."""
+    """Return a study's evaluations from its open journal."""
     study = recorded(journal.meta.study_text)
     rows = {row.trial: row for row in journal.trials()}
     blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
@@ -168,12 +168,12 @@ def points_of(journal: Journal) -> Points:
 
 
 def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
-    """Give the batches begun before any trial had ended; `asks` is in their order."""
+    """Return the batches begun before any trial had ended; `asks` is in their order."""
     return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
 
 
 def result_of(packed: PackedEvaluation) -> EvaluationResult:
-    """Give one evaluation as its population gave it."""
+    """Return one evaluation as its population gave it."""
     metrics = np.frombuffer(packed.metrics, "<f8").reshape(len(packed.names), packed.episodes)
     return EvaluationResult(
         returns=np.frombuffer(packed.returns, "<f8"),
@@ -188,7 +188,7 @@ def importance_at(
     everybody: bool = False,
     method: Method = "ped-anova",
 ) -> Importance:
-    """Give the importance of every searched knob for the value at one point.
+    """Return the importance of every searched knob for the value at one point.
 
     PED-ANOVA (Watanabe et al. 2023) asks how far the best tenth of trials is from all of them in
     each knob; fANOVA (Hutter et al. 2014) how much of a forest's variance the knob explains.
@@ -233,7 +233,7 @@ def importance_at(
 
 
 def _point_near(points: Points, at: int | None) -> int | None:
-    """Give the one point that rounds to what was asked for, else what was asked for."""
+    """Return the one point that rounds to what was asked for, else what was asked for."""
     if at is None or at in points.values:
         return at
     near = [point for point in points.values if abs(point - at) <= _ROUNDED * point]
@@ -243,7 +243,7 @@ def _point_near(points: Points, at: int | None) -> int | None:
 def _evaluated(
     points: Points, at: int | None, among: Sequence[int]
 ) -> tuple[int | None, list[int]]:
-    """Give the point, and who of these trials has a value there."""
+    """Return the point, and who of these trials has a value there."""
     here = points.latest_shared(among) if at is None else at
     found = points.values.get(here, {}) if here is not None else {}
     return here, [n for n in among if n in found and math.isfinite(found[n])]
@@ -252,7 +252,7 @@ def _evaluated(
 def importance_over_progress(
     points: Points, everybody: bool = False, method: Method = "ped-anova"
 ) -> list[Importance]:
-    """Give the importance at every point that has trials enough, the earliest first.
+    """Return the importance at every point that has trials enough, the earliest first.
 
     All points or none rest on the random share; a change of base would look like one of knobs.
 

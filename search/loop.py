@@ -127,7 +127,7 @@ class Loop:
     # ------------------------------------------------------------------ before a chunk
 
     def _next(self) -> Bucket | None:
-        """Give the bucket to run, going on to the next phase when this one has nothing left."""
+        """Return the bucket to run, going on to the next phase when this one has nothing left."""
         state = self._ledger.state
         while state.phase is not Phase.DONE:
             if self._out_of_time():
@@ -209,7 +209,7 @@ class Loop:
         count_chunk(self._ledger, bucket, result, self._curves)
 
     def _work_remains(self) -> bool:
-        """Say whether a lane that is idle now could have been busy."""
+        """Return whether a lane that is idle now could have been busy."""
         waiting = any(entry.waiting for entry in self._buckets.values())
         return waiting or self._ledger.state.pending is not None or may_propose(self._ledger)
 
@@ -223,7 +223,7 @@ class Loop:
         return Refill(run.lane, config, run.stream, run.replicate)
 
     def _following(self, bucket: Bucket, busy: Sequence[Run]) -> list[Change]:
-        """Give the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
+        """Return the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
         changes: list[Change] = []
         for run in busy:
             schedule = self._ledger.trials[run.trial].schedule
@@ -311,7 +311,7 @@ class Loop:
     # ------------------------------------------------------------------ telling observers
 
     def progress(self) -> Progress:
-        """Say where the study stands."""
+        """Return where the study stands."""
         running = self._buckets.get(self._ledger.state.running)
         return picture(self._ledger, self._buckets.values(), running)
 

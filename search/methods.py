@@ -13,7 +13,7 @@ __all__ = ["METHODS", "draws_ahead", "make_sampler", "register_sampler"]
 
 
 def _in(module: str, function: str = "build") -> Callable[[SamplerSpec], Sampler]:
-    """Give the function of a module of this package that builds a method."""
+    """Return the function of a module of this package that builds a method."""
 
     def build(spec: SamplerSpec) -> Sampler:
         return getattr(import_module(f".{module}", __package__), function)(spec)
@@ -45,7 +45,7 @@ def register_sampler(name: str, build: Callable[[SamplerSpec], Sampler]) -> None
 
 
 def draws_ahead(study: Study) -> bool:
-    """Say whether proposals are drawn while lanes run, before these have shown anything.
+    """Return whether proposals are drawn while lanes run, before these have shown anything.
 
     Left open, methods that take a millisecond or less wait for what the lanes show.
     """

@@ -31,7 +31,7 @@ _STATISTICS: Mapping[str, Callable[[np.ndarray], float]] = {
 
 
 def measure(name: str, result: EvaluationResult) -> float:
-    """Give the metric `name` of one evaluation.
+    """Return the metric `name` of one evaluation.
 
     `eval/return_mean` and its like (`median`, `min`, `max`, `std`; `return` or `length`) are over
     episodes; any other `eval/<name>` is the mean of the environment's own metric of that name.
@@ -65,11 +65,11 @@ class Objective:
     metric: Metric
 
     def measure(self, result: EvaluationResult) -> float:
-        """Give the metric of one evaluation."""
+        """Return the metric of one evaluation."""
         return measure(self.metric.name, result)
 
     def aggregate(self, values: Sequence[float]) -> float:
-        """Give a trial's value from its replicates' values."""
+        """Return a trial's value from its replicates' values."""
         return aggregate(values, self.metric.aggregate)
 
     def loss(self, value: float) -> float:
@@ -96,7 +96,7 @@ class Objectives:
 
     @classmethod
     def of(cls, study: Study) -> Objectives:
-        """Give those of a study."""
+        """Return those of a study."""
         return cls(tuple(map(Objective, study.objectives[1:])), study.constraints)
 
     @property
@@ -120,13 +120,13 @@ class Objectives:
         return tuple(name for name, _ in self._columns if name not in COSTS)
 
     def measure(self, result: EvaluationResult) -> list[float]:
-        """Give the extras of one evaluation of one replicate."""
+        """Return the extras of one evaluation of one replicate."""
         return [measure(name, result) for name in self._measured]
 
     def aggregate(
         self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
     ) -> list[float]:
-        """Give the extras of a trial.
+        """Return the extras of a trial.
 
         Args:
             replicates: extras of each.
@@ -139,20 +139,20 @@ class Objectives:
         ]
 
     def losses(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Give the losses of the further objectives."""
+        """Return the losses of the further objectives."""
         own = extras[: len(self.others)]
         return tuple(objective.loss(v) for objective, v in zip(self.others, own, strict=True))
 
     def values(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Give the values of the further objectives."""
+        """Return the values of the further objectives."""
         return tuple(extras[: len(self.others)])
 
     def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
-        """Give the values that constraints bound."""
+        """Return the values that constraints bound."""
         return tuple(extras[len(self.others) :])
 
     def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
-        """Give how far each constraint is violated, at most 0 where it holds."""
+        """Return how far each constraint is violated, at most 0 where it holds."""
         return tuple(
             limit.violation(value) for limit, value in zip(self.constraints, limited, strict=True)
         )

@@ -154,5 +154,5 @@ class HistoryStorage(BaseStorage):
 
 
 def running_trial(number: int) -> FrozenTrial:
-    """Give a trial that runs and has no parameters yet."""
+    """Return a trial that runs and has no parameters yet."""
     return FrozenTrial(number, TrialState.RUNNING, None, None, None, {}, {}, {}, {}, {}, number)

@@ -56,7 +56,7 @@ class Process:
     theta: tuple[float, ...]
 
     def kernel(self, x: np.ndarray, t: np.ndarray, z: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Give the covariances of points (x, t) [n] with points (z, u) [m], [n, m]."""
+        """Return the covariances of points (x, t) [n] with points (z, u) [m], [n, m]."""
         scale, signal = math.exp(self.theta[0]), math.exp(self.theta[1])
         kept = -math.log1p(math.exp(self.theta[3]))  # log(1 - e)
         far = cdist(x, z, "sqeuclidean") / (2.0 * scale**2)
@@ -75,13 +75,13 @@ class Process:
         return cho_solve((self._factor, True), self.y)
 
     def mean(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Give the expected gain at points (x, t) [m]."""
+        """Return the expected gain at points (x, t) [m]."""
         return self.kernel(x, t, self.x, self.t) @ self._weights
 
     def deviation(
         self, more_x: np.ndarray, more_t: np.ndarray
     ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """Give the deviation, a function of points (x, t), as if the gains at `more` were known.
+        """Return the deviation, a function of points (x, t), as if the gains at `more` were known.
 
         A variance needs no values, so points whose intervals run count already; that is what
         spreads the copies of one rung out (section 4.2, after GP-BUCB). The factor of what was
@@ -103,11 +103,11 @@ class Process:
         return at
 
     def _solved(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """Give the factor's inverse times the covariances of what was seen with points [n, m]."""
+        """Return the factor's inverse times the covariances of the seen with points [n, m]."""
         return solve_triangular(self._factor, self.kernel(self.x, self.t, x, t), lower=True)
 
     def evidence(self) -> tuple[float, np.ndarray]:
-        """Give the negative log marginal likelihood over n, and its gradient in theta."""
+        """Return the negative log marginal likelihood over n, and its gradient in theta."""
         scale = math.exp(self.theta[0])
         forgets = 1.0 / (1.0 + math.exp(-self.theta[3]))
         covariance = self.kernel(self.x, self.t, self.x, self.t)
@@ -196,7 +196,7 @@ class Bandit:
         span: tuple[float, float],
         rng: Generator,
     ) -> np.ndarray:
-        """Give the shares [d] of the best of many candidates."""
+        """Return the shares [d] of the best of many candidates."""
         now, width = situation.rung + 1.0, len(self._ordered)
         deviation = process.deviation(others, np.full(len(others), now))
         bonus = math.sqrt(_C1 + max(0.0, math.log(_C2 * len(situation.gains))))
@@ -227,12 +227,12 @@ class Bandit:
     def _point(
         self, params: Mapping[str, Any], loss: float, span: tuple[float, float]
     ) -> list[float]:
-        """Give a configuration's coordinates, 0 to 1, and the loss it begins with."""
+        """Return a configuration's coordinates, 0 to 1, and the loss it begins with."""
         return [*(_share(parameter, params) for parameter in self._ordered), _scaled(loss, span)]
 
 
 def _share(parameter: Parameter, params: Mapping[str, Any]) -> float:
-    """Give the coordinate of one knob; the middle where it is not active."""
+    """Return the coordinate of one knob; the middle where it is not active."""
     value, distribution = params.get(parameter.name), parameter.distribution
     if parameter.name not in params or distribution.why_not(value) is not None:
         return 0.5

@@ -163,7 +163,7 @@ class Population(Protocol):
         ...
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """Give the whole training states of some lanes, to be kept, or put elsewhere.
+        """Return the whole training states of some lanes, to be kept, or put elsewhere.
 
         Raises:
             ConfigError: lanes of this kind cannot be moved.
@@ -238,11 +238,11 @@ class PopulationFactory(Protocol):
         ...
 
     def bucket_of(self, config: Mapping[str, Any]) -> str:
-        """Give the short hash of the Plan of a complete configuration; no compile."""
+        """Return the short hash of the Plan of a complete configuration; no compile."""
         ...
 
     def quantum(self, config: Mapping[str, Any]) -> int:
-        """Give the env steps of one chunk of one lane in this configuration's bucket."""
+        """Return the env steps of one chunk of one lane in this configuration's bucket."""
         ...
 
     def make(self, config: Mapping[str, Any], lanes: int | None) -> Population:

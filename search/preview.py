@@ -84,7 +84,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
 
 
 def _cores(study: Study) -> int | None:
-    """Give the cores of one worker, where several of them are taken to share this machine."""
+    """Return the cores of one worker, where several of them are taken to share this machine."""
     workers = study.executor.workers
     if workers == 1:
         return None

@@ -161,7 +161,7 @@ class Silent:
 
 
 def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
-    """Say where the study stands."""
+    """Return where the study stands."""
     state, usage, buckets = ledger.state, ledger.state.usage, list(buckets)
     total = _total_env_steps(ledger, buckets)
     rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0

@@ -59,7 +59,7 @@ class Proposer:
         )
 
     def propose(self, batch: int, trials: Sequence[int], history: Sequence[Past]) -> Proposals:
-        """Give one configuration for each trial number, in order.
+        """Return one configuration for each trial number, in order.
 
         Args:
             batch: the number of the batch.

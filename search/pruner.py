@@ -42,7 +42,7 @@ class Pruner(Protocol):
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
     ) -> list[Verdict]:
-        """Give one verdict for each arriving trial.
+        """Return one verdict for each arriving trial.
 
         Args:
             rung: its index.
@@ -93,7 +93,7 @@ def make_pruner(study: Study) -> Pruner | None:
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:
-    """Give the rank of a loss among sorted losses (itself included); 1 is the best, ties share.
+    """Return the rank of a loss among sorted losses (itself included); 1 is the best, ties share.
 
     >>> rank_of(2.0, [1.0, 2.0, 2.0, 5.0])
     2
@@ -102,7 +102,7 @@ def rank_of(loss: float, losses: Sequence[float]) -> int:
 
 
 def is_audited(seed: int, trial: int, share: float) -> bool:
-    """Say whether a trial runs on although it was stopped; fixed by the study's seed alone.
+    """Return whether a trial runs on although it was stopped; fixed by the study's seed alone.
 
     >>> sum(is_audited(0, trial, 0.25) for trial in range(1000)) in range(200, 300)
     True

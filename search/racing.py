@@ -20,7 +20,7 @@ __all__ = ["clearly_worse", "more_seeds", "stages", "value_of"]
 
 
 def stages(start: int, most: int) -> list[int]:
-    """Give how many seeds a trial has had at each look, the last of all it may have.
+    """Return how many seeds a trial has had at each look, the last of all it may have.
 
     >>> stages(3, 20)
     [3, 6, 12, 20]
@@ -32,7 +32,7 @@ def stages(start: int, most: int) -> list[int]:
 
 
 def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -> bool:
-    """Say whether the mean of `losses` lies above that of `best`, seed by seed.
+    """Return whether the mean of `losses` lies above that of `best`, seed by seed.
 
     A one-sided paired t-test: the lower bound of the mean difference, at level 1 - risk, is above
     zero. Fewer than two pairs say nothing.
@@ -49,7 +49,7 @@ def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -
 
 
 def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
-    """Give the replicates that a trial whose runs are over should run besides; maybe none.
+    """Return the replicates that a trial whose runs are over should run besides; maybe none.
 
     The risk of dropping an equal of the best trial is 1 - confidence in all: it is shared out
     evenly among the looks (Bonferroni).
@@ -72,7 +72,7 @@ def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
 
 
 def value_of(ledger: Ledger, trial: Trial) -> float:
-    """Give a finished trial's value.
+    """Return a finished trial's value.
 
     A trial with fewer seeds than others cannot be held against their means as it is: its seeds
     may be the easy ones. So it has the value of the best trial on all seeds plus their mean
@@ -91,7 +91,7 @@ def value_of(ledger: Ledger, trial: Trial) -> float:
 
 
 def _best_in_full(ledger: Ledger) -> Trial | None:
-    """Give the best trial that has a value on every seed and keeps the constraints."""
+    """Return the best trial that has a value on every seed and keeps the constraints."""
     whole = [
         trial
         for trial in ledger.trials.values()

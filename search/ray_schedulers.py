@@ -35,7 +35,7 @@ _COUNT = "training_iteration"  # Tune's own count of a trial's evaluations
 
 
 def copies_states(study: Study) -> bool:
-    """Say whether a study's scheduler lets trials go on from each other's states."""
+    """Return whether a study's scheduler lets trials go on from each other's states."""
     from ray.tune.schedulers import PopulationBasedTraining  # pyright: ignore[reportMissingImports]
 
     return issubclass(_scheduler_class(study.search.scheduler), PopulationBasedTraining)
@@ -152,7 +152,7 @@ def _built(what: str, cls: Any, known: Mapping[str, Any], options: Mapping[str, 
 
 
 def _arguments_of(cls: Any) -> Container[str]:
-    """Give the names of the arguments of a class; none if Python cannot tell."""
+    """Return the names of the arguments of a class; none if Python cannot tell."""
     try:
         return inspect.signature(cls).parameters
     except (TypeError, ValueError):

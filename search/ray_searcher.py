@@ -25,7 +25,7 @@ __all__ = ["SUGGESTIONS", "Proposals", "Suggestions", "point_of"]
 
 
 def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a trial as Tune carries it; the knobs as text, which nothing of Tune's looks into."""
+    """Return a trial as Tune carries it; the knobs as text, which nothing of Tune's looks into."""
     return {"trial": trial, "params": json.dumps(plain_json(params))}
 
 
@@ -97,7 +97,7 @@ class Suggestions:
         self._numbers = iter([n for n in numbers])
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Give the next trial; a word when there is none any more, None when there is none yet."""
+        """Return the next trial; a word when none is left, None when there is none yet."""
         if self._points:
             return self._points.pop(0)
         number = next(self._numbers, None)

@@ -117,7 +117,7 @@ class TuneDesk:
             return min(self._width, self._total() - gone)
 
     def _total(self) -> int:
-        """Give the trials that Tune will have begun in the end; the lock is held."""
+        """Return the trials that Tune will have begun in the end; the lock is held."""
         few = self.suggestions is not None and self.suggestions.exhausted
         return len(self._status) if few else self._planned
 
@@ -220,7 +220,7 @@ class TuneDesk:
         return sum(not trial.is_live for trial in self._ledger.trials.values())
 
     def _points(self) -> list[dict[str, Any]]:
-        """Give what is trained first: trials under way, then those that nobody has to propose.
+        """Return what is trained first: trials under way, then those that nobody has to propose.
 
         With random trials these are all that are left.
         """
@@ -299,7 +299,7 @@ class _Explore:
         self._name, self._count = name, 0
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Give the source's configuration with other knobs."""
+        """Return the source's configuration with other knobs."""
         self._count += 1
         point = config[POINT]
         evolver = _evolver(_DESKS[self._name].study)
@@ -318,17 +318,17 @@ def _told(reply: Reply) -> Any:
 
 
 def _at_random(study: Study) -> Study:
-    """Give the study whose trials are the default, what is enqueued, and random ones."""
+    """Return the study whose trials are the default, what is enqueued, and random ones."""
     return replace(study, search=replace(study.search, method="random", options={}))
 
 
 def _directory_of(trial: Any) -> str:
-    """Give a trial's folder a short name; Tune's own tells its whole configuration."""
+    """Return a trial's folder a short name; Tune's own tells its whole configuration."""
     return str(trial.trial_id)
 
 
 def _evolver(study: Study) -> Evolver:
-    """Give what changes the knobs of a copy: as in our own population based training."""
+    """Return what changes the knobs of a copy: as in our own population based training."""
     options = study.search.scheduler_options
     early = EarlyTerminate("pbt")
     chance = float(options.get("resample_probability", early.resample))

@@ -81,7 +81,7 @@ class Refiller:
             self._ledger.started(run)
 
     def _wanted_now(self, bucket: Bucket | None) -> int:
-        """Give how many more trials are needed at once, for lanes that are free."""
+        """Return how many more trials are needed at once, for lanes that are free."""
         if bucket is None:
             return 1 if self._may_start_anything() else 0
         busy = len(bucket.busy())
@@ -92,12 +92,12 @@ class Refiller:
         return int(min(math.ceil(free / self._replicates), room))
 
     def _may_start_anything(self) -> bool:
-        """Say whether the budget pays for one more chunk of any bucket, or none is known yet."""
+        """Return whether the budget pays for a chunk of any bucket, or none is known yet."""
         buckets = self._intake.buckets.values()
         return not buckets or any(self._affordable(bucket) >= 1 for bucket in buckets)
 
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
-        """Say whether another bucket can use the device better than more trials for this one.
+        """Return whether another bucket can use the device better than more trials for this one.
 
         Until then trials are asked for, though many of them may fall into other buckets: waiting
         there they cost nothing, and empty lanes here cost a tenth of a study (docs/search.md).
@@ -114,13 +114,13 @@ class Refiller:
         return most >= block and most > bucket.work
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
-        """Give how many trials to draw beside the next chunk, so that lanes freed by it fill."""
+        """Return how many trials to draw beside the next chunk, so that lanes freed by it fill."""
         if not self._ahead or not may_propose(self._ledger) or not self._may_start_anything():
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 
     def _queued(self) -> int:
-        """Give the number of trials with a replicate that waits for its first lane."""
+        """Return the number of trials with a replicate that waits for its first lane."""
         return sum(
             any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
             for trial in self._ledger.live()

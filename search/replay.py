@@ -264,12 +264,12 @@ def _config(study: Study, lineage: Sequence[Segment], env_steps: int) -> dict[st
 
 
 def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:
-    """Give the trial whose lanes trained a lineage up to some env steps (above 0)."""
+    """Return the trial whose lanes trained a lineage up to some env steps (above 0)."""
     return next(part.trial for part in reversed(lineage) if part.env_steps < env_steps)
 
 
 def _same(one: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    """Say whether two rows of numbers have the same bits, where both have one."""
+    """Return whether two rows of numbers have the same bits, where both have one."""
     both = [pair for pair in zip(one, other, strict=False) if None not in pair]
 
     def words(at: int) -> bytes:

@@ -170,26 +170,26 @@ def run(
 
 
 def _kept_text(folder: StudyFolder) -> str:
-    """Give the study file that was kept, "" without one."""
+    """Return the study file that was kept, "" without one."""
     if not folder.study_file.is_file():
         return ""
     return folder.study_file.read_text(encoding="utf-8", errors="replace")
 
 
 def _shown_text(settings: Settings) -> str:
-    """Give the study file with the command on top, if that changed what it says."""
+    """Return the study file with the command on top, if that changed what it says."""
     text = settings.study_text
     return text if settings.given is None or not text else settings.given.on_top_of(text)
 
 
 def _is_another(before: StudyMeta, now: StudyMeta, study: Study, settings: Settings) -> bool:
-    """Say whether what is trained from here on is not quite what was trained before."""
+    """Return whether what is trained from here on is not quite what was trained before."""
     files = takes_changed_files(before.name, before.files, study, settings.accept_changed_files)
     return gives_new_bits(before, now, settings.accept_new_bits) or files
 
 
 def _continued(before: StudyMeta, now: StudyMeta, goes_on: bool, bits: int) -> StudyMeta:
-    """Give what the journal says of a study begun before.
+    """Return what the journal says of a study begun before.
 
     Of one that has nothing left to do it goes on to say where it ran.
     """
@@ -270,7 +270,7 @@ def _committer(
 
 
 def _reopen(ledger: Ledger) -> bool:
-    """Say whether there is anything to do, opening a finished study again if its bounds grew."""
+    """Return whether anything is left to do; a finished study whose bounds grew is reopened."""
     state = ledger.state
     bounds = json.dumps([encode(ledger.study.budget), encode(ledger.study.confirm)])
     if state.phase is Phase.DONE:

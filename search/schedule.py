@@ -42,7 +42,7 @@ class Schedule:
         return self.rungs[rung] * self.quantum
 
     def rungs_at(self, chunks: int) -> list[int]:
-        """Give the indices of the rungs that stand at this many training chunks."""
+        """Return the indices of the rungs that stand at this many training chunks."""
         return [index for index, rung in enumerate(self.rungs) if rung == chunks]
 
 

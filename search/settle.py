@@ -128,7 +128,7 @@ class Policies:
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:
-    """Give the replicates that ended at this boundary: their lanes are not freed yet."""
+    """Return the replicates that ended at this boundary: their lanes are not freed yet."""
     return [run for run in runs if run.lane is not None and run.state is RunState.ENDED]
 
 
@@ -155,7 +155,7 @@ def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) ->
 
 
 def _take_values(ledger: Ledger, trial: Trial) -> None:
-    """Give a trial that has run to its end its values."""
+    """Set the values of a trial that has run to its end."""
     trial.value = value_of(ledger, trial)
     if ledger.objectives.is_plain:
         return

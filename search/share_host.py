@@ -168,11 +168,11 @@ class ShareHost:
         self._populations: dict[tuple[int, str], Population] = {}
 
     def machine_name(self) -> str:
-        """Say which machine this is; answers before anything heavy is imported."""
+        """Return which machine this is; answers before anything heavy is imported."""
         return socket.gethostname()
 
     def process(self) -> int:
-        """Give the id of this process."""
+        """Return the id of this process."""
         return os.getpid()
 
     def do(self, share: int, method: str, args: tuple[Any, ...]) -> Reply:
@@ -272,7 +272,7 @@ class ShareHost:
 
 
 def pack(folder: Path) -> Files:
-    """Give all files of a folder."""
+    """Return all files of a folder."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
@@ -294,7 +294,7 @@ def _sees(record: Path, token: str) -> bool:
 
 
 def _fault(error: Exception) -> Fault:
-    """Give an exception in words: its class may not be able to travel."""
+    """Return an exception in words: its class may not be able to travel."""
     text = str(error)
     if isinstance(error, HpoError):
         kinds = ((ConfigError, "config"), (StoreError, "store"))

@@ -64,7 +64,7 @@ class Team(Protocol):
         ...
 
     def replace(self, share: int) -> None:
-        """Give a share a new host.
+        """Assign a new host to a share.
 
         Raises:
             SearchError: there is none to be had.
@@ -72,7 +72,7 @@ class Team(Protocol):
         ...
 
     def first_of_machines(self) -> list[int]:
-        """Give one share of every machine."""
+        """Return one share of every machine."""
         ...
 
 
@@ -138,13 +138,13 @@ class SharedPopulation:
     # ------------------------------------------------------------------ which lane is where
 
     def _where(self, lane: int) -> tuple[int, int]:
-        """Give the share of a lane, and its number there."""
+        """Return the share of a lane, and its number there."""
         block, rest = divmod(lane, self._size)
         own, share = divmod(block, self._team.shares)
         return share, own * self._size + rest
 
     def _dealt(self, lanes: Iterable[int]) -> dict[int, list[int]]:
-        """Give share -> numbers there of some lanes."""
+        """Return share -> numbers there of some lanes."""
         found: dict[int, list[int]] = {}
         for lane in lanes:
             share, own = self._where(lane)
@@ -370,7 +370,7 @@ class SharedPopulation:
             self._known |= {share: aimed[share] for share in steps}
 
     def _way_back(self, share: int) -> list[Call]:
-        """Give what brings a share from nothing to where it is.
+        """Return what brings a share from nothing to where it is.
 
         A folder that is gone belonged to a commit in which no replicate of these lanes had begun,
         so whatever counts came later.
@@ -383,7 +383,7 @@ class SharedPopulation:
 
 
 def sound(answer: Any) -> Any:
-    """Give an answer, or raise what went wrong on the host."""
+    """Return an answer, or raise what went wrong on the host."""
     if not isinstance(answer, Fault):
         return answer
     kinds: dict[str, type[HpoError]] = {"config": ConfigError, "store": StoreError}

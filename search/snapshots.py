@@ -52,7 +52,7 @@ class Snapshots:
                 self._write(ledger, bucket, run, path)
 
     def _is_due(self, bucket: Bucket, run: Run) -> bool:
-        """Say whether a multiple of the interval was passed in the chunk, or met at its end."""
+        """Return whether a multiple of the interval was passed in the chunk, or met at its end."""
         if self._every is None or run.state not in (RunState.RUNNING, RunState.ENDED):
             return False
         trained, quantum = bucket.trained(run), bucket.schedule.quantum

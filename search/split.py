@@ -41,13 +41,13 @@ class Split:
         self.reward_units = frozenset(map(bool, possible["raw_reward_deviation"]))
 
     def plan(self, config: Mapping[str, Any]) -> Plan:
-        """Give the static part of a configuration of this study."""
+        """Return the static part of a configuration of this study."""
         overrides = self.study.evaluation.env
         env, eval_env = self._env_plan(config, {}), self._env_plan(config, overrides)
         return make_plan(knobs_of(config), env, eval_env, self._features(config))
 
     def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Give the features that configurations of the same bucket as this one may turn on.
+        """Return the features that configurations of the same bucket as this one may turn on.
 
         A searched switch whose conditions on static knobs do not hold is off in all of them.
         """
@@ -63,13 +63,13 @@ class Split:
         return tuple(name for name in self.features if FEATURES[name] not in off)
 
     def env_params(self, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-        """Give the given parameters of the training and of the evaluation environment."""
+        """Return the given parameters of the training and of the evaluation environment."""
         plan = self.plan(config)
         overrides = self.study.evaluation.env
         return self._params(plan.env, config, {}), self._params(plan.eval_env, config, overrides)
 
     def hypers(self, config: Mapping[str, Any]) -> Hypers:
-        """Give the traced part of a configuration of this study."""
+        """Return the traced part of a configuration of this study."""
         plan = self.plan(config)
         train, held_out = self.env_params(config)
         return make_hypers(
@@ -79,11 +79,11 @@ class Split:
         )
 
     def quanta(self, plan: Plan) -> Quanta:
-        """Say how the runs of a bucket are cut into chunks."""
+        """Return how the runs of a bucket are cut into chunks."""
         return quanta_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
-        """Give the static part of the environment: given keys that are no traced parameter."""
+        """Return the static part of the environment: given keys that are no traced parameter."""
         id_ = self.study.env.id
         given = {**self.study.env.values, **_env_values(config), **overrides}
         floats = environments.float_params(id_)
@@ -99,7 +99,7 @@ class Split:
 
 
 def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a configuration without what belongs to the environment."""
+    """Return a configuration without what belongs to the environment."""
     return {name: value for name, value in config.items() if not name.startswith("env.")}
 
 

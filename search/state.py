@@ -169,12 +169,12 @@ class LoopState:
     bests: dict[int, float] = field(default_factory=dict)
 
     def to_text(self) -> str:
-        """Give the JSON text that the store keeps."""
+        """Return the JSON text that the store keeps."""
         return json.dumps({"version": VERSION, **encode(self)}, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> LoopState:
-        """Give the state back.
+        """Return the state that `to_text` wrote.
 
         Raises:
             StoreError: another version of the loop wrote the text.

@@ -13,7 +13,7 @@ __all__ = ["generator", "integer", "uniform"]
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
-    """Give the generator of one purpose, the same on every machine.
+    """Return the generator of one purpose, the same on every machine.
 
     >>> a, b = generator(0, "random", 7), generator(0, "random", 7)
     >>> float(a.random()) == float(b.random())
@@ -23,12 +23,12 @@ def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
 
 
 def integer(seed: int, purpose: str, *numbers: int) -> int:
-    """Give a 32-bit seed for a library that wants an integer."""
+    """Return a 32-bit seed for a library that wants an integer."""
     return _digest(seed, purpose, numbers) % 2**32
 
 
 def uniform(seed: int, purpose: str, *numbers: int) -> float:
-    """Give one number in [0, 1)."""
+    """Return one number in [0, 1)."""
     return (_digest(seed, purpose, numbers) % 2**53) / 2**53
 
 

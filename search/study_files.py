@@ -52,7 +52,7 @@ def words_of_changes(changes: Mapping[str, str]) -> str:
 
 
 def takes_changed_files(name: str, before: Mapping[str, str], study: Study, accept: bool) -> bool:
-    """Say whether a study goes on with files that have changed.
+    """Return whether a study goes on with files that have changed.
 
     Raises:
         StoreError: with every such file, where that was not accepted.

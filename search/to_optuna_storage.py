@@ -80,7 +80,7 @@ def _directions(meta: StudyMeta) -> list[StudyDirection]:
 
 
 def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
-    """Say what is measured, and what `hpo import optuna` needs to make a study of it again."""
+    """Record what is measured, and what `hpo import optuna` needs to make a study of it again."""
     study = points.study
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
@@ -127,7 +127,7 @@ def _trial(row: TrialRow, points: Points, number: int) -> FrozenTrial:
 
 
 def _values(row: TrialRow, several: bool) -> list[float] | None:
-    """Give the values of a whole run; None where one is no number, which Optuna refuses."""
+    """Return the values of a whole run; None where one is no number, which Optuna refuses."""
     found = list(row.objectives) if several else [row.value] if row.value is not None else []
     if not found or any(math.isnan(value) for value in found):
         return None
@@ -143,7 +143,7 @@ def _reports(points: Points, number: int) -> dict[int, float]:
 
 
 def _attributes(row: TrialRow) -> dict[str, Any]:
-    """Give what else is known of a trial, its whole configuration included."""
+    """Return what else is known of a trial, its whole configuration included."""
     told = {name: getattr(row, name) for name in _TOLD}
     found = {name: value for name, value in told.items() if value not in ("", (), None, False)}
     return finite_json({"state": str(row.state), "params": dict(row.params), **found})

@@ -172,15 +172,15 @@ class Trial:
         return self.state in LIVE
 
     def runs_of(self, stream: Stream) -> list[Run]:
-        """Give its replicates on one stream, in order."""
+        """Return its replicates on one stream, in order."""
         return [run for run in self.runs if run.stream is stream]
 
     def values_of(self, stream: Stream) -> tuple[float, ...]:
-        """Give the last value of each replicate of a stream that has one and did not diverge."""
+        """Return the last value of each replicate of a stream that has one and did not diverge."""
         return tuple(run.value for run in self._measured(stream) if run.value is not None)
 
     def extras_of(self, stream: Stream) -> list[list[float]]:
-        """Give the extras of the same replicates."""
+        """Return the extras of the same replicates."""
         return [run.extras for run in self._measured(stream)]
 
     def _measured(self, stream: Stream) -> list[Run]:
@@ -191,11 +191,11 @@ class Trial:
         ]
 
     def costs(self) -> dict[str, float]:
-        """Give what it has cost so far, under the names of `studies.metrics.COSTS`."""
+        """Return what it has cost so far, under the names of `studies.metrics.COSTS`."""
         return {"env_steps": float(self.env_steps), "seconds": self.train_seconds}
 
     def row(self) -> TrialRow:
-        """Give what the store keeps."""
+        """Return what the store keeps."""
         shared = {name: getattr(self, name) for name in _SHARED}
         rung_value = self.reports[self.rung] if self.rung >= 0 else None
         return TrialRow(trial=self.number, rung_value=rung_value, **shared)

@@ -90,7 +90,7 @@ def measure_lanes(
 
 
 def candidates(block: int, ruled: int, replicates: int) -> list[int]:
-    """Give numbers of lanes: doubling from one block to four times the rule's, and the rule's.
+    """Return numbers of lanes: doubling from one block to four times the rule's, and the rule's.
 
     >>> candidates(8, 64, 1000), candidates(8, 64, 20)
     ([8, 16, 32, 64, 128, 256], [8, 16, 24, 64])
@@ -104,7 +104,7 @@ def candidates(block: int, ruled: int, replicates: int) -> list[int]:
 
 
 def best_lanes(measured: Sequence[Measured]) -> Measured:
-    """Give the fewest lanes that are nearly as fast as the fastest: they judge sooner."""
+    """Return the fewest lanes that are nearly as fast as the fastest: they judge sooner."""
     fastest = max(entry.env_steps_per_second for entry in measured)
     good = [e for e in measured if e.env_steps_per_second >= _GOOD_ENOUGH * fastest]
     return min(good, key=lambda entry: entry.lanes)
@@ -153,7 +153,7 @@ def _measure(factory: Any, default: dict[str, Any], lanes: int, seconds: float) 
 
 
 def _usual_seconds(run: Callable[[], float], seconds: float) -> float:
-    """Give the median of what `run` says it took, over that time and three runs at least."""
+    """Return the median of what `run` says it took, over that time and three runs at least."""
     found: list[float] = []
     while len(found) < _FEWEST_CHUNKS or sum(found) < seconds:
         found.append(run())
@@ -161,7 +161,7 @@ def _usual_seconds(run: Callable[[], float], seconds: float) -> float:
 
 
 def _config(factory: Any, default: dict[str, Any], lane: int) -> dict[str, Any]:
-    """Give a configuration of the default's program: drawn again until it is one."""
+    """Return a configuration of the default's program: drawn again until it is one."""
     study, bucket = factory.study, factory.bucket_of(default)
     for attempt in range(20):
         rng: np.random.Generator = generator(study.seed, "tune", lane, attempt)

@@ -47,7 +47,7 @@ class Exchange:
         return await reply
 
     async def wait(self, seconds: float) -> list[Asked]:
-        """Give the requests since the last call, waiting some time for the first one."""
+        """Return the requests since the last call, waiting some time for the first one."""
         try:
             await asyncio.wait_for(self._some.wait(), seconds)
         except TimeoutError:

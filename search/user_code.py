@@ -107,7 +107,7 @@ def _run(path: Path, shown: Path) -> ModuleType:
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """Give the line of the file that led to an error, the innermost of several."""
+    """Return the line of the file that led to an error, the innermost of several."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)

@@ -38,7 +38,7 @@ class _Told:
 
 
 def modelled(space: Space) -> list[tuple[str, Parameter]]:
-    """Give (key, parameter) of what the strategy can adapt: ranges that are always active.
+    """Return (key, parameter) of what the strategy can adapt: ranges that are always active.
 
     Choices and conditional parameters are drawn at random, as Optuna's sampler of that name does.
     """
@@ -54,7 +54,7 @@ def _is_range(axis: Axis) -> bool:
 
 
 def _share(axis: Axis, position: float) -> float:
-    """Give the share of an axis at a position; of whole numbers the middle of their part."""
+    """Return the share of an axis at a position; of whole numbers the middle of their part."""
     if axis.kind == "real":
         return axis.share(position)
     low, high = axis.low - 0.5, axis.high + 0.5
@@ -109,7 +109,7 @@ class CmaEs:
     # ------------------------------------------------------------------ generations
 
     def _recorded(self, history: Sequence[Past]) -> list[_Told]:
-        """Give what the strategy was told so far, generation by generation."""
+        """Return what the strategy was told so far, generation by generation."""
         found: dict[int, _Told] = {}
         for past in history:
             if _TOLD in past.attributes:
@@ -119,7 +119,7 @@ class CmaEs:
         return [found[generation] for generation in sorted(found)]
 
     def _ended(self, history: Sequence[Past], strategy: _Strategy) -> _Told | None:
-        """Give what to tell if the newest generation is complete, lowest trial numbers first."""
+        """Return what to tell if the newest generation is complete, lowest trial numbers first."""
         generation = len(strategy.chain)
         members = [past for past in history if past.attributes.get(_GENERATION) == generation]
         if not members:
@@ -136,7 +136,7 @@ class CmaEs:
         return self._options["popsize"] or max(least, drawn // 2)
 
     def _after(self, chain: Sequence[_Told], history: Sequence[Past]) -> _Strategy:
-        """Give the strategy after these generations, going on from the one known if possible."""
+        """Return the strategy after these generations, going on from the one known if possible."""
         known = self._known
         if known is None or list(chain[: len(known.chain)]) != known.chain:
             known = self._fresh(history, len(chain[0].trials) if chain else None)
@@ -158,7 +158,7 @@ class CmaEs:
         return known
 
     def _fresh(self, history: Sequence[Past], size: int | None) -> _Strategy:
-        """Give the strategy before its first generation."""
+        """Return the strategy before its first generation."""
         import cmaes
 
         earlier = [past for past in history if past.trial < 0 and past.loss is not None]

@@ -33,7 +33,7 @@ def frozen_trial(
     losses: Sequence[float] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> FrozenTrial:
-    """Say a trial in Optuna's words.
+    """Return a trial as Optuna's `FrozenTrial`.
 
     A stopped trial is pruned with its reports, a diverged one pruned without any (which ranks it
     last, where a failed one would be ignored), and one that met an error has failed.
@@ -114,15 +114,15 @@ class OptunaMethod:
         return OptunaBatch(self._space, sampler, storage, shift)
 
     def _attributes(self, history: Sequence[Past]) -> Mapping[int, Mapping[str, Any]]:
-        """Give the system attributes of trials."""
+        """Return the system attributes of trials."""
         return {}
 
     def _system(self, history: Sequence[Past], shift: int) -> Mapping[str, Any]:
-        """Give the system attributes of the study."""
+        """Return the system attributes of the study."""
         return {}
 
     def _told(self, past: Past, shift: int) -> FrozenTrial:
-        """Say a trial, known from the batch before if it has not ended since."""
+        """Return a trial as Optuna sees it, the last batch's unless it has ended since."""
         known = self._frozen.get(past.trial)
         if known is None or known[0] is not past.state:
             attributes = _constraints(past.violations)
@@ -147,7 +147,7 @@ class OptunaMethod:
         return trials
 
     def _worst_violations(self, seen: Sequence[Past]) -> tuple[float, ...]:
-        """Give what a trial whose constraints nobody measured counts for: it diverged."""
+        """Return what a trial whose constraints nobody measured counts for: it diverged."""
         known = [past.violations for past in seen if past.violations]
         worst = [max(column) for column in zip(*known, strict=True)] or [1.0] * self._constraints
         return tuple(max(1.0, violation) for violation in worst)
@@ -180,7 +180,7 @@ class OptunaBatch:
         self._storage.append(frozen_trial(self._space, past, trial + self._shift))
 
     def _note(self, trial: optuna.Trial) -> dict[str, Any]:
-        """Give what to remember of a draw."""
+        """Return what to remember of a draw."""
         return {}
 
     def _drop(self) -> None:

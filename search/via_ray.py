@@ -40,7 +40,7 @@ _ATTEMPTS = 3
 
 
 def import_ray(purpose: str) -> ModuleType:
-    """Give the module `ray`, told to keep to itself.
+    """Return the module `ray`, told to keep to itself.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -104,7 +104,7 @@ def _reach(address: str | None) -> None:
 
 
 def _no_cluster(executor: Executor, error: Exception) -> str:
-    """Say why there is no cluster; Ray does not say so of one that asks for a token."""
+    """Return why there is no cluster; Ray does not say so of one that asks for a token."""
     if executor.address is None:
         return f"executor: no Ray cluster begins on this machine: {_line(error)}; try again"
     text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
@@ -153,7 +153,7 @@ class Place:
 
 
 def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
-    """Give what each worker takes: one GPU where there are any, and its share of the CPUs.
+    """Return what each worker takes: one GPU where there are any, and its share of the CPUs.
 
     Args:
         ray: connected.
@@ -257,7 +257,7 @@ class RayTeam:
         return actor.remote(self._source)
 
     def process_of(self, share: int) -> int:
-        """Give the id of the process that hosts a share, on its machine."""
+        """Return the id of the process that hosts a share, on its machine."""
         return self._answer(self._hosts[share].process.remote())
 
     def end(self) -> None:
@@ -297,7 +297,7 @@ class RayTeam:
         return answers
 
     def _answer(self, reference: Any) -> Any:
-        """Give what a worker answered, or `Lost`.
+        """Return what a worker answered, or `Lost`.
 
         Raises:
             SearchError: the cluster itself is gone.
@@ -339,13 +339,13 @@ class RayTeam:
         )
 
     def _named(self, host: Any, seconds: float) -> str | None:
-        """Give the machine of a worker, None if it has none in that time or died."""
+        """Return the machine of a worker, None if it has none in that time or died."""
         ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
         name = self._answer(reference) if ready else None
         return None if isinstance(name, Lost) else name
 
     def _survivor(self, lost: int) -> tuple[Any, str]:
-        """Give the worker that has the fewest shares of those that live, and its machine."""
+        """Return the worker that has the fewest shares of those that live, and its machine."""
         load = Counter(id(host) for share, host in self._hosts.items() if share != lost)
         others = [(load[id(host)], share) for share, host in self._hosts.items() if share != lost]
         for _, share in sorted(others):
@@ -359,7 +359,7 @@ class RayTeam:
 
 
 def _words(machine: Machine, other: Machine) -> str:
-    """Say in what a machine differs from another one."""
+    """Return in what a machine differs from another one."""
     parts = []
     if machine.backend != other.backend or machine.device_count != other.device_count:
         parts.append(f"{machine.device_count} {machine.backend} device(s)")
@@ -370,7 +370,7 @@ def _words(machine: Machine, other: Machine) -> str:
 
 
 def _line(error: Exception) -> str:
-    """Give the first line of what Ray says, cut to a terminal's width or two."""
+    """Return the first line of what Ray says, cut to a terminal's width or two."""
     if isinstance(error, HpoError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -49,7 +49,7 @@ class Smac:
         return _SmacBatch(self, batch, seen, losses)
 
     def random(self, trial: int, attempt: int) -> dict[str, Any]:
-        """Give a configuration of the time before there is a model."""
+        """Return a configuration of the time before there is a model."""
         return self.space.draw(generator(self.seed, "smac-start", trial, attempt))
 
 
@@ -84,7 +84,7 @@ class _SmacBatch:
         self._kept.append(params)
 
     def _told(self) -> list[tuple[Mapping[str, Any], list[float]]]:
-        """Give (configuration, costs): of each objective 0 for the best, 1 for the worst seen."""
+        """Return (configuration, costs); a cost is 0 for the best seen and 1 for the worst."""
         columns = list(zip(*self._losses.values(), strict=True))
         low = [min(column) for column in columns]
         width = [(max(column) - least) or 1.0 for column, least in zip(columns, low, strict=True)]
@@ -148,7 +148,7 @@ class _Facade:
                 self._smac.tell(TrialInfo(config=config(params), seed=0), value, save=False)
 
     def ask(self) -> dict[str, Any]:
-        """Give the next configuration."""
+        """Return the next configuration."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked = self._smac.ask()

@@ -57,7 +57,7 @@ class WarmStart:
 
 
 def warm_start(study: Study, folder: Path | None = None) -> WarmStart:
-    """Give the history that a study starts from.
+    """Return the history that a study starts from.
 
     Args:
         study: what is asked.
@@ -216,7 +216,7 @@ def _metrics(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def _unusable(study: Study, row: _Row) -> str:
-    """Say why a trial tells this study nothing, or nothing."""
+    """Return why a trial tells this study nothing, or nothing."""
     if row.state is TrialState.DIVERGED:
         return ""
     if row.state is not TrialState.FINISHED:
@@ -231,7 +231,7 @@ def _unusable(study: Study, row: _Row) -> str:
 def _as_ours(
     study: Study, theirs: Mapping[str, Any], other: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """Give a configuration of this space, or why there is none."""
+    """Return a configuration of this space, or why there is none."""
     known = {**_fixed(other), **theirs}
     missing: list[str] = []
 
@@ -283,7 +283,7 @@ def _listed(left_out: Counter[str]) -> str:
 
 
 def _differences(study: Study, other: Mapping[str, Any]) -> str:
-    """Say what else is not the same, which makes values less comparable."""
+    """Return what else is not the same, which makes values less comparable."""
     if not other:
         return ""
     pairs = {

@@ -37,7 +37,7 @@ META = "hpo"
 
 
 def as_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
-    """Give the space as a ConfigurationSpace of values, with the same default configuration.
+    """Return the space as a ConfigurationSpace of values, with the same default configuration.
 
     Values that are lists or null become texts (JSON), as ConfigSpace's files hold neither.
 
@@ -82,7 +82,7 @@ def _keep_texts(space: Space, nodes: list[Any]) -> None:
 
 
 def shown_value(value: Any) -> Any:
-    """Give a value as ConfigSpace can hold it: lists and null as JSON text."""
+    """Return a value as ConfigSpace can hold it: lists and null as JSON text."""
     if isinstance(value, list | tuple) or value is None:
         return json.dumps(value)
     return value

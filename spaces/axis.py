@@ -31,7 +31,7 @@ class Axis:
     log: bool = False
 
     def at(self, share: float) -> float | int:
-        """Give the position that `share` (0 to 1) of the axis lies below.
+        """Return the position that `share` (0 to 1) of the axis lies below.
 
         >>> Axis("real", 1.0, 3.0).at(0.5), Axis("integer", 3, 5).at(0.99)
         (2.0, 5)
@@ -46,7 +46,7 @@ class Axis:
         return self.clip(math.floor(position + 0.5))
 
     def share(self, position: float) -> float:
-        """Give the share of a real axis that lies below a position; `at` undoes it."""
+        """Return the share of a real axis that lies below a position; `at` undoes it."""
         if self.low == self.high:
             return 0.5
         if not self.log:
@@ -55,12 +55,12 @@ class Axis:
         return min(max((math.log(position) - low) / (high - low), 0.0), 1.0)
 
     def clip(self, position: float) -> float | int:
-        """Give the nearest position of the axis."""
+        """Return the nearest position of the axis."""
         inside = min(max(position, self.low), self.high)
         return float(inside) if self.kind == "real" else int(inside)
 
     def grid(self, points: int) -> Iterator[float | int]:
-        """Give up to `points` positions, evenly spread with both ends; every choice, always.
+        """Return up to `points` positions, evenly spread with both ends; every choice, always.
 
         Neighbours on a logarithmic integer axis may be equal.
         """
@@ -82,7 +82,7 @@ class Axis:
         return self.clip(position if self.kind == "real" else math.floor(position + 0.5))
 
     def extended(self, share: float) -> Axis:
-        """Give the axis made longer below, so that the new part has `share` of it.
+        """Return the axis made longer below, so that the new part has `share` of it.
 
         An integer axis grows by whole positions, at least one. A logarithmic integer axis, which
         cannot go below 1, becomes a real one whose values are to be rounded.
@@ -99,7 +99,7 @@ class Axis:
 
 
 def _between_logs(low: float, high: float, share: float) -> float:
-    """Give the value whose logarithm lies `share` of the way; the ends exactly."""
+    """Return the value whose logarithm lies `share` of the way; the ends exactly."""
     if share <= 0.0 or share >= 1.0:
         return low if share <= 0.0 else high
     return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))

@@ -23,7 +23,7 @@ class Random(Protocol):
     """A source of random numbers, such as `numpy.random.Generator`."""
 
     def random(self) -> float:
-        """Give a number from 0 to below 1."""
+        """Return a number from 0 to below 1."""
         ...
 
 
@@ -46,19 +46,19 @@ class Distribution(ABC):
 
     @abstractmethod
     def _axis(self) -> Axis:
-        """Give the axis without the part that stands for zero."""
+        """Return the axis without the part that stands for zero."""
 
     @abstractmethod
     def _outward(self, position: float) -> Any:
-        """Give the value of a position of `_axis`."""
+        """Return the value of a position of `_axis`."""
 
     @abstractmethod
     def _inward(self, value: Any) -> float:
-        """Give the position of a value."""
+        """Return the position of a value."""
 
     @abstractmethod
     def _why_not(self, value: Any) -> str | None:
-        """Say why a value other than an allowed zero does not belong, or None."""
+        """Return why a value other than an allowed zero does not belong, or None."""
 
     @property
     def axis(self) -> Axis:
@@ -66,13 +66,13 @@ class Distribution(ABC):
         return self._axis().extended(self.zero) if self.zero else self._axis()
 
     def outward(self, position: float) -> Any:
-        """Give the value of a position of `axis`."""
+        """Return the value of a position of `axis`."""
         if self.zero and position < self._axis().low:
             return self.nothing
         return self._outward(position)
 
     def inward(self, value: Any) -> float | int:
-        """Give the position of a value; `outward` of it is `canonical(value)`, exactly."""
+        """Return the position of a value; `outward` of it is `canonical(value)`, exactly."""
         if self.zero and value == 0:
             inner, whole = self._axis(), self.axis
             if whole.kind == "integer":
@@ -83,24 +83,24 @@ class Distribution(ABC):
         return self._axis().clip(self._inward(value))
 
     def positions(self, value: Any) -> list[float | int]:
-        """Give all positions of a value, where the axis has whole ones."""
+        """Return all positions of a value, where the axis has whole ones."""
         whole = self.axis
         if self.zero and value == 0 and whole.kind == "integer":
             return list(range(int(whole.low), int(self._axis().low)))
         return [self.inward(value)]
 
     def canonical(self, value: Any) -> Any:
-        """Give the value as `sample` would have given it, rounded alike."""
+        """Return the value as `sample` would have given it, rounded alike."""
         return self.outward(self.inward(value))
 
     def why_not(self, value: Any) -> str | None:
-        """Say in words why a value does not belong, or None if it does."""
+        """Return in words why a value does not belong, or None if it does."""
         if self.zero and is_number(value) and value == 0:
             return None
         return self._why_not(value)
 
     def nudged(self, value: Any, factor: float) -> Any:
-        """Give a value moved a little along the axis, and not past its ends.
+        """Return a value moved a little along the axis, and not past its ends.
 
         Where equal ratios are alike its position is multiplied by the factor; elsewhere it moves
         by ln(factor) of the axis. Whole positions move by at least one. Choices without an order
@@ -123,7 +123,10 @@ class Distribution(ABC):
         return self._outward(axis.clip(moved))
 
     def share(self, value: Any) -> float:
-        """Give where on the axis a value lies, from 0 to 1; choices by their place in the list."""
+        """Return where on the axis a value lies, from 0 to 1.
+
+        Choices by their place in the list.
+        """
         axis, position = self.axis, self.inward(value)
         if axis.kind == "real":
             return axis.share(position)
@@ -134,7 +137,7 @@ class Distribution(ABC):
         return self.outward(self.axis.at(rng.random()))
 
     def grid(self, points: int) -> Iterator[Any]:
-        """Give up to `points` values evenly spread over the axis; zero, if it may occur, first."""
+        """Return up to `points` values evenly spread over the axis; zero, if allowed, first."""
         values = (self._outward(position) for position in self._axis().grid(points))
         given: set[tuple[bool, Any]] = set()
         for value in chain([self.nothing], values) if self.zero else values:
@@ -144,17 +147,17 @@ class Distribution(ABC):
                 yield value
 
     def middle(self) -> Any:
-        """Give the value in the middle; of choices the first."""
+        """Return the value in the middle; of choices the first."""
         return self._outward(self._axis().at(0.5))
 
     def ends(self) -> tuple[Any, ...]:
-        """Give the extreme values (all values, where they are few and have no order)."""
+        """Return the extreme values (all values, where they are few and have no order)."""
         axis = self._axis()
         ends = tuple(self._outward(position) for position in (axis.low, axis.high))
         return (self.nothing, *ends) if self.zero else ends
 
     def as_mapping(self) -> dict[str, Any]:
-        """Give the distribution as a study file writes it."""
+        """Return the distribution as a study file writes it."""
         written: dict[str, Any] = {}
         for key in (*self.required, *self.optional):
             value = getattr(self, key)

@@ -116,7 +116,7 @@ def _check_ending(path: Path) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Give NumPy's numbers as Python's."""
+    """Return NumPy's numbers as Python's."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{value!r} cannot be written")

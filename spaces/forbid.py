@@ -50,11 +50,11 @@ class Rule(Protocol):
         ...
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Say whether a configuration is forbidden; `values` has the active knobs only."""
+        """Return whether a configuration is forbidden; `values` has the active knobs only."""
         ...
 
     def as_data(self) -> Any:
-        """Give the rule as a study file writes it."""
+        """Return the rule as a study file writes it."""
         ...
 
 
@@ -70,14 +70,14 @@ class ValueRule:
         return tuple(name for name, _ in self.wanted)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Say whether a configuration is forbidden."""
+        """Return whether a configuration is forbidden."""
         return all(
             name in values and any(same(values[name], value) for value in allowed)
             for name, allowed in self.wanted
         )
 
     def as_data(self) -> dict[str, Any]:
-        """Give the rule as a study file writes it."""
+        """Return the rule as a study file writes it."""
         return {
             name: allowed[0] if len(allowed) == 1 and not isinstance(allowed[0], tuple)
             else list(allowed)
@@ -97,7 +97,7 @@ class TextRule:
     tree: ast.expr = field(compare=False, repr=False)
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Say whether a configuration is forbidden."""
+        """Return whether a configuration is forbidden."""
         if any(name not in values for name in self.names):
             return False
         try:
@@ -106,7 +106,7 @@ class TextRule:
             return False
 
     def as_data(self) -> str:
-        """Give the rule as a study file writes it."""
+        """Return the rule as a study file writes it."""
         return self.text
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ def _refuse(node: ast.AST, shown: str) -> ConfigError:
 
 
 def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
-    """Give the names in a truth value, refusing whatever is no comparison."""
+    """Yield the names in a truth value, refusing whatever is no comparison."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             yield from _check_truth(part, shown)
@@ -165,7 +165,7 @@ def _check_truth(node: ast.expr, shown: str) -> Iterator[str]:
 
 
 def _check_term(node: ast.expr, shown: str, numeric: bool) -> Iterator[str]:
-    """Give the names in one side of a comparison."""
+    """Yield the names in one side of a comparison."""
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         yield from _check_term(node.left, shown, numeric=True)
         yield from _check_term(node.right, shown, numeric=True)
@@ -192,7 +192,7 @@ def _check_constant(node: ast.Constant, shown: str, numeric: bool) -> None:
 
 
 def _name_of(node: ast.expr) -> str | None:
-    """Give a knob's name: a word, or `env.<word>`."""
+    """Return a knob's name: a word, or `env.<word>`."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

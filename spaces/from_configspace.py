@@ -34,7 +34,7 @@ __all__ = ["from_configspace"]
 
 
 def from_configspace(theirs: ConfigurationSpace) -> Space:
-    """Give a ConfigurationSpace as a space.
+    """Return a ConfigurationSpace as a space.
 
     Raises:
         ConfigError: it has something that ours cannot say; names it.
@@ -54,7 +54,7 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
 
 
 def _ours(meta: Any) -> Mapping[str, Any]:
-    """Give what `as_configspace` kept in a `meta`."""
+    """Return what `as_configspace` kept in a `meta`."""
     kept = meta.get(META) if isinstance(meta, Mapping) else None
     return kept if isinstance(kept, Mapping) else {}
 
@@ -72,7 +72,7 @@ def _distribution(theirs: Any) -> Distribution:
 
 
 def _told(distribution: Distribution, value: Any) -> Any:
-    """Give a value of the distribution, which ConfigSpace may hold as a JSON text."""
+    """Return a value of the distribution, which ConfigSpace may hold as a JSON text."""
     value = _value(value)
     if distribution.why_not(value) is not None and isinstance(value, str):
         for own in distribution.values if isinstance(distribution, Categorical | Ordinal) else ():
@@ -136,5 +136,5 @@ def _values(parent: Any, values: Any) -> tuple[Any, ...]:
 
 
 def _value(theirs: Any) -> Any:
-    """Give a plain Python value; theirs may be NumPy's."""
+    """Return a plain Python value; theirs may be NumPy's."""
     return freeze(theirs.item() if hasattr(theirs, "item") else theirs)

@@ -31,7 +31,7 @@ class _Listed(Distribution):
         return f"{value!r} is none of {', '.join(repr(known) for known in self.values)}"
 
     def ends(self) -> tuple[Any, ...]:
-        """Give all values."""
+        """Return all values."""
         return self.values
 
 
@@ -46,7 +46,7 @@ class Categorical(_Listed):
         return Axis("choice", 0, len(self.values) - 1)
 
     def middle(self) -> Any:
-        """Give the first value."""
+        """Return the first value."""
         return self.values[0]
 
 

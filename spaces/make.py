@@ -58,7 +58,7 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
 
 
 def infer_kind(fields: Mapping[str, Any]) -> str | None:
-    """Give the kind that the keys imply, or None when they imply nothing."""
+    """Return the kind that the keys imply, or None when they imply nothing."""
     if "values" in fields or "value" in fields:
         return "categorical"
     if "mu" in fields or "sigma" in fields:

@@ -27,7 +27,7 @@ ARCHITECTURE = (
 
 
 def knob_space(names: Sequence[str]) -> Space:
-    """Give the space of some knobs, each with the distribution that the knob table suggests."""
+    """Return the space of some knobs, each with the distribution that the knob table suggests."""
     return Space(tuple(_parameter(name) for name in names))
 
 
@@ -39,7 +39,7 @@ def _parameter(name: str) -> Parameter:
 
 
 def ppo(seed: int | None = None) -> ConfigurationSpace:
-    """Give PPO's own hyperparameters as a ConfigurationSpace; its default is the core's.
+    """Return PPO's own hyperparameters as a ConfigurationSpace; its default is the core's.
 
     >>> dict(ppo().get_default_configuration())["learning_rate"]
     0.0003
@@ -50,7 +50,7 @@ def ppo(seed: int | None = None) -> ConfigurationSpace:
 
 
 def ppo_architecture(seed: int | None = None) -> ConfigurationSpace:
-    """Give the shape of network and update as a ConfigurationSpace; lists are JSON texts."""
+    """Return the shape of network and update as a ConfigurationSpace; lists are JSON texts."""
     from .as_configspace import as_configspace
 
     return as_configspace(knob_space(ARCHITECTURE), seed)

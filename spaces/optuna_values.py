@@ -31,7 +31,7 @@ _SCALAR = (str, int, float, bool, type(None))
 def written_params(
     space: Space, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Give what `optuna.trial.create_trial` takes: values by key, and their distributions.
+    """Return what `optuna.trial.create_trial` takes: values by key, and their distributions.
 
     A zero outside of its range is left out, as if the parameter were inactive.
     """
@@ -50,7 +50,7 @@ def written_params(
 
 
 def told_changes(space: Space) -> list[str]:
-    """Say of every parameter what Optuna does not know about it."""
+    """Return for every parameter what Optuna does not know about it."""
     return [
         f"{key}: {change}" for key, parameter in space.keyed if (change := _change(key, parameter))
     ]
@@ -85,7 +85,7 @@ def _zero_is_outside(ours: Distribution) -> bool:
 
 
 def _bounds(ours: Distribution) -> tuple[Any, Any]:
-    """Give the smallest and the largest value of a range, a zero beside it not counted."""
+    """Return the smallest and the largest value of a range, a zero beside it not counted."""
     if isinstance(ours, Normal):
         return ours.bounds
     own = dataclasses.replace(ours, zero=0.0).ends()

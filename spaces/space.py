@@ -29,7 +29,7 @@ class Condition:
     values: tuple[Any, ...]
 
     def holds(self, known: Mapping[str, Any]) -> bool:
-        """Say whether it holds among the values known so far."""
+        """Return whether it holds among the values known so far."""
         return self.name in known and any(same(known[self.name], v) for v in self.values)
 
 
@@ -51,7 +51,7 @@ class Parameter:
     when: tuple[Condition, ...] = ()
 
     def active(self, known: Mapping[str, Any]) -> bool:
-        """Say whether all conditions hold."""
+        """Return whether all conditions hold."""
         return all(condition.holds(known) for condition in self.when)
 
 
@@ -126,16 +126,16 @@ class Space:
         return self.resolve(lambda _, parameter: parameter.distribution.sample(rng))
 
     def default(self) -> dict[str, Any]:
-        """Give the default configuration."""
+        """Return the default configuration."""
         return self.resolve(lambda _, parameter: parameter.default)
 
     def forbidden(self, params: Mapping[str, Any]) -> Rule | None:
-        """Give the first rule that forbids a configuration, or None."""
+        """Return the first rule that forbids a configuration, or None."""
         known = {**self.constants, **params}
         return next((rule for rule in self.forbid if rule.holds(known)), None)
 
     def why_not(self, params: Mapping[str, Any]) -> list[str]:
-        """Say everything that keeps a whole configuration out of this space; empty if nothing."""
+        """Return all reasons why a whole configuration is not in this space; empty if none."""
         reasons = [
             f"{name!r} is not searched;{suggestion(name, self.names)}"
             for name in params
@@ -160,7 +160,7 @@ class Space:
         return [*reasons, f"forbidden by {rule}"] if rule else reasons
 
     def contains(self, params: Mapping[str, Any]) -> bool:
-        """Say whether a whole configuration belongs to this space and no rule forbids it."""
+        """Return whether a whole configuration belongs to this space and no rule forbids it."""
         return not self.why_not(params)
 
     def complete(self, partial: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Space:
         return params
 
     def canonical(self, params: Mapping[str, Any]) -> Hashable:
-        """Give a key that two configurations share when they are the same; for deduplication."""
+        """Return a key that two configurations share when they are the same; for deduplication."""
         return tuple(
             (name, isinstance(params[name], bool), freeze(params[name]))
             for name in self.names
@@ -296,7 +296,7 @@ def _circles(parameters: Sequence[Parameter]) -> list[tuple[int, str]]:
 
 
 def _path_back(name: str, parents: Mapping[str, set[str]]) -> list[str]:
-    """Give the shortest way from a name over its parents back to itself, without the end."""
+    """Return the shortest way from a name over its parents to itself, without the end."""
     came_from: dict[str, str] = {}
     queue = [name]
     while queue:

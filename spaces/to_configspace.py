@@ -33,7 +33,7 @@ __all__ = ["from_configuration", "to_configspace", "to_values"]
 
 
 def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
-    """Give the space as a ConfigurationSpace; its default configuration is ours.
+    """Return the space as a ConfigurationSpace; its default configuration is ours.
 
     Raises:
         ConfigError: a condition wants one value of a real knob, which never comes in a draw.
@@ -56,7 +56,7 @@ def to_configspace(space: Space, seed: int | None = None) -> ConfigurationSpace:
 
 
 def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the configuration that positions under keys stand for."""
+    """Return the configuration that positions under keys stand for."""
 
     def choose(key: str, parameter: Parameter) -> Any:
         axis, position = parameter.distribution.axis, configuration[key]
@@ -68,7 +68,7 @@ def from_configuration(space: Space, configuration: Mapping[str, Any]) -> dict[s
 
 
 def to_values(space: Space, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a configuration is called over there; `from_configuration` undoes it."""
+    """Return what a configuration is called over there; `from_configuration` undoes it."""
     values: dict[str, Any] = {}
 
     def choose(key: str, parameter: Parameter) -> Any:
@@ -98,7 +98,7 @@ def _hyperparameter(key: str, parameter: Parameter) -> Any:
 
 
 def _condition(space: Space, nodes: Mapping[str, Any], child: Any, condition: Condition) -> Any:
-    """Give the condition, or None where a constant decides that it holds."""
+    """Return the condition, or None where a constant decides that it holds."""
     if condition.name in space.constants and condition.holds(space.constants):
         return None
     parts = [
@@ -109,7 +109,7 @@ def _condition(space: Space, nodes: Mapping[str, Any], child: Any, condition: Co
 
 
 def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, list[Any]]]:
-    """Give (key, positions) for each parameter of a name that can have one of the values."""
+    """Return (key, positions) for each parameter of a name that can have one of the values."""
     found: list[tuple[str, list[Any]]] = []
     for key, parameter in space.keyed:
         if parameter.name == name:
@@ -125,7 +125,7 @@ def _where(space: Space, name: str, values: Sequence[Any]) -> list[tuple[str, li
 
 
 def _clauses(space: Space, nodes: Mapping[str, Any], rule: ValueRule) -> list[Any]:
-    """Give the clauses of a rule; none where constants keep it from ever holding."""
+    """Return the clauses of a rule; none where constants keep it from ever holding."""
     options: list[list[tuple[str, list[Any]]]] = []
     for name, values in rule.wanted:
         if name not in space.constants:

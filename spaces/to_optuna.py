@@ -35,14 +35,14 @@ def suggest(trial: BaseTrial, space: Space) -> dict[str, Any]:
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Give the distribution of every key, whether its parameter is active or not."""
+    """Return the distribution of every key, whether its parameter is active or not."""
     return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
 
 
 def internal_params(
     space: Space, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, BaseDistribution]]:
-    """Give what `optuna.trial.create_trial` takes for a configuration of the space."""
+    """Return what `optuna.trial.create_trial` takes for a configuration of the space."""
     positions: dict[str, Any] = {}
     spread: dict[str, BaseDistribution] = {}
 
@@ -57,7 +57,7 @@ def internal_params(
 
 
 def from_internal(space: Space, positions: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the configuration of what Optuna stored (`trial.params`)."""
+    """Return the configuration of what Optuna stored (`trial.params`)."""
     return space.resolve(lambda key, parameter: parameter.distribution.outward(positions[key]))
 
 

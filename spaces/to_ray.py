@@ -17,7 +17,7 @@ __all__ = ["domains"]
 
 
 def domains(space: Space) -> dict[str, Any]:
-    """Give the domain of every key, whether its parameter is active or not."""
+    """Return the domain of every key, whether its parameter is active or not."""
     return {key: _on_axis(parameter.distribution.axis) for key, parameter in space.keyed}
 
 

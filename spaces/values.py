@@ -9,7 +9,7 @@ __all__ = ["freeze", "is_number", "same"]
 
 
 def freeze(value: Any) -> Any:
-    """Give lists as tuples, at any depth, so that a value can be hashed.
+    """Return lists as tuples, at any depth, so that a value can be hashed.
 
     >>> freeze([64, [1, 2]])
     (64, (1, 2))
@@ -20,7 +20,7 @@ def freeze(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Say whether two values are equal, telling True from 1.
+    """Return whether two values are equal, telling True from 1.
 
     >>> same(1, 1.0), same(1, True), same([64], (64,))
     (True, False, True)
@@ -29,6 +29,6 @@ def same(one: Any, other: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a value is a finite number; True and False are none."""
+    """Return whether a value is a finite number; True and False are none."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return numeric and math.isfinite(value)

@@ -79,7 +79,7 @@ class Audit:
 def audit_of(
     meta: StudyMeta, rows: Iterable[TrialRow], decisions: Sequence[DecisionRow]
 ) -> Audit | None:
-    """Give the audit of a study, None where no audited trial has come to its end.
+    """Return the audit of a study, None where no audited trial has come to its end.
 
     Args:
         meta: says which way is better. With several objectives or constraints there is no one
@@ -118,7 +118,7 @@ def audit_of(
 
 
 def _end(row: TrialRow, sign: float) -> float | None:
-    """Give the value at the end, higher is better; the worst of a diverged one, None unknown."""
+    """Return the value at the end, higher is better; the worst of a diverged one, None unknown."""
     if row.state is TrialState.DIVERGED:
         return -math.inf
     if row.state is not TrialState.FINISHED or row.value is None:
@@ -133,7 +133,7 @@ def _counted(
     bar: float,
     best: float,
 ) -> tuple[int, int, int, int, float | None, float | None, float | None]:
-    """Give audited, wrong, level, winners, share, low, high of some stopped trials."""
+    """Return audited, wrong, level, winners, share, low, high of some stopped trials."""
     audited = [ends[n] for n in stopped if n in known]
     wrong = sum(end > bar for end in audited)
     level = sum(end == bar for end in audited)
@@ -145,7 +145,7 @@ def _counted(
 
 
 def _weights(stops: Mapping[int, DecisionRow], known: set[int]) -> dict[int, float]:
-    """Give for how many stopped trials of its rung an audited one stands."""
+    """Return for how many stopped trials of its rung an audited one stands."""
     at: dict[int, list[int]] = defaultdict(list)
     for number, row in stops.items():
         at[row.rung].append(number)
@@ -181,7 +181,7 @@ def _correlation(
 def weighted_kendall(
     first: Sequence[float], second: Sequence[float], weights: Sequence[float]
 ) -> float | None:
-    """Give Kendall's tau-b of two orders, where a pair counts the product of its weights.
+    """Return Kendall's tau-b of two orders, where a pair counts the product of its weights.
 
     With equal weights it is the tau-b of Kendall 1945. None where one order has only ties.
 
@@ -205,5 +205,5 @@ def weighted_kendall(
 
 
 def _signs(value: Any, others: Any) -> Any:
-    """Give 1, 0, -1 where a value is above, equal to, below others; infinite ones are equal."""
+    """Return 1, 0, -1 where a value is above, equal to, below others; infinite ones are equal."""
     return (value > others) * 1.0 - (value < others) * 1.0

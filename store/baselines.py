@@ -69,7 +69,7 @@ class BaselineEntry:
 
 
 def attribute_of(row: BaselineRow) -> AttributeRow:
-    """Give the study attribute that keeps a baseline."""
+    """Return the study attribute that keeps a baseline."""
     data = {
         "values": {stream: list(values) for stream, values in row.values.items()},
         "metrics": {
@@ -81,7 +81,7 @@ def attribute_of(row: BaselineRow) -> AttributeRow:
 
 
 def baselines_of(journal: Journal) -> list[BaselineRow]:
-    """Give the baselines of a study, by name."""
+    """Return the baselines of a study, by name."""
     rows: list[BaselineRow] = []
     for attribute in journal.attributes():
         if attribute.trial is None and attribute.name.startswith(_PREFIX):
@@ -102,7 +102,7 @@ def baselines_of(journal: Journal) -> list[BaselineRow]:
 def baseline_entries(
     rows: Sequence[BaselineRow], entries: Sequence[Entry], goal: str
 ) -> list[BaselineEntry]:
-    """Give baselines on the seeds of the best trial's value, the best baseline first.
+    """Return baselines on the seeds of the best trial's value, the best baseline first.
 
     Args:
         rows: the baselines.

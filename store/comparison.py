@@ -47,12 +47,12 @@ class Comparison:
     probability_interval: Interval
 
     def as_json(self) -> dict[str, Any]:
-        """Give plain data."""
+        """Return plain data."""
         return asdict(self)
 
     @property
     def verdict(self) -> str:
-        """Say in words whether the interval of the difference leaves 0 out."""
+        """Return in words whether the interval of the difference leaves 0 out."""
         low, high = self.difference_interval.low, self.difference_interval.high
         if low is None or high is None:
             return "too few seeds to say; run both on at least 5"
@@ -125,7 +125,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
-    """Give P(A > B) + P(A = B) / 2 over all pairs of seeds, and its bootstrap interval.
+    """Return P(A > B) + P(A = B) / 2 over all pairs of seeds, and its bootstrap interval.
 
     The seeds of either side are resampled on their own, 2,000 times, always the same draws.
 

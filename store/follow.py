@@ -103,7 +103,7 @@ class Mark:
 
     @classmethod
     def read(cls, directory: Path, sink: str) -> Mark:
-        """Give the mark a sink left in a study's folder; an empty one if there is none."""
+        """Return the mark a sink left in a study's folder; an empty one if there is none."""
         path = directory / SINKS / f"{sink}.json"
         return cls(**json.loads(disk.read_text(path))) if disk.is_plain_file(path) else cls()
 
@@ -131,7 +131,7 @@ class Follower:
     planned: int | None = None
 
     def news(self, directory: Path, mark: Mark, final: bool = False) -> News:
-        """Give what is new since the mark, and move the mark.
+        """Return what is new since the mark, and move the mark.
 
         Args:
             directory: of the study.
@@ -169,7 +169,7 @@ class Follower:
         )
 
     def _followed(self, rows: Sequence[Mapping[str, Any]], mark: Mark, final: bool) -> list[int]:
-        """Give the trials to look at, those done left out."""
+        """Return the trials to look at, those done left out."""
         few = self.planned is not None and self.planned <= self.top_k
         best = [
             row["trial"]
@@ -223,7 +223,7 @@ def _means(block: Sequence[Point]) -> dict[str, float]:
 
 
 def is_finished(directory: Path) -> bool:
-    """Say whether a study has nothing left to do."""
+    """Return whether a study has nothing left to do."""
     with Journal(directory) as journal:
         return journal.head().phase == "finished"
 
@@ -240,7 +240,7 @@ def _of_trials(path: Path, trials: Iterable[int]) -> pa.Table:
 
 
 def _rows_of(table: pa.Table, trial: int) -> dict[str, np.ndarray]:
-    """Give one trial's rows by columns, numbers only."""
+    """Return one trial's rows by columns, numbers only."""
     import pyarrow.compute as pc
 
     rows = table.filter(pc.field("trial") == trial)
@@ -260,7 +260,7 @@ class _Seen:
 
 
 def _whole(seen: Sequence[_Seen], seeds: int) -> list[Point]:
-    """Give the points up to the first that a replicate still lacks."""
+    """Return the points up to the first that a replicate still lacks."""
     points: list[Point] = []
     for item in seen:
         if item.replicates < seeds:
@@ -270,7 +270,7 @@ def _whole(seen: Sequence[_Seen], seeds: int) -> list[Point]:
 
 
 def _curve_points(rows: Mapping[str, np.ndarray]) -> list[_Seen]:
-    """Give the mean over replicates at every number of env steps, in their order."""
+    """Return the mean over replicates at every number of env steps, in their order."""
     found: list[_Seen] = []
     for at, here in _by_env_steps(rows["env_steps"]):
         values = {

@@ -46,7 +46,7 @@ class FollowingSink(ABC):
         self._close_all()
 
     def _place(self, directory: Path) -> Path:
-        """Give the folder to write into, for a study's folder."""
+        """Return the folder to write into, for a study's folder."""
         return self._target or directory
 
     def _follow(self, directory: Path, final: bool) -> News:

@@ -345,7 +345,7 @@ class Journal:
         return self._made(meta_of_cells, rows)
 
     def head(self) -> Head:
-        """Give the last commit: its number, loop state and checkpoint."""
+        """Return the last commit: its number, loop state and checkpoint."""
         statement = "SELECT number, at, phase, loop_state, checkpoint FROM head"
         for number, at, phase, loop_state, checkpoint in self._rows("head", statement):
             return Head(number, self._made(float, at), phase, loop_state, checkpoint)

@@ -120,12 +120,12 @@ class Ranking:
         return len(self.goals) < 2 and not self.limits
 
     def losses(self, objectives: Sequence[float]) -> tuple[float, ...]:
-        """Give one loss an objective."""
+        """Return one loss an objective."""
         signs = (-1.0 if goal == "maximize" else 1.0 for goal in self.goals)
         return tuple(_key(value, sign) for value, sign in zip(objectives, signs, strict=True))
 
     def violation(self, constraints: Sequence[float]) -> float:
-        """Give by how much constraints are violated in all, infinite where one is not a number."""
+        """Return the sum of all constraint violations, infinite where one is not a number."""
         total = 0.0
         for value, (low, high) in zip(constraints, self.limits, strict=True):
             if not math.isfinite(value):
@@ -136,7 +136,7 @@ class Ranking:
 
     @classmethod
     def of(cls, meta: StudyMeta) -> Ranking:
-        """Give that of a study from what its journal says about it."""
+        """Return that of a study from what its journal says about it."""
         return cls(
             tuple(str(objective["goal"]) for objective in meta.objectives),
             tuple((limit["min"], limit["max"]) for limit in meta.constraints),
@@ -147,7 +147,7 @@ _PLAIN = Ranking()
 
 
 def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
-    """Give the hypervolume of the front, as a share of the box that all trials span.
+    """Return the hypervolume of the front, as a share of the box that all trials span.
 
     The box goes from the best to the worst value of each objective among the trials of the
     front's state (confirmed, or finished if none is) that keep the constraints. None without
@@ -173,13 +173,13 @@ def volume_of(entries: Sequence[Entry], ranking: Ranking) -> float | None:
 
 
 def _shown_front(entries: Sequence[Entry]) -> list[Entry]:
-    """Give the trials with a front: the confirmed ones, or the finished if none is."""
+    """Return the trials with a front: the confirmed ones, or the finished if none is."""
     placed = [entry for entry in entries if entry.front is not None]
     return [entry for entry in placed if entry.confirmed] or placed
 
 
 def leaderboard_of(meta: StudyMeta, rows: Iterable[TrialRow]) -> list[Entry]:
-    """Give the leaderboard of a study from what its journal says about it."""
+    """Return the leaderboard of a study from what its journal says about it."""
     return leaderboard(rows, meta.goal, meta.aggregate, Ranking.of(meta))
 
 

@@ -72,7 +72,7 @@ class StudyLock:
             self._descriptor = None
 
     def release(self) -> None:
-        """Give the right back; a second call does nothing."""
+        """Release the right to write; a second call does nothing."""
         if self._descriptor is not None:
             with suppress(OSError):  # the words are for people; what frees the lock is to close it
                 _say(self._descriptor, "")

@@ -36,7 +36,7 @@ class Place:
 
 
 def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[Place]:
-    """Give the place of each point: feasible ones by front and crowding, then the others.
+    """Return the place of each point: feasible ones by front and crowding, then the others.
 
     Constrained domination (Deb et al. 2002, section VI): feasible beats infeasible, and of two
     infeasible ones the lesser total violation wins.
@@ -63,7 +63,7 @@ def places(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 
 
 def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) -> list[float]:
-    """Give one number a point, lower is better, equal where the places are equal.
+    """Return one number a point, lower is better, equal where the places are equal.
 
     >>> scores([(1.0, 4.0), (4.0, 1.0), (5.0, 5.0)])
     [0.0, 0.0, 2.0]
@@ -76,7 +76,7 @@ def scores(losses: Sequence[Losses], violations: Sequence[float] | None = None) 
 
 
 def fronts(losses: Sequence[Losses]) -> list[int]:
-    """Give the front of each point, 1 for those that nothing dominates.
+    """Return the front of each point, 1 for those that nothing dominates.
 
     A point dominates another if it is nowhere worse and somewhere better.
     """
@@ -103,7 +103,7 @@ def fronts(losses: Sequence[Losses]) -> list[int]:
 
 
 def crowding(losses: Sequence[Losses]) -> list[float]:
-    """Give the crowding distance of each point within its front (Deb et al. 2002, section III B).
+    """Return each point's crowding distance within its front (Deb et al. 2002, section III B).
 
     The sides of a box are measured in spans of its front; points at the ends have infinity.
     Equal points count as one.
@@ -125,7 +125,7 @@ def crowding(losses: Sequence[Losses]) -> list[float]:
 
 
 def hypervolume(losses: Sequence[Losses], reference: Losses) -> float:
-    """Give the volume that some point dominates and that itself dominates the reference.
+    """Return the volume that some point dominates and that itself dominates the reference.
 
     Exact, by slicing along the last objective; meant for a front, not for thousands of points.
 

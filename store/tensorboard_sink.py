@@ -108,7 +108,7 @@ def _add_hyperparameters(writer: SummaryWriter, news: TrialNews) -> None:
 
 
 def _plain(value: Any) -> bool | float | str:
-    """Give a value as the HParams page takes it."""
+    """Return a value as the HParams page takes it."""
     if isinstance(value, bool | int | float):
         return value
     return "off" if value is None else str(value)

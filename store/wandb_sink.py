@@ -136,7 +136,7 @@ class WandbSink(FollowingSink):
     # ------------------------------------------------------------------ runs
 
     def _run(self, directory: Path, key: str, name: str, config: Mapping[str, Any]) -> Run:
-        """Give the run of this key, begun or gone on with."""
+        """Return the run of this key, begun or gone on with."""
         if key in self._runs:
             return self._runs[key]
         import wandb
@@ -172,13 +172,13 @@ def _log(run: Run, point: Point) -> None:
 
 
 def _quiet(wandb: Any) -> wandb.Settings:
-    """Give settings under which wandb prints nothing and watches nothing but what it is told."""
+    """Return settings under which wandb prints nothing and watches nothing but what it is told."""
     return wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_code=True,
                           disable_git=True, save_code=False)  # fmt: skip
 
 
 def _logged_in() -> bool:
-    """Say whether wandb knows an account here, without asking for one."""
+    """Return whether wandb knows an account here, without asking for one."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     import wandb

@@ -16,7 +16,7 @@ _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def number_of(value: Any) -> float | int | None:
-    """Give a finite number, or None if it is none; `50k` is 50000, whole numbers stay int.
+    """Return a finite number, or None if it is none; `50k` is 50000, whole numbers stay int.
 
     >>> number_of("1.1k"), number_of(0.5), number_of("x"), number_of(True)
     (1100, 0.5, None, None)
@@ -29,7 +29,7 @@ def number_of(value: Any) -> float | int | None:
 
 
 def count_of(value: Any) -> int | None:
-    """Give a whole number, or None if it is none; `200M` and `1e6` are whole.
+    """Return a whole number, or None if it is none; `200M` and `1e6` are whole.
 
     >>> count_of("200M"), count_of(1e6), count_of("1.5"), count_of(1.5)
     (200000000, 1000000, None, None)
@@ -39,7 +39,7 @@ def count_of(value: Any) -> int | None:
 
 
 def seconds_of(value: Any) -> float | None:
-    """Give a time in seconds, or None if it is none; a bare number is seconds.
+    """Return a time in seconds, or None if it is none; a bare number is seconds.
 
     >>> seconds_of("2h30m"), seconds_of(90), seconds_of("2 hours")
     (9000.0, 90.0, None)

@@ -102,7 +102,7 @@ def _without(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 
 def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:
-    """Give the space of static knobs and what decides whether they are active."""
+    """Return the space of static knobs and what decides whether they are active."""
     wanted = set(static)
     while True:
         parents = {

@@ -78,7 +78,7 @@ class CheckReport:
     warm_start: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        """Give the report as JSON data."""
+        """Return the report as JSON data."""
         return {
             "name": self.study.name,
             "env": self.study.env.id,
@@ -95,7 +95,7 @@ class CheckReport:
         }
 
     def text(self) -> str:
-        """Give the report as lines for a terminal."""
+        """Return the report as lines for a terminal."""
         return "\n".join(
             [*_head(self), *_programs(self), *_steps(self), *self._policies(), *_judgement(self)]
         )
@@ -161,7 +161,7 @@ def check(
 
 
 def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
-    """Give what the knobs refuse among configurations that the rules let pass, with its share."""
+    """Return what the knobs refuse among configurations that rules let pass, and its share."""
     counts: dict[str, int] = {}
     for params in draws:
         if study.space.forbidden(params) is None:
@@ -228,7 +228,7 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
 
 
 def spread_note(study: Study) -> str:
-    """Say that lanes which the rule chooses grow with the workers of a cluster; "" where not."""
+    """Return a note that lanes chosen by the rule grow with a cluster's workers; else ""."""
     workers = study.executor.workers
     if workers == 1 or study.population.lanes is not None:
         return ""
@@ -240,7 +240,7 @@ def spread_note(study: Study) -> str:
 
 
 def _unmodelled(study: Study) -> list[str]:
-    """Give the parameters that the method draws at random."""
+    """Return the parameters that the method draws at random."""
     method = study.search.method
     if method not in ("cmaes", "gp", "nsga2"):
         return []

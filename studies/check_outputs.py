@@ -12,7 +12,7 @@ _POLICY_BYTES = 70_000  # of a policy on disk beside its parameters: 12 files in
 
 
 def curve_words(study: Study, quanta: Quanta) -> str:
-    """Say how often curves have a row, where the study says so."""
+    """Return how often curves have a row, where the study says so."""
     if study.log_every is None:
         return ""
     each, updates = quanta.steps_per_update, quanta.updates_per_chunk
@@ -23,7 +23,7 @@ def curve_words(study: Study, quanta: Quanta) -> str:
 
 
 def policy_words(study: Study, chunks: int, parameters: int | None) -> list[str]:
-    """Say how many policies are kept on the way, and what they take, in lines.
+    """Return how many policies are kept on the way, and what they take, in lines.
 
     Args:
         study: what is asked.
@@ -49,14 +49,14 @@ def policy_words(study: Study, chunks: int, parameters: int | None) -> list[str]
 
 
 def _size(policies: int, parameters: int | None) -> str:
-    """Say what so many policies take on disk."""
+    """Return what so many policies take on disk."""
     if parameters is None:
         return ""
     return f"; about {mebibytes(policies * (4 * parameters + _POLICY_BYTES))}"
 
 
 def mebibytes(size: int) -> str:
-    """Say a size in MiB; a small one to two digits, so that it is never 0.
+    """Format a size in MiB; a small one to two digits, so that it is never 0.
 
     >>> mebibytes(700_000_000), mebibytes(9_400), mebibytes(3_250_000)
     ('668 MiB', '0.009 MiB', '3.1 MiB')

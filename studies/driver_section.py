@@ -66,7 +66,7 @@ def check_driver(notes: Notes, root: Node, study: Study) -> None:
 
 
 def _class_of(study: Study) -> str:
-    """Give the scheduler's name, without the modules before it."""
+    """Return the scheduler's name, without the modules before it."""
     return study.search.scheduler.rpartition(".")[2]
 
 
@@ -94,14 +94,14 @@ def _check_names(notes: Notes, section: Node | None, study: Study) -> None:
 
 
 def _may_be_imported(name: str, study: Study) -> bool:
-    """Say whether a study file may name this class: it alone must not run just any code."""
+    """Return whether a study file may name this class: it alone must not run just any code."""
     module = name.rpartition(".")[0]
     stems = [path.rpartition("/")[2].removesuffix(".py") for path in study.imports]
     return f"{module}.".startswith("ray.tune.") or module in stems
 
 
 def _excluded(study: Study) -> list[tuple[str, str]]:
-    """Give the sections that are at odds with Ray Tune, and why."""
+    """Return the sections that are at odds with Ray Tune, and why."""
     found: list[tuple[str, str]] = []
     every, length = study.evaluation.every, study.env_steps
     if study.early_terminate is not None:

@@ -71,7 +71,7 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
 
 
 def passing(kind: str, eta: float, judged: int) -> int:
-    """Give how many of `judged` trials pass a rung, if they arrive singly in a random order.
+    """Return how many of `judged` trials pass a rung, if they arrive singly in a random order.
 
     The n-th passes asha when it is among the best ceil(n / eta) of n, which has probability
     ceil(n / eta) / n (1 while n < eta); it passes the median rule with probability 1/2, once five
@@ -115,7 +115,7 @@ def _passing_brackets(eta: float, trials: int, rungs: int) -> list[int]:
 
 
 def _trials(study: Study) -> int | None:
-    """Give the number of trials: the budget's, or fewer if the space has fewer points."""
+    """Return the number of trials: the budget's, or fewer if the space has fewer points."""
     asked = study.budget.trials
     small = all(p.distribution.axis.kind != "real" for p in study.space.parameters)
     if study.search.method != "grid" and not small:

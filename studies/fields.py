@@ -88,7 +88,7 @@ class Field:
         return self.default is not REQUIRED
 
     def allowed(self) -> str:
-        """Say in words what is legal."""
+        """Return in words what is legal."""
         nouns = {
             "word": "",
             "words": f"a list of some of {', '.join(self.words)}",
@@ -109,7 +109,7 @@ class Field:
 
 
 def _range(low: float, high: float, low_open: bool) -> str:
-    """Say a range in words; whole bounds are written out in full."""
+    """Format a range in words; whole bounds are written out in full."""
     first, last = (f"{x:.0f}" if x % 1 == 0 else f"{x:g}" for x in (low, high))
     high = math.inf if high >= _TOO_LARGE_TO_SAY else high
     if low == -math.inf and high == math.inf:
@@ -205,7 +205,7 @@ _PLATEAU_KEYS = ("patience", "tolerance")
 
 
 def foreign_keys(rule: str) -> tuple[str, ...]:
-    """Give the keys of `early_terminate` that a rule does not have.
+    """Return the keys of `early_terminate` that a rule does not have.
 
     >>> foreign_keys("plateau")
     ('every', 'quantile', 'resample', 'perturb')

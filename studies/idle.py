@@ -32,7 +32,10 @@ class Need:
     among: bool = True
 
     def met(self, value: Any) -> bool:
-        """Say whether a value of the other knob will do; what user code registers may use all."""
+        """Return whether a value of the other knob will do.
+
+        What user code registers may use all.
+        """
         own = isinstance(value, str) and value not in KNOBS[self.knob].choices
         if own and self.knob in ("optimiser", "distribution"):
             return True
@@ -127,7 +130,7 @@ _FLAT_SIZES = ("num_layers", "hidden_size")  # of `hidden_sizes`
 
 
 def idle_knobs(study: Study) -> list[str]:
-    """Say of each knob that the study names, and that changes nothing in it, what it would need.
+    """Return what each knob that the study names, and that changes nothing in it, would need.
 
     A knob is told where none of the values that another one may take, each by itself, would do.
     """
@@ -137,7 +140,7 @@ def idle_knobs(study: Study) -> list[str]:
 
 
 def _reason(study: Study, name: str) -> str | None:
-    """Say what a knob lacks, None if nothing."""
+    """Return what a knob lacks, None if nothing."""
     known = find(study.env.id)
     if known is not None and known.source != "optical":
         if name in _OF_MASKS:
@@ -157,13 +160,13 @@ def _reason(study: Study, name: str) -> str | None:
 
 
 def _shares_all_layers(study: Study) -> bool:
-    """Say whether the only networks over links are transformers that have no separate critic."""
+    """Return whether all networks over links are transformers without a separate critic."""
     networks = {"gnn", "transformer"}.intersection(_possible(study, "network"))
     return networks == {"transformer"} and all(_possible(study, "transformer_share_layers"))
 
 
 def _possible(study: Study, name: str) -> list[Any]:
-    """Give the values that a knob may take, of a range its ends."""
+    """Return the values that a knob may take, of a range its ends."""
     own = [parameter for parameter in study.space.parameters if parameter.name == name]
     values = [value for parameter in own for value in parameter.distribution.ends()]
     if not own or any(parameter.when for parameter in own):

@@ -18,7 +18,7 @@ _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 
 
 def init_text(env_id: str) -> str:
-    """Give the text of a study of an environment; `LunarLander-v3` is `gym:LunarLander-v3`.
+    """Return the text of a study of an environment; `LunarLander-v3` is `gym:LunarLander-v3`.
 
     Raises:
         UnknownNameError: no such environment; says the nearest.
@@ -96,7 +96,7 @@ def _param_lines(env: EnvEntry) -> list[str]:
 
 
 def _works(env: EnvEntry, param: str) -> bool:
-    """Say whether a parameter changes anything while all keys are as they are by default."""
+    """Return whether a parameter changes anything while all keys are as they are by default."""
     switch = env.keys.get(_SWITCHES.get(param, ""))
     return switch is None or bool(switch.default)
 

@@ -16,7 +16,7 @@ __all__ = ["read_init"]
 def read_init(
     notes: Notes, node: Node | None, values: Mapping[str, Any], source: Path | None
 ) -> Init | None:
-    """Give where lanes start, or None where they start fresh or the section has mistakes.
+    """Return where lanes start, or None where they start fresh or the section has mistakes.
 
     Args:
         notes: where mistakes go.

@@ -137,7 +137,7 @@ class _Reader:
     checked: bool = False
 
     def read(self) -> Study:
-        """Give the study.
+        """Return the study.
 
         Raises:
             StudyError: with every mistake.
@@ -178,7 +178,7 @@ class _Reader:
         return study
 
     def _parts(self, top: Mapping[str, Any], env: EnvEntry | None) -> dict[str, Any]:
-        """Give the dataclass of every section; None where mistakes were noted."""
+        """Return the dataclass of every section; None where mistakes were noted."""
         sections = {key: self._section(key) for key in SECTIONS}
         objectives = self._objectives(env)
         metric = objectives[0] if objectives else Metric(**sections["metric"])
@@ -216,7 +216,7 @@ class _Reader:
         }
 
     def _objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
-        """Give the entries of `objectives`; the first one must be measured."""
+        """Return the entries of `objectives`; the first one must be measured."""
         items = _items(self.root, "objectives")
         if items and "metric" in self.root.value:
             text = "the study has a `metric` and `objectives`; put the metric first in objectives"
@@ -262,7 +262,7 @@ class _Reader:
         return read_section(self.notes, key, node if usable else None, fields)
 
     def _place(self, section: str, key: str) -> tuple[Node, str | None]:
-        """Give where a key of a section stands, or the section, or the file."""
+        """Return where a key of a section stands, or the section, or the file."""
         node = self.root.value.get(section)
         if node is None:
             return self.root, None

@@ -16,7 +16,7 @@ __all__ = ["logger_of", "read_loggers"]
 
 
 def read_loggers(notes: Notes, items: Sequence[Node]) -> tuple[Logger, ...]:
-    """Give the loggers of a list, each a word or a mapping with `type`."""
+    """Return the loggers of a list, each a word or a mapping with `type`."""
     found = [_logger(notes, item) for item in items]
     return tuple(logger for logger in found if logger is not None)
 
@@ -41,7 +41,7 @@ def _logger(notes: Notes, item: Node) -> Logger | None:
 
 
 def logger_of(kind: str, overrides: Sequence[str]) -> Logger:
-    """Give one logger with options written as `key=value`.
+    """Return one logger with options written as `key=value`.
 
     Raises:
         StudyError: an option is not known, or not with this value.

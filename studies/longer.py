@@ -30,7 +30,7 @@ _OTHERWISE = "type --new to start another"
 
 
 def can_grow(study: Study) -> bool:
-    """Say whether runs of a study can be lengthened: it trains one configuration to its end."""
+    """Return whether runs of a study can be lengthened: it trains one configuration to its end."""
     plain = study.early_terminate is None and study.seeds.racing is None
     alone = not study.space.parameters and study.confirm is None
     return plain and alone and study.search.driver == "lanes"
@@ -69,7 +69,7 @@ def with_horizon_of(study: Study, old: Mapping[str, Any]) -> Study:
 
 
 def why_not_longer(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Say why a study cannot go on with another length of its runs; "" if it can.
+    """Return why a study cannot go on with another length of its runs; "" if it can.
 
     Args:
         old: the resolved study that ran.

@@ -39,7 +39,7 @@ COSTS: Mapping[str, str] = {
 
 
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:
-    """Say why a metric cannot be optimised, or None.
+    """Return why a metric cannot be optimised, or None.
 
     Environments of other libraries and of user code bring metrics of their own, as `eval/<name>`;
     those of the table say which.

@@ -40,7 +40,7 @@ class Notes:
             raise self.error()
 
     def error(self) -> StudyError:
-        """Give the error with all mistakes, each once, in the order of the file."""
+        """Return the error with all mistakes, each once, in the order of the file."""
         ordered = sorted(
             self._mistakes, key=lambda mistake: (mistake.line is None, mistake.line or 0)
         )
@@ -50,5 +50,5 @@ class Notes:
 
 
 def _cut(text: str) -> str:
-    """Give a text short enough for a terminal, whatever the file repeats in it."""
+    """Return a text short enough for a terminal, whatever the file repeats in it."""
     return text if len(text) <= _LONGEST else f"{text[:800]} ... {text[-300:]}"

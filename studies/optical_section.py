@@ -29,7 +29,7 @@ _SHAPES = ("directed", "slots", "k", "aggregate_slots", "no_op", "observation")
 
 
 def read_settings(id_: str, values: Mapping[str, Any], folder: str) -> OpticalSettings:
-    """Give the settings of an `env:` mapping, with every file that it names read once.
+    """Return the settings of an `env:` mapping, with every file that it names read once.
 
     Args:
         id_: of the environment.
@@ -90,7 +90,7 @@ def check_optical(notes: Notes, root: Node, study: Study) -> None:
 
 
 def _faults(study: Study, values: Mapping[str, Any], held_out: Mapping[str, Any]) -> list[_Fault]:
-    """Say what is wrong with one bucket's two environments."""
+    """Return what is wrong with one bucket's two environments."""
     settings = _read(study.env.id, values, study.source)
     if isinstance(settings, _Fault):
         return [settings]

@@ -8,7 +8,7 @@ __all__ = ["is_inside"]
 
 
 def is_inside(path: str) -> bool:
-    r"""Say whether a path, as written in a file, stays below the folder it is relative to.
+    r"""Return whether a path, as written in a file, stays below the folder it is relative to.
 
     >>> is_inside("spaces/ppo.yaml"), is_inside("../x"), is_inside("/etc/x"), is_inside("a\\b")
     (True, False, False, False)

@@ -72,7 +72,7 @@ class Quanta:
 
 
 def rung_steps(study: Study) -> tuple[int, ...]:
-    """Give the env steps of the rungs as the study asks for them, below the length of a run.
+    """Return the env steps of the rungs as the study asks for them, below the length of a run.
 
     They are min x eta^i; of `plateau` the multiples of min, which are even distances; where a
     population evolves the multiples of `every`; where Ray Tune decides those of
@@ -94,7 +94,7 @@ def rung_steps(study: Study) -> tuple[int, ...]:
 
 
 def rungs(study: Study, steps_per_chunk: int) -> tuple[int, ...]:
-    """Give the env steps of the rungs, rounded up to whole chunks of `steps_per_chunk`."""
+    """Return the env steps of the rungs, rounded up to whole chunks of `steps_per_chunk`."""
     end = _ceil(study.env_steps, steps_per_chunk)
     return tuple(
         chunks * steps_per_chunk for chunks in _chunks(rung_steps(study), steps_per_chunk, end)
@@ -152,5 +152,5 @@ def _thinned(marks: Sequence[int]) -> Sequence[int]:
 
 
 def _moved(marks: Sequence[int], k: int) -> float:
-    """Give the largest share by which rounding up to whole chunks moves a mark."""
+    """Return the largest share by which rounding up to whole chunks moves a mark."""
     return max(_ceil(mark, k) * k / mark for mark in marks) - 1.0

@@ -67,7 +67,7 @@ class Node:
         return isinstance(self.value, list)
 
     def shown(self) -> str:
-        """Give the value in few words, for a message."""
+        """Return the value in few words, for a message."""
         if self.is_map:
             return "a mapping"
         if self.is_list:
@@ -81,7 +81,7 @@ class Node:
 
 
 def plain(node: Node) -> Any:
-    """Give the value with all nodes taken out of it.
+    """Return the value with all nodes taken out of it.
 
     >>> plain(read_text("{a: [1, 0x10, 1e-4], b: off}", "x.yaml"))
     {'a': [1, 16, 0.0001], 'b': 'off'}
@@ -94,7 +94,7 @@ def plain(node: Node) -> Any:
 
 
 def scalar_of(text: str) -> Any:
-    """Give what a plain (unquoted) scalar means in the core schema of YAML 1.2.
+    """Return what a plain (unquoted) scalar means in the core schema of YAML 1.2.
 
     Raises:
         ValueError: a number with more digits than any number of ours has.
@@ -180,7 +180,7 @@ class _Composer:
         self._depth = 0
 
     def compose(self, text: str) -> Node:
-        """Give the root node."""
+        """Return the root node."""
         try:
             root = self._document(self._events(text))
         except yaml.MarkedYAMLError as error:

@@ -16,7 +16,7 @@ __all__ = ["reference"]
 
 
 def reference() -> str:
-    """Give the tables of all keys, distributions and metrics."""
+    """Return the tables of all keys, distributions and metrics."""
     parts = ["### The top of the file", _fields(TOP)]
     for name, fields in SECTIONS.items():
         parts += [f"### `{name}`", _fields(fields)]

@@ -54,7 +54,7 @@ class Change:
 
 
 def resolved(study: Study) -> dict[str, Any]:
-    """Give the study as the data of a file, nothing left out."""
+    """Return the study as the data of a file, nothing left out."""
     evaluation = asdict(study.evaluation)
     eval_env = evaluation.pop("env")
     population = asdict(study.population)
@@ -122,13 +122,13 @@ def _what_is_optimised(study: Study) -> dict[str, Any]:
 
 
 def resolved_yaml(study: Study) -> str:
-    """Give the text of `study.resolved.yaml`."""
+    """Return the text of `study.resolved.yaml`."""
     head = f"# Every default written out. hash: {study_hash(study)}\n"
     return head + to_yaml(resolved(study))
 
 
 def study_hash(study: Study) -> str:
-    """Give 16 hex digits that two studies share when they are equal."""
+    """Return 16 hex digits that two studies share when they are equal."""
     text = json.dumps(resolved(study), separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -208,7 +208,7 @@ def _by_key(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Give tuples as lists, at any depth: the data that reading the file gives."""
+    """Return tuples as lists, at any depth: the data that reading the file gives."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

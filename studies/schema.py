@@ -45,7 +45,7 @@ _KEYS = {
 
 
 def schema() -> dict[str, Any]:
-    """Give the JSON Schema (draft 2020-12) of the study file."""
+    """Return the JSON Schema (draft 2020-12) of the study file."""
     properties = {field.key: _top(field) for field in TOP}
     return {
         "$schema": _DIALECT,
@@ -100,7 +100,7 @@ def _section(fields: Iterable[Field], more: Mapping[str, Any] | None = None) -> 
 
 
 def _value(field: Field) -> dict[str, Any]:
-    """Give the schema of one field."""
+    """Return the schema of one field."""
     options: list[dict[str, Any]] = []
     if field.type in ("text", "map", "list", "flag"):
         names = {"text": "string", "map": "object", "list": "array", "flag": "boolean"}
@@ -147,7 +147,7 @@ def _env() -> dict[str, Any]:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Give the name and its American spelling, if there is one that the loader takes."""
+    """Return the name and its American spelling, if there is one that the loader takes."""
     american = name
     for ours, theirs in _AMERICAN:
         american = american.replace(ours, theirs)

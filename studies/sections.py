@@ -26,14 +26,14 @@ _LATER = {
 
 
 def defaults(fields: Sequence[Field]) -> dict[str, Any]:
-    """Give target -> default of every field that has one."""
+    """Return target -> default of every field that has one."""
     return {field.target: field.default for field in fields if field.has_default}
 
 
 def read_section(
     notes: Notes, where: str, node: Node | None, fields: Sequence[Field]
 ) -> dict[str, Any]:
-    """Give target -> value for every field; what is wrong is noted and has its default.
+    """Return target -> value for every field; what is wrong is noted and has its default.
 
     Args:
         notes: where mistakes go.
@@ -68,7 +68,7 @@ def read_section(
 
 
 def _knob_place(root: Node, key: str) -> str:
-    """Say where the knob belongs that stands at the top of the file; nothing if it is none."""
+    """Return where the knob belongs that stands at the top of the file; nothing if it is none."""
     name = canonical_name(key)
     if name is None:
         return ""
@@ -98,7 +98,7 @@ def _track_place(child: Node, key: str) -> str:
 
 
 def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
-    """Give the value of one field of a section, or note what is wrong with it."""
+    """Return the value of one field of a section, or note what is wrong with it."""
     child: Node = node.value[field.key]
     if field.off and not child.is_map and not child.is_list and child.value in _OFF:
         return None
@@ -120,7 +120,7 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
 
 
 def _here(key: str, word: str) -> str:
-    """Give what a word of another system is here."""
+    """Return what a word of another system is here."""
     return SEARCH_METHODS.get(word.lower(), word) if key == "method" else word
 
 

@@ -13,7 +13,7 @@ _EVALUATIONS = 10
 
 
 def single(study: Study) -> Study:
-    """Give the study of one trial: the default configuration, run to its end on every seed.
+    """Return the study of one trial: the default configuration, run to its end on every seed.
 
     Nobody is stopped and nothing is confirmed; where the file leaves evaluations to rungs there
     are ten, equally far apart over what schedules are laid out over, and the policies of all

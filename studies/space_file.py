@@ -19,7 +19,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def space_nodes(notes: Notes, root: Node, source: Path) -> tuple[Node | None, list[Node]]:
-    """Give the mapping of parameters (None if there is none) and the rules, files followed."""
+    """Return the mapping of parameters (None if there is none) and the rules, files followed."""
     forbid, node = root.value.get("forbid"), root.value.get("space")
     rules: list[Node] = forbid.value if forbid is not None and forbid.is_list else []
     if node is None or not node.is_map:

@@ -43,7 +43,7 @@ class SpaceReader:
     fixed: Mapping[str, Any]
 
     def read(self, space: Node | None, rules: Sequence[Node]) -> Space:
-        """Give the space; with mistakes noted, one without what was wrong."""
+        """Return the space; with mistakes noted, one without what was wrong."""
         entries = self._entries(space)
         if len(entries) > _MOST_PARAMETERS:
             self.notes.add(f"{len(entries)} parameters; allowed: {_MOST_PARAMETERS}", space)
@@ -66,7 +66,7 @@ class SpaceReader:
         return Space(tuple(parameters), forbid, {**constants, **named})
 
     def _entries(self, space: Node | None) -> list[tuple[str, Node]]:
-        """Give (our name, node of one distribution) in the order of the file."""
+        """Return (our name, node of one distribution) in the order of the file."""
         entries: list[tuple[str, Node]] = []
         if space is None:
             return entries
@@ -214,7 +214,7 @@ class SpaceReader:
         places: Sequence[Node],
         entries: Sequence[tuple[str, Node]],
     ) -> dict[str, Any]:
-        """Give the values of what conditions name but nobody searches; note what never holds."""
+        """Return the values of what conditions name but nobody searches; note what never holds."""
         searched = {name for name, _ in entries}
         constants: dict[str, Any] = {}
         for parameter, place in zip(parameters, places, strict=True):
@@ -308,7 +308,7 @@ def _typed(kind: str) -> str:
 
 
 def _bounds(distribution: Distribution) -> list[tuple[str | None, Any]]:
-    """Give (key, value) of the extremes that the knob must allow."""
+    """Return (key, value) of the extremes that the knob must allow."""
     low, high = distribution.ends()[-2:]
     keys: tuple[str | None, str | None] = ("min", "max")
     if isinstance(distribution, Normal):

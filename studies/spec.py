@@ -72,7 +72,7 @@ class Constraint:
     aggregate: Literal["mean", "median", "min", "max", "iqm"] = "mean"
 
     def violation(self, value: float) -> float:
-        """Give how far a value lies outside of the bounds, at most 0 inside.
+        """Return how far a value lies outside of the bounds, at most 0 inside.
 
         >>> Constraint("eval/length_mean", max=10.0).violation(12.0)
         2.0

@@ -253,7 +253,7 @@ class _Checks:
 
 
 def _is_traced(study: Study, name: str) -> bool:
-    """Say whether a knob may change in mid-run; what no table knows is taken to."""
+    """Return whether a knob may change in mid-run; what no table knows is taken to."""
     if not name.startswith("env."):
         return KNOBS[name].traced
     known = find(study.env.id)
@@ -261,7 +261,7 @@ def _is_traced(study: Study, name: str) -> bool:
 
 
 def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:
-    """Give every value that a categorical knob can take, with the section that says so."""
+    """Yield every value that a categorical knob can take, with the section that says so."""
     if name in study.fixed:
         yield "fixed", study.fixed[name]
     for parameter in study.space.parameters:
@@ -271,7 +271,7 @@ def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _corners(study: Study) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Give the default, then every pair of extreme values on top of it: (names, configuration).
+    """Yield the default, then every pair of extreme values on top of it: (names, configuration).
 
     A contradiction that needs three values to come together passes here and is met by
     `hpo check`, which draws from the space.
@@ -300,7 +300,7 @@ def _few(parameter: Parameter) -> tuple[Any, ...]:
 
 
 def _with(study: Study, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Give the default changed so that all wanted values are active, or None if it cannot be."""
+    """Return the default changed so that all wanted values are active, or None if it cannot be."""
     space = study.space
     forced = dict(wanted)
     for name in wanted:

@@ -34,7 +34,7 @@ class Vocabulary:
     imports: bool = False
 
     def name(self, given: str) -> str:
-        """Give our spelling of a knob or of `env.<name>`.
+        """Return our spelling of a knob or of `env.<name>`.
 
         Raises:
             ConfigError: it is not known; says the nearest.
@@ -55,7 +55,7 @@ class Vocabulary:
         raise ConfigError(f"{self.env.id} has no parameter {given!r};{hint} {known}")
 
     def is_fixed_in_a_program(self, name: str) -> bool:
-        """Say whether a known name is a key of the environment that makes a bucket a value."""
+        """Return whether a known name is a key of the environment that makes a bucket a value."""
         return self._env_key(name) is not None
 
     def _env_key(self, name: str) -> EnvKey | None:
@@ -69,14 +69,14 @@ class Vocabulary:
         return check_name(given)
 
     def type(self, name: str) -> Literal["float", "int", "bool", "choice", "widths"]:
-        """Give the type of a known name."""
+        """Return the type of a known name."""
         if not name.startswith("env."):
             return KNOBS[name].type
         key = self._env_key(name)
         return "float" if key is None else _KEY_TYPES[key.type]
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Give the words that are legal for a number beside numbers."""
+        """Return the words that are legal for a number beside numbers."""
         return () if name.startswith("env.") else KNOBS[name].choices
 
     def value(self, name: str, given: Any) -> Any:
@@ -96,7 +96,7 @@ class Vocabulary:
         return check_env_value(self.env, name.removeprefix("env."), given)
 
     def default(self, name: str) -> Any:
-        """Give the value a known name has when nobody sets it; None for unknown parameters."""
+        """Return the value a known name has when nobody sets it; None for unknown parameters."""
         if not name.startswith("env."):
             return KNOBS[name].default
         key = name.removeprefix("env.")

@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 
 
 def to_yaml(data: Mapping[str, Any]) -> str:
-    r"""Give a mapping as YAML text.
+    r"""Return a mapping as YAML text.
 
     >>> to_yaml({"env": {"id": "CartPole-v1"}, "note": "off", "rate": 1e-5})
     'env: {id: CartPole-v1}\nnote: off\nrate: 1e-05\n'
@@ -46,7 +46,7 @@ def _is_block(value: Any) -> bool:
 
 
 def flow(value: Any) -> str:
-    """Give a value on one line.
+    """Return a value on one line.
 
     >>> flow({"values": [0.9, None, [64, 64]]})
     '{values: [0.9, null, [64, 64]]}'
@@ -65,7 +65,7 @@ def flow(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Give a text plain where it stays a text, else in quotes."""
+    """Return a text plain where it stays a text, else in quotes."""
     if _PLAIN.fullmatch(text) and len(text) < 40 and isinstance(scalar_of(text), str):
         return text
     quoted = json.dumps(text, ensure_ascii=False)

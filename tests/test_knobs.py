@@ -13,7 +13,7 @@ ALIASES = [(alias, name) for name in KNOBS for alias in names_of(name)]
 
 
 def legal(knob):
-    """Give a strategy of the values that the table says are legal."""
+    """Return a strategy of the values that the table says are legal."""
     if knob.type == "bool":
         return st.booleans()
     if knob.type == "choice":

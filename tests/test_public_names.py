@@ -28,7 +28,7 @@ def order(name):
 
 
 def declared(tree):
-    """Give the list of `__all__`, or None."""
+    """Return the list of `__all__`, or None."""
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         if any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets):
@@ -37,7 +37,7 @@ def declared(tree):
 
 
 def defined(tree):
-    """Give the names bound at the top level."""
+    """Return the names bound at the top level."""
     names = set()
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

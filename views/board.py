@@ -80,7 +80,7 @@ def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> Non
 
 
 def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) -> Table:
-    """Give the table; knobs that are equal in all entries come last, and what does not fit not."""
+    """Return the table; knobs equal in all entries come last, what does not fit is left out."""
     columns: list[tuple[str, list[str]]] = [
         ("#", [str(entry.rank) for entry in entries]),
         ("trial", [str(entry.trial) for entry in entries]),
@@ -129,7 +129,7 @@ def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
-    """Say how many trials nothing dominates, and what share of the objectives' box they do."""
+    """Return how many trials nothing dominates, and what share of the objectives' box they do."""
     placed = [entry for entry in entries if entry.front is not None]
     if not placed:
         return "No trial has run to its end, so there is no front yet."
@@ -144,7 +144,7 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
 
 
 def winner_line(entries: Sequence[Entry], metric: str) -> str:
-    """Say which number the winner's is: who was measured, on which seeds, whether they chose."""
+    """Return what the winner's number is: of which trial, on which seeds, whether they chose."""
     best = entries[0] if entries else None
     if entries and all(entry.state == "failed" for entry in entries):
         return (
@@ -159,7 +159,7 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
 
 
 def value_source(value_from: str, seeds: int) -> str:
-    """Say which seeds a value is from, and whether they also chose the trial."""
+    """Return which seeds a value is from, and whether they also chose the trial."""
     many = counted(seeds, "seed")
     fresh = f"the mean of {counted(seeds, 'fresh seed')}"
     return {
@@ -170,7 +170,7 @@ def value_source(value_from: str, seeds: int) -> str:
 
 
 def audit_words(audit: Audit, metric: str) -> str:
-    """Say in a sentence or two how often stops were wrong."""
+    """Return a sentence or two on how often stops were wrong."""
     whole = audit.whole
     share = ""
     if whole.share is not None:
@@ -203,7 +203,7 @@ def _around(entry: Entry) -> str:
 
 
 def _knobs(entries: Sequence[Entry]) -> list[str]:
-    """Give the knobs, those with the most different values first, else in the study's order."""
+    """Return the knobs, those with the most different values first, else in the study's order."""
     different: dict[str, set[str]] = {}
     for entry in entries:
         for name, value in entry.params.items():
@@ -216,7 +216,7 @@ def _width(header: str, cells: Sequence[str]) -> int:
 
 
 def _folded(name: str, width: int) -> str:
-    """Give a knob's name on several lines, broken after `_`, no wider than it must be."""
+    """Return a knob's name on several lines, broken after `_`, no wider than it must be."""
     lines: list[str] = []
     for word in name.replace("_", "_\n").split("\n"):
         if lines and len(lines[-1]) + len(word) <= max(width, len(word)):

@@ -132,7 +132,7 @@ def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
 
 
 def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
-    """Say that these seeds chose one of them."""
+    """Return a note that these seeds chose one of them."""
     winners = [side.name for side in (a, b) if side.wins]
     if len(winners) != 1:
         return ""
@@ -223,7 +223,7 @@ def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[in
 
 
 def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Say in what the worlds of two sides differ; "" where they are one."""
+    """Return in what the worlds of two sides differ; "" where they are one."""
     keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 

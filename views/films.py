@@ -125,7 +125,7 @@ def _even(picture: np.ndarray) -> np.ndarray:
 
 
 def spectrum_pictures(occupancy: np.ndarray) -> Iterator[np.ndarray]:
-    """Give a picture of each spectrum: a row a link, a column a slot.
+    """Yield a picture of each spectrum: a row a link, a column a slot.
 
     Taken slots are blue, those that the last request took orange.
 

@@ -52,7 +52,7 @@ def print_results(
 
 
 def summary(results: Results) -> str:
-    """Say in one line what it took."""
+    """Print in one line what it took."""
     usage = results.usage
     report = StudyFolder(results.folder).report
     seen_in = (
@@ -69,7 +69,7 @@ def summary(results: Results) -> str:
 
 
 def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Give (command, meaning) of what one may type now, each as it must be typed."""
+    """Return (command, meaning) of what one may type now, each as it must be typed."""
     if not entries:
         return []
     which, best = target(folder), entries[0]
@@ -86,7 +86,7 @@ def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str
 
 
 def target(folder: Path) -> str:
-    """Give the `--study` that names a folder from here; nothing where it is the only one."""
+    """Return the `--study` that names a folder from here; nothing where it is the only one."""
     if folder.absolute().parent == RESULTS.absolute():
         studies = list_studies()
         if len(studies) == 1 and studies[0].path.name == folder.name:
@@ -96,7 +96,7 @@ def target(folder: Path) -> str:
 
 
 def results_data(results: Results) -> dict[str, Any]:
-    """Give what a run has found as JSON data."""
+    """Return what a run has found as JSON data."""
     best = results.best
     usage, report = asdict(results.usage), StudyFolder(results.folder).report
     return {

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
-    """Give one line a study."""
+    """Return one line a study."""
     now = time.time() if now is None else now
     rows = [
         [
@@ -49,7 +49,7 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
-    """Give one line a knob: default, traced or not, what is allowed, meaning."""
+    """Return one line a knob: default, traced or not, what is allowed, meaning."""
     rows = [
         [
             knob.name,
@@ -64,7 +64,7 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
-    """Give the table of knobs as JSON data; bounds that do not exist are null, inf is a text."""
+    """Return the table of knobs as JSON data; bounds that do not exist are null, inf is a text."""
     found: list[dict[str, Any]] = []
     for knob in knobs:
         data = asdict(knob)
@@ -77,19 +77,19 @@ def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, 
 
 
 def envs_listing(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> Listing:
-    """Give one line an environment."""
+    """Return one line an environment."""
     rows = [[env.id, env.source, env.actions, env.meaning, _listed(env.params)] for env in envs]
     header = ("environment", "source", "actions", "meaning", "parameters (env.<name>)")
     return Listing(header, rows, [False] * 5, 3)
 
 
 def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[dict[str, Any]]:
-    """Give the table of environments as JSON data."""
+    """Return the table of environments as JSON data."""
     return [finite_json(asdict(env)) for env in envs]
 
 
 def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Give the result of a query as a table; numbers to the right."""
+    """Return the result of a query as a table; numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
         all(_is_number(row[index]) or row[index] is None for row in rows)
@@ -99,7 +99,7 @@ def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def rows_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Give the result of a query as CSV with a header; missing is empty, lists are JSON."""
+    """Return the result of a query as CSV with a header; missing is empty, lists are JSON."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)

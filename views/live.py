@@ -87,7 +87,7 @@ class LiveView(RunView):
         self._enter(f"compiling {words}")
 
     def compile_ends(self, words: str, seconds: float) -> None:
-        """Say how long it took."""
+        """Show how long it took."""
         self._compile_seconds += seconds
         self._enter("first chunk")
         self.say(f"compiled {words} in {duration(seconds)}")
@@ -126,7 +126,7 @@ def panel(
     doing: str,
     compile_seconds: float = 0.0,
 ) -> RenderableType:
-    """Give the picture of a study.
+    """Return the picture of a study.
 
     Args:
         title: of the study.

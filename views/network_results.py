@@ -85,7 +85,7 @@ def found_loads(
 
 
 def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
-    """Give the figures of all rules and loads, and policies less heuristics, as JSON data."""
+    """Return the figures of all rules and loads, and policies less heuristics, as JSON data."""
     rows: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     heuristics = [item for item in results if item.rule not in policies]
@@ -125,7 +125,7 @@ def _figure(summary: Summary) -> dict[str, Any]:
 
 
 def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
-    """Give policy less heuristic, seed by seed on the same requests, for every load."""
+    """Return policy less heuristic, seed by seed on the same requests, for every load."""
     rows: list[dict[str, Any]] = []
     ours, theirs = policy.evaluation.service_blocking, heuristic.evaluation.service_blocking
     for load, values in zip(policy.evaluation.loads, ours - theirs, strict=True):
@@ -145,7 +145,7 @@ def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
 
 
 def results_text(data: Mapping[str, Any]) -> str:
-    """Give the data of any form of `hpo eval --env` as text."""
+    """Return the data of any form of `hpo eval --env` as text."""
     lines = [str(data["env"])]
     if not data.get("greedy", True):
         lines[0] += ", sampled actions"

@@ -148,7 +148,7 @@ def _check_forms(args: Namespace) -> None:
 
 
 def parse_loads(text: str) -> list[float]:
-    """Give the loads of `100:300:10` (both ends counted) or `100,150,200`, Erlang.
+    """Return the loads of `100:300:10` (both ends counted) or `100,150,200`, Erlang.
 
     Raises:
         ConfigError: it is neither.

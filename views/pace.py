@@ -32,7 +32,7 @@ class Outlook:
     seconds_left: float | None
 
     def share(self, env_steps: int) -> float:
-        """Give the part that is done, 0 to 1."""
+        """Return the part that is done, 0 to 1."""
         return min(1.0, env_steps / max(1, self.env_steps_total))
 
 
@@ -74,7 +74,7 @@ class Pace:
         return Outlook(total, speed, left)
 
     def _total(self, progress: Progress) -> int:
-        """Give the expectation while trials are proposed; what is left is known afterwards."""
+        """Return the expectation while trials are proposed; what is left is known afterwards."""
         if progress.phase is Phase.SEARCH and self._expected is not None:
             return max(self._expected, progress.env_steps)
         return max(progress.env_steps_total, progress.env_steps)

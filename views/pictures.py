@@ -38,7 +38,7 @@ def require_matplotlib(purpose: str) -> None:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Give an empty figure, in inches, that no window belongs to."""
+    """Return an empty figure, in inches, that no window belongs to."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -143,7 +143,7 @@ def _film(args: Namespace, saved: SavedPolicy) -> int:
 
 
 def _is_network(policy: str | None) -> bool:
-    """Say whether a policy serves an optical network; what is no policy folder is said later."""
+    """Return whether a policy serves an optical network; a bad folder is reported later."""
     path = Path(policy or "") / "policy.json"
     if policy is None or not path.is_file():
         return False

@@ -30,12 +30,12 @@ _PHASES = {
 
 
 def phase_text(phase: Phase) -> str:
-    """Say what the study does now."""
+    """Return what the study does now."""
     return _PHASES[phase]
 
 
 def trials_text(progress: Progress) -> str:
-    """Say how many trials are in which state."""
+    """Return how many trials are in which state."""
     counts = progress.states
     parts = [
         f"{counts.get(state, 0)} {state}"
@@ -47,7 +47,7 @@ def trials_text(progress: Progress) -> str:
 
 
 def standing_text(progress: Progress) -> str:
-    """Say how good the best trial is; before one has run to its end, who leads at a rung."""
+    """Return how good the best trial is; before one has run to its end, who leads at a rung."""
     if progress.best is not None:
         return best_text(progress.best)
     leader = progress.leader
@@ -58,7 +58,7 @@ def standing_text(progress: Progress) -> str:
 
 
 def best_text(best: Best) -> str:
-    """Say how good the best trial is that has run to its end, with interval or all its values."""
+    """Return the value of the best trial that ended, with its interval or all its values."""
     around = between(best.low, best.high)
     if not around and len(best.seed_values) > 1:
         around = f"(seeds {', '.join(map(number, best.seed_values))})"
@@ -66,12 +66,12 @@ def best_text(best: Best) -> str:
 
 
 def lanes_text(progress: Progress) -> str:
-    """Say how many lanes work now, and how many did on average."""
+    """Return how many lanes work now, and how many did on average."""
     return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} so far"
 
 
 def status_line(progress: Progress, outlook: Outlook) -> str:
-    """Give everything in one line, for output that is no terminal."""
+    """Return everything in one line, for output that is no terminal."""
     share = outlook.share(progress.env_steps)
     left = "" if outlook.seconds_left is None else f", {duration(outlook.seconds_left)} left"
     counts = ", ".join(
@@ -93,7 +93,7 @@ def status_line(progress: Progress, outlook: Outlook) -> str:
 
 
 def ended_text(trial: TrialRow) -> str:
-    """Say in one line how a trial ended."""
+    """Describe in one line how a trial ended."""
     text = f"trial {trial.trial} {trial.state} after {steps(trial.env_steps)} env steps"
     if trial.value is not None:
         return f"{text}: {number(trial.value)}"

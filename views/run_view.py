@@ -96,7 +96,7 @@ class RunView(Silent):
 
     @contextmanager
     def compiling(self, words: str) -> Iterator[None]:
-        """Say what is compiled, and how long it took; entered around a compile."""
+        """Show what is compiled, and how long it took; entered around a compile."""
         self.compile_begins(words)
         started = time.perf_counter()
         yield
@@ -106,11 +106,11 @@ class RunView(Silent):
         self.compile_ends(words, seconds)
 
     def compile_begins(self, words: str) -> None:
-        """Say that a program is being compiled."""
+        """Show that a program is being compiled."""
         self.say(f"compiling {words}")
 
     def compile_ends(self, words: str, seconds: float) -> None:
-        """Say how long it took."""
+        """Show how long it took."""
         self.say(f"compiled in {duration(seconds)}")
 
     def pressed(self) -> None:
@@ -125,7 +125,7 @@ class RunView(Silent):
     # ------------------------------------------------------------------ observing
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
-        """Say what begins, and take Ctrl-C over."""
+        """Show what begins, and take Ctrl-C over."""
         self.pace = Pace(study)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "going on with" if resumed else "beginning"
@@ -133,25 +133,25 @@ class RunView(Silent):
         self.on_ready()
 
     def on_baseline(self, baseline: str, value: float) -> None:
-        """Say what a rule gets that learns nothing."""
+        """Show what a rule gets that learns nothing."""
         self.say(f"baseline {baseline}: {number(value)}")
 
     def on_chunk(self, progress: Progress) -> None:
-        """Say when there is a new best trial."""
+        """Show a new best trial."""
         best = progress.best
         if best is not None and best.trial != self._best:
             self._best = best.trial
             self.say(f"new best: {best_text(best)}")
 
     def on_trial_end(self, trial: TrialRow) -> None:
-        """Say how a trial ended: the first failures, or all if the study logs to the console."""
+        """Show how a trial ended: the first failures, or all if the study logs to the console."""
         failed = trial.state is TrialState.FAILED
         self._failures += failed
         if self._every_trial or (failed and self._failures <= _FAILURES_SAID):
             self.say(ended_text(trial))
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
-        """Say who is confirmed."""
+        """Show who is confirmed."""
         if trials:
             many = f"trial{'s' * (len(trials) > 1)} {', '.join(map(str, trials))}"
             self.say(_PHASES[phase].format(many, "runs" if len(trials) == 1 else "run"))
@@ -198,4 +198,4 @@ class QuietView(RunView):
     """Warnings, and the answers to Ctrl-C."""
 
     def say(self, text: str) -> None:
-        """Say nothing."""
+        """Print nothing."""

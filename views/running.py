@@ -47,7 +47,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
 
 
 def nothing_learnt(results: Results) -> bool:
-    """Say whether every trial failed or diverged, of one at least."""
+    """Return whether every trial failed or diverged, of one at least."""
     states = {entry.state for entry in results.leaderboard}
     return bool(states) and states <= {"failed", "diverged"}
 
@@ -97,7 +97,7 @@ def watch(
 
 
 def go_on_command(argv: Sequence[str], name: str | None) -> str:
-    """Give the command that goes on with what `argv` began; `name` if `--new` gave it one."""
+    """Return the command that goes on with what `argv` began; `name` if `--new` gave it one."""
     words = [word for word in argv if word != "--new"]
     if name is not None:
         words += ["--name", name]

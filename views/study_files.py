@@ -61,7 +61,7 @@ def give_study(text: str, out: str | None, command: Callable[[str], str] = _chec
 
 
 def do_check(args: Namespace) -> int:
-    """Say what a study will do; exit code 2 if some of its configurations cannot run.
+    """Return what a study will do; exit code 2 if some of its configurations cannot run.
 
     Raises:
         StudyError: with every mistake in the file.
@@ -80,7 +80,7 @@ def do_check(args: Namespace) -> int:
 
 
 def _indent(line: str) -> int:
-    """Give the place of what follows the first word of a line; programs are indented already."""
+    """Return the place of what follows the first word of a line; programs are indented already."""
     return 2 if line.startswith(" ") else _LABEL
 
 

@@ -26,7 +26,7 @@ _MOST_PATHS = 1000
 
 
 def path_counts(text: str | None) -> list[int]:
-    """Give the numbers of `5,10,25`; none where nothing was given.
+    """Return the numbers of `5,10,25`; none where nothing was given.
 
     Raises:
         ConfigError: one of them is no whole number of at least 1.
@@ -46,7 +46,7 @@ def path_counts(text: str | None) -> list[int]:
 
 
 def path_orders(text: str | None) -> list[str]:
-    """Give the path orders of `hops,distance` or `all`; none where nothing was given.
+    """Return the path orders of `hops,distance` or `all`; none where nothing was given.
 
     Raises:
         UnknownNameError: no such order.
@@ -106,7 +106,7 @@ def print_survey(
 
 
 def survey_data(found: Sequence[Surveyed], title: str) -> dict[str, Any]:
-    """Give the figures as JSON data, the least service blocking first."""
+    """Return the figures as JSON data, the least service blocking first."""
     best = min(found, key=lambda item: item.evaluation.service_blocking.mean())
     rows = [_row(item, best) for item in found]
     rows.sort(key=lambda row: row["service_blocking_probability"]["mean"])
@@ -145,7 +145,7 @@ def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
 
 
 def survey_text(data: Mapping[str, Any]) -> str:
-    """Give the data as a table."""
+    """Return the data as a table."""
     header = ["k", "path order", "rule", "service blocking", "95 %", "less the best", "95 %",
               "bitrate blocking"]  # fmt: skip
     rows: list[list[str]] = []

@@ -47,7 +47,7 @@ class _Console(Console):
 
 
 def console(stream: TextIO) -> Console:
-    """Give a console that prints text as it is; colours and width are those of the stream."""
+    """Return a console that prints text as it is; colours and width are those of the stream."""
     return _Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
@@ -69,7 +69,7 @@ def print_listing(terminal: Console, listing: Listing) -> None:
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Give text folded into a terminal; for programs that read lines they stay whole."""
+    """Return text folded into a terminal; for programs that read lines they stay whole."""
     return folded(text, shutil.get_terminal_size().columns, indent) if stream.isatty() else text
 
 
@@ -136,7 +136,7 @@ def to_stderr(text: str) -> None:
 
 @contextmanager
 def plain_warnings(say: Callable[[str], None] = to_stderr) -> Iterator[None]:
-    """Say what Python's `UserWarning`s say as one line each, without file and code, each once."""
+    """Print Python's `UserWarning`s as one line each, without file and code, each once."""
     told: set[str] = set()
     with warnings.catch_warnings():
         original = warnings.showwarning

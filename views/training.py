@@ -80,7 +80,7 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
 
 
 def _folders(parent: Path) -> list[str]:
-    """Give the policies of the seeds in a folder, in their order."""
+    """Return the policies of the seeds in a folder, in their order."""
     return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
 
 
@@ -98,7 +98,7 @@ def _picture(study: Study, results: Results) -> str | None:
 
 
 def _seeds(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
-    """Give the training return of each seed, (env steps, return)."""
+    """Return the training return of each seed, (env steps, return)."""
     _, rows = query(
         folder,
         "SELECT replicate, env_steps, episode_return FROM curves "
@@ -108,7 +108,7 @@ def _seeds(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
 
 
 def _evaluations(folder: Path) -> Sequence[Sequence[tuple[int, float]]]:
-    """Give the mean return of each seed's evaluations, (env steps, return)."""
+    """Return the mean return of each seed's evaluations, (env steps, return)."""
     _, rows = query(
         folder,
         "SELECT replicate, env_steps, avg(episode_return) FROM evaluations WHERE trial = 0 "

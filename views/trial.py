@@ -65,7 +65,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 
 
 def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
-    """Say how often stops were wrong, and of an audited trial how its end stands to the others."""
+    """Return how often stops were wrong, and how an audited trial compares with the others."""
     than = None
     if row.audited and row.value is not None:
         ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
@@ -102,7 +102,7 @@ def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
 
 
 def _curve(folder: StudyFolder, trial: int) -> list[dict[str, Any]]:
-    """Give the training curve of the search, the mean over replicates at each point.
+    """Return the training curve of the search, the mean over replicates at each point.
 
     Empty until the tables are published for the first time, which is within the first minute.
     """
@@ -131,7 +131,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
-    """Say it on a screen of 80 columns.
+    """Format it for a screen of 80 columns.
 
     Args:
         data: from `trial_data`.
@@ -246,7 +246,7 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _summed(group: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Give the cells of some evaluations together; what is not finite anywhere is `-`."""
+    """Return the cells of some evaluations together; what is not finite anywhere is `-`."""
 
     def over(name: str, how: Callable[[list[float]], float]) -> str:
         values = [row[name] for row in group]

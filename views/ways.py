@@ -14,7 +14,7 @@ _WIDTH = 80
 
 
 def way_text(schedule: Sequence[Mapping[str, Any]]) -> str:
-    """Give one line a segment: from when on, in which trial, and the knobs that changed there.
+    """Return one line a segment: from when on, in which trial, and the knobs that changed there.
 
     >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
     ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]

@@ -194,7 +194,7 @@ class Listing:
         return "\n".join([head, rule, *found])
 
     def text(self) -> str:
-        """Give it with one line a row, as wide as it is."""
+        """Return it with one line a row, as wide as it is."""
         return aligned(self.header, self.rows, self.right)
 
 

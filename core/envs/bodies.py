@@ -19,12 +19,12 @@ __all__ = ["agents_of", "mask_all", "mean_over_bodies", "per_body", "reset_all",
 
 
 def agents_of(env: Environment) -> int:
-    """Give the bodies of one environment: its `agents`, 1 where it has none to say."""
+    """Return the bodies of one environment: its `agents`, 1 where it has none to say."""
     return getattr(env, "agents", 1)
 
 
 def reset_all(env: Environment, keys: Key[Array, " E"], params: Any) -> tuple[Any, Any]:
-    """Give fresh (states [E, ...], observations [S, ...]) from keys [E]."""
+    """Return fresh (states [E, ...], observations [S, ...]) from keys [E]."""
     state, observation = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
     return state, _joined(env, observation)
 
@@ -56,20 +56,20 @@ def step_all(
 
 
 def mask_all(env: Environment, state: Any, params: Any) -> Array | None:
-    """Give the valid actions [S, A] of states [E, ...], or None where there are no masks."""
+    """Return the valid actions [S, A] of states [E, ...], or None where there are no masks."""
     if not env.has_mask:
         return None
     return _joined(env, jax.vmap(lambda one: env.action_mask(one, params))(state))
 
 
 def per_body(env: Environment, flags: Array) -> Array:
-    """Give [..., S] from what all bodies of an environment share, [..., E]."""
+    """Return [..., S] from what all bodies of an environment share, [..., E]."""
     agents = agents_of(env)
     return flags if agents == 1 else jnp.repeat(flags, agents, axis=-1)
 
 
 def mean_over_bodies(env: Environment, values: Array) -> Array:
-    """Give the mean [..., E] over the bodies of each environment of [..., S]."""
+    """Return the mean [..., E] over the bodies of each environment of [..., S]."""
     agents = agents_of(env)
     if agents == 1:
         return values

@@ -109,7 +109,7 @@ class Environment(Protocol):
     default_params: Any
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
-        """Give a fresh (state, observation)."""
+        """Return a fresh (state, observation)."""
         ...
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
@@ -117,7 +117,7 @@ class Environment(Protocol):
         ...
 
     def action_mask(self, state: Any, params: Any) -> Bool[Array, " A"]:
-        """Give the valid actions of this state; called only if `has_mask`.
+        """Return the valid actions of this state; called only if `has_mask`.
 
         A is n of `Discrete`; for `MultiDiscrete` sum(nvec), component after component.
         """
@@ -133,15 +133,15 @@ class HostedEnvironment(Protocol):
     """An environment outside of compiled programs, which `core.host` steps."""
 
     def values(self, params: Any) -> dict[str, Any]:
-        """Give the arguments of its constructor for one lane's parameters."""
+        """Return the arguments of its constructor for one lane's parameters."""
         ...
 
     def observed(self, raw: Any) -> Any:
-        """Give observations as the policy sees them; leading axes are allowed."""
+        """Return observations as the policy sees them; leading axes are allowed."""
         ...
 
     def taken(self, action: Any) -> Any:
-        """Give actions of the policy as it takes them; leading axes are allowed."""
+        """Return actions of the policy as it takes them; leading axes are allowed."""
         ...
 
 
@@ -158,7 +158,7 @@ class DrawingEnvironment(Protocol):
     pictures_a_second: float
 
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
-        """Give a picture, uint8 [height, width, 3], of each state of an episode.
+        """Return a picture, uint8 [height, width, 3], of each state of an episode.
 
         Args:
             states: from the first to the one in which it ended, as host arrays.

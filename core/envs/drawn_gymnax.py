@@ -16,7 +16,7 @@ __all__ = ["drawn"]
 
 
 def drawn(env: Any, params: Any, states: Sequence[Any], id_: str) -> Iterator[np.ndarray]:
-    """Give a picture, uint8 [height, width, 3], of each state.
+    """Yield a picture, uint8 [height, width, 3], of each state.
 
     Args:
         env: of gymnax.

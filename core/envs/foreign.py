@@ -47,7 +47,7 @@ class ForeignEnvironment:
         raise ConfigError(f"{self.id} has no action mask")
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give nothing: returns and lengths say what there is to say."""
+        """Return nothing: returns and lengths say what there is to say."""
         return {}
 
 
@@ -66,7 +66,7 @@ def imported(module: str, entry: EnvEntry) -> Any:
 
 
 def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Give the env steps of an episode, which the adapter counts, and all other fixed keys.
+    """Return the env steps of an episode, which the adapter counts, and all other fixed keys.
 
     Args:
         entry: says the defaults.
@@ -77,7 +77,7 @@ def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[
 
 
 def box_of(space: Any) -> Box:
-    """Give a space with `low`, `high` and `shape`, numbers or arrays, as ours."""
+    """Return a space with `low`, `high` and `shape`, numbers or arrays, as ours."""
     shape = tuple(int(size) for size in space.shape)
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), shape).reshape(-1)
@@ -96,7 +96,7 @@ def relaxed() -> Iterator[None]:
 
 
 def canonical(leaf: Any) -> Array:
-    """Give an array of float32, int32, bool, uint8 or keys, strongly typed."""
+    """Return an array of float32, int32, bool, uint8 or keys, strongly typed."""
     leaf = jnp.asarray(leaf)
     if jnp.issubdtype(leaf.dtype, jnp.floating):
         return jax.lax.convert_element_type(leaf, np.float32)
@@ -108,7 +108,7 @@ def canonical(leaf: Any) -> Array:
 
 
 def made_params(defaults: Mapping[str, float]) -> Any:
-    """Give float parameters as a frozen dataclass that is a pytree, one field each."""
+    """Return float parameters as a frozen dataclass that is a pytree, one field each."""
     names = list(defaults)
     made = dataclasses.make_dataclass("Params", [(name, float) for name in names], frozen=True)
     jax.tree_util.register_dataclass(made, data_fields=names, meta_fields=[])

@@ -56,7 +56,7 @@ class GymnasiumEnvironment(ForeignEnvironment):
         self.default_params = made_params(params)
 
     def values(self, params: Any) -> dict[str, Any]:
-        """Give the arguments of the constructor for one lane's parameters.
+        """Return the arguments of the constructor for one lane's parameters.
 
         Parameters are float32 like those of every environment; a number is given in the fewest
         digits that name it, so that 0.1 is 0.1. Defaults are left out.
@@ -69,7 +69,7 @@ class GymnasiumEnvironment(ForeignEnvironment):
         return values
 
     def observed(self, raw: Any) -> np.ndarray:
-        """Give observations as the policy sees them; leading axes are allowed.
+        """Return observations as the policy sees them; leading axes are allowed.
 
         A number that is none of the categories is a vector of zeros, as what is stacked before an
         episode's start.
@@ -80,14 +80,14 @@ class GymnasiumEnvironment(ForeignEnvironment):
         return (category == np.arange(self.code.one_hot)).astype(np.float32)
 
     def taken(self, action: Any) -> Any:
-        """Give actions of the policy as the environment takes them; leading axes are allowed."""
+        """Return actions of the policy as the environment takes them; leading axes are allowed."""
         given, shape = np.asarray(action), self.code.action_shape
         lead = given.shape[: given.ndim - len(shape)]
         flat = np.asarray(self.code.actions(given.reshape((-1, *shape))))
         return flat.reshape((*lead, *shape))[()]
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
-        """Give no state, and the place of an observation: zeros until the host has reset it."""
+        """Return no state, and the place of an observation: zeros until the host has reset it."""
         return (), jnp.zeros(self.observation_struct.shape, self.observation_struct.dtype)
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:

@@ -65,7 +65,7 @@ class GymnaxEnvironment(ForeignEnvironment):
         return self._params.replace(**values)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
-        """Give a fresh (state, observation)."""
+        """Return a fresh (state, observation)."""
         with relaxed():
             observation, state = self._env.reset_env(key, self._full(params))
             return jax.tree.map(canonical, (state, observation))
@@ -99,7 +99,7 @@ class GymnaxEnvironment(ForeignEnvironment):
         return 20.0 if self.id in _CONTROL else 10.0
 
     def pictures(self, states: Sequence[Any], params: Any) -> Iterator[np.ndarray]:
-        """Give a picture of each state, by gymnax's own visualizer.
+        """Return a picture of each state, by gymnax's own visualizer.
 
         Raises:
             ConfigError: gymnax has no picture of this environment.

@@ -71,7 +71,7 @@ class JaxMarlEnvironment(ForeignEnvironment):
         self.observation_struct = jax.ShapeDtypeStruct(shape, np.float32)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[JaxMarlState, Array]:
-        """Give a fresh (state, observations), [agents, ...] where there are several."""
+        """Return a fresh (state, observations), [agents, ...] where there are several."""
         with relaxed():
             seen, inner = self._env.reset(key)
             inner = jax.tree.map(canonical, inner)
@@ -102,7 +102,7 @@ class JaxMarlEnvironment(ForeignEnvironment):
         )
 
     def _rows(self, by_name: Mapping[str, Any]) -> Array:
-        """Give [agents, ...] from values by name; of one body just its own."""
+        """Return [agents, ...] from values by name; of one body just its own."""
         with relaxed():
             rows = [jnp.asarray(by_name[name]).astype(jnp.float32) for name in self._names]
         return jnp.stack(rows) if self.agents > 1 else rows[0]
@@ -121,7 +121,7 @@ def _action_space(space: Any) -> ActionSpace:
 
 
 def _like(after: Any, before: Array) -> Array:
-    """Give a leaf in the shape that it had: some lose their axis of bodies in a step."""
+    """Return a leaf in the shape that it had: some lose their axis of bodies in a step."""
     return jnp.broadcast_to(canonical(after), before.shape)
 
 

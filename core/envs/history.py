@@ -61,7 +61,7 @@ class StackedEnvironment:
         self.observation_struct = jax.ShapeDtypeStruct((length, *struct.shape), struct.dtype)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Remembering, Array]:
-        """Give a fresh state and its first observation, behind zeros."""
+        """Return a fresh state and its first observation, behind zeros."""
         state, observation = self.inner.reset(key, params)
         struct = self.observation_struct
         seen = pushed(jnp.zeros(struct.shape, struct.dtype), observation)
@@ -74,11 +74,11 @@ class StackedEnvironment:
         return after.replace(state=Remembering(after.state, seen), observation=seen)
 
     def action_mask(self, state: Remembering, params: Any) -> Array:
-        """Give the valid actions of this state."""
+        """Return the valid actions of this state."""
         return self.inner.action_mask(state.inner, params)
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give the environment's own metrics."""
+        """Return the environment's own metrics."""
         return self.inner.summarise(sums, steps)
 
 

@@ -100,7 +100,7 @@ class Navigators:
         self.observation_struct = jax.ShapeDtypeStruct((4 + 4 * self._seen,), np.float32)
 
     def reset(self, key: PRNGKeyArray, params: NavigatorsParams) -> tuple[State, Array]:
-        """Give a fresh (state, observations [N, ...])."""
+        """Return a fresh (state, observations [N, ...])."""
         bodies, goals = jax.random.split(key)
         position, goal = (_apart(k, self.agents, params.radius) for k in (bodies, goals))
         state = State(position, jnp.zeros_like(position), goal, jnp.int32(0))
@@ -144,7 +144,7 @@ class Navigators:
         raise ConfigError(f"{self.id} has no action mask")
 
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
-        """Give the shares of bodies in touch with another, and at their goals, over all steps."""
+        """Return the shares of bodies in touch with another and at their goals, over all steps."""
         return {
             "collision_share": sums["touching"] / steps,
             "arrived_share": sums["arrived"] / steps,
@@ -152,7 +152,7 @@ class Navigators:
 
 
 def _apart(key: PRNGKeyArray, count: int, radius: Any) -> Float[Array, "N 2"]:
-    """Give points of different cells of a grid, at least a radius from their cells' edges."""
+    """Return points of different cells of a grid, at least a radius from their cells' edges."""
     side = math.ceil(math.sqrt(count))
     cell, inner = jax.random.split(key)
     order = jnp.argsort(jax.random.uniform(cell, (side * side,), jnp.float32))[:count]
@@ -168,7 +168,7 @@ def _length(vectors: Float[Array, "... 2"]) -> Float[Array, "..."]:
 
 
 def _distances(position: Float[Array, "N 2"]) -> Float[Array, "N N"]:
-    """Give the distances between bodies, infinite to oneself."""
+    """Return the distances between bodies, infinite to oneself."""
     between = _length(position[:, None, :] - position[None, :, :])
     return jnp.where(jnp.eye(position.shape[0], dtype=bool), jnp.inf, between)
 

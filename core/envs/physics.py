@@ -73,7 +73,7 @@ class PhysicsEnvironment(ForeignEnvironment):
             return jax.tree.map(canonical, self._with_physics(self._env, params).reset(key))
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[PhysicsState, Any]:
-        """Give a fresh (state, observation)."""
+        """Return a fresh (state, observation)."""
         inner = self._fresh(key, params)
         return PhysicsState(jax.tree.map(_stored, inner), jnp.int32(0)), inner.obs
 
@@ -104,14 +104,14 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _stored(leaf: Array) -> Array | None:
-    """Give what a checkpoint takes: the words of a key, nothing for an array without numbers."""
+    """Return what a checkpoint takes: the words of a key, nothing for an array without numbers."""
     if leaf.size == 0:
         return None
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _theirs(struct: Any, leaf: Array | None) -> Array:
-    """Give the library's array of this struct again."""
+    """Return the library's array of this struct again."""
     if leaf is None:
         return jnp.zeros(struct.shape, struct.dtype)
     return jax.random.wrap_key_data(leaf, impl="threefry2x32") if _is_key(struct) else leaf

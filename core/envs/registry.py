@@ -37,7 +37,7 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
 
 
 def known() -> tuple[str, ...]:
-    """Give all ids."""
+    """Return all ids."""
     return tuple(sorted({*ENVIRONMENTS, *_REGISTERED}))
 
 
@@ -88,7 +88,7 @@ def _make(plan: EnvPlan) -> Environment:
 
 
 def float_params(id_: str) -> frozenset[str]:
-    """Give the names of an environment's parameters, which are traced; all else is static.
+    """Return the names of an environment's parameters, which are traced; all else is static.
 
     Raises:
         UnknownNameError: no such id; suggests the nearest.
@@ -100,7 +100,7 @@ def float_params(id_: str) -> frozenset[str]:
 
 
 def params_of(env: Environment, values: Mapping[str, Any]) -> Any:
-    """Give the environment's default parameters with some of them replaced.
+    """Return the environment's default parameters with some of them replaced.
 
     Args:
         env: the environment.

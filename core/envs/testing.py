@@ -38,7 +38,7 @@ def _action_struct(env: Environment) -> jax.ShapeDtypeStruct:
 
 
 def _lead(env: Environment) -> tuple[int, ...]:
-    """Give the leading axes of what each body has: [agents] if there are several."""
+    """Return the leading axes of what each body has: [agents] if there are several."""
     return () if agents_of(env) == 1 else (agents_of(env),)
 
 
@@ -94,7 +94,7 @@ def _random_choice(key: PRNGKeyArray, shape: tuple[int, ...], mask: Array | None
 
 
 def play(env: Environment, steps: int, episodes: int) -> Callable[[int], dict[str, Any]]:
-    """Give a function that plays random valid actions side by side, with resets.
+    """Return a function that plays random valid actions side by side, with resets.
 
     It takes a seed and gives arrays [steps, episodes, ...] by the names of `contract.Step`, and
     the masks; it is compiled once.

@@ -60,7 +60,7 @@ class Board:
 
     @staticmethod
     def size_of(code: SpaceCode, count: int) -> int:
-        """Give the bytes that `count` slots take."""
+        """Return the bytes that `count` slots take."""
         layout = _layout(code, count).values()
         return sum(
             _rounded(math.prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in layout
@@ -68,7 +68,7 @@ class Board:
 
 
 def shared_block(size: int) -> tuple[int, mmap.mmap]:
-    """Give a file descriptor and memory of zeros that belong to no name.
+    """Return a file descriptor and memory of zeros that belong to no name.
 
     Whoever is given the descriptor shares it; it is gone with the last process that has it.
     """

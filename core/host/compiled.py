@@ -258,7 +258,7 @@ def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
 
 
 def _act(plan: Plan, actor: _Actor) -> tuple[dict[str, Any], Any, Array]:
-    """Give one lane's rows of the rollout [E, ...], its memory, and what its environments take."""
+    """Return one lane's rollout rows [E, ...], its memory, and its environments' actions."""
     hypers, state = actor.hypers, actor.state
     shown = policy.keyed(plan, actor.observation, actor.words)
     seen = policy.normalised(plan, hypers, state.observation_statistics, shown)

@@ -34,7 +34,7 @@ ActFunction = Callable[[Policies, Any, Any, Any, Any], Any]
 
 
 def act_function(plan: Plan, greedy: bool) -> ActFunction:
-    """Give the function, to be compiled, by which policies act in evaluation."""
+    """Return the function, to be compiled, by which policies act in evaluation."""
     env = environments.make(plan.eval_env)
 
     def act(policies: Policies, step: Any, observation: Any, memory: Any, ended: Any) -> Any:
@@ -57,7 +57,7 @@ def evaluate_on_host(
     steps: int | None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Episodes:
-    """Give one row an episode of the first `count` policies, host arrays [count, episodes].
+    """Return one row an episode of the first `count` policies, host arrays [count, episodes].
 
     Args:
         plan: the static part; its `eval_env` is the environment.
@@ -111,7 +111,7 @@ def play(
     running: np.ndarray,
     steps: int | None,
 ) -> Iterator[Turn]:
-    """Give each step of the episodes of an evaluation, which have begun.
+    """Yield each step of the episodes of an evaluation, which have begun.
 
     Args:
         plan: the static part; its `eval_env` is the environment.

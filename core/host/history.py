@@ -37,7 +37,7 @@ class History:
 
     @classmethod
     def empty(cls, count: int) -> History:
-        """Give that of a batch in which nothing has been done."""
+        """Return that of a batch in which nothing has been done."""
         return cls([], np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def of(self, slots: np.ndarray) -> History:
@@ -68,7 +68,7 @@ class History:
         self.begun[slots] = 0
 
     def kept(self, board: Board) -> np.ndarray:
-        """Give the actions [steps, N, ...] of the longest episode that runs."""
+        """Return the actions [steps, N, ...] of the longest episode that runs."""
         steps = int(self.begun.max(initial=0))
         if not steps:
             return np.zeros((0, *board.action.shape), board.action.dtype)

@@ -101,7 +101,7 @@ class HostProgram(Program):
         return compiled
 
     def _no_answers(self) -> HostSteps:
-        """Give what the environments answer in a rollout, to be filled in."""
+        """Return what the environments answer in a rollout, to be filled in."""
         steps = (self.plan.rollout_length, self.lanes, self.plan.num_envs)
         return HostSteps(np.zeros(steps, np.float32), np.zeros(steps, bool), np.zeros(steps, bool))
 

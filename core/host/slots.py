@@ -43,12 +43,12 @@ class Opening:
     fresh: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as JSON data; `Opening(**data)` is the way back."""
+        """Return it as JSON data; `Opening(**data)` is the way back."""
         return asdict(self)
 
 
 def episode_seed(stream: str, episode: int) -> int:
-    """Give the seed of an episode, a number of 31 bits."""
+    """Return the seed of an episode, a number of 31 bits."""
     words = hashlib.blake2b(f"{stream}/{episode}".encode(), digest_size=4).digest()
     return int.from_bytes(words, "little") & 0x7FFFFFFF
 
@@ -202,7 +202,7 @@ class Slots:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the values as constructors take them, whether or not they have been JSON."""
+    """Return the values as constructors take them, whether or not they have been JSON."""
     return {
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
     }

@@ -59,7 +59,7 @@ class SpaceCode:
         return (*lead, *self.observation_shape)
 
     def observed(self, raw: Any) -> np.ndarray:
-        """Give one observation of the environment as the policy sees it."""
+        """Return one observation of the environment as the policy sees it."""
         if not self.one_hot:
             return np.asarray(raw, self.observation_dtype)
         vector = np.zeros(self.one_hot, np.float32)
@@ -67,7 +67,7 @@ class SpaceCode:
         return vector
 
     def actions(self, given: np.ndarray) -> Any:
-        """Give actions [N, ...] as their environments take them: inside of their spaces.
+        """Return actions [N, ...] as their environments take them: inside of their spaces.
 
         Numbers of a policy that has diverged mean nothing, but must not end the process.
         """
@@ -83,7 +83,7 @@ class SpaceCode:
 
 
 def code_of(id_: str, env: Any) -> SpaceCode:
-    """Give how the observations and actions of a made environment look as arrays.
+    """Return how the observations and actions of a made environment look as arrays.
 
     Raises:
         ConfigError: they do not fit into one array each.

@@ -57,7 +57,7 @@ class Stage:
         self._values: dict[int, Mapping[str, Any]] = {}
 
     def lanes_view(self, rows: np.ndarray) -> np.ndarray:
-        """Give rows of slots as [L, E, ...]."""
+        """Return rows of slots as [L, E, ...]."""
         return rows.reshape((*self._shape, *rows.shape[1:]))
 
     @property
@@ -247,7 +247,7 @@ class Stage:
         return bool(self._open[lane] and not self.refused[lane])
 
     def _say_lost(self, lost: np.ndarray, lanes: np.ndarray) -> None:
-        """Say how many environments of lanes that should have come back did not."""
+        """Warn how many environments of lanes that should have come back did not."""
         count = int(lost[lanes].sum())
         if count:
             self._warn(

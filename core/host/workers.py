@@ -104,7 +104,7 @@ class Workers:
         return self._there[at].number
 
     def is_there(self, at: int, number: int) -> bool:
-        """Say whether the process with this number still has its place."""
+        """Return whether the process with this number still has its place."""
         return at in self._there and self._there[at].number == number
 
     def tell(
@@ -342,7 +342,7 @@ def _late(limit: float) -> str:
 
 
 def _words(code: int) -> str:
-    """Say how a process ended.
+    """Return how a process ended.
 
     >>> _words(-9), _words(3)
     ('was ended by SIGKILL (perhaps for lack of memory)', 'ended with exit code 3')

@@ -82,7 +82,7 @@ class Turns(nn.Module):
 
     @nn.compact
     def __call__(self, positions: Float[Array, "n P"]) -> tuple[Array, Array]:
-        """Give both, [n, heads, pairs]."""
+        """Return both, [n, heads, pairs]."""
         near = nn.initializers.normal(0.01)
         kernel = self.param("kernel", near, (positions.shape[-1], self.pairs), jnp.float32)
         angles = positions @ kernel
@@ -109,7 +109,7 @@ class Attention(nn.Module):
         words: UInt32[Array, "B 2"] | None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Give what each token gathers from all tokens.
+        """Return what each token gathers from all tokens.
 
         Args:
             x: tokens.
@@ -151,7 +151,7 @@ class Attention(nn.Module):
 
 
 def _of_samples(x: Float[Array, "n h half"], batch: int, chosen: Chosen) -> Array:
-    """Give the rows of tokens that each sample chooses, [B, m, h, half]."""
+    """Return the rows of tokens that each sample chooses, [B, m, h, half]."""
     rows = jnp.broadcast_to(x.reshape((1, len(x), -1)), (batch, len(x), x[0].size))
     found = chosen(rows)
     return found.reshape((*found.shape[:2], *x.shape[1:]))
@@ -170,7 +170,7 @@ class Blocks(nn.Module):
         words: UInt32[Array, "B 2"] | None = None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Give tokens of the same width, layer-normalised.
+        """Return tokens of the same width, layer-normalised.
 
         Args:
             x: tokens.
@@ -206,7 +206,7 @@ class HeadLayers(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... W"]:
-        """Give the last hidden layer."""
+        """Return the last hidden layer."""
         plan = self.plan
         for i in range(self.depth):
             kernel_init = initialiser(plan, plan.hidden_gain)

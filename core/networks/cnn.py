@@ -35,7 +35,7 @@ class Convolutions:
 
 
 def convolutions_of(plan: Plan, height: int, width: int) -> Convolutions:
-    """Give the sizes for images of a size: the plan's, or else the published ones.
+    """Return the sizes for images of a size: the plan's, or else the published ones.
 
     Those of Mnih et al. 2015 (Nature 518) or, for images below 36 pixels, of Young and Tian 2019
     (MinAtar): one convolution of 16 3x3 kernels and a dense layer of 128.
@@ -68,7 +68,7 @@ class Convolution(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... H2 W2 C2"]:
-        """Give the convolved images."""
+        """Return the convolved images."""
         height, width = (
             (size - self.kernel) // self.stride + 1 for size in (x.shape[-3], x.shape[-2])
         )
@@ -91,7 +91,7 @@ class Encoder(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H W C"]) -> Float[Array, "... D"]:
-        """Give the last hidden layer."""
+        """Return the last hidden layer."""
         plan, sizes = self.plan, self.sizes
         kernel_init = initialiser(plan, plan.hidden_gain)
         triples = zip(sizes.channels, sizes.kernels, sizes.strides, strict=True)
@@ -122,7 +122,7 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Array) -> Outputs:
-        """Give policy outputs [..., A] and values [...]."""
+        """Return policy outputs [..., A] and values [...]."""
         plan = self.plan
         image = as_image(observation, self.shape, plan.env.history > 1).astype(plan.dtype)
         sizes = convolutions_of(plan, image.shape[-3], image.shape[-2])
@@ -139,7 +139,7 @@ class CNN(nn.Module):
 def as_image(
     observation: Array, shape: tuple[int, ...], stacked: bool = False
 ) -> Float[Array, "... H W C"]:
-    """Give images as numbers with channels last.
+    """Return images as numbers with channels last.
 
     Args:
         observation: with any leading axes before `shape`.
@@ -156,11 +156,14 @@ def as_image(
 
 
 def is_stacked(shape: tuple[int, ...], stacked: bool) -> bool:
-    """Say whether the first axis of an observation counts frames; arguments as for `as_image`."""
+    """Return whether the first axis of an observation counts frames.
+
+    Arguments as for `as_image`.
+    """
     return len(shape) == 4 or (stacked and len(shape) == 3)
 
 
 def unit_bytes(observation: Array) -> Float[Array, "..."]:
-    """Give an observation as float32; bytes are divided by 255."""
+    """Return an observation as float32; bytes are divided by 255."""
     scale = np.float32(1.0 / 255.0 if observation.dtype == jnp.uint8 else 1.0)
     return observation.astype(jnp.float32) * scale

@@ -21,7 +21,7 @@ class Weights(nn.Module):
 
     @nn.compact
     def __call__(self, size: int) -> tuple[Float[Array, "D W"], Float[Array, " W"]]:
-        """Give both for inputs of a size; zeros where there is no bias."""
+        """Return both for inputs of a size; zeros where there is no bias."""
         kernel = self.param("kernel", self.kernel_init, (size, self.width), jnp.float32)
         if not self.biased:
             return kernel, jnp.zeros(self.width, kernel.dtype)
@@ -37,7 +37,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "*B D"]) -> Float[Array, "*B W"]:
-        """Give the layer's output."""
+        """Return the layer's output."""
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
         made = row_product(x, kernel)
         if not self.biased:
@@ -47,7 +47,7 @@ class Dense(nn.Module):
 
 
 def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[Array, "*B W"]:
-    """Give x W by one product of all rows of x.
+    """Return x W by one product of all rows of x.
 
     >>> row_product(jnp.ones((2, 3, 4)), jnp.ones((4, 5))).shape
     (2, 3, 5)
@@ -59,7 +59,7 @@ def row_product(x: Float[Array, "*B D"], kernel: Float[Array, "D W"]) -> Float[A
 def side_by_side(
     x: Float[Array, "*B D"], *weights: tuple[Float[Array, "D W"], Float[Array, " W"]]
 ) -> tuple[Float[Array, "*B W"], ...]:
-    """Give what several layers of equal width make of the same rows, by one product."""
+    """Return what several layers of equal width make of the same rows, by one product."""
     kernels, biases = (jnp.concatenate(parts, axis=-1) for parts in zip(*weights, strict=True))
     made = row_product(x, kernels) + biases.reshape((1,) * (x.ndim - 1) + (-1,))
     return tuple(jnp.split(made, len(weights), axis=-1))

@@ -44,7 +44,7 @@ class GNN(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
-        """Give policy outputs [..., A] and values [...] of graphs with any leading axes."""
+        """Return policy outputs [..., A] and values [...] of graphs with any leading axes."""
         plan = self.plan
         lead = observation.nodes.shape[:-2]
         graph = observation._replace(

@@ -47,12 +47,12 @@ class Incidence:
         )
 
     def at_ends(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D2"]:
-        """Give each edge what the node it leaves has, and beside it what the one it enters has."""
+        """Return for each edge the values of the nodes that it leaves and enters."""
         both = _spread(jnp.concatenate([self.sent, self.received], axis=-2), nodes)
         return jnp.concatenate(jnp.split(both, 2), axis=-1)
 
     def at_receivers(self, nodes: Float[Array, "N B D"]) -> Float[Array, "E B D"]:
-        """Give each edge what the node it enters has."""
+        """Return each edge what the node it enters has."""
         return _spread(self.received, nodes)
 
     def sums_at_nodes(self, edges: Float[Array, "E B D"]) -> Float[Array, "N B D2"]:
@@ -100,7 +100,7 @@ class Joint(nn.Module):
     def __call__(
         self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
     ) -> Float[Array, "*M B W"]:
-        """Give the layer's output."""
+        """Return the layer's output."""
         size = inputs.shape[-1]
         shape = (size + graph.shape[-1], self.width)
         kernel = self.param("kernel", self.kernel_init, shape, jnp.float32)
@@ -131,7 +131,7 @@ class Processor(nn.Module):
     def __call__(
         self, inputs: Float[Array, "*M B D"], graph: Float[Array, "B G"]
     ) -> Float[Array, "*M B O"]:
-        """Give the last layer's output."""
+        """Return the last layer's output."""
         plan = self.plan
         hidden = initialiser(plan, plan.hidden_gain)
         final = initialiser(plan, 1.0)
@@ -175,7 +175,7 @@ class Messages(nn.Module):
     def __call__(
         self, raw: GraphState, incidence: Incidence, chosen: Chosen | None = None
     ) -> GraphState:
-        """Give what edges and graph carry after the rounds, from raw features.
+        """Return what edges and graph carry after the rounds, from raw features.
 
         Args:
             raw: features.

@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def initialiser(plan: Plan, gain: float) -> nn.initializers.Initializer:
-    """Give the weight initialiser of a plan, scaled by `gain`."""
+    """Return the weight initialiser of a plan, scaled by `gain`."""
     if plan.initialisation == "orthogonal":
         return nn.initializers.orthogonal(gain)
     return nn.initializers.variance_scaling(gain**2, "fan_in", "truncated_normal")
@@ -38,7 +38,7 @@ class Tower(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... D"]) -> Float[Array, "... H"]:
-        """Give the last hidden layer."""
+        """Return the last hidden layer."""
         activation = ACTIVATIONS[self.plan.activation]
         for i, width in enumerate(self.plan.hidden_sizes):
             kernel = initialiser(self.plan, self.plan.hidden_gain)
@@ -62,7 +62,7 @@ class Head(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... H"]) -> Float[Array, "... A"]:
-        """Give x W^T + b."""
+        """Return x W^T + b."""
 
         def transposed(key: PRNGKeyArray, shape: tuple[int, int]) -> Float[Array, "A H"]:
             return self.kernel_init(key, shape[::-1], jnp.float32).T
@@ -89,7 +89,7 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Array) -> Outputs:
-        """Give policy outputs [..., A] and values [...] of observations of any shape and dtype."""
+        """Return policy outputs [..., A] and values [...] of observations of any shape."""
         plan = self.plan
         lead = observation.shape[: observation.ndim - self.observation_ndim]
         observation = observation.reshape((*lead, -1)).astype(plan.dtype)

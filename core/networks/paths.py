@@ -24,7 +24,7 @@ _WORTH = 0.75  # share of the links up to which it pays to pick them out
 
 
 def routes_of(env: Any, eval_env: Any) -> Routes | None:
-    """Give the routes of an environment that has some.
+    """Return the routes of an environment that has some.
 
     Raises:
         ConfigError: the environment that evaluates has other paths; a network of links is built
@@ -47,7 +47,7 @@ def routes_of(env: Any, eval_env: Any) -> Routes | None:
 def membership(
     routes: Routes, pair: Int[Array, "..."], links: Int[Array, "... U"] | None = None
 ) -> Bool[Array, "... K U"]:
-    """Say which links each candidate path of a pair takes; none where a path is missing.
+    """Return which links each candidate path of a pair takes; none where a path is missing.
 
     Args:
         routes: the paths.
@@ -76,7 +76,7 @@ class Nearby:
     places: np.ndarray
 
     def both_ways(self) -> Nearby:
-        """Give them where observed links come once each way: [R, 2 U] of 2 * links."""
+        """Return them where observed links come once each way: [R, 2 U] of 2 * links."""
         count, most = self.places.shape[1], self.links.shape[1]
         there = self.places < most
         return Nearby(
@@ -87,7 +87,7 @@ class Nearby:
         )
 
     def of_tokens(self, tokens: Float[Array, "B n D"], pair: Int[Array, " B"]) -> Array:
-        """Give those of each sample's pair, [B, U, D]; see `picked`."""
+        """Return those of each sample's pair, [B, U, D]; see `picked`."""
         batch, count, width = tokens.shape
         at, back = jnp.asarray(self.links)[pair], jnp.asarray(self.places)[pair]
         sample = jnp.arange(batch, dtype=jnp.int32)[:, None]
@@ -95,7 +95,7 @@ class Nearby:
         return picked(tokens.reshape((-1, width)), at + sample * count, back.reshape(-1))
 
     def of_entities(self, edges: Float[Array, "n B D"], pair: Int[Array, " B"]) -> Array:
-        """Give those of each sample's pair, [U, B, D]; see `picked`."""
+        """Return those of each sample's pair, [U, B, D]; see `picked`."""
         batch, width = edges.shape[1:]
         at, back = jnp.asarray(self.links)[pair].T, jnp.asarray(self.places)[pair].T
         sample = jnp.arange(batch, dtype=jnp.int32)[None]
@@ -105,7 +105,7 @@ class Nearby:
 
 @functools.lru_cache(maxsize=64)
 def nearby(routes: Routes) -> Nearby | None:
-    """Give the links near each pair; None where some pair's paths take most of the network."""
+    """Return the links near each pair; None where some pair's paths take most of the network."""
     some = np.zeros((len(routes.pairs), len(routes.km)), bool)
     for hop in range(routes.hops.shape[2]):
         pair, path = np.nonzero(routes.hop_counts > hop)
@@ -122,7 +122,7 @@ def nearby(routes: Routes) -> Nearby | None:
 def picked(
     rows: Float[Array, "M D"], at: Int[Array, "*C"], back: Int[Array, " M"]
 ) -> Float[Array, "*C D"]:
-    """Give the rows at some places, differentiated by picking again rather than by adding up.
+    """Return the rows at some places, differentiated by picking again rather than by adding up.
 
     Args:
         rows: to pick from.
@@ -148,7 +148,7 @@ picked.defvjp(_picked_forward, _picked_backward)
 
 
 def pairs_by_ends(routes: Routes) -> np.ndarray:
-    """Give the number of the pair of each source and destination, int32 [N, N]."""
+    """Return the number of the pair of each source and destination, int32 [N, N]."""
     table = np.zeros((routes.num_nodes, routes.num_nodes), np.int32)
     numbers = np.arange(len(routes.pairs), dtype=np.int32)
     table[routes.pairs[:, 1], routes.pairs[:, 0]] = numbers  # where both ways share a pair
@@ -177,7 +177,7 @@ class Pooling(nn.Module):
     def __call__(
         self, items: Float[Array, "... n D"], groups: Bool[Array, "... G n"]
     ) -> Float[Array, "... G P"]:
-        """Give a row for each group; zeros for one without items."""
+        """Return a row for each group; zeros for one without items."""
         if self.kind == "attention":
             return self._attend(items, groups)
         weights = groups.astype(items.dtype)

@@ -46,12 +46,12 @@ class Cell(nn.Module):
             self.over_bias = self.param("over_bias", nn.initializers.zeros, (size,), jnp.float32)
 
     def prepare(self, x: Float[Array, "... D"]) -> Float[Array, "... G"]:
-        """Give W x + b, for any number of steps at once."""
+        """Return W x + b, for any number of steps at once."""
         y = x @ self.into
         return y + self.bias.reshape((1,) * (y.ndim - 1) + self.bias.shape)
 
     def step(self, memory: Any, ready: Float[Array, "... G"]) -> Any:
-        """Give the memory after one step: (c, h) of an LSTM, h of a GRU."""
+        """Return the memory after one step: (c, h) of an LSTM, h of a GRU."""
         if self.plan.network == "lstm":
             return self._lstm(memory, ready)
         return self._gru(memory, ready)
@@ -110,18 +110,18 @@ class Recurrent(nn.Module):
         self.critic_head = Head(1, initialiser(plan, plan.value_gain))
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
-        """Give the memory at the start of episodes, [lead, ...]: a tuple, one of each cell."""
+        """Return the memory at the start of episodes, [lead, ...]: a tuple, one of each cell."""
         zeros = jnp.zeros((*lead, self.plan.recurrent_size), jnp.float32)
         one = (zeros, zeros) if self.plan.network == "lstm" else zeros
         return (one,) if self.plan.shared_encoder else (one, one)
 
     def __call__(self, observation: Array) -> Outputs:
-        """Give the outputs of first observations [..., *shape]."""
+        """Return the outputs of first observations [..., *shape]."""
         lead = observation.shape[: observation.ndim - len(self.shape)]
         return self.step(observation, self.initial_carry(lead))[0]
 
     def step(self, observation: Array, carry: Any) -> tuple[Outputs, Any]:
-        """Give outputs and memory after observations [..., *shape]."""
+        """Return outputs and memory after observations [..., *shape]."""
         ready = self._prepare(observation)
         carry = tuple(
             cell.step(memory, x) for cell, memory, x in zip(self._cells, carry, ready, strict=True)
@@ -129,7 +129,7 @@ class Recurrent(nn.Module):
         return self._read(tuple(self._hidden(memory) for memory in carry)), carry
 
     def unroll(self, observation: Array, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
-        """Give outputs [T, ...] of sequences [T, ..., *shape].
+        """Return outputs [T, ...] of sequences [T, ..., *shape].
 
         Args:
             observation: of each step.

@@ -36,15 +36,15 @@ class RecurrentNetwork(Protocol):
     """
 
     def initial_carry(self, lead: tuple[int, ...]) -> Any:
-        """Give the memory at the start of episodes, [lead, ...]; needs no parameters."""
+        """Return the memory at the start of episodes, [lead, ...]; needs no parameters."""
         ...
 
     def step(self, observation: Any, carry: Any) -> tuple[Outputs, Any]:
-        """Give outputs [...] and memory after observations [...]."""
+        """Return outputs [...] and memory after observations [...]."""
         ...
 
     def unroll(self, observation: Any, first: Bool[Array, "T *S"], carry: Any) -> Outputs:
-        """Give outputs [T, S] of observations [T, S], the memory emptied where `first`."""
+        """Return outputs [T, S] of observations [T, S], the memory emptied where `first`."""
         ...
 
 
@@ -157,7 +157,7 @@ def register(name: str, factory: NetworkFactory, recurrent: bool = False) -> Non
 
 
 def known() -> tuple[str, ...]:
-    """Give all names."""
+    """Return all names."""
     return tuple(sorted(_NETWORKS))
 
 

@@ -16,7 +16,7 @@ SHARES = "shares"
 
 
 def shares(slots: Float[Array, "*B S"]) -> Float[Array, "*B 1"]:
-    """Give 4 u - 2, where u is the share of the last axis above 0.
+    """Return 4 u - 2, where u is the share of the last axis above 0.
 
     That is the logit of u to first order at one half, so that links as full as they usually are
     have numbers around 0 that differ by about 1.

@@ -127,7 +127,7 @@ def _rows(outputs: Outputs) -> list[Outputs]:
 
 
 def _shaken(params: Any) -> Any:
-    """Give random parameters around the drawn ones, so that none is zero."""
+    """Return random parameters around the drawn ones, so that none is zero."""
     rng = np.random.default_rng(5)
     return jax.tree.map(
         lambda x: (np.asarray(x) + 0.3 * rng.normal(size=x.shape)).astype(np.float32), params
@@ -135,7 +135,7 @@ def _shaken(params: Any) -> Any:
 
 
 def _walk(plan: Plan) -> Any:
-    """Give observations [T, S, ...] of a few steps with the first valid action."""
+    """Return observations [T, S, ...] of a few steps with the first valid action."""
     env = environments.make(plan.env)
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), env.default_params)
     space = env.action_space
@@ -160,7 +160,7 @@ def _walk(plan: Plan) -> Any:
 
 @functools.cache
 def _examined(contract: type[NetworkContract]) -> dict[str, Any]:
-    """Give all that the tests look at, from one compiled program."""
+    """Return all that the tests look at, from one compiled program."""
     plan = contract.plan()
     env = environments.make(plan.env)
     params_of_env = jax.tree.map(np.asarray, env.default_params)
@@ -198,7 +198,7 @@ def _examined(contract: type[NetworkContract]) -> dict[str, Any]:
 
 
 def _number(params: Any, plan: Plan, observation: Any, value: float) -> Array:
-    """Give a number that all parameters of the policy, and of the value if asked, take part in.
+    """Return a number that all parameters of the policy, and of the value if asked, take part in.
 
     Uneven weights: a softmax or a norm passes nothing on from even ones.
     """

@@ -36,7 +36,7 @@ class LinkEncoder(nn.Module):
         words: UInt32[Array, "B 2"] | None,
         chosen: Chosen | None = None,
     ) -> Float[Array, "B m D"]:
-        """Give the encoded links.
+        """Return the encoded links.
 
         Args:
             columns: features of the links, [B, links, ...] each.
@@ -74,7 +74,7 @@ class LinkTransformer(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
-        """Give policy outputs [..., A] and values [...] of tokens with any leading axes."""
+        """Return policy outputs [..., A] and values [...] of tokens with any leading axes."""
         plan = self.plan
         observation, words = _unkeyed(observation)
         lead = observation.slots.shape[:-2]
@@ -129,7 +129,7 @@ class SequenceEncoder(nn.Module):
     def __call__(
         self, tokens: Float[Array, "B n F"], words: UInt32[Array, "B 2"] | None
     ) -> Float[Array, "B n D"]:
-        """Give the encoded tokens."""
+        """Return the encoded tokens."""
         plan = self.plan
         width, count = plan.transformer_embedding_size, tokens.shape[1]
         embedded = Dense(width, kernel_init=initialiser(plan, 1.0), name="embed")(tokens)
@@ -155,7 +155,7 @@ class SequenceTransformer(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Any) -> Outputs:
-        """Give policy outputs [..., A] and values [...]."""
+        """Return policy outputs [..., A] and values [...]."""
         plan = self.plan
         observation, words = _unkeyed(observation)
         lead = observation.shape[: observation.ndim - len(self.shape)]
@@ -180,7 +180,7 @@ class SequenceTransformer(nn.Module):
 
 
 def _value(plan: Plan, tokens: Float[Array, "B n D"]) -> Float[Array, " B"]:
-    """Give the value of pooled tokens; called inside a compact module."""
+    """Return the value of pooled tokens; called inside a compact module."""
     pooled = Pooling(plan.transformer_critic_pooling, name="critic_pooling")(
         tokens, _everything(tokens)
     )[:, 0]

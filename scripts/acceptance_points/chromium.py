@@ -23,7 +23,7 @@ _SECONDS = 60.0
 
 
 def find_chromium() -> str:
-    """Give the browser's path.
+    """Return the browser's path.
 
     Raises:
         RuntimeError: it is not installed.
@@ -132,7 +132,7 @@ class Chromium:
         time.sleep(0.3)  # what a page asks for late
 
     def value(self, script: str) -> Any:
-        """Give the value of an expression in the page.
+        """Return the value of an expression in the page.
 
         Raises:
             RuntimeError: it threw.
@@ -155,7 +155,7 @@ class Chromium:
     # ------------------------------------------------------------------ what was heard
 
     def errors(self) -> list[str]:
-        """Give what the console, the log and uncaught exceptions said, warnings included."""
+        """Return what the console, the log and uncaught exceptions said, warnings included."""
         found: list[str] = []
         for event in self.events:
             method, params = event.get("method"), event.get("params", {})
@@ -168,7 +168,7 @@ class Chromium:
         return found
 
     def requests(self) -> list[str]:
-        """Give what was asked for beside the page itself and data in it."""
+        """Return what was asked for beside the page itself and data in it."""
         asked = [
             _url(event["params"]) for event in self.events
             if event.get("method") == "Network.requestWillBeSent"

@@ -39,7 +39,7 @@ def make_importable() -> None:
 
 
 def hpo_command(python: str | Path = sys.executable) -> list[str]:
-    """Give the words that run the command line: the installed script if there is one."""
+    """Return the words that run the command line: the installed script if there is one."""
     script = Path(python).parent / "hpo"
     if script.is_file():
         return [str(script)]

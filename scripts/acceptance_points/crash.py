@@ -129,7 +129,7 @@ def _await_commit(process: subprocess.Popen[bytes], folder: Path, before: int) -
 
 
 def _commits(folder: Path) -> int:
-    """Give the number of the last commit that has lanes; 0 if there is none."""
+    """Return the number of the last commit that has lanes; 0 if there is none."""
     from hpo.store.journal import Journal
 
     if not Journal.exists(folder):

@@ -98,7 +98,7 @@ def _compare(
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Say what differs between two studies: tables, decisions, batches, attributes, counters."""
+    """Return how two studies differ: tables, decisions, batches, attributes, counters."""
     from hpo.store import tables_equal
     from hpo.store.journal import Journal
 

@@ -16,7 +16,7 @@ _COMMAND = """python train.py --env_type=rmsa --topology_name=nsfnet_deeprmsa_di
 
 
 def sweeps(small: bool, work: Path) -> Outcome:
-    """Give every sweep to `hpo import`; train an imported sweep and an imported command."""
+    """Return every sweep to `hpo import`; train an imported sweep and an imported command."""
     table = load_file(ROOT / "tests" / "studies" / "imports" / "sweeps.py").SWEEPS
     names = list(table)[:: 8 if small else 1]
     faults, imported = [], 0

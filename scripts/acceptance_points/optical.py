@@ -165,7 +165,7 @@ def lanes(small: bool, work: Path) -> Outcome:
 
 
 def refusals(small: bool, work: Path) -> Outcome:
-    """Give what is wrong to the command line: code 2, one line, and what to type instead."""
+    """Return what is wrong to the command line: code 2, one line, and what to type instead."""
     (work / "net.yaml").write_text("id: rmsa\nwarmup_requests: 0\n")
     header = "source,destination,bitrate,arrival,holding\n"
     (work / "late.csv").write_text(f"{header}1,2,50,5.0,1.0\n2,3,50,4.0,1.0\n")

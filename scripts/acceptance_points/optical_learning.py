@@ -59,7 +59,7 @@ def _cpu_of_children() -> float:
 
 
 def shown(params: dict[str, Any]) -> str:
-    """Give the winner's knobs in a few words."""
+    """Return the winner's knobs in a few words."""
     cells = (
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in params.items()

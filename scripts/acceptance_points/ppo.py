@@ -40,7 +40,7 @@ def table(small: bool, work: Path) -> Outcome:
 
 
 def defines(path: Path, name: str) -> bool:
-    """Say whether a Python file defines a name, at its top level or in a class."""
+    """Return whether a Python file defines a name, at its top level or in a class."""
     if not path.is_file():
         return False
     text = path.read_text(encoding="utf-8")

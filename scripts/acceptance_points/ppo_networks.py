@@ -110,7 +110,7 @@ def train(
 
 
 def read_curves(study: Path, column: str) -> Curves:
-    """Give the evaluations of a study's folder."""
+    """Return the evaluations of a study's folder."""
     import pyarrow.parquet as pq
 
     trials = pq.read_table(study / "trials.parquet").to_pylist()
@@ -129,7 +129,7 @@ def read_curves(study: Path, column: str) -> Curves:
 
 
 def read_rivals(study: Path) -> Rivals:
-    """Give the heuristics' means on a study's search stream; none but on optical networks."""
+    """Return the heuristics' means on a study's search stream; none but on optical networks."""
     import pyarrow.parquet as pq
 
     path = study / "baselines.parquet"
@@ -141,14 +141,14 @@ def read_rivals(study: Path) -> Rivals:
 
 
 def at(curves: Curves, when: Callable[[Iterable[int]], int]) -> Final:
-    """Give the value of every seed at its first (`min`) or last (`max`) evaluation."""
+    """Return the value of every seed at its first (`min`) or last (`max`) evaluation."""
     return {
         name: [points[when(points)] for points in seeds.values()] for name, seeds in curves.items()
     }
 
 
 def told(final: Mapping[str, list[float]]) -> str:
-    """Say mean and range of each."""
+    """Return mean and range of each, in words."""
     return ", ".join(
         f"{name} {sum(values) / len(values):.4g} [{min(values):.4g}, {max(values):.4g}]"
         for name, values in final.items()

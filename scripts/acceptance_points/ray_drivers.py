@@ -31,7 +31,7 @@ with factory_of(study, warn=say) as factory:
 def driving(
     file: Path, out: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Give the driver of a study, which commits every second; it is killed where it is left."""
+    """Yield the driver of a study that commits every second; kill it on exit."""
     words = [sys.executable, "-c", _CODE, str(file), str(out)]
     with log_of(out).open("a") as log:
         child = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, **(env or {})})
@@ -74,7 +74,7 @@ def wait_for(child: subprocess.Popen[bytes], out: Path, happened: Callable[[], b
 
 
 def log_of(out: Path) -> Path:
-    """Give the file that takes what the drivers of a study say."""
+    """Return the file that takes what the drivers of a study say."""
     return out.with_name(f"{out.name}.log")
 
 
@@ -83,7 +83,7 @@ def _tail(out: Path) -> str:
 
 
 def commits(out: Path) -> int:
-    """Give the number of a study's last commit, 0 before the first."""
+    """Return the number of a study's last commit, 0 before the first."""
     from hpo.errors import StoreError
     from hpo.store.journal import Journal
 
@@ -97,7 +97,7 @@ def commits(out: Path) -> int:
 
 
 def processes_below(ancestor: int, name: str = "") -> list[int]:
-    """Give the processes that descend from one and whose command line begins with a name."""
+    """Return the processes that descend from one and whose command line begins with a name."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -45,7 +45,7 @@ class Node:
             )  # fmt: skip
 
     def hosts(self) -> list[int]:
-        """Give its processes that host shares of lanes."""
+        """Return its processes that host shares of lanes."""
         return processes_below(self._process.pid, HOST)
 
     def await_start(self) -> None:
@@ -86,7 +86,7 @@ class Cluster:
 
 @contextmanager
 def cluster(work: Path, nodes: int, cpus: int) -> Iterator[Cluster]:
-    """Give a cluster, whose first node has no CPU to give and lives as long as it.
+    """Yield a cluster whose first node offers no CPU and lives as long as the cluster.
 
     Args:
         work: a folder for what nodes say.
@@ -121,7 +121,7 @@ def _free_port() -> int:
 
 
 def _own_address() -> str:
-    """Give the address that Ray takes for this machine's."""
+    """Return the address that Ray takes for this machine's."""
     from ray.util import get_node_ip_address  # pyright: ignore[reportMissingImports]
 
     return get_node_ip_address()

@@ -33,7 +33,7 @@ class Row:
     seconds: float
 
     def text(self, date: str, commit: str) -> str:
-        """Give the line of the table."""
+        """Return the line of the table."""
         word = "PASS" if self.passed else "**FAIL**"
         numbers = self.numbers.replace("|", "/").replace("\n", " ")
         cells = (self.area, self.number, self.promise, word, numbers, f"{self.seconds:.0f}")
@@ -49,7 +49,7 @@ def record(row: Row) -> None:
 
 
 def updated(page: str, row: Row, date: str, commit: str) -> str:
-    """Give the page with that row, rows in the order of area and number."""
+    """Return the page with that row, rows in the order of area and number."""
     lines = page.splitlines()
     keys = {i: key for i, line in enumerate(lines) if (key := _key(line)) is not None}
     rows = {key: lines[i] for i, key in keys.items()}

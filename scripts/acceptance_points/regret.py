@@ -53,7 +53,7 @@ def _case(seeds: int, trials: int) -> Case:
 def ratio_interval(
     ours: Sequence[float], theirs: Sequence[float], resamples: int = 10_000
 ) -> tuple[float, float, float]:
-    """Give the ratio of mean regrets, and where 95 % of it lies above and below.
+    """Return the ratio of mean regrets, and where 95 % of it lies above and below.
 
     By a bootstrap over pairs of seeds: one-sided bounds, each with an error of 5 %.
     """
@@ -75,7 +75,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def space() -> Any:
-    """Give five knobs: real ones, logarithmic ones, a whole number."""
+    """Return five knobs: real ones, logarithmic ones, a whole number."""
     from hpo.spaces import Parameter, Space, make_distribution
 
     def parameter(name: str, default: Any, **fields: Any) -> Any:
@@ -97,7 +97,7 @@ _WIDTH = {"learning_rate": 3.0, "gamma": 1.5, "gae_lambda": 0.7, "ent_coef": 0.7
 
 
 def height(params: Params) -> float:
-    """Give how far a configuration is from the best: 0 for the best, about 1 far away.
+    """Return how far a configuration is from the best: 0 for the best, about 1 far away.
 
     A curved valley (learning rate against epochs) with ripples, as such landscapes are.
     """
@@ -121,7 +121,7 @@ def height(params: Params) -> float:
 
 
 def through_loop(method: str, seed: int, trials: int) -> float:
-    """Give the least height that a study finds."""
+    """Return the least height that a study finds."""
     from hpo.search.run import Settings, run
     from hpo.studies.spec import Budget, EnvSpec, Metric, PopulationSpec, SearchSpec, Study
 

@@ -68,7 +68,7 @@ def devices(small: bool, work: Path) -> Outcome:
 
 
 def _distance(ours: Any, theirs: Any) -> float:
-    """Give the largest relative difference; what is not finite must be the same."""
+    """Return the largest relative difference; what is not finite must be the same."""
     import numpy as np
 
     if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):

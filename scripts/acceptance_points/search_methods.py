@@ -101,7 +101,7 @@ def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> 
 
 
 def _budget_fault(results: Any, used_up: bool) -> str:
-    """Say what is wrong with how a study ended and what it spent."""
+    """Return what is wrong with how a study ended and what it spent."""
     usage, entries = results.usage, results.leaderboard
     states = [str(entry.state) for entry in entries]
     if results.state != "finished" or {"waiting", "running"} & set(states):
@@ -117,7 +117,7 @@ def _budget_fault(results: Any, used_up: bool) -> str:
 
 
 def _stopping_fault(decisions: Sequence[Any], rule: str | None, objectives: int) -> str:
-    """Say what is wrong with a study's decisions, which are held against the words of the rule."""
+    """Return what is wrong with a study's decisions, held against the words of the rule."""
     if rule is None:
         return "there are decisions" if decisions else ""
     if rule == "asha":
@@ -134,7 +134,7 @@ def _stopping_fault(decisions: Sequence[Any], rule: str | None, objectives: int)
 
 
 def _front_fault(results: Any) -> str:
-    """Say what is wrong with the front of a study of two objectives, both maximised."""
+    """Return what is wrong with the front of a study of two objectives, both maximised."""
     rows = {e.trial: e.objectives for e in results.leaderboard if str(e.state) == "finished"}
     best = {
         trial
@@ -164,7 +164,7 @@ def _mixed_space() -> Any:
 
 
 def _sobol_difference() -> float:
-    """Give the largest distance between the first 64 points of a study and SciPy's."""
+    """Return the largest distance between the first 64 points of a study and SciPy's."""
     import warnings
 
     from scipy.stats import qmc
@@ -260,7 +260,7 @@ def scale(small: bool, work: Path) -> Outcome:
 
 
 def resident_megabytes() -> float:
-    """Give the memory that this process has now."""
+    """Return the memory that this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     import resource
 
@@ -268,7 +268,7 @@ def resident_megabytes() -> float:
 
 
 def large_study(trials: int) -> tuple[Any, Any]:
-    """Give a study of many short trials by TPE and ASHA, and lanes that cost nothing."""
+    """Return a study of many short trials by TPE and ASHA, and lanes that cost nothing."""
     from hpo.search.analytic import AnalyticFactory
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds, Study
 

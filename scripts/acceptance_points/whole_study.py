@@ -62,7 +62,7 @@ def occupancy(small: bool, work: Path) -> Outcome:
 
 
 def study_of(small: bool) -> Study:
-    """Give the CartPole study, or one like it that is done in seconds."""
+    """Return the CartPole study, or one like it that is done in seconds."""
     from hpo.studies.load import load
 
     study = load(ROOT / "studies" / "cartpole.yaml")

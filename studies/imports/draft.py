@@ -84,13 +84,13 @@ class Draft:
             self.left_out.append(text)
 
     def section(self, name: str) -> dict[str, Any]:
-        """Give a section to fill."""
+        """Return a section to fill."""
         return self.rest.setdefault(name, {})
 
     # ------------------------------------------------------------------ names
 
     def row(self, name: str) -> Row | None:
-        """Give the row of a foreign name, or of one of ours; None if nobody knows it."""
+        """Return the row of a foreign name, or of one of ours; None if nobody knows it."""
         known = self.system.find(name)
         if known is not None:
             return known
@@ -106,7 +106,7 @@ class Draft:
         return None if not self._is_unknown_env_key(name) else Row(name, "taken", name)
 
     def _own_key(self, name: str) -> str | None:
-        """Give `env.<key>` where the environment has a parameter or key of that name."""
+        """Return `env.<key>` where the environment has a parameter or key of that name."""
         entry, leaf = self.entry, name.rsplit(".", 1)[-1]
         if entry is None:
             return None
@@ -120,7 +120,7 @@ class Draft:
         return name.startswith("env.") and self.entry is None
 
     def target(self, name: str) -> str | None:
-        """Give what a foreign name can be searched as: a knob or `env.<name>`, or None."""
+        """Return what a foreign name can be searched as: a knob or `env.<name>`, or None."""
         row = self.row(name)
         if row is None or row.fate != "taken":
             return None
@@ -275,7 +275,7 @@ class Draft:
             self.section("metric")["name"] = value
 
     def text(self) -> str:
-        """Give the study file, its notes first.
+        """Return the study file, its notes first.
 
         Raises:
             ConfigError: it is no study that `hpo` takes; says every reason.
@@ -310,7 +310,7 @@ class Draft:
         return whole
 
     def command(self, file: str) -> str:
-        """Give what to type next, once the text is in a file."""
+        """Return what to type next, once the text is in a file."""
         return f"hpo check {shlex.quote(file)}"
 
     def _never_ends(self) -> bool:
@@ -319,7 +319,7 @@ class Draft:
         return bool(self.env.get("continuous", own))
 
     def head(self) -> str:
-        """Give the comment at the head of the file: what was changed, and what was left out."""
+        """Return the comment at the head of the file: what was changed, and what was left out."""
         lines = [f"# Imported from {one_line(self.source)}."]
         for title, items in (
             ("Changed on the way:", self.notes),

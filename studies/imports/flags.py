@@ -31,7 +31,7 @@ def words_of(text: str) -> list[str]:
 def flags_of(
     words: Sequence[str], folder: Path | None = None, depth: int = 0
 ) -> dict[str, str | bool]:
-    """Give flag -> value; a flag without one is true, `--noflag` is kept as it stands.
+    """Return flag -> value; a flag without one is true, `--noflag` is kept as it stands.
 
     Words before the first flag (a program, its interpreter, `-m` and a module) are passed over.
     The flags of a `--flagfile` stand in its place; later ones override them.
@@ -70,7 +70,7 @@ def flags_of(
 
 
 def _behind_the_program(words: Sequence[str]) -> Sequence[str]:
-    """Give what follows the program: `uv run python -m package.module`, or a path."""
+    """Return what follows the program: `uv run python -m package.module`, or a path."""
     for index, word in enumerate(words):
         if word == "-m" and index + 1 < len(words):
             return words[index + 2 :]

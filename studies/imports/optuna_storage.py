@@ -62,7 +62,7 @@ def _constants(draft: Draft, theirs: OptunaStudy, given: Mapping[str, Any]) -> N
 
 
 def _with_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a distribution whose values may be lists, which Optuna keeps as JSON texts."""
+    """Return a distribution whose values may be lists, which Optuna keeps as JSON texts."""
     if "values" not in fields:
         return dict(fields)
     return {**fields, "values": [_list_of(value) for value in fields["values"]]}

@@ -21,7 +21,7 @@ _INSIDE = 1e-6  # of a range, where its end is not legal itself
 
 
 def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Give target -> distribution, or {"value": ...} for what comes with every value.
+    """Return target -> distribution, or {"value": ...} for what comes with every value.
 
     Raises:
         ConfigError: values of one parameter would move several of ours apart, or a range cannot
@@ -57,13 +57,13 @@ def _values(name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(row: Row, theirs: Any) -> dict[str, Any]:
-    """Give target -> value of one value of theirs."""
+    """Return target -> value of one value of theirs."""
     value = row.values.of(read_word(theirs))
     return dict(value) if isinstance(value, Settings) else {row.target: value}
 
 
 def _absent(target: str) -> Any:
-    """Give what a target is where a value does not mention it."""
+    """Return what a target is where a value does not mention it."""
     return KNOBS[target].default if target in KNOBS else None
 
 
@@ -97,7 +97,7 @@ def _bounds(note: Note, name: str, row: Row, fields: dict[str, Any]) -> dict[str
 def fitted(
     note: Note, name: str, target: str, fields: dict[str, Any], entry: EnvEntry | None
 ) -> dict[str, Any]:
-    """Give a distribution in the form that its target takes."""
+    """Return a distribution in the form that its target takes."""
     if "values" in fields:
         return {**fields, "values": [_one(target, value, entry) for value in fields["values"]]}
     if target.startswith("env."):
@@ -130,7 +130,7 @@ def _one(target: str, value: Any, entry: EnvEntry | None) -> Any:
 
 
 def plain_value(target: str, value: Any) -> Any:
-    """Give a value as a knob takes it: 0 and 1 for switches, numbers below the range for off."""
+    """Return a value as a knob takes it: 0 and 1 for switches, numbers below the range for off."""
     if target.startswith("env."):
         return value
     knob = KNOBS[target]
@@ -141,7 +141,7 @@ def plain_value(target: str, value: Any) -> Any:
 
 
 def switch(value: Any) -> Any:
-    """Give true and false for the other ways in which flags write them."""
+    """Return true and false for the other ways in which flags write them."""
     words: Mapping[Any, bool] = {0: False, 1: True, "t": True, "f": False, "yes": True,
                                  "no": False, "on": True, "off": False}  # fmt: skip
     known = isinstance(value, int | str) and not isinstance(value, bool)

@@ -38,7 +38,7 @@ class Sb3Rules:
             _without_sde(draft, source)
 
     def after(self, draft: Draft, source: Source) -> None:
-        """Say what differs in a memory's place, and cut minibatches into whole segments."""
+        """Note how memory differs, and cut minibatches into whole segments."""
         decay_in_the_gradient(draft)
         if draft.fixed.get("network") in _RECURRENT:
             draft.note(
@@ -75,7 +75,7 @@ def _without_sde(draft: Draft, source: Source) -> None:
 
 
 def _whole_segments(draft: Draft) -> None:
-    """Give a recurrent network minibatches of whole segments, as near as can be."""
+    """Choose minibatches of whole segments for a recurrent network, as near as can be."""
 
     def known(knob: str) -> int:
         return int(draft.fixed.get(knob, KNOBS[knob].default))

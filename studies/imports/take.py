@@ -41,15 +41,18 @@ class Source:
     words: Sequence[str] = ()
 
     def names(self) -> tuple[str, ...]:
-        """Give all names."""
+        """Return all names."""
         return (*self.constants, *self.searched)
 
     def find(self, name: str) -> Any:
-        """Give the value of a constant as a number, a switch or a text; None if it is not one."""
+        """Return the value of a constant as a number, a switch or a text.
+
+        None if it is not one.
+        """
         return read_word(self.constants.get(name))
 
     def values(self, name: str, default: Any) -> list[Any]:
-        """Give all values that a name can have: its constant, its listed values or bounds.
+        """Return all values that a name can have: its constant, its listed values or bounds.
 
         Of a normal distribution it is the middle.
         """
@@ -85,7 +88,7 @@ class _NoRules:
 
 
 def recognised(draft: Draft, source: Source, given: Mapping[str, Any]) -> System:
-    """Give the system that a source is of, and note what told."""
+    """Return the system that a source is of, and note what told."""
     if "system" in given:
         return system(str(given["system"]))
     found, why = recognise((*source.names(), *given), source.words)
@@ -193,7 +196,7 @@ def _is_set(draft: Draft, target: str) -> bool:
 
 
 def _ours(draft: Draft, target: str) -> Any:
-    """Give what we take where a study is silent."""
+    """Return what we take where a study is silent."""
     section, _, key = target.partition(".")
     if target in KNOBS:
         return KNOBS[target].default

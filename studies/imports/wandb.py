@@ -99,7 +99,7 @@ def _logged(draft: Draft, sweep: Mapping[str, Any]) -> None:
 
 
 def _flattened(parameters: Mapping[str, Any], outer: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Give (dotted name, fields) of nested parameters."""
+    """Return (dotted name, fields) of nested parameters."""
     found: list[tuple[str, dict[str, Any]]] = []
     for name, fields in parameters.items():
         whole = f"{outer}{name}"
@@ -113,7 +113,7 @@ def _flattened(parameters: Mapping[str, Any], outer: str = "") -> list[tuple[str
 
 
 def _command(command: Any) -> list[str]:
-    """Give the words of the `command` section."""
+    """Return the words of the `command` section."""
     if command is None:
         return []
     if not isinstance(command, list):
@@ -122,7 +122,7 @@ def _command(command: Any) -> list[str]:
 
 
 def _flags(words: list[str], folder: Path) -> dict[str, Any]:
-    """Give the flags of a command; they are the same in every run."""
+    """Return the flags of a command; they are the same in every run."""
     return flags_of([word for word in words if word not in _PLACEHOLDERS], folder)
 
 
@@ -198,7 +198,7 @@ def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str
 
 
 def _range(kind: str, bound: Any = None, steps: bool = False) -> Any:
-    """Give a reader of a range; `bound` turns the file's bounds into values."""
+    """Return a reader of a range; `bound` turns the file's bounds into values."""
 
     def read(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         low, high = _number(name, fields, "min"), _number(name, fields, "max")

@@ -13,7 +13,7 @@ _WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 def read_word(value: Any) -> Any:
-    """Give what a word on a command line stands for; other values as they are.
+    """Return what a word on a command line stands for; other values as they are.
 
     >>> read_word("True"), read_word("1e6"), read_word("0.5"), read_word("cosine")
     (True, 1000000, 0.5, 'cosine')
@@ -35,12 +35,12 @@ def read_word(value: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    """Give a text on one line, without what steers a terminal."""
+    """Return a text on one line, without what steers a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def file_name(name: str, otherwise: str) -> str:
-    """Give a name as a folder of results may be called.
+    """Return a name as a folder of results may be called.
 
     >>> file_name("my sweep/2", "x"), file_name("???", "sweep")
     ('my-sweep-2', 'sweep')

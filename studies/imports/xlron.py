@@ -62,7 +62,7 @@ _TYPED = "the command line"
 
 
 def _text_of(source: str) -> tuple[str, str, Path]:
-    """Give how a source is named in messages, its text, and the folder that its files are in."""
+    """Return how a source is named in messages, its text, and the folder that its files are in."""
     path = Path(source)
     if "--" in source and (source.lstrip().startswith("-") or len(source.split()) > 1):
         return _TYPED, source, Path()
@@ -178,7 +178,7 @@ def _one_environment(draft: Draft, source: Source) -> None:
 
 
 def _length(draft: Draft, source: Source) -> None:
-    """Say how many env steps XLRON really trains: whole updates in whole increments."""
+    """Set the env steps that XLRON really trains: whole updates in whole increments."""
     names = {"TOTAL_TIMESTEPS": 10**6, "STEPS_PER_INCREMENT": 10**5, "NUM_ENVS": 1,
              "ROLLOUT_LENGTH": 150}  # fmt: skip
     given = [source.values(name, default) for name, default in names.items()]

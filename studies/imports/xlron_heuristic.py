@@ -33,12 +33,12 @@ class NetworkFile(Draft):
     flags: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """Give the file of the environment's keys."""
+        """Return the file of the environment's keys."""
         keys = {"id": self.env["id"], **{k: v for k, v in self.env.items() if k != "id"}}
         return self.head() + f"# {self.command('FILE')}\n" + to_yaml(keys)
 
     def command(self, file: str) -> str:
-        """Give the command that evaluates."""
+        """Return the command that evaluates."""
         return f"hpo eval --env {shlex.quote(file)} {' '.join(self.flags)}"
 
 

@@ -35,7 +35,7 @@ def read_networks(draft: Draft, source: Source) -> None:
 
 
 def _kinds(draft: Draft, source: Source) -> set[str]:
-    """Give the networks that are trained; the transformer wins over the gnn, as there."""
+    """Return the networks that are trained; the transformer wins over the gnn, as there."""
     transformer = set(source.values("USE_TRANSFORMER", False))
     gnn = set(source.values("USE_GNN", False))
     if len(transformer) > 1 and len(gnn) > 1:
@@ -76,7 +76,7 @@ def _observations(draft: Draft, source: Source, kinds: set[str]) -> None:
 
 
 def _layers(draft: Draft, source: Source, kinds: set[str]) -> None:
-    """Give NUM_LAYERS and NUM_UNITS each other's default; only the mlp has them."""
+    """Fill in the default of NUM_LAYERS or NUM_UNITS beside the other; only the mlp has them."""
     pair = {"NUM_LAYERS": _LAYERS, "NUM_UNITS": _UNITS}
     named = [name for name in pair if name in source.names()]
     for name in (*named, "ACTIVATION") if "mlp" not in kinds else ():

@@ -126,7 +126,7 @@ def _horizon(draft: Draft, source: Source, name: str, *, by_updates: bool) -> No
 
 
 def _middle(values: list[float]) -> float:
-    """Give the one value, or the middle of a range on a logarithmic scale."""
+    """Return the one value, or the middle of a range on a logarithmic scale."""
     positive = [float(value) for value in values if value > 0]
     if not positive:
         return 0.0

@@ -35,7 +35,7 @@ class Tiny:
         return make_hypers({**self.knobs, **knobs}, params, params)
 
     def program(self, lanes=8, tile=2):
-        """Give the program of that width, compiled once for all tests."""
+        """Return the program of that width, compiled once for all tests."""
         import jax
 
         from hpo.core.program import EvaluationPlan, Program
@@ -50,7 +50,7 @@ class Tiny:
         return self._programs[lanes, tile]
 
     def start(self, program, lanes):
-        """Give refills for {lane: (knobs, replicate)}."""
+        """Return refills for {lane: (knobs, replicate)}."""
         rows = program.no_refills()
         for lane, (knobs, replicate) in lanes.items():
             rows.mask[lane] = True

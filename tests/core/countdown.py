@@ -42,7 +42,7 @@ class Falling:
         return state, self._observe(state)
 
     def moved(self, key, state, reward, invalid):
-        """Give the step that pays `reward`; NaN after the end."""
+        """Return the step that pays `reward`; NaN after the end."""
         over = (state["left"] <= 0) | (state["time"] >= LIMIT)
         noise = jax.random.uniform(key, self.shape, jnp.float32)
         after = {
@@ -86,12 +86,12 @@ class Countdown(Falling):
 
 
 def known_as(id_, make, **keys):
-    """Give the EnvPlan of an environment; registers it once a process."""
+    """Return the EnvPlan of an environment; registers it once a process."""
     if id_ not in registry.known():
         registry.register(id_, make)
     return EnvPlan(id_, tuple(sorted(keys.items())))
 
 
 def plan_of(**keys):
-    """Give the EnvPlan of the countdown."""
+    """Return the EnvPlan of the countdown."""
     return known_as(ID, Countdown, **keys)

@@ -50,5 +50,5 @@ class Dials(countdown.Falling):
 
 
 def plan_of():
-    """Give its EnvPlan; registers it once a process."""
+    """Return its EnvPlan; registers it once a process."""
     return countdown.known_as(ID, Dials)

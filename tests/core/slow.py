@@ -13,7 +13,7 @@ import numpy as np
 
 def schedule(kind, initial, progress, *, end, multiplier=1.0, exponent=1.0, warmup=0.2, peak=1.0,
              start=0.0):  # fmt: skip
-    """Give the scheduled value, case by case."""
+    """Return the scheduled value, case by case."""
     p = min(1.0, progress / multiplier)
 
     def cosine(x):
@@ -36,7 +36,7 @@ def annealed_lambda(initial, final, progress, multiplier=1.0):
 
 
 def gae(rewards, values, next_values, terminated, truncated, gamma, lam):
-    """Give advantages [T, E] as the sum over k of (gamma lambda)^k delta within each episode."""
+    """Return advantages [T, E] as the sum over k of (gamma lambda)^k delta within each episode."""
     steps, envs = rewards.shape
     advantages = np.zeros((steps, envs))
     for e in range(envs):
@@ -54,7 +54,7 @@ def gae(rewards, values, next_values, terminated, truncated, gamma, lam):
 
 def v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, ratio, rho_clip,
             c_clip):  # fmt: skip
-    """Give advantages [T, E] as the sum over k of (prod gamma lambda c_i) rho_k delta_k."""
+    """Return advantages [T, E] as the sum over k of (prod gamma lambda c_i) rho_k delta_k."""
     steps, envs = rewards.shape
     advantages = np.zeros((steps, envs))
     for e in range(envs):
@@ -71,7 +71,7 @@ def v_trace(rewards, values, next_values, terminated, truncated, gamma, lam, rat
 
 
 def valid_mass(logits, mask):
-    """Give the probability of valid actions, row by row."""
+    """Return the probability of valid actions, row by row."""
     found = []
     for row, allowed in zip(logits.reshape(-1, logits.shape[-1]), mask.reshape(-1, mask.shape[-1]),
                             strict=True):  # fmt: skip
@@ -81,7 +81,10 @@ def valid_mass(logits, mask):
 
 
 def joint(parts, sizes, combine):
-    """Give [B, all combinations] from numbers of each component [B, sum(sizes)], first slowest."""
+    """Return [B, all combinations] from numbers of each component [B, sum(sizes)].
+
+    First slowest.
+    """
     found = []
     for row in parts:
         at, combined = 0, np.array([row.dtype.type(combine is np.logical_and)])
@@ -93,7 +96,7 @@ def joint(parts, sizes, combine):
 
 
 def row_weights(mask, mass, *, gate=2, gating=True, damping=True, target=0.05, masking=True):
-    """Give what each row counts for in the policy loss, the value loss and the valid-mass loss."""
+    """Return each row's weight in the policy loss, the value loss and the valid-mass loss."""
     weights = {"policy": [], "value": [], "mass": []}
     for allowed, v in zip(mask, mass, strict=True):
         count = int(allowed.sum())
@@ -112,7 +115,10 @@ def as_float64(tree):
 
 
 def network(params, observation, activation=np.tanh):
-    """Give (policy outputs [B, A], values [B]) of the MLP, separate towers or a shared encoder."""
+    """Return (policy outputs [B, A], values [B]) of the MLP.
+
+    Separate towers or a shared encoder.
+    """
 
     def tower(name, x):
         layer = 0
@@ -138,7 +144,7 @@ def network(params, observation, activation=np.tanh):
 
 
 def outputs(params, rows):
-    """Give (policy outputs, values) of rows; those of several components as of one choice.
+    """Return (policy outputs, values) of rows; those of several components as of one choice.
 
     Independent components are one categorical over all combinations, with the sums of logits.
     """
@@ -157,7 +163,7 @@ def log_softmax(logits, mask=None):
 
 
 def policy_terms(params, rows, bounds=(-20.0, 2.0)):
-    """Give (log pi(a|s), entropy, value) of rows with keys observation, action and mask."""
+    """Return (log pi(a|s), entropy, value) of rows with keys observation, action and mask."""
     policy, value = outputs(params, rows)
     if "log_std" not in params:
         log_probs = log_softmax(policy, rows.get("mask"))
@@ -174,7 +180,7 @@ def policy_terms(params, rows, bounds=(-20.0, 2.0)):
 def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_coef=0.0,
              normalise=True, adv_clip=10.0, logr_clip=10.0, off_policy=False,
              mass_coef=0.0):  # fmt: skip
-    """Give (loss, parts) of rows, one row after the other.
+    """Return (loss, parts) of rows, one row after the other.
 
     `rows` may hold `weights` (as `row_weights` gives them) and `importance`.
     """
@@ -233,7 +239,7 @@ def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_co
 
 
 def leaves(tree):
-    """Give the leaves in a fixed order."""
+    """Return the leaves in a fixed order."""
     found = []
     for name in sorted(tree):
         found += leaves(tree[name]) if isinstance(tree[name], dict) else [tree[name]]
@@ -241,7 +247,7 @@ def leaves(tree):
 
 
 def gradient(function, params, step=1e-6):
-    """Give the gradient of `function(params)` by central differences, a tree like `params`."""
+    """Return the gradient of `function(params)` by central differences, a tree like `params`."""
 
     def walk(tree):
         made = {}

@@ -27,19 +27,19 @@ def beta_of(alpha, beta, width=WIDTH):
 
 
 def outputs_of(shape):
-    """Give what softplus(.) + 1 makes a shape of (inverted in float64)."""
+    """Return what softplus(.) + 1 makes a shape of (inverted in float64)."""
     excess = np.maximum(np.asarray(shape, np.float64) - 1.0, 1e-12)
     return excess + np.log(-np.expm1(-excess))
 
 
 def squashed_density(a, mean, std, low, width):
-    """Give the density of low + width (tanh(u) + 1) / 2 at a, by the change of variables."""
+    """Return the density of low + width (tanh(u) + 1) / 2 at a, by the change of variables."""
     x = 2.0 * (a - low) / width - 1.0
     return scipy.stats.norm(mean, std).pdf(np.arctanh(x)) / (1.0 - x**2) * 2.0 / width
 
 
 def grid(low, width, points=400_001):
-    """Give midpoints of equal parts of an interval, and their length."""
+    """Return midpoints of equal parts of an interval, and their length."""
     edges = np.linspace(low, low + width, points)
     return 0.5 * (edges[1:] + edges[:-1]), edges[1] - edges[0]
 
@@ -76,7 +76,7 @@ def test_the_slope_of_tanh_is_exact_where_tanh_is_flat(u):
 
 
 def integrated_entropy(mean, log_std, low, width):
-    """Give -integral p log p by small parts of the action's range."""
+    """Return -integral p log p by small parts of the action's range."""
     a, step = grid(low, width)
     p = squashed_density(a, mean, np.exp(log_std), low, width)
     return -(scipy.special.xlogy(p, p)).sum() * step

@@ -12,7 +12,7 @@ LANES = 8  # 4 on each of two devices
 
 
 def words(tree):
-    """Give every leaf as bytes, lane by lane: NaN and the sign of zero count."""
+    """Return every leaf as bytes, lane by lane: NaN and the sign of zero count."""
     host = jax.device_get(tree)
     return [
         [np.ascontiguousarray(leaf[lane]).tobytes() for leaf in jax.tree.leaves(host)]
@@ -21,7 +21,7 @@ def words(tree):
 
 
 def rows_of(tiny, program, changes):
-    """Give changes from {lane: (source or None, knobs)}."""
+    """Return changes from {lane: (source or None, knobs)}."""
     rows = program.no_changes()
     for lane, (source, knobs) in changes.items():
         rows.mask[lane] = True

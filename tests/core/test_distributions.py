@@ -185,7 +185,7 @@ SIZES = (3, 1, 5)
 
 
 def components(rows, seed=0):
-    """Give logits [rows, 9] of three components, and a mask of them."""
+    """Return logits [rows, 9] of three components, and a mask of them."""
     logits = logits_of(rows, sum(SIZES), seed=seed)
     mask = np.random.default_rng(seed + 1).random(logits.shape) < 0.6
     return logits, mask

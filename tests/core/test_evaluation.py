@@ -26,7 +26,7 @@ CONFIG = {"hidden_sizes": [6], "policy_gain": 1.0, "normalise_observations": Tru
 
 
 def policies_of(plan, eval_params=None, **knobs):
-    """Give three lanes with different parameters; lane 2 has another key."""
+    """Return three lanes with different parameters; lane 2 has another key."""
     env = registry.make(plan.env)
     params = env.default_params
     hypers = make_hypers({**CONFIG, **knobs}, params, eval_params or params)

@@ -57,7 +57,7 @@ class Case:
         return jax.tree.map(jnp.asarray, make_hypers(knobs, {}, {}))
 
     def compiled(self, knobs, weight=None, clip_eps=0.2, ent_coef=0.0, rows=None):
-        """Give ((loss, losses), gradient) of the core."""
+        """Return ((loss, losses), gradient) of the core."""
         rows = rows or self.rows
         samples = Samples(**jax.tree.map(jnp.asarray, rows))
         zero = jnp.float32(0.0)

@@ -150,7 +150,7 @@ class Case:
         return {**self.rows, "weights": weights}
 
     def compiled(self, knobs, mass_coef=0.0, ent_coef=0.0, rows=None, weight=None):
-        """Give (losses, gradient) of the core."""
+        """Return (losses, gradient) of the core."""
         own = hypers(**knobs)
         rows = {**self.rows, "mask": self.mask, **(rows or {})}
         if self.sizes is not None:

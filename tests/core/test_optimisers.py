@@ -34,7 +34,7 @@ def tree(seed, scale=1.0):
 
 
 def gradients(step):
-    """Give gradients that are clipped in some steps and not in others, differently by group."""
+    """Return gradients that are clipped in some steps and not in others, differently by group."""
     made = tree(100 + step, scale=0.05 + 0.2 * (step % 5))
     return {k: jax.tree.map(lambda g: 3.0 * g, v) if k in CRITIC else v for k, v in made.items()}
 

@@ -77,7 +77,7 @@ def knobs_of(given):
 
 
 def params_of(params):
-    """Give the core's parameters as the page has them; the core keeps its heads output-first."""
+    """Return the core's parameters as the page has them; the core keeps its heads output-first."""
 
     def tower(name):
         head = params[f"{name}_head"]

@@ -51,7 +51,7 @@ class Rolled:
         )
 
     def lane(self, lane):
-        """Give (states, both rollouts' (trajectory, sums, last value)) of one lane."""
+        """Return (states, both rollouts' (trajectory, sums, last value)) of one lane."""
 
         def at(tree, axis):
             return jax.tree.map(lambda x: np.take(x, lane, axis=axis), tree)
@@ -175,7 +175,7 @@ def test_a_truncated_step_carries_the_value_of_its_final_observation(pendulum):
 
 
 def step_pendulum(observation, action):
-    """Give the next observation of a pendulum by its equations (g 10, m 1, l 1, dt 0.05)."""
+    """Return the next observation of a pendulum by its equations (g 10, m 1, l 1, dt 0.05)."""
     cosine, sine, speed = (float(x) for x in observation)
     torque = min(max(float(action[0]), -2.0), 2.0)
     speed = min(max(speed + (15.0 * sine + 3.0 * torque) * 0.05, -8.0), 8.0)

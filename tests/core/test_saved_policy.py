@@ -27,7 +27,7 @@ GIVEN = {"hidden_sizes": [5], "policy_gain": 1.0, "normalise_observations": True
 
 
 def made(env_id, eval_params, **keys):
-    """Give a policy with random weights and a normaliser that matters."""
+    """Return a policy with random weights and a normaliser that matters."""
     config = complete(GIVEN)
     where, other = EnvPlan(env_id), EnvPlan(env_id, tuple(sorted(keys.items())))
     plan = make_plan(config, where, other, ("normalise_observations",))

@@ -129,7 +129,7 @@ def test_the_package_gives_what_is_used_and_nothing_else():
 
 
 def script():
-    """Give the first Python block below the heading about the five lines."""
+    """Return the first Python block below the heading about the five lines."""
     text = DOCS.read_text()
     return text[text.index("## Use it") :].split("```python\n")[1].split("```")[0]
 

@@ -55,7 +55,7 @@ class Updates:
         self.both = jax.jit(both)
 
     def begin(self, lanes, first=0, replicates=None):
-        """Give hyperparameters and fresh states of lanes with these knobs."""
+        """Return hyperparameters and fresh states of lanes with these knobs."""
         replicates = range(len(lanes)) if replicates is None else replicates
         rows = [make_hypers({**self.static, **k}, self.params, self.params) for k in lanes]
         hypers = stack(rows)
@@ -63,7 +63,7 @@ class Updates:
         return hypers, self._start(hypers, np.asarray(replicates, np.int32), updates)
 
     def run(self, lanes, count, first=0, replicates=None):
-        """Give (state before, state after, metrics, trajectory, last value) an update."""
+        """Return (state before, state after, metrics, trajectory, last value) an update."""
         hypers, state = self.begin(lanes, first, replicates)
         rows = []
         for _ in range(count):
@@ -95,7 +95,7 @@ class Updates:
 
 
 def lane_of(row, lane):
-    """Give one lane of what `Updates.run` gives; trajectories lead with time."""
+    """Return one lane of what `Updates.run` gives; trajectories lead with time."""
     axes = (0, 0, 0, 1, 0)
     return [
         jax.tree.map(lambda x, a=axis: np.take(x, lane, axis=a), tree)
@@ -121,7 +121,7 @@ class Expected:
         self.count = math.ceil(self.rows / self.size)
 
     def progress(self, taken):
-        """Give progress after `taken` gradient steps of this update."""
+        """Return progress after `taken` gradient steps of this update."""
         if not self.knobs["schedule_on_gradient_steps"]:
             return self.updates / TOTAL
         steps = math.ceil(self.count / self.knobs["accumulate_minibatches"])
@@ -137,7 +137,7 @@ class Expected:
         )  # fmt: skip
 
     def values(self, taken):
-        """Give (learning rate, clip, entropy weight, valid-mass weight)."""
+        """Return (learning rate, clip, entropy weight, valid-mass weight)."""
         return (
             self.scheduled("learning_rate", taken, "lr_end_fraction", "lr_schedule"),
             self.scheduled("clip_eps", taken, "clip_eps_end_fraction", "clip_eps_schedule"),
@@ -170,7 +170,7 @@ class Expected:
         return np.clip(observation, -clip, clip)
 
     def rewards(self):
-        """Give the learner's rewards [T, E] before centring; sets the running returns."""
+        """Return the learner's rewards [T, E] before centring; sets the running returns."""
         knobs, seen, state = self.knobs, self.seen, self.state
         rewards = seen.reward.astype(np.float64) * knobs["reward_scale"]
         ended = seen.terminated | seen.truncated
@@ -244,7 +244,7 @@ class Expected:
         return numbers
 
     def _estimate(self, value, following, decay):
-        """Give advantages [T, E] of the policy that acted: every ratio is 1, clips hold."""
+        """Return advantages [T, E] of the policy that acted: every ratio is 1, clips hold."""
         knobs, seen = self.knobs, self.seen
         steps = (self.reward, value, following, seen.terminated, seen.truncated)
         if knobs["rho_clip"] is None:
@@ -273,7 +273,7 @@ class Expected:
         )  # fmt: skip
 
     def orders(self):
-        """Give the row indices of each epoch."""
+        """Yield the row indices of each epoch."""
         updates = self.updates
         chosen = np.arange(self.rows)
         if self.knobs["priority_alpha"]:
@@ -286,7 +286,7 @@ class Expected:
             yield chosen[np.asarray(permutation(key, self.rows))]
 
     def minibatch(self, at, params, taken):
-        """Give the single steps of some rows, V-trace's advantages in the place of the others."""
+        """Return the single steps of some rows, V-trace's advantages in place of the others."""
         if self.segments:
             arrays = self._traced(params, at, taken)
             arrays = {k: self._over(arrays[k], lambda x: np.swapaxes(x[:, at], 0, 1))
@@ -306,7 +306,7 @@ class Expected:
         return None if value is None else change(value)
 
     def _traced(self, params, at, taken):
-        """Give the arrays [T, E] with V-trace's advantages, if it is on."""
+        """Return the arrays [T, E] with V-trace's advantages, if it is on."""
         knobs, seen, arrays = self.knobs, self.seen, dict(self.arrays)
         if knobs["rho_clip"] is None:
             return arrays
@@ -343,7 +343,7 @@ class Expected:
         return adam
 
     def update(self, kl_limit=math.inf):
-        """Give (parameters, numbers, KL of each minibatch learnt from) after the update.
+        """Return (parameters, numbers, KL of each minibatch learnt from) after the update.
 
         `taken` counts the optimiser's steps.
         """

@@ -39,7 +39,7 @@ class Clock:
 
 
 def times(monkeypatch, seconds, cost=0.0, first_chunk=0.25, boundaries=True, **settings):
-    """Give when a study whose chunks take 0.25 s commits, from the start of its life on."""
+    """Return when a study whose chunks take 0.25 s commits, from the start of its life on."""
     clock = Clock(cost)
     monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: clock.now))
     ledger = Ledger(samples.study(), LoopState(boundary=7))

@@ -60,7 +60,7 @@ def plain(tmp_path_factory):
 
 
 def curve(folder, trial, every):
-    """Give (env steps, mean loss) of a trial from the tables, in blocks."""
+    """Return (env steps, mean loss) of a trial from the tables, in blocks."""
     _, rows = query(
         folder,
         f"SELECT env_steps, avg(loss) FROM curves WHERE trial = {trial} AND stream = 'search' "
@@ -217,7 +217,7 @@ OFFLINE = Logger(
 
 
 def logged_records(path):
-    """Give the records of a `.wandb` file: blocks of 32 KiB as in LevelDB's log, a header of 7."""
+    """Yield records of a `.wandb` file: blocks of 32 KiB as in LevelDB's log, a header of 7."""
     data, at, parts = path.read_bytes(), 7, b""
     while at < len(data):
         left = 32_768 - at % 32_768

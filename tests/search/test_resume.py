@@ -65,7 +65,7 @@ FACTORY = Factory(lanes=12, block=4, quanta=_QUANTA, diverges_above=0.3, chunk_s
 
 
 def same(one, other):
-    """Give what differs between two studies: tables, decisions, batches."""
+    """Return what differs between two studies: tables, decisions, batches."""
     differences = tables_equal(one, other)
     with Journal(one) as first, Journal(other) as second:
         if first.decisions() != second.decisions():

@@ -62,7 +62,7 @@ def _streams(entry: Entry) -> tuple[str, ...]:
 
 
 def _training(seen: Seen, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
-    """Give the episode returns of the published table; none before it is there.
+    """Return the episode returns of the published table; none before it is there.
 
     Args:
         seen: the study.
@@ -89,7 +89,7 @@ def _training(seen: Seen, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curv
 
 
 def _evaluated(seen: Seen, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
-    """Give the metric at every evaluation."""
+    """Return the metric at every evaluation."""
     found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for (stream, trial, at), values in seen.points.seeds.items():
         if stream in wanted.get(trial, ()):
@@ -134,7 +134,7 @@ def _panel(
 
 
 def _drawn(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
-    """Give a curve; one that has a single point yet is that point."""
+    """Return a curve; one that has a single point yet is that point."""
     if len(points) == 1:
         return Dot(*points[0], style, trial, tip)
     return Line(tuple(points), style, trial, tip, thin=style == "faint")
@@ -145,7 +145,7 @@ def _seeds(count: int) -> str:
 
 
 def _even(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
-    """Give at most so many points, evenly chosen, the last one always."""
+    """Return at most so many points, evenly chosen, the last one always."""
     points = sorted(curve.items())
     every = -(-len(points) // most) if points else 1
     return points[::-1][::every][::-1]
@@ -159,7 +159,7 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
-    """Give every place that a mark reaches."""
+    """Yield every place that a mark reaches."""
     if isinstance(mark, Dot):
         yield mark.x, mark.y
         return

@@ -61,7 +61,7 @@ def history(seen: Seen) -> Picture:
 
 
 def _best_so_far(seen: Seen) -> list[tuple[float, float]]:
-    """Give (trial, value) wherever the best value of a whole run changed."""
+    """Return (trial, value) wherever the best value of a whole run changed."""
     best = -math.inf
     found: list[tuple[float, float]] = []
     for trial, row in sorted(seen.rows.items()):

@@ -38,7 +38,7 @@ class _Compared:
 
 
 def _compared(seen: Seen, most: int) -> _Compared | None:
-    """Give them, of at most so many trials; None where no point has two values."""
+    """Return them, of at most so many trials; None where no point has two values."""
     points = seen.points
     at = points.latest_shared(list(seen.rows))
     values = {n: v for n, v in points.values.get(at or 0, {}).items() if finite(v)}
@@ -50,7 +50,7 @@ def _compared(seen: Seen, most: int) -> _Compared | None:
 
 
 def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
-    """Give where a configuration lies on the axis of every active parameter, by its key."""
+    """Return where a configuration lies on the axis of every active parameter, by its key."""
     found: dict[str, float] = {}
 
     def choose(key: str, parameter: Parameter) -> Any:
@@ -117,7 +117,7 @@ def parallel(seen: Seen) -> Picture:
 
 
 def _named(key: str, parameter: Parameter) -> str:
-    """Give a knob's name; of one with several distributions also when this one holds."""
+    """Return a knob's name; of one with several distributions also when this one holds."""
     if "#" not in key:
         return key
     when = ", ".join(
@@ -133,7 +133,7 @@ def _value_rail(scale: Scale, metric: str) -> Rail:
 
 
 def _important_first(seen: Seen, keys: Sequence[str]) -> list[str]:
-    """Give knobs by their importance, in the study's order where too few trials tell it."""
+    """Return knobs by their importance, in the study's order where too few trials tell it."""
     if len(keys) <= _RAILS:
         return list(keys)
     try:
@@ -189,7 +189,7 @@ def _slice(
 
 
 def _jitter(parameter: Parameter, trial: int) -> float:
-    """Give how far a point of a list is moved, so that equal values do not hide each other."""
+    """Return how far a point of a list is moved, so that equal values do not hide each other."""
     axis = parameter.distribution.axis
     if axis.kind == "real":
         return 0.0

@@ -65,7 +65,7 @@ class Scale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Give where a value lies, 0 at `low` and 1 at `high`; what is outside lies on the edge.
+        """Return where a value lies, 0 at `low` and 1 at `high`; what is outside lies on the edge.
 
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)

@@ -81,7 +81,7 @@ def _panel(
 def _stairs(
     front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
-    """Give the corners of the line between what the front dominates and what it does not.
+    """Return the corners of the line between what the front dominates and what it does not.
 
     Between two neighbours the corner has the worse value of both in either objective.
     """

@@ -19,7 +19,7 @@ _MARGIN = 0.05
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Give round numbers between two, both ends allowed; at least two where the ends differ.
+    """Return round numbers between two, both ends allowed; at least two where the ends differ.
 
     >>> round_ticks(0.0, 1.0), round_ticks(3.0, 480.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [100.0, 200.0, 300.0, 400.0])
@@ -34,7 +34,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _round_steps(least: float) -> Iterable[float]:
-    """Give 1, 2, 5, 10, 20, ... times a power of ten, the first that is not below `least` on."""
+    """Yield 1, 2, 5, 10, 20, ... times a power of ten, the first that is not below `least` on."""
     power = 10.0 ** math.floor(math.log10(least))
     for _ in range(3):
         for factor in (1.0, 2.0, 5.0):
@@ -44,7 +44,7 @@ def _round_steps(least: float) -> Iterable[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Give the powers of ten between two positive numbers; where these are few, also between.
+    """Return the powers of ten between two positive numbers; where these are few, also between.
 
     >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
     ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])
@@ -60,7 +60,7 @@ def decades(low: float, high: float) -> list[float]:
 
 
 def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) -> Scale:
-    """Give a scale that holds all finite values, logarithmic where positive ones span decades."""
+    """Return a scale over all finite values, logarithmic where positive ones span decades."""
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if may_be_log and low > 0.0 and high / low > _MANY_DECADES:
@@ -75,7 +75,7 @@ def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) ->
 
 
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:
-    """Give a scale of env steps from 0."""
+    """Return a scale of env steps from 0."""
     high = max(1.0, high)
     return Scale(0.0, high, _said(round_ticks(0.0, high), lambda at: steps(round(at))), label)
 
@@ -85,7 +85,7 @@ def _said(values: Sequence[float], say: Callable[[float], str]) -> tuple[tuple[f
 
 
 def knob_share(distribution: Distribution, value: Any) -> float:
-    """Give where a value lies between the ends of a distribution, 0 to 1, the smallest first.
+    """Return where a value lies between the ends of a distribution, 0 to 1, the smallest first.
 
     The axis is the one that samplers see, so equally likely values lie equally far apart; those
     that count from the other end (1 - value) are turned round.
@@ -95,7 +95,7 @@ def knob_share(distribution: Distribution, value: Any) -> float:
 
 
 def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple[float, str], ...]:
-    """Give (share, text) of ticks along a distribution, none closer than `apart`.
+    """Return (share, text) of ticks along a distribution, none closer than `apart`.
 
     A list of a few values has all of them.
     """
@@ -115,7 +115,7 @@ def knob_ticks(distribution: Distribution, apart: float = _APART) -> tuple[tuple
 
 
 def _inner(distribution: Distribution, ends: Sequence[float]) -> list[float]:
-    """Give round values inside of a range, in the measure that the distribution has."""
+    """Return round values inside of a range, in the measure that the distribution has."""
     low, high = min(ends), max(ends)
     positive = [value for value in ends if value > 0]
     if "log" in distribution.kind and positive:

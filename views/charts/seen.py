@@ -71,7 +71,7 @@ class Seen:
 
     @property
     def standing(self) -> str:
-        """Give `running`, `finished` or `interrupted`."""
+        """Return `running`, `finished` or `interrupted`."""
         if self.running:
             return "running"
         return "finished" if self.head.phase == "finished" else "interrupted"
@@ -88,18 +88,18 @@ class Seen:
         return volume_of(self.entries, Ranking.of(self.meta))
 
     def leaders(self, most: int) -> list[Entry]:
-        """Give the best entries that have a value; those that come first, while none has."""
+        """Return the best entries that have a value; those that come first, while none has."""
         valued = [entry for entry in self.entries if entry.value is not None]
         others = [entry for entry in self.entries if entry.rung_value is not None]
         return (valued or others)[:most]
 
     def state(self, trial: int) -> str:
-        """Say where a trial stands."""
+        """Return where a trial stands."""
         row = self.rows[trial]
         return f"stopped at rung {row.rung}" if row.state is TrialState.STOPPED else str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
-        """Give at most so many trials, the best half of them first and an even choice of the rest.
+        """Return at most so many trials: the best ones as one half, an even choice of the rest.
 
         Args:
             trials: any, by number.
@@ -114,14 +114,14 @@ class Seen:
         return best + [rest[index * len(rest) // wanted] for index in range(wanted)]
 
     def kept_words(self, most: int) -> str:
-        """Say that not all trials are drawn, where that is so."""
+        """Return a note if not all trials are drawn."""
         count = len(self.rows)
         if count <= most:
             return ""
         return f" ({most:,} of {count:,}: the best and an even choice of the others)"
 
     def numbers_scale(self) -> Scale:
-        """Give a scale of trial numbers."""
+        """Return a scale of trial numbers."""
         last = max(self.rows, default=0)
         ticks = [at for at in round_ticks(0.0, float(max(1, last))) if at == int(at)]
         labels = tuple((at, f"{int(at)}") for at in ticks)

@@ -21,7 +21,7 @@ _MOST_LETTERS = 22
 
 
 def panel_svg(panel: Panel, width: int, alt: str) -> str:
-    """Give a panel as an SVG element.
+    """Return a panel as an SVG element.
 
     Args:
         panel: what to draw.
@@ -121,7 +121,7 @@ def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
 
 
 def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Give the corners of a line that goes on level until the next point."""
+    """Return the corners of a line that goes on level until the next point."""
     corners = list(places[:1])
     for (_, before), (x, y) in pairwise(places):
         corners += [(x, before), (x, y)]
@@ -199,7 +199,7 @@ def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
 
 
 def _lowered(share: float, frame: _Frame) -> float:
-    """Give the height of a crossing; one without a value runs below the rail."""
+    """Return the height of a crossing; one without a value runs below the rail."""
     return frame.y(share) if share >= 0 else frame.bottom + 14
 
 
@@ -209,7 +209,7 @@ def _strand(strand: Strand, places: Sequence[tuple[float, float]]) -> str:
 
 
 def _folded_name(x: float, name: str, most: int, align: str) -> list[str]:
-    """Give a name in at most two lines, broken after `_` or `.`, above a rail."""
+    """Return a name in at most two lines, broken after `_` or `.`, above a rail."""
     lines = [name]
     if len(name) > most:
         breaks = [i + 1 for i, letter in enumerate(name[:-1]) if letter in "_."]

@@ -38,7 +38,7 @@ class Section:
 
 
 def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
-    """Give the whole document.
+    """Return the whole document.
 
     Args:
         title: plain text, of the window.
@@ -78,7 +78,7 @@ def _hash(text: str) -> str:
 
 
 def _colours() -> str:
-    """Give the colours of charts as variables of the page, for both grounds."""
+    """Return the colours of charts as variables of the page, for both grounds."""
     light = "".join(f"--{name}:{colour};" for name, (colour, _) in STYLES.items())
     dark = "".join(f"--{name}:{colour};" for name, (_, colour) in STYLES.items())
     used = "".join(f".{name}{{--own:var(--{name})}}" for name in STYLES)
@@ -89,7 +89,7 @@ def _colours() -> str:
 
 
 def facts(pairs: Sequence[tuple[str, str, str]]) -> str:
-    """Give a list of (name, value, remark)."""
+    """Return a list of (name, value, remark)."""
     items = (
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}"
         f"{f'<small>{escape(remark)}</small>' if remark else ''}</dd></div>"
@@ -113,7 +113,7 @@ def table(
     trials: Sequence[int] = (),
     right: Sequence[bool] = (),
 ) -> str:
-    """Give a table that scrolls in itself; with more than one row it can be sorted.
+    """Return a table that scrolls in itself; with more than one row it can be sorted.
 
     Args:
         caption: what it is, for those who hear it.
@@ -150,7 +150,7 @@ def _sorted(cell: Cell) -> str:
 
 
 def figure(picture: Picture) -> str:
-    """Give a picture: wide panels for two widths of the page, small ones beside each other."""
+    """Return a picture: wide panels for two widths of the page, small ones beside each other."""
     if not picture.panels:
         return f'<p class="nothing">{escape(picture.caption)}</p>'
     wide = [panel for panel in picture.panels if panel.wide]
@@ -175,7 +175,7 @@ def _drawn(picture: Picture, panel: Panel, width: int) -> str:
 
 
 def _twice(picture: Picture, panel: Panel, width: int) -> str:
-    """Give a panel for a wide window and for a phone; the style shows one of them."""
+    """Return a panel for a wide window and for a phone; the style shows one of them."""
     return (
         f'<div class="wide">{_drawn(picture, panel, width)}</div>'
         f'<div class="narrow">{_drawn(picture, panel, _NARROW)}</div>'

@@ -65,7 +65,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 
 
 def report_html(seen: Seen) -> str:
-    """Give the report as one HTML document."""
+    """Return the report as one HTML document."""
     several = len(seen.meta.objectives) > 1
     sections = [
         Section("leaderboard", "Leaderboard", leaderboard_table(seen)),

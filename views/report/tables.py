@@ -19,7 +19,7 @@ _ROWS = 200
 
 
 def leaderboard_table(seen: Seen) -> str:
-    """Give the leaderboard with every knob, the best rows of a long one."""
+    """Return the leaderboard with every knob, the best rows of a long one."""
     entries = list(seen.entries[:_ROWS])
     if not entries:
         return '<p class="nothing">No trial yet.</p>'
@@ -109,7 +109,7 @@ def _param(params: Any, name: str) -> Cell:
 
 
 def baselines_table(seen: Seen) -> str:
-    """Give what rules get that learn nothing, and how far the best trial is from them."""
+    """Return what rules get that learn nothing, and how far the best trial is from them."""
     rows = [
         [
             Cell(e.baseline),
@@ -130,7 +130,7 @@ def baselines_table(seen: Seen) -> str:
 
 
 def rungs_table(seen: Seen) -> str:
-    """Give what was decided at every rung."""
+    """Return what was decided at every rung."""
     counts: dict[int, Counter[str]] = {}
     at: dict[int, int] = {}
     for row in seen.decisions:
@@ -160,7 +160,7 @@ _ACTIONS = {
 
 
 def audit_table(audit: Audit) -> str:
-    """Give the audit rung by rung."""
+    """Return the audit rung by rung."""
     rows = [_audited(rung, str(rung.rung)) for rung in audit.rungs]
     if len(rows) > 1:
         rows.append(_audited(audit.whole, "all"))

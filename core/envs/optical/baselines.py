@@ -44,7 +44,7 @@ def evaluate_baseline(
     episodes: int,
     steps: int | None,
 ) -> Episodes:
-    """Give what a heuristic gets on the streams of R replicates, host arrays [R, episodes].
+    """Return what a heuristic gets on the streams of R replicates, host arrays [R, episodes].
 
     Args:
         environment: that evaluates.
@@ -66,7 +66,7 @@ def _replicate(
     steps: int | None,
     key: UInt32[Array, "2"],
 ) -> tuple[Array, Array, dict[str, Array]]:
-    """Give returns, lengths and metrics of one replicate, [episodes]."""
+    """Return returns, lengths and metrics of one replicate, [episodes]."""
     first = environment.warmup_steps if steps is not None else 0
     last = STEP_LIMIT if steps is None else first + steps
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), params)

@@ -84,7 +84,7 @@ class OpticalEnvironment:
         self.observation_struct = shapes[1]
 
     def reset(self, key: PRNGKeyArray, params: OpticalParams) -> tuple[OpticalState, Any]:
-        """Give an empty network with its first request, and the observation of it."""
+        """Return an empty network with its first request, and the observation of it."""
         words = random_words(key, WORDS_PER_REQUEST + self.traffic.words_at_reset)
         shares = self.traffic.pair_shares(words[WORDS_PER_REQUEST:])
         number = jnp.zeros((), jnp.int32)

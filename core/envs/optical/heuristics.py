@@ -39,7 +39,7 @@ def heuristic_names() -> tuple[str, ...]:
 
 
 def make_heuristic(name: str | Heuristic, environment: OpticalEnvironment) -> Heuristic:
-    """Give the heuristic of a name for an environment; a rule of one's own is given back.
+    """Return the named heuristic for an environment; a rule of one's own is returned as it is.
 
     Raises:
         UnknownNameError: no such heuristic.

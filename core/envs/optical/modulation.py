@@ -63,7 +63,7 @@ def modulation_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def make_modulation(name: str) -> tuple[Format, ...]:
-    """Give the formats of a table's name or of a CSV file (`name,reach,efficiency`).
+    """Return the formats of a table's name or of a CSV file (`name,reach,efficiency`).
 
     Raises:
         UnknownNameError: no such table.

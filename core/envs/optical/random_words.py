@@ -18,7 +18,7 @@ PARITY = np.uint32(0x1BD11BDA)
 
 
 def random_words(key: PRNGKeyArray, count: int) -> UInt32[Array, " count"]:
-    """Give `count` uniform 32-bit words: Threefry-2x32 with 20 rounds over a counter.
+    """Return `count` uniform 32-bit words: Threefry-2x32 with 20 rounds over a counter.
 
     Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
 

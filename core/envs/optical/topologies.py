@@ -88,7 +88,7 @@ def topology_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def make_topology(name: str, directed: bool = True) -> Topology:
-    """Give the topology of a name, or of a `.json` or `.graphml` file.
+    """Return the topology of a name, or of a `.json` or `.graphml` file.
 
     Args:
         name: one of `topology_names()`, or the path of a node-link JSON or GraphML file.

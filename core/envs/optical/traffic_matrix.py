@@ -19,7 +19,7 @@ __all__ = ["pair_weights", "read_traffic_matrix"]
 
 
 def read_traffic_matrix(name: str, topology: Topology) -> np.ndarray | None:
-    """Give float64 [N, N] with zero diagonal and sum 1, or None for `random`.
+    """Return float64 [N, N] with zero diagonal and sum 1, or None for `random`.
 
     Raises:
         UnknownNameError: neither `uniform`, `random` nor a `.csv` file.

@@ -50,7 +50,7 @@ def key(seed):
 
 
 def played_by_hand(id_, actions, seed=0, **changes):
-    """Give (observation, reward, terminated, truncated) a step, by gymnax alone."""
+    """Return (observation, reward, terminated, truncated) a step, by gymnax alone."""
     env, params = gymnax.make(id_)
     params = params.replace(**changes)
     rows = []
@@ -67,7 +67,7 @@ def played_by_hand(id_, actions, seed=0, **changes):
 
 
 def played(id_, actions, seed=0, keys=(), **params):
-    """Give the same by the adapter, compiled."""
+    """Return the same by the adapter, compiled."""
     env = registry.make(EnvPlan(id_, keys))
     params = canonical(registry.params_of(env, params))
     step = jax.jit(env.step)

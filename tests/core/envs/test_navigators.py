@@ -33,7 +33,7 @@ class TestContract(EnvironmentContract):
 
 
 def moved(position, velocity, goal, action, p):
-    """Give (position, velocity, rewards, touching, arrived) after a step, body by body."""
+    """Return (position, velocity, rewards, touching, arrived) after a step, body by body."""
     count = len(position)
     after, speeds = np.zeros((count, 2)), np.zeros((count, 2))
     for i in range(count):
@@ -57,7 +57,7 @@ def moved(position, velocity, goal, action, p):
 
 
 def observed(position, velocity, goal, neighbours):
-    """Give what each body sees: itself, then the others, nearest first."""
+    """Return what each body sees: itself, then the others, nearest first."""
     rows = []
     for i in range(len(position)):
         row = [*velocity[i], *(goal[i] - position[i])]

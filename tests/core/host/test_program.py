@@ -40,7 +40,7 @@ class Made:
         return make_hypers({**self.knobs, **given}, params, params)
 
     def program(self, lanes=4, **more):
-        """Give a program without environments yet, its compiled functions shared."""
+        """Return a program without environments yet, its compiled functions shared."""
         kind = HostProgram if self.id.startswith("gym:") else Program
         made = kind(self.plan, lanes, UPDATES, 2, EvaluationPlan(episodes=4),
                     tuple(jax.devices()), self.hypers(), **more)  # fmt: skip
@@ -52,7 +52,7 @@ class Made:
         return made
 
     def refills(self, program, lanes, busy=None):
-        """Give refills for {lane: (knobs, replicate)}; all others rest unless `busy`."""
+        """Return refills for {lane: (knobs, replicate)}; all others rest unless `busy`."""
         rows = program.no_refills()
         rows.busy[:] = False
         rows.busy[list(lanes if busy is None else busy)] = True
@@ -317,7 +317,7 @@ def test_what_is_saved_goes_on_with_the_same_bits(cartpole, alone, tmp_path):
 
 
 def changes(made, program, wanted):
-    """Give changes from {lane: (source or None, knobs)}."""
+    """Return changes from {lane: (source or None, knobs)}."""
     rows = program.no_changes()
     for lane, (source, knobs) in wanted.items():
         rows.mask[lane], rows.source[lane] = True, lane if source is None else source

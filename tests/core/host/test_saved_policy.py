@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def made(id_, eval_params=None, history=1, **keys):
-    """Give a policy with random weights that matter."""
+    """Return a policy with random weights that matter."""
     config = complete({"hidden_sizes": [6], "policy_gain": 3.0, "history": history})
     where, other = EnvPlan(id_), EnvPlan(id_, tuple(sorted(keys.items())))
     plan = make_plan(config, where, other, ())

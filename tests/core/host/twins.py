@@ -120,7 +120,7 @@ class Spaces(gymnasium.Env):
 
 
 def register():
-    """Give the ids to Gymnasium and to the core, once a process."""
+    """Register the ids in Gymnasium and in the core, once a process."""
     if ID not in registry.known():
         registry.register(ID, Compiled)
         for made in (Hosted, Wayward, Spaces):

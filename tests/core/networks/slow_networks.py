@@ -15,7 +15,7 @@ def as_float64(tree):
 
 
 def drawn(module, *args, seed=3):
-    """Give random parameters of a module, biases and norms included; compiles nothing."""
+    """Return random parameters of a module, biases and norms included; compiles nothing."""
     key = jax.random.key(0, impl="threefry2x32")
     shapes = jax.eval_shape(module.init, key, *args).get("params", {})
     rng = np.random.default_rng(seed)
@@ -56,7 +56,7 @@ def softmax(x):
 
 
 def convolution(layer, image, kernel, stride):
-    """Give one image convolved, pixel by pixel; kernels are stored as [kernel^2 C, C2]."""
+    """Return one image convolved, pixel by pixel; kernels are stored as [kernel^2 C, C2]."""
     height, width, channels = image.shape
     weights = layer["patches"]["kernel"].reshape(kernel, kernel, channels, -1)
     rows, columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
@@ -91,7 +91,7 @@ def added(net, name, total):
 
 
 def messages(net, edges, nodes, graph, senders, receivers, rounds, sees_graph=True):
-    """Give (edges, graph) behind the rounds, one edge and one node at a time."""
+    """Return (edges, graph) behind the rounds, one edge and one node at a time."""
     e = [dense(net["embed_edges"], x) for x in edges]
     n = [dense(net["embed_nodes"], x) for x in nodes]
     g = dense(net["embed_graph"], graph) if sees_graph else np.zeros(
@@ -140,7 +140,7 @@ def turned(x, angles):
 
 
 def attention(layers, tokens, heads, positions=None):
-    """Give what each token gathers, head by head and pair by pair."""
+    """Return what each token gathers, head by head and pair by pair."""
     width = tokens.shape[-1]
     depth = width // heads
     q, k, v = (np.array([dense(layers[name], t) for t in tokens])

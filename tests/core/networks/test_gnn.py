@@ -38,7 +38,7 @@ def plan_of(keys, **knobs):
 
 
 def graphs(env, count=3):
-    """Give graphs of random requests, with random features on edges and nodes."""
+    """Return graphs of random requests, with random features on edges and nodes."""
     keys = jax.random.split(jax.random.key(4, impl="threefry2x32"), count)
     reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
     states, seen = reset(keys, env.default_params)
@@ -50,7 +50,7 @@ def graphs(env, count=3):
 
 
 def expected(plan, params, env, pair, graph):
-    """Give (logits, value) of one graph, path by path and link by link."""
+    """Return (logits, value) of one graph, path by path and link by link."""
     routes, rounds = env.routes, plan.gnn_message_passing_steps
     columns = [*range(plan.gnn_num_spectral_features), -2, -1]
     nodes = graph.nodes[:, columns] if plan.gnn_node_features else np.zeros((routes.num_nodes, 1))

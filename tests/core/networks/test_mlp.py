@@ -37,7 +37,7 @@ def network(shape=(4,), outputs=3, **knobs):
 
 
 def shaken(params):
-    """Give random parameters, biases and norms included."""
+    """Return random parameters, biases and norms included."""
     rng = np.random.default_rng(3)
     return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
 

@@ -47,7 +47,7 @@ def encoded(plan, layers, columns, position):
 
 
 def expected(plan, params, env, seen):
-    """Give (logits, value) of one network's tokens."""
+    """Return (logits, value) of one network's tokens."""
     routes, columns = env.routes, (seen.position, seen.slots, seen.marginals)
     everything = (*columns, seen.request)
     if "encoder" in params:

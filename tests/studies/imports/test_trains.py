@@ -54,7 +54,7 @@ _NO_PART_OF_TRAINING = (
 
 
 def decides(config):
-    """Give the knobs that make a difference to a configuration."""
+    """Yield the knobs that make a difference to a configuration."""
     for name in KNOBS:
         switch = _ONLY_WITH.get(name)
         if name in _NO_PART_OF_TRAINING or not matters(name, config["network"]):
@@ -66,7 +66,7 @@ def decides(config):
 
 
 def differing(expected, config):
-    """Give name -> (theirs, ours) of all knobs that count."""
+    """Return name -> (theirs, ours) of all knobs that count."""
     both = {name: (expected.get(name, "unwritten"), config[name]) for name in decides(config)}
     return {name: pair for name, pair in both.items() if not same(*pair)}
 

@@ -65,7 +65,7 @@ CASES = {
 
 
 def theirs(flags, update):
-    """Give learning rate, the critic's, entropy, valid mass and lambda as XLRON computes them."""
+    """Return both learning rates, entropy, valid mass and lambda as XLRON computes them."""
     get = {"LR": 5e-4, "LR_SCHEDULE": "cosine", "LR_END_FRACTION": 0.1, "ENT_COEF": 0.0,
            "WARMUP_MULTIPLIER": 1.0, "WARMUP_STEPS_FRACTION": 0.2, **flags}.get  # fmt: skip
     steps = get("UPDATE_EPOCHS", 1) * get("NUM_MINIBATCHES", 1)

@@ -26,7 +26,7 @@ def spectra(draw):
 
 @jax.jit
 def looked_at(flags):
-    """Give what the module says of rows of flags, from one program a number of slots."""
+    """Return what the module says of rows of flags, from one program a number of slots."""
     words, slots = bits.pack(flags), flags.shape[1]
     moved = bits.shift_up(words), bits.shift_down(words)
     return {

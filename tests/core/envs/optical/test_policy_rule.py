@@ -35,7 +35,7 @@ MEMORIES = {
 
 
 def made(keys, **knobs):
-    """Give a policy of random weights to which all that it remembers matters."""
+    """Return a policy of random weights to which all that it remembers matters."""
     config = complete({"hidden_sizes": [16], "policy_gain": 30.0, **knobs})
     keys = dict(keys)
     params = {"load": float(keys.pop("load", 20))}
