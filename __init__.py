@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .search.api import run, train
-    from .search.autorl import AutoRLEnv
-    from .search.callbacks import (
+    from .search.autorl.environment import AutoRLEnv
+    from .search.engine.callbacks import (
         Callback,
         ChunkEvent,
         EvaluationEvent,
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AutoRLEnv": "search.autorl",
+    "AutoRLEnv": "search.autorl.environment",
     "report": "views.report.report",
     "run": "search.api",
     "train": "search.api",
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        home = import_module(f".{_HOMES.get(name, 'search.callbacks')}", __name__)
+        home = import_module(f".{_HOMES.get(name, 'search.engine.callbacks')}", __name__)
         return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -53,7 +53,7 @@ def work(task: dict[str, Any]) -> None:
     """Serve one side: a program of the task, in whichever checkout is importable."""
     from hpo.core import program
     from hpo.core.envs import registry
-    from hpo.search.lanes import tile_of
+    from hpo.search.lanes.lane_count import tile_of
 
     try:
         from hpo.core.hypers import make_hypers

@@ -71,7 +71,7 @@ SCALES = {
 
 
 def default_tile(backend: str) -> int:
-    """Return the tile that a study takes for networks this small (see search/lanes.py)."""
+    """Return the tile of a study with networks this small (search/lanes/lane_count.py)."""
     return 4 if backend == "cpu" else 256
 
 

@@ -27,7 +27,7 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
     from hpo.core.plan import EnvPlan, make_plan
-    from hpo.search.lanes import tile_of
+    from hpo.search.lanes.lane_count import tile_of
 
     program.prepare_devices("cpu")
     import jax

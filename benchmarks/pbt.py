@@ -60,8 +60,8 @@ def study(rule: str | None, trials: int, rungs: int, updates: int) -> Any:
 
 def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) -> Any:
     """Return a factory whose programs outlive a study, and whose changes of lanes are timed."""
-    from hpo.search.local import LocalFactory
-    from hpo.search.local_population import LocalPopulation
+    from hpo.search.lanes.local import LocalFactory
+    from hpo.search.lanes.local_population import LocalPopulation
 
     class Timed(LocalPopulation):
         def change(self, changes: Any) -> None:
@@ -89,7 +89,7 @@ class _FirstCopies:
         self._left = chunks
 
     def on_chunk(self, event: Any) -> None:
-        from hpo.search.callbacks import StopStudy
+        from hpo.search.engine.callbacks import StopStudy
 
         self._left -= 1
         if self._left == 0:

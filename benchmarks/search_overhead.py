@@ -22,12 +22,12 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from hpo.search import optuna_tpe
-from hpo.search.analytic import AnalyticFactory
-from hpo.search.methods import register_sampler
-from hpo.search.population import PopulationFactory
-from hpo.search.random_search import RandomSearch
+from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.search.lanes.contract import PopulationFactory
 from hpo.search.run import Settings, run
+from hpo.search.samplers import optuna_tpe
+from hpo.search.samplers.random import RandomSearch
+from hpo.search.samplers.registry import register_sampler
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
 
@@ -87,7 +87,7 @@ def study(method: str, trials: int, lanes: int, env_steps: int) -> Study:
 
 def factory_of(asked: Study, arguments: argparse.Namespace) -> PopulationFactory:
     if arguments.real:
-        from hpo.search.local import LocalFactory
+        from hpo.search.lanes.local import LocalFactory
 
         return LocalFactory(asked)
     return AnalyticFactory(

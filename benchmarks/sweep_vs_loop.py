@@ -59,7 +59,7 @@ def space() -> Any:
 
 def draw_configs(count: int, seed: int) -> list[Config]:
     """Return the default configuration (which is always trial 0) and random ones."""
-    from hpo.search.random_search import RandomSearch
+    from hpo.search.samplers.random import RandomSearch
 
     random = RandomSearch(space(), seed)
     first = {p.name: p.default for p in space().parameters}
@@ -68,7 +68,7 @@ def draw_configs(count: int, seed: int) -> list[Config]:
 
 def our_side(task: dict[str, Any]) -> None:
     """Run a study of the configurations given and print what it found."""
-    from hpo.search.local import LocalFactory
+    from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
     from hpo.studies.spec import (
         Budget,

@@ -16,15 +16,15 @@ from ..studies.given import Given
 from ..studies.load import load
 from ..studies.single import single
 from ..studies.spec import Study
-from .callbacks import Callback
-from .executors import factory_of
+from .book.progress import Observer
+from .book.warm_start import warm_start
+from .cluster.executors import factory_of
+from .engine.callbacks import Callback
+from .engine.growth import as_begun, single_as_begun, words_of_growth
+from .lanes.user_code import check_registered, import_user_code
 from .loggers import sinks_of
-from .longer import as_begun, single_as_begun, words_of_growth
-from .progress import Observer
 from .run import Results, Settings
 from .run import run as run_study
-from .user_code import check_registered, import_user_code
-from .warm_start import warm_start
 
 __all__ = ["run", "train"]
 
@@ -49,7 +49,7 @@ def run(
         study: loaded, or the path of its file.
         out: the folder of results; the study gets a folder of its name in it.
         observers: told of everything that happens.
-        callbacks: called between chunks, see `hpo.search.callbacks`.
+        callbacks: called between chunks, see `hpo.search.engine.callbacks`.
         new: begin another study `name-2` beside the one that is there.
         accept_new_bits: go on although this machine gives other bits than the one before.
         accept_changed_files: go on although a file that the study names has changed since.

@@ -6,8 +6,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import cache
-from importlib import metadata
 from typing import Any
 
 from ..errors import ConfigError, StoreError
@@ -19,9 +17,10 @@ from ..studies.given import Given
 from ..studies.reader import plain, read_text
 from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
 from ..studies.spec import EarlyTerminate, Study
+from .lanes.versions import versions
 from .study_files import files_of_study
 
-__all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta", "versions"]
+__all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta"]
 
 _FOLLOW_FROM_LENGTH = (
     "schedule_env_steps",
@@ -30,7 +29,6 @@ _FOLLOW_FROM_LENGTH = (
     "early_terminate.every",
 )
 """Keys that are worked out from `env_steps` where a file leaves them out."""
-_PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
 
 
 def check_runnable(study: Study) -> None:
@@ -184,16 +182,3 @@ def _param_kinds(space: Space) -> dict[str, str]:
     return {
         name: param_kind([plain_json(value) for value in some]) for name, some in values.items()
     }
-
-
-@cache
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "absent"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the packages that decide what numbers come out."""
-    return {package: _version(package) for package in _PACKAGES}

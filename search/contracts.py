@@ -18,8 +18,8 @@ import random
 from ..spaces.make import make_distribution
 from ..spaces.space import Condition, Parameter, Space
 from ..store.rows import TrialState
-from .pruner import Pruner, Standing, Verdict
-from .sampler import Past, Sampler
+from .rules.registry import Pruner, Standing, Verdict
+from .samplers.contract import Past, Sampler
 
 __all__ = ["PrunerContract", "SamplerContract", "contract_space"]
 

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..knobs import complete
 from ..studies.check import CheckReport, check
 from ..studies.spec import Study
-from .warm_start import warm_start
+from .book.warm_start import warm_start
 
 __all__ = ["preview"]
 
@@ -33,7 +33,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         ), "lanes and memory depend on the study's imports, which run with it"
     from ..core.accumulation import parts_of
     from ..core.memory import parameter_count
-    from .local import LocalFactory
+    from .lanes.local import LocalFactory
 
     notes: list[str] = []
     workers = study.executor.workers

@@ -21,31 +21,31 @@ from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.given import Given, given_in, without_given
 from ..studies.spec import Study
-from .ahead import AskAhead
-from .baselines import measure_baselines
-from .buckets import Bucket
-from .callbacks import Callback, Callbacks
+from .book.buckets import Bucket
+from .book.codec import encode
+from .book.ledger import Ledger
+from .book.progress import Observer
+from .book.state import Phase, Usage
+from .book.trials import Run
+from .book.warm_start import warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
-from .codec import encode
-from .commits import Committer, restore_buckets, restore_ledger
-from .drive import drive
-from .evolve import make_evolver
-from .fresh import read_fresh
-from .intake import Intake
-from .interrupts import Interrupts
-from .ledger import Ledger
-from .longer import length_of, lengthen
-from .loop import Loop
-from .methods import make_sampler
-from .population import PopulationFactory
-from .progress import Observer
-from .proposer import Proposer
-from .pruner import make_pruner
-from .settle import Policies
-from .state import Phase, Usage
+from .engine.callbacks import Callback, Callbacks
+from .engine.commits import Committer, restore_buckets, restore_ledger
+from .engine.confirm_resume import read_fresh
+from .engine.evolve import make_evolver
+from .engine.growth import length_of, lengthen
+from .engine.intake import Intake
+from .engine.interrupts import Interrupts
+from .engine.loop import Loop
+from .engine.measure_baselines import measure_baselines
+from .engine.settle import Policies
+from .lanes.contract import PopulationFactory
+from .ray_tune.drive import drive
+from .rules.registry import make_pruner
+from .samplers.ask_ahead import AskAhead
+from .samplers.proposer import Proposer
+from .samplers.registry import make_sampler
 from .study_files import takes_changed_files
-from .trials import Run
-from .warm_start import warm_start, write_warm_start
 
 __all__ = ["Results", "Settings", "run"]
 

@@ -18,11 +18,11 @@ from ..errors import ConfigError
 from ..knobs import complete
 from ..store.rows import Stream
 from ..studies.spec import Study
-from .compile_cache import enable_compilation_cache
-from .lanes import startable_replicates
-from .population import Refill, refuse_failed
+from .lanes.compile_cache import enable_compilation_cache
+from .lanes.contract import Refill, refuse_failed
+from .lanes.lane_count import startable_replicates
+from .lanes.user_code import import_user_code
 from .streams import generator
-from .user_code import import_user_code
 
 __all__ = ["Measured", "best_lanes", "candidates", "measure_lanes"]
 
@@ -76,7 +76,7 @@ def measure_lanes(
     """
     import_user_code(study.imports, study.source)
     enable_compilation_cache()
-    from .local import LocalFactory
+    from .lanes.local import LocalFactory
 
     factory = LocalFactory(study)
     default = complete({**study.fixed, **study.space.default()})

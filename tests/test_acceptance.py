@@ -25,7 +25,7 @@ AGAIN = """
 import sys
 from pathlib import Path
 from acceptance_points.whole_study import study_of
-from hpo.search.local import LocalFactory
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 study = study_of(small=True)
 run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(0.0, 0.2))  # a commit a chunk
@@ -108,8 +108,8 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 def test_the_base_configuration_learns_on_every_seed():
     """Far less than its 200k env steps are enough to double what a random policy gets."""
     from hpo.knobs import complete
-    from hpo.search.local import LocalFactory
-    from hpo.search.population import Refill
+    from hpo.search.lanes.contract import Refill
+    from hpo.search.lanes.local import LocalFactory
     from hpo.store import Stream
     from hpo.studies.load import load as load_study
 
@@ -128,7 +128,7 @@ def test_the_base_configuration_learns_on_every_seed():
 )
 def test_base_studies_stay_within_their_env_steps(name, most):
     from hpo.knobs import complete
-    from hpo.search.local import LocalFactory
+    from hpo.search.lanes.local import LocalFactory
     from hpo.studies.load import load as load_study
 
     study = load_study(ROOT / "studies" / f"{name}.yaml")
@@ -226,7 +226,7 @@ def test_two_samples_are_told_apart_only_if_they_differ(load):
 
 
 def test_the_gpu_benchmark_takes_the_tiles_of_a_study(load):
-    from hpo.search.lanes import tile_of
+    from hpo.search.lanes.lane_count import tile_of
 
     gpu = load("gpu")
     assert all(gpu.default_tile(name) == tile_of(name, 9_155) for name in ("cpu", "gpu"))

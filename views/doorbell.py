@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from ..search.interrupts import HEARD, leaves_at_once
+from ..search.engine.interrupts import HEARD, leaves_at_once
 from .terminal import let_go_of_terminal
 
 __all__ = ["Doorbell"]

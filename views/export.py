@@ -52,8 +52,8 @@ def do_export(args: Namespace) -> int:
 
 def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
     """Write a study into a storage of Optuna; say what it has no words for."""
-    from ..search.looking_back import points_of
-    from ..search.to_optuna_storage import write_storage
+    from ..search.after.looking_back import points_of
+    from ..search.after.to_optuna_storage import write_storage
 
     options = dict(word.partition("=")[::2] for word in args.set)
     unknown = sorted(options.keys() - {"name"})

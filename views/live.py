@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..search.progress import Progress
+from ..search.book.progress import Progress
 from ..studies.spec import Study
 from .pace import Outlook
 from .progress_text import lanes_text, phase_text, standing_text, trials_text

@@ -15,7 +15,7 @@ from .visible import echo
 from .words import counted, steps
 
 if TYPE_CHECKING:
-    from ..search.looking_back import Importance
+    from ..search.after.looking_back import Importance
 
 __all__ = ["do_importance"]
 
@@ -28,7 +28,7 @@ def do_importance(args: Namespace) -> int:
     Raises:
         ConfigError: too few trials, or no such point.
     """
-    from ..search.looking_back import importance_at, importance_over_progress, read_points
+    from ..search.after.looking_back import importance_at, importance_over_progress, read_points
 
     if args.over_progress and args.at is not None:
         raise ConfigError("--over-progress is about every point of the runs; leave --at out")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..environments import ENVIRONMENTS, rooted
 from ..errors import ConfigError
-from ..search.compile_cache import enable_compilation_cache
+from ..search.lanes.compile_cache import enable_compilation_cache
 from ..studies.env_file import EnvFile, read_env_file
 from .documents import print_json, write_csv
 from .network_results import compare, found_loads, results_data, results_text

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from ..knobs import complete
-from ..search.progress import Progress
-from ..search.state import Phase
+from ..search.book.progress import Progress
+from ..search.book.state import Phase
 from ..studies.expected import expected_steps
 from ..studies.quanta import quanta_of
 from ..studies.spec import Study

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..search.progress import Best, Progress
-from ..search.state import Phase
+from ..search.book.progress import Best, Progress
+from ..search.book.state import Phase
 from ..store.rows import TrialRow, TrialState
 from .pace import Outlook
 from .words import between, duration, number, steps

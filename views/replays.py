@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from ..search.replay import Point, Replay, replay
+from ..search.after.replay import Point, Replay, replay
 from ..store.codec import finite_json
 from ..store.statistics import mean
 from ..store.study_folder import find_study

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from ..search.progress import Progress, Silent
-from ..search.state import Phase
+from ..search.book.progress import Progress, Silent
+from ..search.book.state import Phase
 from ..store.rows import TrialRow, TrialState
 from ..studies.spec import Study
 from .pace import Pace

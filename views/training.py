@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..search.longer import single_as_begun
+from ..search.engine.growth import single_as_begun
 from ..search.run import Results
 from ..store.query import query
 from ..store.study_folder import StudyFolder

@@ -16,7 +16,7 @@ _MOST_SECONDS = 600.0  # until a first commit
 _OFTEN = """\
 import sys
 from pathlib import Path
-from hpo.search.local import LocalFactory
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 from hpo.studies.load import load
 study = load(sys.argv[1])

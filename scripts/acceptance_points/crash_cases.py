@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpo.search.analytic import AnalyticFactory
+from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.studies.spec import (
     Budget,

@@ -123,7 +123,7 @@ def _counters(loop_state: str) -> dict[str, Any]:
 
 def _crash(case: Case, folder: Path, most: int) -> int:
     """Let a study commit at every boundary and die a few chunks later, until it has ended."""
-    from hpo.search.progress import Silent
+    from hpo.search.book.progress import Silent
     from hpo.search.run import Settings, run
 
     class Dies(Silent):

@@ -133,7 +133,7 @@ def importance(small: bool, work: Path) -> Outcome:
 
 def _asha_and_tpe(work: Path, trials: int) -> Path:
     """Run a study over learning curves of a formula in which one knob decides most."""
-    from hpo.search.analytic import AnalyticFactory
+    from hpo.search.lanes.analytic import AnalyticFactory
     from hpo.search.run import run
     from hpo.studies.load import loads
 

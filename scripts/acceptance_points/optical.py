@@ -114,8 +114,8 @@ def lanes(small: bool, work: Path) -> Outcome:
     import numpy as np
 
     from hpo.knobs import complete
-    from hpo.search.local import LocalFactory
-    from hpo.search.population import Refill
+    from hpo.search.lanes.contract import Refill
+    from hpo.search.lanes.local import LocalFactory
     from hpo.store.rows import Stream
     from hpo.studies.load import load
 

@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.2
 _CODE = """\
 import sys
 from pathlib import Path
-from hpo.search.executors import factory_of
+from hpo.search.cluster.executors import factory_of
 from hpo.search.run import Settings, run
 from hpo.studies.load import load
 study = load(sys.argv[1])

@@ -172,7 +172,7 @@ class _Lanes:
     def advance(self, refills: Sequence[Any], busy: Sequence[int]) -> Any:
         import numpy as np
 
-        from hpo.search.population import ChunkResult
+        from hpo.search.lanes.contract import ChunkResult
 
         self._configs |= {refill.lane: dict(refill.config) for refill in refills}
         return ChunkResult({}, np.zeros(self.lanes, dtype=bool), 0.0)
@@ -180,7 +180,7 @@ class _Lanes:
     def evaluate(self, lanes: Sequence[int]) -> list[Any]:
         import numpy as np
 
-        from hpo.search.population import EvaluationResult
+        from hpo.search.lanes.contract import EvaluationResult
 
         one = np.ones(1, dtype=np.int64)
         return [EvaluationResult(np.array([height(self._configs[i])]), one, {}) for i in lanes]

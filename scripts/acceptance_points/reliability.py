@@ -117,7 +117,7 @@ def differences(one: Path, other: Path) -> list[str]:
 
 def _studies() -> Callable[..., None]:
     """Return what runs the study in a folder: to its end, or cut after so many chunks."""
-    from hpo.search.progress import Silent
+    from hpo.search.book.progress import Silent
     from hpo.search.run import run
     from hpo.studies.spec import Confirm, EarlyTerminate
 

@@ -69,7 +69,7 @@ class _Seen:
 
 def _run_small(method: str, rule: str | None, objectives: int, folder: Path) -> _Seen:
     """Run a study that is bounded in trials and in env steps, whichever it reaches first."""
-    from hpo.search.analytic import AnalyticFactory
+    from hpo.search.lanes.analytic import AnalyticFactory
     from hpo.search.run import Settings, run
     from hpo.store.journal import Journal
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, Metric, SearchSpec, Seeds, Study
@@ -169,9 +169,9 @@ def _sobol_difference() -> float:
 
     from scipy.stats import qmc
 
-    from hpo.search.methods import make_sampler
-    from hpo.search.proposer import Proposer
-    from hpo.search.sampler import Past
+    from hpo.search.samplers.contract import Past
+    from hpo.search.samplers.proposer import Proposer
+    from hpo.search.samplers.registry import make_sampler
     from hpo.studies.spec import EnvSpec, SearchSpec, Study
 
     space = _mixed_space()
@@ -218,7 +218,7 @@ _CHILD = """
 import json, resource, sys
 from pathlib import Path
 import duckdb, optuna, pyarrow.parquet, scipy.stats
-from hpo.search import optuna_tpe
+from hpo.search.samplers import optuna_tpe
 from hpo.search.run import Settings, run
 from acceptance_points.search_methods import large_study, resident_megabytes
 study, factory = large_study(int(sys.argv[2]))
@@ -269,7 +269,7 @@ def resident_megabytes() -> float:
 
 def large_study(trials: int) -> tuple[Any, Any]:
     """Return a study of many short trials by TPE and ASHA, and lanes that cost nothing."""
-    from hpo.search.analytic import AnalyticFactory
+    from hpo.search.lanes.analytic import AnalyticFactory
     from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds, Study
 
     space = _mixed_space()

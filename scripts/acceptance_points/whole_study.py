@@ -88,7 +88,7 @@ def whole_study(small: bool) -> Seen:
 
 def watch(study: Study, folder: Path) -> Seen:
     """Run a study in this process, every compile counted."""
-    from hpo.search.local import LocalFactory
+    from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
 
     with _Compiles() as counted:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from hpo.search.analytic import AnalyticFactory
+from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.search.run import Settings
 from hpo.spaces import Parameter, Space, make_distribution, parse_rule
 from hpo.studies.spec import (

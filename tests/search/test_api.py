@@ -8,8 +8,9 @@ import pytest
 
 import hpo
 from hpo.errors import ConfigError, StudyError, UnknownNameError
-from hpo.search import api, local
-from hpo.search.analytic import AnalyticFactory
+from hpo.search import api
+from hpo.search.lanes import local
+from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.studies.load import load
 
 TEXT = """\

@@ -13,8 +13,8 @@ import pytest
 import hpo
 from hpo.errors import ConfigError, StoreError
 from hpo.knobs import complete
-from hpo.search.autorl import FEATURES
-from hpo.search.population import Refill
+from hpo.search.autorl.environment import FEATURES
+from hpo.search.lanes.contract import Refill
 from hpo.store import Stream
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

@@ -1,7 +1,7 @@
-from hpo.search.analytic import AnalyticFactory
-from hpo.search.buckets import Bucket, next_bucket
-from hpo.search.schedule import Schedule
-from hpo.search.trials import Run, RunState
+from hpo.search.book.buckets import Bucket, next_bucket
+from hpo.search.book.schedule import Schedule
+from hpo.search.book.trials import Run, RunState
+from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.rows import Stream
 
 CONFIG = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": (16,)}

@@ -9,7 +9,7 @@ import pytest
 
 import hpo
 from hpo.errors import CallbackError, SearchError
-from hpo.search.callbacks import Callback, StopStudy
+from hpo.search.engine.callbacks import Callback, StopStudy
 from hpo.search.run import run
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal

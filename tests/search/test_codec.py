@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo.search.codec import decode, encode
+from hpo.search.book.codec import decode, encode
 
 
 class Colour(StrEnum):

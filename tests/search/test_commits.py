@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search import commits
-from hpo.search.commits import Committer
-from hpo.search.ledger import Ledger
-from hpo.search.progress import Silent
+from hpo.search.book.ledger import Ledger
+from hpo.search.book.progress import Silent
+from hpo.search.book.state import LoopState
+from hpo.search.engine import commits
+from hpo.search.engine.commits import Committer
 from hpo.search.run import run
-from hpo.search.state import LoopState
 from hpo.store import tables_equal
 from hpo.store.commit import Head
 from hpo.store.journal import Journal

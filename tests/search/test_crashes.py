@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hpo.errors import SearchError
-from hpo.search.analytic import AnalyticPopulation
-from hpo.search.commits import Committer
-from hpo.search.interrupts import Interrupts
+from hpo.search.engine.commits import Committer
+from hpo.search.engine.interrupts import Interrupts
+from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import Settings, run
 
 SCRIPTS = Path(__file__).resolve().parent.parent.parent / "scripts"
@@ -100,7 +100,7 @@ def test_ctrl_c_while_lanes_are_filled_commits_behind_the_chunk(
 ):
     case = crashes[1].draw_case(kind, number)
     whole(case, tmp_path / "unbroken")
-    refiller = import_module("hpo.search.refill").Refiller
+    refiller = import_module("hpo.search.engine.refill").Refiller
     refill, asked = refiller.refill, []
 
     def interrupted(self):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.core.metrics import joined
-from hpo.search.progress import Silent
+from hpo.search.book.progress import Silent
 from hpo.search.run import run
 from hpo.store import query, tables_equal
 from hpo.store.journal import Journal

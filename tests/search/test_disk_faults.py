@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import StoreError
-from hpo.search import analytic, settle
+from hpo.search.engine import settle
+from hpo.search.lanes import analytic
 from hpo.search.run import run
 from hpo.store import Journal, tables_equal
 

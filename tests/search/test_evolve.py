@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.analytic import AnalyticPopulation
-from hpo.search.lineage import lineage_of, params_at
-from hpo.search.progress import Silent
+from hpo.search.book.lineage import lineage_of, params_at
+from hpo.search.book.progress import Silent
+from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, tables_equal

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.analytic import AnalyticPopulation
+from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from hpo.cli import main
-from hpo.search import local
-from hpo.search.analytic import AnalyticFactory
+from hpo.search.lanes import local
+from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.study_folder import StudyFolder
 
 TEXT = """\

@@ -16,9 +16,9 @@ import pytest
 from hpo.core.host import stage
 from hpo.core.saved_policy import load_policy
 from hpo.search.api import run as train
-from hpo.search.hosting import worker_count
-from hpo.search.local import LocalFactory
-from hpo.search.progress import Silent
+from hpo.search.book.progress import Silent
+from hpo.search.lanes.hosting import worker_count
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
@@ -137,7 +137,7 @@ def test_a_study_that_is_killed_goes_on_bit_for_bit_and_leaves_no_worker(unbroke
     (tmp_path / "hosted.yaml").write_text(TEXT.replace("lanes: 4", "lanes: 4, workers: 1"))
     code = (
         "import sys; from hpo.search.run import Settings, run; from pathlib import Path\n"
-        "from hpo.search.local import LocalFactory; from hpo.studies.load import load\n"
+        "from hpo.search.lanes.local import LocalFactory; from hpo.studies.load import load\n"
         "study = load('hosted.yaml'); factory = LocalFactory(study)\n"
         "print(factory._workers.batch is not None, flush=True)\n"
         "run(study, Path('hosted'), factory, (), Settings(commit_seconds=0.0))\n"

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from hpo.faults import Leave
-from hpo.search.interrupts import Interrupts
+from hpo.search.engine.interrupts import Interrupts
 
 
 @pytest.fixture(autouse=True)

@@ -3,12 +3,12 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
-from hpo.search.asha import Asha
-from hpo.search.judge import is_due, judge
-from hpo.search.ledger import Ledger
-from hpo.search.schedule import schedule_of
-from hpo.search.state import LoopState
-from hpo.search.trials import Run, RunState, Trial
+from hpo.search.book.ledger import Ledger
+from hpo.search.book.schedule import schedule_of
+from hpo.search.book.state import LoopState
+from hpo.search.book.trials import Run, RunState, Trial
+from hpo.search.engine.judge import is_due, judge
+from hpo.search.rules.asha import Asha
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import EarlyTerminate
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpo.search.lanes import (
+from hpo.search.lanes.lane_count import (
     Machine,
     auto_lanes,
     device_count,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
-from hpo.search.callbacks import Callback, StopStudy
+from hpo.search.engine.callbacks import Callback, StopStudy
 from hpo.search.loggers import make_sink, sinks_of
 from hpo.search.run import run
 from hpo.store import Sinks, query, tables_equal

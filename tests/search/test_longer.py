@@ -14,12 +14,12 @@ import pytest
 from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
 from hpo.knobs import complete
-from hpo.search.local import LocalFactory
-from hpo.search.longer import as_begun, single_as_begun, words_of_growth
+from hpo.search.book.progress import Silent
+from hpo.search.book.state import LoopState
+from hpo.search.engine.growth import as_begun, single_as_begun, words_of_growth
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.preview import preview
-from hpo.search.progress import Silent
 from hpo.search.run import run
-from hpo.search.state import LoopState
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.load import loads

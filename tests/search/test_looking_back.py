@@ -9,7 +9,7 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import ConfigError, MissingExtraError
-from hpo.search.looking_back import Points, importance_at, read_points
+from hpo.search.after.looking_back import Points, importance_at, read_points
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialRow, TrialState

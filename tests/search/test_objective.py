@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hpo.errors import UnknownNameError
-from hpo.search.objective import Objective, measure
-from hpo.search.population import EvaluationResult
+from hpo.search.book.objective import Objective, measure
+from hpo.search.lanes.contract import EvaluationResult
 from hpo.studies.metrics import METRICS
 from hpo.studies.spec import Metric
 

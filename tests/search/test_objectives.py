@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpo.search.objective import Objectives
-from hpo.search.population import EvaluationResult
+from hpo.search.book.objective import Objectives
+from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal

@@ -9,9 +9,9 @@ import pytest
 
 from hpo.errors import ConfigError
 from hpo.knobs import complete
-from hpo.search.local import LocalFactory
-from hpo.search.population import Refill
-from hpo.search.progress import Silent
+from hpo.search.book.progress import Silent
+from hpo.search.lanes.contract import Refill
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.store import Stream
 from hpo.store.baselines import baselines_of

@@ -1,6 +1,6 @@
 import pytest
 
-from hpo.search import local
+from hpo.search.lanes import local
 from hpo.search.preview import preview
 from hpo.studies.load import load, loads
 

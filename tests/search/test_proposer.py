@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.methods import draws_ahead, make_sampler
-from hpo.search.proposer import Proposer
-from hpo.search.sampler import Past
+from hpo.search.samplers.contract import Past
+from hpo.search.samplers.proposer import Proposer
+from hpo.search.samplers.registry import draws_ahead, make_sampler
 from hpo.spaces import Space, parse_rule
 from hpo.studies.spec import SearchSpec
 

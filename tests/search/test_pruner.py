@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search.asha import Asha
 from hpo.search.contracts import PrunerContract
-from hpo.search.hyperband import Hyperband
-from hpo.search.median import Median
-from hpo.search.plateau import Plateau
-from hpo.search.pruner import PRUNERS, is_audited, make_pruner, rank_of, register_pruner
-from hpo.search.verdict import Standing
+from hpo.search.rules.asha import Asha
+from hpo.search.rules.hyperband import Hyperband
+from hpo.search.rules.median import Median
+from hpo.search.rules.plateau import Plateau
+from hpo.search.rules.registry import PRUNERS, is_audited, make_pruner, rank_of, register_pruner
+from hpo.search.rules.verdict import Standing
 from hpo.studies.spec import EarlyTerminate
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -139,7 +139,7 @@ def test_rules_are_made_by_name():
 
 
 def test_a_rule_is_registered_once(monkeypatch):
-    monkeypatch.setattr("hpo.search.pruner.PRUNERS", dict(PRUNERS))
+    monkeypatch.setattr("hpo.search.rules.registry.PRUNERS", dict(PRUNERS))
     register_pruner("always", lambda spec, study: Median(at_least=1))
     assert made(EarlyTerminate("always", 1)) == Median(at_least=1)
     with pytest.raises(ConfigError, match="registered already"):

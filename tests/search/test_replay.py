@@ -12,10 +12,10 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import StoreError
-from hpo.search import replay as module
-from hpo.search.local import LocalFactory
-from hpo.search.progress import Silent
-from hpo.search.replay import replay
+from hpo.search.after import replay as module
+from hpo.search.after.replay import replay
+from hpo.search.book.progress import Silent
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal

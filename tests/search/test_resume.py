@@ -14,10 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import StoreError
-from hpo.search.ahead import AskAhead
-from hpo.search.progress import Silent
-from hpo.search.proposer import Proposer
+from hpo.search.book.progress import Silent
 from hpo.search.run import Settings, run
+from hpo.search.samplers.ask_ahead import AskAhead
+from hpo.search.samplers.proposer import Proposer
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
@@ -27,9 +27,9 @@ Factory = samples.AnalyticFactory
 
 _PRELOAD = [
     "hpo.search.run",
-    "hpo.search.optuna_tpe",
-    "hpo.search.sobol_search",
-    "hpo.search.via_cmaes",
+    "hpo.search.samplers.optuna_tpe",
+    "hpo.search.samplers.sobol",
+    "hpo.search.samplers.via_cmaes",
     "pyarrow.parquet",
 ]
 _QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
-from hpo.search.progress import Silent
+from hpo.search.book.progress import Silent
+from hpo.search.book.state import LoopState, Phase
 from hpo.search.run import Settings, run
-from hpo.search.state import LoopState, Phase
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal

@@ -13,22 +13,22 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState as OptunaState
 
 from hpo.errors import ConfigError, UnknownNameError
-from hpo.search import (
-    grid_search,
+from hpo.search.contracts import SamplerContract, contract_space
+from hpo.search.samplers import grid as grid_search
+from hpo.search.samplers import (
     optuna_gp,
     optuna_nsga2,
     optuna_tpe,
-    random_search,
-    sobol_search,
     via_cmaes,
     via_optuna,
     via_smac,
 )
-from hpo.search.contracts import SamplerContract, contract_space
-from hpo.search.history import Window, estimates, penalised
-from hpo.search.methods import METHODS, make_sampler, register_sampler
-from hpo.search.optuna_storage import HistoryStorage
-from hpo.search.sampler import Past, SamplerSpec
+from hpo.search.samplers import random as random_search
+from hpo.search.samplers import sobol as sobol_search
+from hpo.search.samplers.contract import Past, SamplerSpec
+from hpo.search.samplers.history_window import Window, estimates, penalised
+from hpo.search.samplers.optuna_storage import HistoryStorage
+from hpo.search.samplers.registry import METHODS, make_sampler, register_sampler
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
 from hpo.studies.fields import METHODS as FIELDS
@@ -178,7 +178,7 @@ def test_an_option_must_have_its_type():
 
 
 def test_a_method_is_registered_once(monkeypatch):
-    monkeypatch.setattr("hpo.search.methods.METHODS", dict(METHODS))
+    monkeypatch.setattr("hpo.search.samplers.registry.METHODS", dict(METHODS))
     register_sampler("mine", random_search.build)
     assert not make_sampler(samples.study(method="mine")).adaptive
     with pytest.raises(ConfigError, match="registered already"):

@@ -5,7 +5,7 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
-from hpo.search.analytic import AnalyticPopulation
+from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.studies.spec import Checkpoint, Seeds

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.search.progress import Silent
+from hpo.search.book.progress import Silent
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpo.search.split import Split, knobs_of
+from hpo.search.lanes.configuration import Split, knobs_of
 from hpo.studies.load import loads
 
 BASE = "env: {id: rmsa, k: 2, slots: 8, continuous: false}\nenv_steps: 40k\n"

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo.errors import StoreError
-from hpo.search.state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase, Usage
-from hpo.search.trials import Run, RunState, Trial
+from hpo.search.book.state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase, Usage
+from hpo.search.book.trials import Run, RunState, Trial
 from hpo.store import DecisionRow, Stream, TrialState
 
 numbers = st.integers(0, 2**53)

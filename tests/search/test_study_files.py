@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import StoreError
-from hpo.search.callbacks import StopStudy
-from hpo.search.progress import Silent
+from hpo.search.book.progress import Silent
+from hpo.search.engine.callbacks import StopStudy
 from hpo.search.run import run
 from hpo.search.study_files import changed_files, files_of_study
 from hpo.spaces import Parameter, Space, make_distribution

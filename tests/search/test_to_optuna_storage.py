@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from hpo.cli import main
-from hpo.search.looking_back import read_points
+from hpo.search.after.looking_back import read_points
 from hpo.search.run import run
 from hpo.spaces import Parameter, Space, make_distribution
 from hpo.spaces.optuna_values import told_changes, written_params
@@ -145,7 +145,7 @@ def test_a_name_that_is_taken_is_refused_and_another_is_not(home, exported, caps
 
 
 def test_what_breaks_off_leaves_nothing(home, tmp_path, monkeypatch):
-    from hpo.search import to_optuna_storage
+    from hpo.search.after import to_optuna_storage
 
     def breaks(row, points, number):
         raise KeyboardInterrupt
@@ -158,7 +158,7 @@ def test_what_breaks_off_leaves_nothing(home, tmp_path, monkeypatch):
 
 
 def test_several_objectives_and_constraints_go_along(tmp_path):
-    from hpo.search.to_optuna_storage import write_storage
+    from hpo.search.after.to_optuna_storage import write_storage
     from hpo.studies.spec import Constraint, EnvSpec, Metric
 
     metrics = (Metric(), Metric(name="eval/thrift", goal="minimize"))

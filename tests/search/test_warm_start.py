@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError
+from hpo.search.book.warm_start import WARM_START_NAME, warm_start
 from hpo.search.run import run
-from hpo.search.warm_start import WARM_START_NAME, warm_start
 from hpo.spaces import Space
 from hpo.store import tables_equal
 from hpo.store.rows import TrialState

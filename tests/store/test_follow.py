@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpo.search.objective import measure
-from hpo.search.population import EvaluationResult
+from hpo.search.book.objective import measure
+from hpo.search.lanes.contract import EvaluationResult
 from hpo.store import (
     CurveRow,
     EvaluationRow,

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from hpo.search.analytic import AnalyticPopulation
-from hpo.search.progress import Best, Progress
+from hpo.search.book.progress import Best, Progress
+from hpo.search.book.state import Phase
+from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
-from hpo.search.state import Phase
 from hpo.store.leaderboard import leaderboard
 from hpo.store.rows import TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate

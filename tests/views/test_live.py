@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from hpo.search.progress import Best, Leader
+from hpo.search.book.progress import Best, Leader
+from hpo.search.book.state import Phase
 from hpo.search.run import run
-from hpo.search.state import Phase
 from hpo.store.rows import TrialState
 from hpo.views.live import LiveView, panel
 from hpo.views.pace import Outlook

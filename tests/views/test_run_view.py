@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpo.search.book.state import Phase
 from hpo.search.run import run
-from hpo.search.state import Phase
 from hpo.store.rows import TrialState
 from hpo.studies.spec import Logger
 from hpo.views.run_view import LinesView, QuietView

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
-from ...search.looking_back import importance_at
+from ...search.after.looking_back import importance_at
 from ...spaces.space import Parameter, Space
 from ..words import number, param, steps
 from .model import XY, Dot, Key, Parallel, Picture, Rail, Scale, Strand

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...search.looking_back import Points, points_of
-from ...search.state import LoopState, Usage
+from ...search.after.looking_back import Points, points_of
+from ...search.book.state import LoopState, Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.commit import Head

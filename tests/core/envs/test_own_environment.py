@@ -10,7 +10,7 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
-from hpo.search.user_code import import_user_code
+from hpo.search.lanes.user_code import import_user_code
 from hpo.studies.load import load
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")

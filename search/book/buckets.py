@@ -1,0 +1,128 @@
+"""Buckets and their lanes: who waits, who runs where, and which bucket has the device.
+
+Replicates enter lanes one by one in (trial, replicate) order as lanes become free; none waits for
+another one of its trial.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...store.rows import Stream
+from ..lanes.contract import Population
+from .schedule import Schedule
+from .trials import Run, RunState
+
+__all__ = ["Bucket", "next_bucket"]
+
+_ORDER = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
+
+
+@dataclass
+class Bucket:
+    """All trials that share a Plan, and the lanes of their program.
+
+    Attributes:
+        key: short hash of the Plan.
+        example: a trial with this Plan.
+        config: its complete configuration, from which the population is made.
+        schedule: when its replicates are evaluated, judged and done.
+        population: None until it first gets the device, and after an error.
+        slots: the replicate in each lane; empty until the population is made.
+        waiting: replicates without a lane, in (trial, stream, replicate) order.
+    """
+
+    key: str
+    example: int
+    config: Mapping[str, Any]
+    schedule: Schedule
+    population: Population | None = None
+    slots: list[Run | None] = field(default_factory=list)
+    waiting: list[Run] = field(default_factory=list)
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes it has."""
+        return len(self.slots)
+
+    def busy(self) -> list[Run]:
+        """Return the replicates in lanes, in (trial, stream, replicate) order."""
+        return sorted((run for run in self.slots if run is not None), key=order)
+
+    @property
+    def work(self) -> int:
+        """Replicates that wait or are in lanes."""
+        return len(self.waiting) + sum(run is not None for run in self.slots)
+
+    def trained(self, run: Run) -> int:
+        """Return the chunks that a replicate has trained, warm-up not counted."""
+        return max(0, run.chunks - self.warmup)
+
+    @property
+    def warmup(self) -> int:
+        """Chunks at the start of a replicate that do not train."""
+        return self.population.warmup_chunks if self.population is not None else 0
+
+    def trains_next(self, run: Run) -> bool:
+        """Return whether a replicate's next chunk trains (and so costs budget)."""
+        return run.chunks >= self.warmup
+
+    def enqueue(self, runs: Iterable[Run]) -> None:
+        """Let replicates wait for a lane."""
+        for run in runs:
+            bisect.insort(self.waiting, run, key=order)
+
+    def release(self) -> None:
+        """Free the lanes of replicates that have ended, and forget those that need none."""
+        for lane, run in enumerate(self.slots):
+            if run is not None and run.state is not RunState.RUNNING:
+                run.lane, self.slots[lane] = None, None
+        self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
+
+    def claim(self, run: Run) -> int:
+        """Return the lane of a replicate that begins again, a free one if it has none any more.
+
+        Raises:
+            RuntimeError: all lanes are taken.
+        """
+        if run.lane is None:
+            run.lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
+            if run.lane is None:
+                raise RuntimeError(f"bucket {self.key} has no free lane for {run}")
+            self.slots[run.lane] = run
+        return run.lane
+
+    def place(self, most: int) -> list[Run]:
+        """Put up to `most` waiting replicates into free lanes, lowest lane first."""
+        free = [lane for lane, run in enumerate(self.slots) if run is None]
+        placed = self.waiting[: max(0, min(most, len(free)))]
+        del self.waiting[: len(placed)]
+        for lane, run in zip(free, placed, strict=False):
+            run.lane, self.slots[lane] = lane, run
+        return placed
+
+
+def order(run: Run) -> tuple[int, int, int]:
+    """Return the place of a replicate in every queue."""
+    return (run.trial, _ORDER[run.stream], run.replicate)
+
+
+def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:
+    """Return which bucket gets the device for the next chunk.
+
+    The running one keeps it while at least half of its lanes are busy or no other bucket has more
+    replicates to run; then the one with the most gets it, the first of them on a tie. Lanes left
+    stay as they are.
+    """
+    here = buckets.get(running)
+    work_here = here.work if here is not None else 0
+    if here is not None and work_here and 2 * min(work_here, here.lanes) >= here.lanes > 0:
+        return running
+    best, most = running, work_here
+    for key, bucket in buckets.items():
+        if bucket.work > most:
+            best, most = key, bucket.work
+    return best

@@ -1,0 +1,131 @@
+"""Rows of curves: what of a chunk is written, and when, for the replicates in its lanes.
+
+A row that joins several chunks is half made in between; its half is part of the replicate's state,
+so that a resumed study goes on with it (`studies.curve_rows` has the rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..lanes.contract import ChunkResult, ChunkRow
+from .schedule import Schedule
+from .trials import Run
+
+__all__ = ["Rows", "chunks_of_row", "ends_row", "rows_of"]
+
+_MEANS = ("episode_return", "episode_length")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of some replicates, by columns.
+
+    Attributes:
+        runs: whose.
+        env_steps: training env steps of each at the end of its row.
+        metrics: name -> float64 [runs].
+    """
+
+    runs: Sequence[Run]
+    env_steps: Sequence[int]
+    metrics: dict[str, np.ndarray]
+
+
+def chunks_of_row(log_every: int | None, quantum: int) -> int:
+    """Return how many chunks of `quantum` env steps one row joins; 1 where chunks are split."""
+    return 1 if log_every is None else max(1, log_every // quantum)
+
+
+def ends_row(schedule: Schedule, trained: int, chunks: int) -> bool:
+    """Return whether a row ends after so many training chunks, of which `chunks` make one.
+
+    No row joins what lies before and behind a rung, where trials end and copy each other.
+    """
+    return trained % chunks == 0 or trained in schedule.rungs or trained == schedule.length
+
+
+def rows_of(
+    log_every: int | None,
+    schedule: Schedule,
+    shown: Mapping[int, Run],
+    trained: Sequence[int],
+    result: ChunkResult,
+) -> Iterator[Rows]:
+    """Yield the rows that a chunk completes, in the order of their env steps.
+
+    Args:
+        log_every: env steps between two rows; None: a chunk's.
+        schedule: of the bucket.
+        shown: lane -> the replicate that trained in it.
+        trained: chunks that each of them has trained, this one included.
+        result: of the chunk.
+    """
+    lanes, runs, quantum = list(shown), list(shown.values()), schedule.quantum
+    chunks, before = chunks_of_row(log_every, quantum), 0
+    parts = result.rows if chunks == 1 else ()  # what is joined needs no parts
+    for part in parts or (ChunkRow(quantum, result.metrics),):
+        metrics = {name: values[lanes] for name, values in part.metrics.items()}
+        metrics |= _rolling(runs, metrics)
+        steps, before = part.env_steps - before, part.env_steps
+        seconds = max(0.0, result.seconds) * steps / quantum  # a chunk is one program: even parts
+        for run in runs:
+            run.seconds += seconds
+        behind = quantum - part.env_steps
+        env_steps = [done * quantum - behind for done in trained]
+        if chunks == 1:
+            yield Rows(runs, env_steps, metrics | _pace(runs, [steps] * len(runs)))
+            continue
+        ended = _join(runs, metrics)
+        made = [at for at, done in enumerate(trained) if ends_row(schedule, done, chunks)]
+        columns = {name: np.array([ended[at][name] for at in made]) for name in metrics}
+        since = [runs[at].half_row_chunks * quantum for at in made]
+        columns |= _pace([runs[at] for at in made], since)
+        for at in made:
+            runs[at].half_row, runs[at].half_row_chunks = {}, 0
+        yield Rows([runs[at] for at in made], [env_steps[at] for at in made], columns)
+
+
+def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray]:
+    """Return how long replicates have trained, and how fast they were since their last rows.
+
+    Args:
+        runs: whose rows end here.
+        env_steps: of each since its last row.
+    """
+    took = np.array([run.seconds - run.row_seconds for run in runs])
+    for run in runs:
+        run.row_seconds = run.seconds
+    speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)
+    return {
+        "elapsed_seconds": np.array([run.seconds for run in runs]),
+        "env_steps_per_second": speed,
+    }
+
+
+def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
+    """Add a chunk to the half-made row of each replicate; return these."""
+    from ...core.metrics import joined  # on use: analytic lanes need no jax
+
+    columns = {name: values.tolist() for name, values in metrics.items()}
+    for place, run in enumerate(runs):
+        now = {name: values[place] for name, values in columns.items()}
+        before = run.half_row_chunks
+        run.half_row = joined(run.half_row, now, float(before)) if before else now
+        run.half_row_chunks = before + 1
+    return [run.half_row for run in runs]
+
+
+def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the rolling means of the returns and lengths of episodes, where there are such."""
+    if not {"episodes", *_MEANS} <= set(metrics):
+        return {}
+    columns = (metrics[name].tolist() for name in ("episodes", *_MEANS))
+    rolled = [run.roll(*ended) for run, *ended in zip(runs, *columns, strict=True)]
+    return {
+        f"{name}_100": np.array([means[place] for means in rolled])
+        for place, name in enumerate(_MEANS)
+    }

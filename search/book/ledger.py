@@ -1,0 +1,231 @@
+"""All that the loop knows, and the rows not committed yet: one place that every part shares.
+
+Parts read trials and state here and write rows here; nothing else passes between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...knobs import complete
+from ...store.pareto import places
+from ...store.rows import (
+    AskRow,
+    AttributeRow,
+    DecisionRow,
+    EvaluationRow,
+    Stream,
+    TrialState,
+)
+from ...studies.spec import Study
+from ..samplers.contract import Past
+from .lineage import lineage_of, params_at
+from .objective import Objective, Objectives
+from .state import LoopState
+from .trials import Run, RunState, Trial
+
+__all__ = ["Ledger", "Unwritten"]
+
+
+@dataclass
+class Unwritten:
+    """Rows since the last commit."""
+
+    trials: set[int] = field(default_factory=set)
+    evaluations: list[EvaluationRow] = field(default_factory=list)
+    decisions: list[DecisionRow] = field(default_factory=list)
+    asks: list[AskRow] = field(default_factory=list)
+    attributes: list[AttributeRow] = field(default_factory=list)
+
+
+class Ledger:
+    """The state of a study in memory.
+
+    Attributes:
+        study: what was asked.
+        objective: its metric, the first objective.
+        objectives: what else it measures.
+        state: what the store keeps as text.
+        trials: every trial by number, ended ones included.
+        unwritten: rows since the last commit.
+        ended: trials that ended at this boundary, for observers.
+        earlier: trials of an earlier study, which samplers see too.
+        undecided: live trials that showed something at a rung before the last commit, of which
+            no decision was written down yet: a foreign scheduler had not answered.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        state: LoopState,
+        ended: Iterable[Trial] = (),
+        clock: Callable[[], float] | None = None,
+    ):
+        self.study = study
+        self.objective = Objective(study.metric)
+        self.objectives = Objectives.of(study)
+        self.state = state
+        self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
+        self.trials.update(state.live)
+        self.unwritten = Unwritten()
+        self.ended: list[Trial] = []
+        self.earlier: tuple[Past, ...] = ()
+        self.undecided: frozenset[int] = frozenset()
+        self._clock = clock
+        self._pasts: dict[int, Past] = {}
+        self._judged: list[list[int]] = []
+        for number, trial in self.trials.items():
+            for rung in range(len(trial.reports)):
+                self.judged(rung).append(number)
+
+    def add(self, trial: Trial) -> None:
+        """Take in a new trial."""
+        self.trials[trial.number] = trial
+        self.state.live[trial.number] = trial
+        self.touch(trial)
+        self.unwritten.attributes += [
+            AttributeRow(trial.number, name, value) for name, value in trial.attributes.items()
+        ]
+
+    def touch(self, trial: Trial) -> None:
+        """Note that a trial's row has changed."""
+        self.unwritten.trials.add(trial.number)
+
+    def live(self) -> list[Trial]:
+        """Return the trials of the search that wait or run, by number."""
+        return [trial for trial in self.state.live.values() if trial.is_live]
+
+    def started(self, run: Run) -> None:
+        """Note that a replicate has entered a lane."""
+        run.state = RunState.RUNNING
+        trial = self.trials[run.trial]
+        if trial.state is TrialState.WAITING:
+            trial.state, trial.started_at = TrialState.RUNNING, self.now()
+            self.touch(trial)
+
+    def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
+        """End a trial of the search; its replicates that still wait or run are cut."""
+        cut(trial.runs)
+        trial.state, trial.error, trial.ended_at = state, error, self.now()
+        trial.bits = self.state.bits
+        trial.seed_values = trial.values_of(Stream.SEARCH)
+        del self.state.live[trial.number]
+        self.state.told.append(trial.number)
+        self.ended.append(trial)
+        self.touch(trial)
+
+    def judged(self, rung: int) -> list[int]:
+        """Return the trials judged at a rung so far; the caller adds those it judges."""
+        while len(self._judged) <= rung:
+            self._judged.append([])
+        return self._judged[rung]
+
+    def order(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Return trials that have values, the best first.
+
+        Feasible ones come first; of several objectives those on better fronts, then those with
+        more room around them.
+        """
+        listed = sorted(trials, key=lambda trial: trial.number)
+        keys = self._keys([self.losses(trial) for trial in listed],
+                          [self.violation(trial.constraints) for trial in listed])  # fmt: skip
+        return [trial for _, trial in sorted(zip(keys, listed, strict=True), key=lambda e: e[0])]
+
+    def best(self, trials: Iterable[Trial]) -> Trial:
+        """Return the first of `order`."""
+        if self.objectives.is_plain:
+            return min(trials, key=lambda trial: (*self.losses(trial), trial.number))
+        return self.order(trials)[0]
+
+    def _keys(
+        self, losses: Sequence[Sequence[float]], violations: Sequence[float]
+    ) -> Sequence[Any]:
+        if self.objectives.is_plain:
+            return [own[0] for own in losses]
+        return [place.key for place in places(losses, violations)]
+
+    def losses(self, trial: Trial) -> tuple[float, ...]:
+        """Return one loss an objective of a trial that has a value."""
+        first = self.objective.loss(trial.value if trial.value is not None else math.nan)
+        return (first, *self.objectives.losses(trial.objectives[1:]))
+
+    def violation(self, limited: Sequence[float]) -> float:
+        """Return by how much constraints are violated in all; 0 where none is measured."""
+        if len(limited) != len(self.objectives.constraints):
+            return 0.0
+        return sum(max(0.0, amount) for amount in self.objectives.violations(limited))
+
+    def config_of(self, number: int) -> dict[str, Any]:
+        """Return the whole configuration of a trial: every knob, and `env.<name>` where searched.
+
+        Raises:
+            ConfigError: its values contradict each other.
+        """
+        return complete({**self.study.fixed, **self.trials[number].params})
+
+    def config_at(self, number: int, env_steps: int) -> dict[str, Any]:
+        """Return the whole configuration that trains a trial's lineage on from some env steps."""
+        params = params_at(lineage_of(self.trials[number]), env_steps)
+        return complete({**self.study.fixed, **params})
+
+    def now(self) -> float | None:
+        """Return the seconds since the epoch."""
+        return self._clock() if self._clock else None
+
+    def history(self, unseen: Collection[int] = ()) -> tuple[Past, ...]:
+        """Return every trial as samplers see it, by number, those of a warm start first.
+
+        Nothing in it changes later; it changes only when a trial is added or ends, so a batch
+        begun again after a crash sees what it saw the first time.
+
+        Args:
+            unseen: trials whose end is not to be known: they count as running.
+        """
+        for number, trial in self.trials.items():
+            past = self._pasts.get(number)
+            if past is None or (past.state is TrialState.RUNNING and not trial.is_live):
+                self._pasts[number] = self._past(trial)
+        shown = [self._pasts[number] for number in sorted(self._pasts)]
+        if unseen:
+            shown = [_running(past) if past.trial in unseen else past for past in shown]
+        return (*self.earlier, *shown)
+
+    def _report_losses(self, trial: Trial) -> tuple[float, ...]:
+        return tuple(self.objective.loss(value) for value in trial.reports)
+
+    def _past(self, trial: Trial) -> Past:
+        return Past(
+            trial=trial.number,
+            params=trial.params,
+            attributes=trial.attributes,
+            state=TrialState.RUNNING if trial.is_live else trial.state,
+            loss=None if trial.value is None else self.objective.loss(trial.value),
+            reports=() if trial.is_live else self._report_losses(trial),
+            proposed_by=trial.proposed_by,
+            **({} if trial.is_live or self.objectives.is_plain else self._more(trial)),
+        )
+
+    def _more(self, trial: Trial) -> dict[str, Any]:
+        limited = trial.constraints if self.objectives.constraints else ()
+        return {
+            "more": self.objectives.losses(trial.objectives[1:]) if trial.objectives else (),
+            "more_reports": tuple(map(self.objectives.losses, trial.extra_reports))
+            if self.objectives.others
+            else (),
+            "violations": self.objectives.violations(limited) if limited else (),
+        }
+
+
+def _running(past: Past) -> Past:
+    """Return a trial as it was seen before it ended."""
+    return Past(past.trial, past.params, past.attributes, proposed_by=past.proposed_by)
+
+
+def cut(runs: Iterable[Run]) -> None:
+    """End replicates that wait or run before their time."""
+    for run in runs:
+        if run.is_live:
+            run.state = RunState.CUT

@@ -1,0 +1,158 @@
+"""What is optimised: from one lane's evaluation to numbers, from replicates to a trial's values.
+
+Samplers, pruners and rankings inside the loop see losses (lower is better); rows keep values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...errors import UnknownNameError
+from ...store.statistics import aggregate
+from ...studies.metrics import COSTS
+from ...studies.spec import Constraint, Metric, Study
+from ..lanes.contract import EvaluationResult
+
+__all__ = ["Objective", "Objectives", "measure"]
+
+_PREFIX = "eval/"
+_STATISTICS: Mapping[str, Callable[[np.ndarray], float]] = {
+    "mean": lambda values: float(np.mean(values)),
+    "median": lambda values: float(np.median(values)),
+    "min": lambda values: float(np.min(values)),
+    "max": lambda values: float(np.max(values)),
+    "std": lambda values: float(np.std(values)),
+}
+
+
+def measure(name: str, result: EvaluationResult) -> float:
+    """Return the metric `name` of one evaluation.
+
+    `eval/return_mean` and its like (`median`, `min`, `max`, `std`; `return` or `length`) are over
+    episodes; any other `eval/<name>` is the mean of the environment's own metric of that name.
+
+    Raises:
+        UnknownNameError: the evaluation has no such metric.
+    """
+    key = name.removeprefix(_PREFIX)
+    quantity, _, statistic = key.rpartition("_")
+    if quantity in ("return", "length") and statistic in _STATISTICS:
+        values = result.returns if quantity == "return" else result.lengths
+        return _STATISTICS[statistic](np.asarray(values, dtype=np.float64))
+    if name.startswith(_PREFIX) and key in result.metrics:
+        return float(np.mean(result.metrics[key]))
+    known = [
+        f"{_PREFIX}{quantity}_{statistic}"
+        for quantity in ("return", "length")
+        for statistic in _STATISTICS
+    ]
+    raise UnknownNameError("metric", name, known + [f"{_PREFIX}{key}" for key in result.metrics])
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One metric and which way is better.
+
+    >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
+    1.0
+    """
+
+    metric: Metric
+
+    def measure(self, result: EvaluationResult) -> float:
+        """Return the metric of one evaluation."""
+        return measure(self.metric.name, result)
+
+    def aggregate(self, values: Sequence[float]) -> float:
+        """Return a trial's value from its replicates' values."""
+        return aggregate(values, self.metric.aggregate)
+
+    def loss(self, value: float) -> float:
+        """Turn a value into a loss, or back: lower is better; what is not finite is worst."""
+        if not math.isfinite(value):
+            return math.inf
+        return -value if self.metric.goal == "maximize" else value
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a study measures beside its first objective: further objectives, then constraints.
+
+    Such values travel together as `extras`: of a replicate those that its evaluations measure, of
+    a trial all of them, aggregated over replicates, costs included.
+
+    Attributes:
+        others: objectives after the first.
+        constraints: bounds on metrics.
+    """
+
+    others: tuple[Objective, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+
+    @classmethod
+    def of(cls, study: Study) -> Objectives:
+        """Return those of a study."""
+        return cls(tuple(map(Objective, study.objectives[1:])), study.constraints)
+
+    @property
+    def count(self) -> int:
+        """How many objectives there are, the first included."""
+        return 1 + len(self.others)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing beside the first objective."""
+        return not self.others and not self.constraints
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[str, str], ...]:
+        """(metric, aggregate) of each extra of a trial."""
+        asked = [(objective.metric.name, objective.metric.aggregate) for objective in self.others]
+        return (*asked, *((limit.metric, limit.aggregate) for limit in self.constraints))
+
+    @cached_property
+    def _measured(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._columns if name not in COSTS)
+
+    def measure(self, result: EvaluationResult) -> list[float]:
+        """Return the extras of one evaluation of one replicate."""
+        return [measure(name, result) for name in self._measured]
+
+    def aggregate(
+        self, replicates: Sequence[Sequence[float]], costs: Mapping[str, float]
+    ) -> list[float]:
+        """Return the extras of a trial.
+
+        Args:
+            replicates: extras of each.
+            costs: of the trial by then, by name.
+        """
+        columns = iter(zip(*replicates, strict=True))
+        return [
+            costs[name] if name in COSTS else aggregate(list(next(columns)), how)
+            for name, how in self._columns
+        ]
+
+    def losses(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Return the losses of the further objectives."""
+        own = extras[: len(self.others)]
+        return tuple(objective.loss(v) for objective, v in zip(self.others, own, strict=True))
+
+    def values(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Return the values of the further objectives."""
+        return tuple(extras[: len(self.others)])
+
+    def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
+        """Return the values that constraints bound."""
+        return tuple(extras[len(self.others) :])
+
+    def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
+        """Return how far each constraint is violated, at most 0 where it holds."""
+        return tuple(
+            limit.violation(value) for limit, value in zip(self.constraints, limited, strict=True)
+        )

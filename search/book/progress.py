@@ -1,0 +1,232 @@
+"""What the loop tells those who watch: a Protocol of events, and a picture of where it stands.
+
+Observers only look; nothing they do reaches the search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ...store.rows import EvaluationRow, TrialRow, TrialState
+from ...store.statistics import interval
+from ...studies.spec import Study
+from .buckets import Bucket
+from .budget import reserve
+from .ledger import Ledger
+from .state import Phase
+
+__all__ = ["Best", "Leader", "Observer", "Progress", "Silent", "picture"]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best trial that has run to its end.
+
+    Attributes:
+        trial: its number.
+        value: the metric, aggregated over its replicates.
+        low, high: the 95 % interval, None below 5 seeds.
+        seed_values: one value a replicate.
+    """
+
+    trial: int
+    value: float
+    low: float | None
+    high: float | None
+    seed_values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The best of the trials that have come furthest, while none has run to its end.
+
+    Attributes:
+        trial: its number.
+        value: the metric at its last rung, aggregated over its replicates.
+        env_steps: of each replicate there.
+    """
+
+    trial: int
+    value: float
+    env_steps: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a study stands at a chunk boundary.
+
+    Attributes:
+        phase: search, choose, report or done.
+        env_steps: training env steps so far, search and confirm together.
+        env_steps_total: estimate of what the whole study takes; exact when the budget says it.
+        eval_env_steps: counted apart.
+        lanes_busy, lanes: of the bucket that runs.
+        occupancy: busy lane-chunks over all lane-chunks while work remained.
+        proposed: trials so far.
+        trials_total: `budget.trials`, None when unbounded.
+        states: how many trials are in each state.
+        best: None before the first trial has finished.
+        env_steps_per_second: over all starts of the study.
+        compiles: training programs compiled by this process.
+        seconds: wall time over all starts of the study.
+        seconds_left: estimate, None before there is a speed.
+        leader: None before the first trial has been judged, and when there is a best.
+    """
+
+    phase: Phase
+    env_steps: int
+    env_steps_total: int
+    eval_env_steps: int
+    lanes_busy: int
+    lanes: int
+    occupancy: float
+    proposed: int
+    trials_total: int | None
+    states: dict[TrialState, int]
+    best: Best | None
+    env_steps_per_second: float
+    compiles: int
+    seconds: float
+    seconds_left: float | None
+    leader: Leader | None = None
+
+
+class Observer(Protocol):
+    """Watches a study; called from the loop's thread, between chunks, so be quick."""
+
+    def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """The study begins or goes on."""
+        ...
+
+    def on_baseline(self, baseline: str, value: float) -> None:
+        """A baseline has been measured: the metric over the replicates of the search."""
+        ...
+
+    def on_chunk(self, progress: Progress) -> None:
+        """A chunk is done and judged."""
+        ...
+
+    def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
+        """Replicates were evaluated at this boundary: all their episodes, one after the other."""
+        ...
+
+    def on_trial_end(self, trial: TrialRow) -> None:
+        """A trial has ended."""
+        ...
+
+    def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
+        """The `choose` or the `report` stage begins with these trials."""
+        ...
+
+    def on_interrupt(self) -> None:
+        """Ctrl-C was pressed once; the chunk is finished and committed before the loop leaves."""
+        ...
+
+    def on_end(self, progress: Progress, state: str) -> None:
+        """The study has `finished`, or was `interrupted`."""
+        ...
+
+
+class Silent:
+    """An observer that does nothing; a base for those that care about a few events."""
+
+    def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """See `Observer`."""
+
+    def on_baseline(self, baseline: str, value: float) -> None:
+        """See `Observer`."""
+
+    def on_chunk(self, progress: Progress) -> None:
+        """See `Observer`."""
+
+    def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
+        """See `Observer`."""
+
+    def on_trial_end(self, trial: TrialRow) -> None:
+        """See `Observer`."""
+
+    def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
+        """See `Observer`."""
+
+    def on_interrupt(self) -> None:
+        """See `Observer`."""
+
+    def on_end(self, progress: Progress, state: str) -> None:
+        """See `Observer`."""
+
+
+def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
+    """Return where the study stands."""
+    state, usage, buckets = ledger.state, ledger.state.usage, list(buckets)
+    total = _total_env_steps(ledger, buckets)
+    rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    left = max(0, total - usage.env_steps) / rate if rate > 0 else None
+    wall, best = ledger.study.budget.wall_seconds, _best(ledger)
+    if wall is not None and left is not None:
+        left = min(left, max(0.0, wall - usage.run_seconds))
+    return Progress(
+        phase=state.phase,
+        env_steps=usage.env_steps,
+        env_steps_total=total,
+        eval_env_steps=usage.eval_env_steps,
+        lanes_busy=len(running.busy()) if running is not None else 0,
+        lanes=running.lanes if running is not None else 0,
+        occupancy=usage.occupancy,
+        proposed=state.proposed,
+        trials_total=ledger.study.budget.trials,
+        states=dict(Counter(trial.state for trial in ledger.trials.values())),
+        best=best,
+        env_steps_per_second=rate,
+        compiles=sum(entry.population.compiles for entry in buckets if entry.population),
+        seconds=usage.run_seconds,
+        seconds_left=left,
+        leader=_leader(ledger, buckets) if best is None else None,
+    )
+
+
+def _total_env_steps(ledger: Ledger, buckets: list[Bucket]) -> int:
+    """Estimate the env steps of the whole study from what trials have taken so far."""
+    study, usage = ledger.study, ledger.state.usage
+    longest = max((bucket.schedule.env_steps for bucket in buckets), default=study.env_steps)
+    ended = [trial for trial in ledger.trials.values() if not trial.is_live]
+    full = longest * study.seeds.first
+    each = sum(trial.env_steps for trial in ended) / len(ended) if ended else full
+    confirm = usage.confirm_env_steps + reserve(study, ledger.state.phase, longest)
+    budget = study.budget.env_steps
+    if study.budget.trials is None or ledger.state.phase is not Phase.SEARCH:
+        known = usage.search_env_steps + confirm
+        search_on = ledger.state.phase is Phase.SEARCH
+        return max(known, budget) if search_on and budget is not None else known
+    estimate = round(each * study.budget.trials) + confirm
+    estimate = max(estimate, usage.env_steps)
+    return estimate if budget is None else min(estimate, budget)
+
+
+def _best(ledger: Ledger) -> Best | None:
+    finished = [trial for trial in ledger.trials.values() if trial.value is not None]
+    if not finished:
+        return None
+    best = ledger.best(finished)
+    around = interval(best.seed_values, ledger.study.metric.aggregate)
+    return Best(best.number, best.value or 0.0, around.low, around.high, best.seed_values)
+
+
+def _leader(ledger: Ledger, buckets: list[Bucket]) -> Leader | None:
+    schedules = {bucket.key: bucket.schedule for bucket in buckets}
+    judged = [
+        trial
+        for trial in ledger.live()
+        if trial.rung >= 0 and math.isfinite(trial.reports[trial.rung])
+    ]
+    if not judged:
+        return None
+    first = min(
+        judged, key=lambda t: (-t.rung, ledger.objective.loss(t.reports[t.rung]), t.number)
+    )
+    env_steps = schedules[first.bucket].env_steps_at(first.rung)
+    return Leader(first.number, first.reports[first.rung], env_steps)

@@ -1,0 +1,88 @@
+"""Shares of a study's populations on this machine's devices: what a worker of a cluster makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...store.rows import Stream
+from ...studies.spec import Study
+from ..lanes.compile_cache import enable_compilation_cache
+from ..lanes.contract import EvaluationResult
+from ..lanes.division import Division
+from ..lanes.local_population import LocalPopulation
+from ..lanes.user_code import check_registered, import_user_code
+from ..lanes.versions import versions
+from .share_host import Machine
+
+__all__ = ["LocalShares", "local_shares"]
+
+
+def local_shares(
+    study: Study, shares: int, cores: int, neighbours: int, warn: Callable[[str], None]
+) -> LocalShares:
+    """Make ready for a study: run its own code, start jax with this worker's devices.
+
+    Args:
+        study: what is asked.
+        shares: that stand for one population.
+        cores: of this machine that this process may use.
+        neighbours: shares on this machine.
+        warn: takes a line about what went wrong with some environments.
+
+    Raises:
+        HpoError: the study cannot run here.
+    """
+    import_user_code(study.imports, study.source)
+    check_registered(study)
+    enable_compilation_cache()
+    return LocalShares(study, shares, cores, neighbours, warn)
+
+
+class LocalShares:
+    """Makes one of several equal shares of every population; see `ShareSource`."""
+
+    def __init__(
+        self,
+        study: Study,
+        shares: int,
+        cores: int,
+        neighbours: int,
+        warn: Callable[[str], None],
+    ):
+        from ..lanes.local import LocalFactory
+
+        self._factory = LocalFactory(study, warn=warn, cores=cores)
+        self._shares, self._neighbours = shares, neighbours
+
+    @property
+    def machine(self) -> Machine:
+        """See `ShareSource`."""
+        return Machine(self._factory.backend, self._factory.device_count, versions())
+
+    def bucket_of(self, config: Mapping[str, Any]) -> str:
+        """See `PopulationFactory`."""
+        return self._factory.bucket_of(config)
+
+    def quantum(self, config: Mapping[str, Any]) -> int:
+        """See `PopulationFactory`."""
+        return self._factory.quantum(config)
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """See `ShareSource`."""
+        self._factory.split.hypers(config)
+        self._factory.check_divides(config, self._shares)
+
+    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
+        """See `ShareSource`."""
+        return self._factory.divide(config, lanes, self._shares, self._neighbours)
+
+    def make(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+        """See `ShareSource`."""
+        return self._factory.make_share(config, division)
+
+    def baseline(
+        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """See `PopulationFactory`."""
+        return self._factory.baseline(name, config, seeds)

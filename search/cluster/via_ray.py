@@ -1,0 +1,379 @@
+"""The door to Ray: a cluster, and workers on it that host shares of a study's populations.
+
+Everything that can go wrong with a cluster becomes one line here; what a worker does is told in
+`share_host`, what its death costs in `shares`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from ...errors import ConfigError, HpoError, MissingExtraError, SearchError
+from ...studies.spec import Executor
+from .share_host import Machine, ShareHost, ShareSource
+from .shares import Call, Lost, sound
+
+__all__ = ["Place", "RayTeam", "connected", "place_of"]
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_V2_ENABLED": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+_OBJECT_STORE_BYTES = 256 * 2**20  # lanes that do not fit go through the disk
+_PATIENCE_SECONDS = 120.0
+_ANSWER_SECONDS = 20.0
+_KNOCK_SECONDS = 10.0
+_ATTEMPTS = 3
+
+
+def import_ray(purpose: str) -> ModuleType:
+    """Return the module `ray`, told to keep to itself.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise MissingExtraError("ray", "ray", purpose) from error
+    return ray
+
+
+@contextmanager
+def connected(executor: Executor, purpose: str, processes: int = 0) -> Iterator[ModuleType]:
+    """Be connected to the cluster that a study names, or to one on this machine alone.
+
+    A cluster that this process has joined already is used as it is, and left running.
+
+    Args:
+        executor: of the study.
+        purpose: what needs it, for messages.
+        processes: beside the workers that will run on this machine.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        ConfigError: no cluster answers.
+    """
+    ray = import_ray(purpose)
+    if ray.is_initialized():
+        yield ray
+        return
+    how: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if executor.address is None:
+        cores = max(2, os.cpu_count() or 1, executor.workers * (executor.cpus or 1), processes)
+        how |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
+        how["object_store_memory"] = _OBJECT_STORE_BYTES
+    else:
+        how["address"] = executor.address
+    try:
+        _reach(executor.address)
+        ray.init(**how)
+    except Exception as error:  # of no particular kind where a busy machine takes too long
+        raise ConfigError(_no_cluster(executor, error)) from error
+    try:
+        with _hushed(ray):
+            yield ray
+    finally:
+        ray.shutdown()
+
+
+def _reach(address: str | None) -> None:
+    """Knock at an address such as `host:port`; Ray itself would try for minutes.
+
+    Raises:
+        OSError: nobody is there.
+    """
+    host, _, port = (address or "").rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK_SECONDS).close()
+
+
+def _no_cluster(executor: Executor, error: Exception) -> str:
+    """Return why there is no cluster; Ray does not say so of one that asks for a token."""
+    if executor.address is None:
+        return f"executor: no Ray cluster begins on this machine: {_line(error)}; try again"
+    text = f"executor: no Ray cluster at {executor.address!r}: {_line(error)}; start one with "
+    text += "`ray start --head`, or leave executor.address out for one on this machine alone"
+    if os.environ.get("RAY_AUTH_MODE") == "token":
+        return f"{text}; if there is one, ~/.ray/auth_token must be that of its head node"
+    return f"{text}; if there is one, it may ask for a token: type `export RAY_AUTH_MODE=token`"
+
+
+@contextmanager
+def _hushed(ray: ModuleType) -> Iterator[None]:
+    """Let what Ray's daemons say go to the log `hpo.ray`.
+
+    Ray prints it to stdout, where results belong, and has no switch for that.
+    """
+    worker = ray._private.worker
+    printing = getattr(worker, "print_to_stdstream", None)
+    if printing is None:  # another version of Ray, which does it elsewhere
+        yield
+        return
+    worker.print_to_stdstream = _log
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printing
+
+
+def _log(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    for line in data["lines"]:
+        logging.getLogger("hpo.ray").info("%s: %s", data["pid"], line)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a worker takes of the cluster.
+
+    Attributes:
+        cpus, gpus: of its node.
+    """
+
+    cpus: int
+    gpus: int
+
+    def __str__(self) -> str:
+        return f"{self.cpus} CPU and {self.gpus} GPU" if self.gpus else f"{self.cpus} CPU"
+
+
+def place_of(ray: ModuleType, executor: Executor, device: str) -> Place:
+    """Return what each worker takes: one GPU where there are any, and its share of the CPUs.
+
+    Args:
+        ray: connected.
+        executor: of the study.
+        device: `auto`, `cpu` or `gpu`.
+
+    Raises:
+        ConfigError: the cluster has fewer GPUs than workers.
+    """
+    there = ray.cluster_resources()
+    gpus = int(there.get("GPU", 0))
+    each = 0 if device == "cpu" or (device == "auto" and gpus == 0) else 1
+    if each * executor.workers > gpus:
+        raise ConfigError(
+            f"executor.workers is {executor.workers}, but the cluster has {gpus} GPU(s), and a "
+            "worker takes one; lower it, or type population: {device: cpu}"
+        )
+    cores = int(there.get("CPU", 1))
+    if executor.address is None:
+        cores = min(cores, os.cpu_count() or 1)
+    share = cores // executor.workers
+    return Place(executor.cpus or max(1, share), each)
+
+
+class RayTeam:
+    """Workers that host the shares of a study; see `Team`.
+
+    Args:
+        ray: connected.
+        shares: how many.
+        place: what each worker takes.
+        source: what `ShareHost` takes; it and all it holds come by name, not as code.
+        warn: takes a line about a worker that died, or from a worker.
+    """
+
+    def __init__(
+        self,
+        ray: ModuleType,
+        shares: int,
+        place: Place,
+        source: Callable[[int, Callable[[str], None]], ShareSource],
+        warn: Callable[[str], None] = lambda text: None,
+    ):
+        self.shares = shares
+        self._ray, self._place, self._source, self._warn = ray, place, source, warn
+        self._hosts: dict[int, Any] = {}
+        self._generations = dict.fromkeys(range(shares), 0)
+        self._machines: dict[int, str] = {}
+
+    # ------------------------------------------------------------------ where shares are
+
+    def begin(self) -> Machine:
+        """Place a worker for every share and let them begin; give what they run on.
+
+        Raises:
+            SearchError: the cluster has no room.
+            ConfigError: workers differ, or the study cannot run on one.
+        """
+        self._hosts = {share: self._new_host() for share in range(self.shares)}
+        names = {share: host.machine_name.remote() for share, host in self._hosts.items()}
+        placed, waiting = self._ray.wait(
+            list(names.values()), num_returns=self.shares, timeout=_PATIENCE_SECONDS
+        )
+        if waiting:
+            raise SearchError(
+                f"after {_PATIENCE_SECONDS:.0f} s the cluster has room for {len(placed)} of "
+                f"{self.shares} workers with {self._place} each; lower executor.workers or "
+                "executor.cpus, or add nodes"
+            )
+        for share, name in names.items():
+            self._machines[share] = self._answer(name)
+            if isinstance(self._machines[share], Lost):
+                raise SearchError(f"worker {share} died at once: {self._machines[share]}")
+        neighbours = Counter(self._machines.values())
+        found = self.call({
+            share: ("begin", (neighbours[self._machines[share]],)) for share in range(self.shares)
+        })  # fmt: skip
+        machines = {share: self._begun(share, answer) for share, answer in found.items()}
+        for share, machine in machines.items():
+            self._check_alike(share, machine, machines[0])
+        return machines[0]
+
+    def _begun(self, share: int, answer: Any) -> Machine:
+        if isinstance(answer, Lost):
+            raise SearchError(f"worker {share} died while it began: {answer}")
+        return sound(answer)
+
+    def _check_alike(self, share: int, machine: Machine, first: Machine) -> None:
+        """Refuse workers whose lanes would have other bits than the first one's."""
+        if machine == first:
+            return
+        words = f"worker {share} on {self._machines[share]} has {_words(machine, first)}, but "
+        words += f"worker 0 on {self._machines[0]} {_words(first, machine)}"
+        raise ConfigError(f"{words}; give all nodes of the cluster the same installation")
+
+    def _new_host(self) -> Any:
+        actor = self._ray.remote(ShareHost).options(
+            num_cpus=self._place.cpus, num_gpus=self._place.gpus, max_restarts=0,
+            scheduling_strategy="SPREAD",
+        )  # fmt: skip
+        return actor.remote(self._source)
+
+    def process_of(self, share: int) -> int:
+        """Return the id of the process that hosts a share, on its machine."""
+        return self._answer(self._hosts[share].process.remote())
+
+    def end(self) -> None:
+        """Let all workers go; the cluster stays."""
+        for host in {id(host): host for host in self._hosts.values()}.values():
+            with suppress(self._ray.exceptions.RayError):  # a cluster that is gone has none
+                self._ray.kill(host)
+
+    def generation(self, share: int) -> int:
+        """See `Team`."""
+        return self._generations[share]
+
+    def first_of_machines(self) -> list[int]:
+        """See `Team`."""
+        first: dict[str, int] = {}
+        for share in range(self.shares):
+            first.setdefault(self._machines[share], share)
+        return list(first.values())
+
+    # ------------------------------------------------------------------ calls
+
+    def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
+        """See `Team`."""
+        given = {
+            share: self._hosts[share].do.remote(share, method, args)
+            for share, (method, args) in calls.items()
+        }
+        answers: dict[int, Any] = {}
+        for share, reference in given.items():
+            reply = self._answer(reference)
+            if isinstance(reply, Lost):
+                answers[share] = reply
+                continue
+            answers[share] = reply.answer
+            for text in reply.warnings:
+                self._warn(text)
+        return answers
+
+    def _answer(self, reference: Any) -> Any:
+        """Return what a worker answered, or `Lost`.
+
+        Raises:
+            SearchError: the cluster itself is gone.
+        """
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError) as error:
+            return Lost(_line(error))
+        except (errors.LocalRayletDiedError, errors.RaySystemError) as error:
+            raise SearchError(
+                f"the Ray cluster is gone: {_line(error)}; what was committed is kept, and the "
+                "same command goes on from there"
+            ) from error
+
+    def replace(self, share: int) -> None:
+        """See `Team`; without room for another worker one that lives takes the share as well."""
+        self._generations[share] += 1
+        dead = self._hosts[share]
+        if sum(host is dead for host in self._hosts.values()) == 1:
+            self._ray.kill(dead)
+        for _ in range(_ATTEMPTS):
+            host, words = self._new_host(), "another one"
+            name = self._named(host, _PATIENCE_SECONDS)
+            if name is None:
+                self._ray.kill(host)
+                host, name = self._survivor(share)
+                words = "one that lives"
+            self._hosts[share], self._machines[share] = host, name
+            neighbours = Counter(self._machines.values())[name]
+            answer = self.call({share: ("begin", (neighbours,))})[share]
+            if not isinstance(answer, Lost):
+                sound(answer)
+                self._warn(f"worker {share} died; {words} on {name} goes on with its lanes")
+                return
+        raise SearchError(
+            f"worker {share} died, and {_ATTEMPTS} others while they began; what was committed "
+            "is kept, and the same command goes on from there"
+        )
+
+    def _named(self, host: Any, seconds: float) -> str | None:
+        """Return the machine of a worker, None if it has none in that time or died."""
+        ready, _ = self._ray.wait([reference := host.machine_name.remote()], timeout=seconds)
+        name = self._answer(reference) if ready else None
+        return None if isinstance(name, Lost) else name
+
+    def _survivor(self, lost: int) -> tuple[Any, str]:
+        """Return the worker that has the fewest shares of those that live, and its machine."""
+        load = Counter(id(host) for share, host in self._hosts.items() if share != lost)
+        others = [(load[id(host)], share) for share, host in self._hosts.items() if share != lost]
+        for _, share in sorted(others):
+            name = self._named(self._hosts[share], _ANSWER_SECONDS)
+            if name is not None:
+                return self._hosts[share], name
+        raise SearchError(
+            "no worker of the cluster lives, and it has no room for another; what was committed "
+            "is kept, and the same command goes on once there is room"
+        )
+
+
+def _words(machine: Machine, other: Machine) -> str:
+    """Return in what a machine differs from another one."""
+    parts = []
+    if machine.backend != other.backend or machine.device_count != other.device_count:
+        parts.append(f"{machine.device_count} {machine.backend} device(s)")
+    for name, version in machine.versions.items():
+        if version != other.versions.get(name):
+            parts.append(f"{name} {version}")
+    return ", ".join(parts)
+
+
+def _line(error: Exception) -> str:
+    """Return the first line of what Ray says, cut to a terminal's width or two."""
+    if isinstance(error, HpoError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if getattr(error, "actor_init_failed", False):  # a traceback: what was raised stands last
+        lines.reverse()
+    return (lines[0] if lines else type(error).__name__)[:200]

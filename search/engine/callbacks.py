@@ -1,0 +1,190 @@
+"""Code of the user's that a study calls: typed events, one Protocol, as many as one likes.
+
+Callbacks are called between chunks, from the study's thread, once everything of a boundary is
+decided; nothing they do changes a result. One that raises ends the study in a clean way: what was
+done is committed, and the same call goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+
+from ...errors import CallbackError
+from ...store.rows import EvaluationRow, Stream, TrialRow
+from ..book.progress import Progress, Silent
+from .chunk import CurveSink
+
+__all__ = [
+    "Callback",
+    "Callbacks",
+    "ChunkEvent",
+    "EvaluationEvent",
+    "StopStudy",
+    "TrialEndEvent",
+]
+
+
+class StopStudy(Exception):
+    """Raise it in a callback to end the study as Ctrl-C does: `interrupted`, without an error."""
+
+
+@dataclass(frozen=True)
+class ChunkEvent:
+    """A chunk is done; one entry a replicate that trained in it and has a new row of its curve.
+
+    Where `log_every` splits chunks there is an event for each row; where it joins them, entries
+    come with the chunk that completes their row.
+
+    Attributes:
+        progress: where the study stands.
+        trials: numbers.
+        streams: which seeds: `search`, `choose`, `report`.
+        replicates: index within the stream.
+        env_steps: training env steps of the replicate so far.
+        metrics: name -> float64 [replicates], as in the table `curves`.
+    """
+
+    progress: Progress
+    trials: Sequence[int]
+    streams: Sequence[Stream]
+    replicates: Sequence[int]
+    env_steps: Sequence[int]
+    metrics: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class EvaluationEvent:
+    """A replicate was evaluated.
+
+    Attributes:
+        trial, stream, replicate: whose.
+        env_steps: its training env steps so far.
+        returns: float64 [episodes], undiscounted.
+        lengths: int64 [episodes], env steps.
+        metrics: the environment's own, name -> float64 [episodes].
+    """
+
+    trial: int
+    stream: Stream
+    replicate: int
+    env_steps: int
+    returns: np.ndarray
+    lengths: np.ndarray
+    metrics: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TrialEndEvent:
+    """A trial of the search has ended; `trial` is its row."""
+
+    trial: TrialRow
+
+
+class Callback(Protocol):
+    """What a study calls. Subclass it and write the methods you care about.
+
+    >>> class Loud(Callback):
+    ...     def on_trial_end(self, event: TrialEndEvent) -> None:
+    ...         print(event.trial.trial, event.trial.value)
+    """
+
+    def on_chunk(self, event: ChunkEvent) -> None:
+        """A chunk is done; its evaluations and ends have been told before."""
+
+    def on_evaluation(self, event: EvaluationEvent) -> None:
+        """A replicate was evaluated."""
+
+    def on_trial_end(self, event: TrialEndEvent) -> None:
+        """A trial has ended."""
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """The rows of a chunk; see `ChunkEvent`."""
+
+    trials: Sequence[int]
+    streams: Sequence[Stream]
+    replicates: Sequence[int]
+    env_steps: Sequence[int]
+    metrics: Mapping[str, np.ndarray]
+
+
+class _Listening:
+    """A `CurveSink` that passes everything on, and tells."""
+
+    def __init__(self, hear: Callable[[_Chunk], None], to: CurveSink):
+        self._hear, self._to = hear, to
+
+    def add_chunk(
+        self,
+        trials: Sequence[int],
+        streams: Sequence[Stream],
+        replicates: Sequence[int],
+        env_steps: Sequence[int],
+        metrics: dict[str, np.ndarray],
+    ) -> None:
+        """See `CurveSink`."""
+        self._to.add_chunk(trials, streams, replicates, env_steps, metrics)
+        self._hear(_Chunk(trials, streams, replicates, env_steps, metrics))
+
+
+def _whose(row: EvaluationRow) -> tuple[int, Stream, int, int]:
+    return row.trial, row.stream, row.replicate, row.env_steps
+
+
+class Callbacks(Silent):
+    """All callbacks of a study, as one of its observers.
+
+    Raises:
+        CallbackError: from any event, where a callback raised.
+    """
+
+    def __init__(self, callbacks: Iterable[Callback]):
+        self._callbacks = tuple(callbacks)
+        self._heard: list[_Chunk] = []
+
+    def listening(self, curves: CurveSink) -> CurveSink:
+        """Return the sink of curve rows that hears what passes to another one."""
+        return _Listening(self._hear, curves)
+
+    def _hear(self, chunk: _Chunk) -> None:
+        self._heard.append(chunk)
+
+    def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
+        """Tell each evaluation of a boundary."""
+        for key, found in groupby(evaluations, _whose):
+            rows = list(found)
+            names = sorted(rows[0].metrics)
+            event = EvaluationEvent(
+                *key,
+                returns=np.array([row.episode_return for row in rows], np.float64),
+                lengths=np.array([row.episode_length for row in rows], np.int64),
+                metrics={n: np.array([row.metrics[n] for row in rows], np.float64) for n in names},
+            )
+            self._tell("on_evaluation", lambda one, event=event: one.on_evaluation(event))
+
+    def on_trial_end(self, trial: TrialRow) -> None:
+        """Tell that a trial ended."""
+        event = TrialEndEvent(trial)
+        self._tell("on_trial_end", lambda one: one.on_trial_end(event))
+
+    def on_chunk(self, progress: Progress) -> None:
+        """Tell the rows of a chunk, those of one number of updates at a time."""
+        heard, self._heard = self._heard, []
+        for chunk in heard:
+            event = ChunkEvent(progress, **vars(chunk))
+            self._tell("on_chunk", lambda one, event=event: one.on_chunk(event))
+
+    def _tell(self, method: str, call: Callable[[Callback], None]) -> None:
+        for callback in self._callbacks:
+            try:
+                call(callback)
+            except StopStudy:
+                raise
+            except Exception as error:
+                raise CallbackError(type(callback).__name__, method, error) from error

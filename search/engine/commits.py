@@ -1,0 +1,179 @@
+"""Commits and their reverse: rows, lanes and loop state go to the store together and come back.
+
+When commits fall changes no result: what was not committed is run again, to the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ...disk import new_folder
+from ...errors import StoreError
+from ...store.commit import Phase as StorePhase
+from ...store.rows import DecisionRow
+from ...store.study_store import StudyStore
+from ...studies.spec import Study
+from ..book.buckets import Bucket
+from ..book.ledger import Ledger, Unwritten
+from ..book.schedule import schedule_of
+from ..book.state import BucketState, EndedTrial, LoopState
+from ..book.trials import LIVE, RunState, Trial
+from ..lanes.contract import PopulationFactory
+
+__all__ = ["Committer", "restore_buckets", "restore_ledger"]
+
+_SOONEST, _SHARE = 1.0, 0.05  # seconds to the second commit; of the time, for commits before 10 s
+
+
+class Committer:
+    """Commits when it is time.
+
+    Args:
+        store: of the study.
+        ledger: what is to be written.
+        buckets: whose lanes are to be saved.
+        every_seconds: between two commits, at least; 0 commits at every boundary.
+        soon: the first boundary is committed at once, and the times between commits grow from
+            there, so that a life of seconds is not lost. A commit that takes long waits longer.
+    """
+
+    def __init__(
+        self,
+        store: StudyStore,
+        ledger: Ledger,
+        buckets: dict[str, Bucket],
+        every_seconds: float = 10.0,
+        soon: bool = False,
+    ):
+        self._store, self._ledger, self._buckets = store, ledger, buckets
+        self._every_seconds = every_seconds
+        self._wait_seconds = 0.0 if soon else every_seconds
+        self._last = time.monotonic()
+        known = soon or store.head.number > 0
+        self._boundary = ledger.state.boundary if known else -1  # of the last commit
+
+    def commit_if_due(self) -> None:
+        """Commit at the first boundary late enough after the last commit."""
+        if self._ledger.state.boundary == self._boundary:
+            return
+        passed = time.monotonic() - self._last
+        if not 0.0 <= passed < self._wait_seconds:  # a clock set back must not hold up commits
+            self.commit()
+            self._store.publish()
+
+    def commit(self, phase: StorePhase = "running") -> None:
+        """Write everything since the last commit, in one transaction with the lanes' state."""
+        ledger, new = self._ledger, self._ledger.unwritten
+        started = time.monotonic()
+        ledger.state.buckets = [
+            BucketState(bucket.key, bucket.example, bucket.lanes)
+            for bucket in self._buckets.values()
+        ]
+        self._store.commit(
+            loop_state=ledger.state.to_text(),
+            checkpoint=self._save_lanes(),
+            trials=[ledger.trials[number].row() for number in sorted(new.trials)],
+            evaluations=new.evaluations,
+            decisions=new.decisions,
+            asks=new.asks,
+            attributes=new.attributes,
+            phase=phase,
+        )
+        ledger.unwritten = Unwritten()
+        self._boundary, self._last = ledger.state.boundary, time.monotonic()
+        longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
+        self._wait_seconds = min(self._every_seconds, longer)
+
+    def _save_lanes(self) -> str | None:
+        """Save the lanes of every bucket that holds a replicate begun; give the folder's name.
+
+        Those of a run that may grow are kept after its end.
+        """
+        ended = self._ledger.state.ended
+        begun = [
+            (bucket, bucket.population)
+            for bucket in self._buckets.values()
+            if bucket.population is not None
+            and (any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket))
+        ]
+        if not begun:
+            return None
+        path = new_folder(self._store.new_checkpoint())
+        for bucket, population in begun:
+            population.save(path / bucket.key)
+        return path.name
+
+
+def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) -> Ledger:
+    """Rebuild what the loop knew at the last commit; a new study gives an empty ledger."""
+    head = store.head
+    state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
+    decisions: dict[int, list[DecisionRow]] = {}
+    for decision in store.journal.decisions():
+        decisions.setdefault(decision.trial, []).append(decision)
+    attributes: dict[int, dict[str, object]] = {}
+    for row in store.journal.attributes():
+        if row.trial is not None:
+            attributes.setdefault(row.trial, {})[row.name] = row.value
+    ended = [
+        Trial.from_row(row, decisions.get(row.trial, []), attributes.get(row.trial, {}))
+        for row in store.journal.trials()
+        if row.state not in LIVE
+    ]
+    ledger = Ledger(study, state, ended, clock)
+    ledger.undecided = frozenset(
+        number
+        for number, trial in state.live.items()
+        if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
+    )
+    return ledger
+
+
+def restore_buckets(
+    ledger: Ledger, factory: PopulationFactory, checkpoint: Path | None
+) -> dict[str, Bucket]:
+    """Rebuild the buckets and put the lanes back as the last commit saved them.
+
+    Raises:
+        StoreError: the configurations fall into other buckets than they did.
+    """
+    buckets: dict[str, Bucket] = {}
+    for entry in ledger.state.buckets:
+        config = ledger.config_of(entry.example)
+        if factory.bucket_of(config) != entry.key:
+            raise StoreError(
+                f"trial {entry.example} was compiled as {entry.key} when the study began and "
+                f"would be {factory.bucket_of(config)} now; go on with the hpo that began it, "
+                "or begin again with --new"
+            )
+        schedule = schedule_of(ledger.study, factory.quantum(config))
+        bucket = Bucket(entry.key, entry.example, config, schedule)
+        bucket.slots = [None] * entry.lanes
+        buckets[entry.key] = bucket
+    for trial in ledger.state.live.values():
+        bucket = buckets[trial.bucket]
+        bucket.enqueue(run for run in trial.runs if run.state is RunState.WAITING)
+        for run in trial.runs:
+            if run.state is RunState.RUNNING and run.lane is not None:
+                bucket.slots[run.lane] = run
+    ended = ledger.state.ended
+    for bucket in buckets.values():
+        if any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket):
+            bucket.population = factory.make(bucket.config, bucket.lanes)
+            bucket.population.restore(_saved(checkpoint, bucket.key))
+    return buckets
+
+
+def _ended_in(ended: EndedTrial | None, bucket: Bucket) -> bool:
+    return ended is not None and ended.trial.bucket == bucket.key
+
+
+def _saved(checkpoint: Path | None, key: str) -> Path:
+    if checkpoint is None or not (checkpoint / key).exists():
+        raise StoreError(
+            f"the last commit has no lanes of bucket {key}; restore {checkpoint or 'them'} from "
+            "a copy, or begin again with --new"
+        )
+    return checkpoint / key

@@ -1,0 +1,140 @@
+"""The confirm stage: the best trials on fresh seeds, the winner on seeds that chose nothing.
+
+Choosing the best of several on the seeds that found them flatters it; so the `choose` seeds only
+choose, and the number to believe comes from the `report` seeds. Several objectives have a front
+and no winner: the best places run on the `choose` seeds and form the front anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...store.rows import Stream, TrialState
+from ...store.statistics import mean
+from ..book.buckets import Bucket
+from ..book.ledger import Ledger
+from ..book.state import Phase
+from ..book.trials import Run, RunState, Trial
+from .confirm_resume import Fresh
+from .settle import Policies, in_lanes
+
+__all__ = ["advance_phase", "begin_confirm"]
+
+
+def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> None:
+    """Leave the search: run the best finished trials on the seeds that choose.
+
+    Args:
+        ledger: trials and state.
+        buckets: whose lanes run them.
+        fresh: seeds that ran when the study was confirmed before, which do not run again.
+    """
+    confirm, state = ledger.study.confirm, ledger.state
+    finished = [
+        trial
+        for trial in ledger.trials.values()
+        if trial.state is TrialState.FINISHED and trial.value is not None
+    ]
+    finished = ledger.order(finished)
+    if confirm is None or not finished or min(confirm.top_k, confirm.choose) < 1:
+        state.phase = Phase.DONE
+        return
+    state.phase = Phase.CHOOSE
+    best = finished[: confirm.top_k]
+    state.candidates = [trial.number for trial in best]
+    for trial in best:
+        state.live.setdefault(trial.number, trial)
+        trial.error = ""  # what an earlier confirm stage lacked
+        _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket], fresh)
+
+
+def advance_phase(
+    ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies, fresh: Fresh
+) -> None:
+    """Go on to the next phase if all replicates of this one have ended."""
+    state = ledger.state
+    if any(run.is_live for trial in state.live.values() for run in trial.runs):
+        return
+    if state.phase is Phase.CHOOSE:
+        _end_choose(ledger, buckets, fresh)
+    elif state.phase is Phase.REPORT:
+        _end_report(ledger, buckets, policies)
+
+
+def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fresh) -> None:
+    runs = fresh.runs(trial.number, stream, seeds)
+    trial.runs += runs
+    bucket.enqueue(run for run in runs if run.is_live)
+
+
+def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> None:
+    """Take the values of the seeds that choose, and let the winner run the others.
+
+    A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
+    compared with others that had a harder task.
+    """
+    state, confirm = ledger.state, ledger.study.confirm
+    candidates = [ledger.trials[number] for number in state.candidates]
+    for trial in candidates:
+        missing = _missing(trial.runs_of(Stream.CHOOSE), "choose")
+        trial.error = trial.error or missing
+        trial.choose_values = ()
+        if not missing:
+            _take_choose_values(ledger, trial)
+        ledger.touch(trial)
+    whole = [trial for trial in candidates if trial.choose_values]
+    if confirm is None or not whole or any(_was_cut(trial) for trial in candidates):
+        state.phase = Phase.DONE
+        return
+    if ledger.objectives.others:  # a front has no winner
+        state.phase = Phase.DONE
+        return
+    winner = min(whole, key=lambda trial: _choice(ledger, trial))
+    state.winner, state.phase = winner.number, Phase.DONE
+    if confirm.report:
+        state.phase = Phase.REPORT
+        _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket], fresh)
+
+
+def _take_choose_values(ledger: Ledger, trial: Trial) -> None:
+    """Take what the seeds that choose gave; costs are those of the search, on as many seeds."""
+    trial.choose_values = trial.values_of(Stream.CHOOSE)
+    if ledger.objectives.is_plain:
+        return
+    extras = ledger.objectives.aggregate(trial.extras_of(Stream.CHOOSE), trial.costs())
+    if ledger.objectives.others:
+        trial.choose_objectives = (mean(trial.choose_values), *ledger.objectives.values(extras))
+    trial.choose_constraints = ledger.objectives.limited(extras)
+
+
+def _choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
+    """Sort candidates of one objective: those that keep the constraints first."""
+    excess = ledger.violation(trial.choose_constraints)
+    return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
+
+
+def _end_report(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+    state = ledger.state
+    state.phase = Phase.DONE
+    if state.winner is None:
+        return
+    winner = ledger.trials[state.winner]
+    runs = winner.runs_of(Stream.REPORT)
+    winner.error = winner.error or _missing(runs, "report")
+    if not _was_cut(winner):
+        winner.report_values = winner.values_of(Stream.REPORT)
+    ledger.touch(winner)
+    still_there = in_lanes(runs)
+    if still_there:
+        policies.export(ledger, buckets[winner.bucket], still_there[0])
+
+
+def _was_cut(trial: Trial) -> bool:
+    confirming = (*trial.runs_of(Stream.CHOOSE), *trial.runs_of(Stream.REPORT))
+    return any(run.state is RunState.CUT for run in confirming)
+
+
+def _missing(runs: list[Run], stream: str) -> str:
+    """Return in words which fresh seeds have no value, or nothing if all have one."""
+    lost = sum(run.state is not RunState.ENDED for run in runs)
+    return f"{lost} of {len(runs)} {stream} seeds gave no value" if lost else ""

@@ -1,0 +1,98 @@
+"""What fresh seeds have shown before: a confirm stage that is opened again runs only the others.
+
+Values come from the evaluations in the journal, which hold every bit. A replicate that was cut is
+run again, to the same bits, and the rows of its curve that are there already are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...store.rows import Stream
+from ...store.study_store import StudyStore
+from ..after.looking_back import result_of
+from ..book.ledger import Ledger
+from ..book.trials import Run, RunState
+from .chunk import CurveSink
+
+__all__ = ["Fresh", "Replicate", "read_fresh"]
+
+Replicate = tuple[int, Stream, int]
+"""(trial, stream, replicate)"""
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What the journal knew of fresh seeds when the study began or went on.
+
+    Attributes:
+        ended: replicates that ran to their end: the metric there, and the extras.
+        reached: training env steps up to which the curve of a replicate is written.
+    """
+
+    ended: Mapping[Replicate, tuple[float, list[float]]] = field(default_factory=dict)
+    reached: Mapping[Replicate, int] = field(default_factory=dict)
+
+    def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
+        """Return the replicates of a trial on fresh seeds; those seen before have ended."""
+        return [self._run(trial, stream, replicate) for replicate in range(seeds)]
+
+    def _run(self, trial: int, stream: Stream, replicate: int) -> Run:
+        seen = self.ended.get((trial, stream, replicate))
+        if seen is None:
+            return Run(trial, stream, replicate)
+        value, extras = seen
+        return Run(trial, stream, replicate, RunState.ENDED, value=value, extras=extras)
+
+    def only_new(self, curves: CurveSink) -> CurveSink:
+        """Return a sink that keeps rows of a curve from being written a second time."""
+        return _OnlyNew(curves, self.reached) if self.reached else curves
+
+
+class _OnlyNew:
+    """A `CurveSink` that drops what is written already; see `Fresh.only_new`."""
+
+    def __init__(self, to: CurveSink, reached: Mapping[Replicate, int]):
+        self._to, self._reached = to, reached
+
+    def add_chunk(
+        self,
+        trials: Sequence[int],
+        streams: Sequence[Stream],
+        replicates: Sequence[int],
+        env_steps: Sequence[int],
+        metrics: dict[str, np.ndarray],
+    ) -> None:
+        """See `CurveSink`."""
+        keys = zip(trials, streams, replicates, strict=True)
+        new = [
+            row
+            for row, (key, at) in enumerate(zip(keys, env_steps, strict=True))
+            if at > self._reached.get(key, 0)
+        ]
+        self._to.add_chunk(
+            [trials[row] for row in new],
+            [streams[row] for row in new],
+            [replicates[row] for row in new],
+            [env_steps[row] for row in new],
+            {name: values[new] for name, values in metrics.items()},
+        )
+
+
+def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
+    """Read what the last commit knows; nothing where nothing is confirmed."""
+    if ledger.study.confirm is None or store.created:
+        return Fresh()
+    ended: dict[Replicate, tuple[float, list[float]]] = {}
+    for packed in store.journal.packed_evaluations(without=Stream.SEARCH):
+        found = result_of(packed)
+        key = (packed.trial, Stream(packed.stream), packed.replicate)
+        ended[key] = ledger.objective.measure(found), ledger.objectives.measure(found)
+    reached = {
+        (trial, Stream(stream), replicate): at
+        for (trial, stream, replicate), at in store.curves.reached(Stream.SEARCH).items()
+    }
+    return Fresh(ended, reached)

@@ -1,0 +1,244 @@
+"""Population based training at a rung: the worst trials go on from the best ones' states.
+
+All trials of such a study run side by side. At every rung those in the lower quantile, and those
+that diverged, take over the whole training state of a trial in the upper one, with other knobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ConfigError
+from ...knobs import complete
+from ...spaces.space import DRAWS
+from ...store.rows import DecisionRow, Stream, TrialState
+from ...studies.spec import EarlyTerminate, Study
+from ..book.buckets import Bucket
+from ..book.ledger import Ledger
+from ..book.lineage import Segment, lineage_of
+from ..book.trials import RunState, Trial
+from ..lanes.contract import Change
+from ..rules.explore import Explorer, Gain, Perturb, Situation
+from ..rules.registry import rank_of
+from ..streams import generator
+from .judge import is_due, value_at
+
+__all__ = ["Evolver", "end_hopeless", "evolve", "make_evolver", "set_aside"]
+
+WINDOW = 256
+"""Intervals that a model of the gains sees."""
+
+
+@dataclass(frozen=True)
+class Evolver:
+    """The rule of one study.
+
+    Attributes:
+        study: its space, seed and shares.
+        early: its `early_terminate`.
+        explorer: gives copies their knobs.
+        learns: the explorer looks at gains.
+    """
+
+    study: Study
+    early: EarlyTerminate
+    explorer: Explorer
+    learns: bool
+
+    @property
+    def rule(self) -> str:
+        """Its words in the store."""
+        return f"{self.early.type} quantile={self.early.quantile:g}"
+
+    def new_params(
+        self, trial: int, source: Mapping[str, Any], situation: Situation
+    ) -> dict[str, Any]:
+        """Return a copy's knobs: new ones that no rule forbids, else those of the copied trial."""
+        space = self.study.space
+        for attempt in range(DRAWS):
+            rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
+            params = self.explorer.explore(source, situation, rng)
+            if params != source and space.forbidden(params) is None and self._fits(params):
+                return params
+        return dict(source)
+
+    def _fits(self, params: Mapping[str, Any]) -> bool:
+        try:
+            complete({**self.study.fixed, **params})
+        except ConfigError:  # knobs that contradict each other: drawn again
+            return False
+        return True
+
+
+def make_evolver(study: Study) -> Evolver | None:
+    """Build the rule that a study names, None if its trials do not copy each other."""
+    early = study.early_terminate
+    if early is None or not early.evolves:
+        return None
+    perturb = Perturb(study.space, early.resample, early.perturb)
+    if early.type == "pbt":
+        return Evolver(study, early, perturb, learns=False)
+    from ..rules.pb2 import Bandit  # scipy
+
+    return Evolver(study, early, Bandit(study.space, perturb), learns=True)
+
+
+# ---------------------------------------------------------------------- what diverged
+
+
+def set_aside(trial: Trial, buckets: Mapping[str, Bucket]) -> bool:
+    """Return whether a trial that diverged waits for another's state: there is a rung ahead."""
+    bucket = buckets.get(trial.bucket)
+    return bucket is not None and trial.rung + 1 < len(bucket.schedule.rungs)
+
+
+def end_hopeless(ledger: Ledger) -> None:
+    """End the trials that wait for a state when no trial is left that could give one."""
+    live = ledger.live()
+    if live and all(trial.lost for trial in live):
+        for trial in live:
+            ledger.end(trial, TrialState.DIVERGED)
+
+
+# ---------------------------------------------------------------------- what stands at a rung
+
+
+def evolve(
+    ledger: Ledger, evolver: Evolver, buckets: Mapping[str, Bucket]
+) -> Iterator[tuple[Bucket, list[Change]]]:
+    """Judge every trial that stands at a rung; give the changes of lanes, rung by rung.
+
+    The changes of one rung must be made before those of the next are asked for.
+    """
+    for key, bucket in buckets.items():
+        here = [trial for trial in ledger.live() if trial.bucket == key]
+        for rung in range(len(bucket.schedule.rungs)):
+            ready = [trial for trial in here if not trial.lost and is_due(trial, rung)]
+            if ready:
+                lost = [trial for trial in here if trial.lost and trial.rung == rung - 1]
+                yield bucket, _Rung(ledger, evolver, bucket, rung, ready, lost).carry_out()
+
+
+@dataclass
+class _Rung:
+    """One population at one rung.
+
+    Attributes:
+        ledger, evolver, bucket: of the study.
+        rung: its index.
+        ready: trials that stand there.
+        lost: trials that diverged since the rung before.
+    """
+
+    ledger: Ledger
+    evolver: Evolver
+    bucket: Bucket
+    rung: int
+    ready: list[Trial]
+    lost: list[Trial]
+
+    def __post_init__(self):
+        value = {trial.number: value_at(self.ledger, trial, self.rung) for trial in self.ready}
+        self.value = value
+        self.loss = {number: self.ledger.objective.loss(value[number]) for number in value}
+
+    @property
+    def env_steps(self) -> int:
+        """Of a replicate, here."""
+        return self.bucket.schedule.rungs[self.rung] * self.bucket.schedule.quantum
+
+    def carry_out(self) -> list[Change]:
+        """Write down what every trial did, then let the worst go on from the best."""
+        self._note_losses()
+        pairs = self.pairs()
+        kept = [self.loss[trial.number] for trial in self.ready if trial.number not in pairs]
+        decided = [(trial.params, self.loss[trial.number]) for trial in self.ready
+                   if trial.number not in pairs]  # fmt: skip
+        changes: list[Change] = []
+        before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
+        for trial in [*self.ready, *self.lost]:
+            trial.rung = self.rung
+            trial.reports.append(self.value.get(trial.number, math.nan))
+            self.ledger.touch(trial)
+            source, old = pairs.get(trial.number), trial.params
+            if source is not None:
+                params, way = before[source.number]
+                situation = Situation(
+                    self.rung, self.loss[source.number], self.ledger.state.gains, tuple(decided)
+                )
+                new = self.evolver.new_params(trial.number, params, situation)
+                decided.append((new, self.loss[source.number]))
+                changes += self._copy(trial, source, new, way)
+            self._decide(trial, source, old, max(kept, default=None))
+        return changes
+
+    def pairs(self) -> dict[int, Trial]:
+        """Return who takes over whose state: the number of the one -> the other."""
+        ranked = sorted(self.ready, key=lambda trial: (self.loss[trial.number], trial.number))
+        count = len(self.ready) + len(self.lost)
+        share = max(1, math.floor(self.evolver.early.quantile * count))
+        upper = ranked[:share]
+        worst = ranked[max(share, len(ranked) - max(0, share - len(self.lost))) :]
+        chosen: dict[int, Trial] = {}
+        for trial in sorted([*worst, *self.lost], key=lambda trial: trial.number):
+            rng = generator(self.evolver.study.seed, "exploit", trial.number, self.rung)
+            source = upper[int(rng.integers(len(upper)))]
+            if trial.lost or self.loss[trial.number] > self.loss[source.number]:
+                chosen[trial.number] = source
+        return chosen
+
+    def _note_losses(self) -> None:
+        state = self.ledger.state
+        if not self.evolver.learns or self.rung == 0:
+            return
+        for trial in self.ready:
+            before = self.ledger.objective.loss(value_at(self.ledger, trial, self.rung - 1))
+            after = self.loss[trial.number]
+            state.gains.append(Gain(self.rung, dict(trial.params), before, after))
+        del state.gains[:-WINDOW]
+
+    def _copy(
+        self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
+    ) -> list[Change]:
+        """Let each replicate go on from the same replicate of the source."""
+        trial.params, trial.lost = params, False
+        own = Segment(self.env_steps, trial.number, params)
+        trial.schedule = tuple(part.as_json() for part in (*way, own))
+        config = self.ledger.config_of(trial.number)
+        changes: list[Change] = []
+        pairs = zip(trial.runs_of(Stream.SEARCH), source.runs_of(Stream.SEARCH), strict=True)
+        for run, other in pairs:
+            run.state, run.chunks, run.value = other.state, other.chunks, other.value
+            run.rung_values = list(other.rung_values)
+            run.extras, run.rung_extras = list(other.extras), list(other.rung_extras)
+            run.roll_on_from(other)
+            if other.state is RunState.RUNNING and other.lane is not None:
+                changes.append(Change(self.bucket.claim(run), config, other.lane))
+        trial.seed_values = trial.values_of(Stream.SEARCH)
+        return changes
+
+    def _decide(
+        self, trial: Trial, source: Trial | None, old: Mapping[str, Any], cutoff: float | None
+    ) -> None:
+        objective, judged = self.ledger.objective, sorted(self.loss.values())
+        loss = self.loss.get(trial.number, math.inf)
+        copied = source is not None
+        self.ledger.unwritten.decisions.append(
+            DecisionRow(
+                trial=trial.number,
+                rung=self.rung,
+                env_steps=self.env_steps,
+                value=self.value.get(trial.number, math.nan),
+                action="copy" if copied else "continue",
+                rule=self.evolver.rule,
+                cutoff=None if cutoff is None else objective.loss(cutoff),
+                rank=rank_of(loss, judged),
+                judged=len(self.ready) + len(self.lost),
+                source=source.number if source is not None else None,
+                old_params=dict(old) if copied else None,
+                params=dict(trial.params) if copied else None,
+            )
+        )

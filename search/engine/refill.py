@@ -1,0 +1,131 @@
+"""Keeps lanes busy: which bucket runs, who enters its lanes, and how many trials to ask for.
+
+All of it is a function of the ledger and the buckets, so a resumed study fills the same lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...store.rows import Stream
+from ..book.buckets import Bucket, next_bucket
+from ..book.budget import affordable_lanes, may_propose
+from ..book.ledger import Ledger, cut
+from ..book.trials import RunState
+from ..samplers.registry import draws_ahead
+from .intake import Intake
+
+__all__ = ["Refiller"]
+
+
+class Refiller:
+    """Decides at every boundary what the next chunk runs.
+
+    Args:
+        ledger: trials and state.
+        intake: brings new trials.
+        prepare: makes a bucket's population if it has none; says whether it has one now (else
+            the trials that waited for it have failed).
+    """
+
+    def __init__(self, ledger: Ledger, intake: Intake, prepare: Callable[[Bucket], bool]):
+        self._ledger, self._intake, self._prepare = ledger, intake, prepare
+        self._ahead = draws_ahead(ledger.study)
+
+    def refill(self) -> Bucket | None:
+        """Fill lanes and give the bucket whose lanes run next; None when nothing can run."""
+        if self._ledger.state.told:  # what was told is for the batch after the one being drawn
+            self._intake.join()
+        while True:
+            bucket = self._choose()
+            if bucket is not None and not self._prepare(bucket):
+                continue
+            if bucket is not None:
+                self._fill(bucket)
+            count = self._wanted_now(bucket)
+            if count < 1:
+                break
+            if not self._intake.join() and not self._intake.ask(count):
+                break
+        if bucket is not None:
+            self._ledger.state.running = bucket.key
+            self._intake.begin(self._wanted_ahead(bucket))
+        return bucket if bucket is not None and bucket.busy() else None
+
+    def _affordable(self, bucket: Bucket) -> float:
+        state = self._ledger.state
+        schedules = {key: entry.schedule for key, entry in self._intake.buckets.items()}
+        return affordable_lanes(
+            self._ledger.study, state.usage, state.phase, schedules, bucket.schedule.quantum
+        )
+
+    def _choose(self) -> Bucket | None:
+        able = {
+            key: bucket
+            for key, bucket in self._intake.buckets.items()
+            if bucket.work and self._affordable(bucket) >= 1
+        }
+        key = next_bucket(able, self._ledger.state.running)
+        return able.get(key)
+
+    def _fill(self, bucket: Bucket) -> None:
+        """Cut the replicates that the budget cannot pay for, then fill lanes as far as it can."""
+        affordable = self._affordable(bucket)
+        busy = bucket.busy()
+        if affordable < len(busy):
+            cut(busy[int(affordable) :])
+            bucket.release()
+        most = bucket.lanes if affordable == math.inf else int(affordable)
+        for run in bucket.place(most - len(bucket.busy())):
+            self._ledger.started(run)
+
+    def _wanted_now(self, bucket: Bucket | None) -> int:
+        """Return how many more trials are needed at once, for lanes that are free."""
+        if bucket is None:
+            return 1 if self._may_start_anything() else 0
+        busy = len(bucket.busy())
+        free = min(bucket.lanes, self._affordable(bucket)) - busy
+        if free < 1 or self._is_next_ready(bucket, busy):
+            return 0
+        room = 2 * bucket.lanes - self._queued()
+        return int(min(math.ceil(free / self._replicates), room))
+
+    def _may_start_anything(self) -> bool:
+        """Return whether the budget pays for a chunk of any bucket, or none is known yet."""
+        buckets = self._intake.buckets.values()
+        return not buckets or any(self._affordable(bucket) >= 1 for bucket in buckets)
+
+    def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
+        """Return whether another bucket can use the device better than more trials for this one.
+
+        Until then trials are asked for, though many of them may fall into other buckets: waiting
+        there they cost nothing, and empty lanes here cost a tenth of a study (docs/search.md).
+        """
+        if 2 * busy >= bucket.lanes:
+            return False
+        others = [
+            other.work
+            for other in self._intake.buckets.values()
+            if other is not bucket and self._affordable(other) >= 1
+        ]
+        block = bucket.population.block if bucket.population is not None else 1
+        most = max(others, default=0)
+        return most >= block and most > bucket.work
+
+    def _wanted_ahead(self, bucket: Bucket) -> int:
+        """Return how many trials to draw beside the next chunk, so that lanes freed by it fill."""
+        if not self._ahead or not may_propose(self._ledger) or not self._may_start_anything():
+            return 0
+        return math.ceil(bucket.lanes / self._replicates) - self._queued()
+
+    def _queued(self) -> int:
+        """Return the number of trials with a replicate that waits for its first lane."""
+        return sum(
+            any(run.state is RunState.WAITING for run in trial.runs_of(Stream.SEARCH))
+            for trial in self._ledger.live()
+        )
+
+    @property
+    def _replicates(self) -> int:
+        return self._ledger.study.seeds.first

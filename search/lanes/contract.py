@@ -1,0 +1,262 @@
+"""What the search loop asks of a population of lanes, and what it gets back.
+
+`search.local_population` implements it over `hpo.core`; tests implement it with analytic learning
+curves, so that the loop's rules are tested in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import SearchError
+from ...store.rows import Stream
+
+__all__ = [
+    "Change",
+    "ChunkResult",
+    "ChunkRow",
+    "EvaluationResult",
+    "Population",
+    "PopulationFactory",
+    "Refill",
+    "refuse_failed",
+]
+
+
+@dataclass(frozen=True)
+class Refill:
+    """Start a replicate in a lane.
+
+    Attributes:
+        lane: 0 .. lanes-1; whatever ran there is forgotten.
+        config: every knob and environment parameter, complete and validated.
+        stream: which seeds.
+        replicate: index within the stream; with the study's seed it fixes every random number.
+    """
+
+    lane: int
+    config: Mapping[str, Any]
+    stream: Stream
+    replicate: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """Go on with other hyperparameters in a lane, and perhaps with another lane's training state.
+
+    Attributes:
+        lane: 0 .. lanes-1.
+        config: as in `Refill`, from here on; it differs from the one before in traced knobs alone.
+        source: the lane whose whole training state (networks, optimiser, normalisers, random
+            stream, environments) this one takes over; None keeps its own.
+    """
+
+    lane: int
+    config: Mapping[str, Any]
+    source: int | None = None
+
+
+@dataclass(frozen=True)
+class ChunkRow:
+    """A part of a chunk's updates, all lanes.
+
+    Attributes:
+        env_steps: of one lane from the start of the chunk to the end of the part.
+        metrics: name -> float64 [lanes], over the updates of the part.
+    """
+
+    env_steps: int
+    metrics: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """One chunk of all lanes.
+
+    Attributes:
+        metrics: name -> float64 [lanes], over the chunk's updates.
+        diverged: bool [lanes]; retire the replicate, its numbers mean nothing.
+        seconds: wall time of the chunk.
+        failed: lane -> why its environment failed; it counts as diverged too.
+        rows: its parts in order, where curves have several rows a chunk, else empty.
+    """
+
+    metrics: Mapping[str, np.ndarray]
+    diverged: np.ndarray
+    seconds: float
+    failed: Mapping[int, str] = field(default_factory=dict)
+    rows: Sequence[ChunkRow] = ()
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """One lane's evaluation.
+
+    Attributes:
+        returns: float64 [episodes].
+        lengths: int64 [episodes], env steps.
+        metrics: the environment's own, name -> float64 [episodes].
+        failed: why the lane's environment failed, and there is nothing else; else "".
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+    metrics: Mapping[str, np.ndarray]
+    failed: str = ""
+
+
+def refuse_failed(reasons: Iterable[str]) -> None:
+    """Stop where there is no trial that could fail in place of everything.
+
+    Args:
+        reasons: `failed` of results; empty ones are fine.
+
+    Raises:
+        SearchError: an environment failed.
+    """
+    why = next(filter(None, reasons), "")
+    if why:
+        raise SearchError(f"an environment failed: {why}")
+
+
+class Population(Protocol):
+    """The lanes of one bucket.
+
+    Attributes:
+        lanes: how many.
+        steps_per_chunk: training env steps one lane does in one chunk (its quantum).
+        warmup_chunks: whole chunks at the start of every replicate that do not train; each costs
+            `steps_per_chunk` env steps, counted apart.
+        block: lanes of one tile on every device; work for fewer leaves part of the machine idle.
+    """
+
+    lanes: int
+    steps_per_chunk: int
+    warmup_chunks: int
+    block: int
+
+    @property
+    def compiles(self) -> int:
+        """Training programs compiled so far."""
+        ...
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """Refill lanes, then run one chunk; blocks until done.
+
+        Args:
+            refills: replicates to start first.
+            busy: lanes whose results matter, those of `refills` included; others may rest.
+        """
+        ...
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Change lanes between two chunks; all take over what was there before any change.
+
+        Raises:
+            ConfigError: lanes of this kind cannot be changed.
+        """
+        ...
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """Return the whole training states of some lanes, to be kept, or put elsewhere.
+
+        Raises:
+            ConfigError: lanes of this kind cannot be moved.
+        """
+        ...
+
+    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+        """Let lanes go on from states that `take` gave, here or in an equal population.
+
+        Args:
+            states: lane -> state and the configuration it goes on with, as in `Change`.
+
+        Raises:
+            ConfigError: as of `take`.
+        """
+        ...
+
+    def compile(self) -> None:
+        """Compile the training program now (else at the first chunk)."""
+        ...
+
+    def compile_evaluation(self) -> None:
+        """Compile the evaluation now (else at the first one)."""
+        ...
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Evaluate the policies of some lanes, in that order."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write the exact state of all lanes into a new directory."""
+        ...
+
+    def restore(self, directory: Path) -> None:
+        """Read what `save` wrote; the next chunk gives the same bits."""
+        ...
+
+    def export_policy(
+        self,
+        lane: int,
+        config: Mapping[str, Any],
+        directory: Path,
+        about: Mapping[str, Any] = {},
+    ) -> None:
+        """Write one lane's policy (with normaliser and resolved configuration).
+
+        Args:
+            lane: whose.
+            config: that it was trained with.
+            directory: a new folder.
+            about: where it comes from, to be kept with it; plain JSON values.
+        """
+        ...
+
+
+class PopulationFactory(Protocol):
+    """Makes the population of a bucket, and says beforehand what it will be.
+
+    Attributes:
+        backend: `cpu`, `gpu`, ...; other backends give other bits.
+        device_count: devices that lanes are spread over.
+    """
+
+    @property
+    def backend(self) -> str:
+        """What populations run on."""
+        ...
+
+    @property
+    def device_count(self) -> int:
+        """How many devices lanes are spread over."""
+        ...
+
+    def bucket_of(self, config: Mapping[str, Any]) -> str:
+        """Return the short hash of the Plan of a complete configuration; no compile."""
+        ...
+
+    def quantum(self, config: Mapping[str, Any]) -> int:
+        """Return the env steps of one chunk of one lane in this configuration's bucket."""
+        ...
+
+    def make(self, config: Mapping[str, Any], lanes: int | None) -> Population:
+        """Make the population of this configuration's bucket; None leaves lanes to the rule."""
+        ...
+
+    def baseline(
+        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """Evaluate a rule that learns nothing as replicates are evaluated.
+
+        Args:
+            name: one of `Study.baselines`.
+            config: whose evaluation environment it serves.
+            seeds: stream and replicate of each evaluation.
+        """
+        ...

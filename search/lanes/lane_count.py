@@ -1,0 +1,110 @@
+"""How many lanes a program gets when the study leaves it open: a rule, never a timing.
+
+The rule is a pure function of the machine, the size of the network and the study, so that the
+same file makes the same program every time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...studies.quanta import rung_steps
+from ...studies.spec import Study
+
+__all__ = [
+    "Machine",
+    "auto_lanes",
+    "device_count",
+    "population_replicates",
+    "startable_replicates",
+    "tile_of",
+]
+
+_ENOUGH = {"cpu": 64, "gpu": 4096}
+_MEMORY_SHARE = 0.6
+# Lanes that one device works on at a time. On a CPU the temporaries of a tile should stay in
+# cache, so a tile shrinks as networks grow; a GPU wants all the width it can get.
+_CPU_TILES = ((20_000, 4), (200_000, 2))
+_GPU_TILES = ((20_000, 256), (200_000, 64), (2_000_000, 16))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a population runs on.
+
+    Attributes:
+        backend: `cpu` or `gpu`.
+        devices: of that backend that lanes are spread over.
+        memory_bytes: of all of them together.
+    """
+
+    backend: str
+    devices: int
+    memory_bytes: int
+
+
+def device_count(backend: str, cores: int, accelerators: int) -> int:
+    """Return the number of devices lanes are spread over; on a CPU at least two host devices.
+
+    A program on one host device gives other bits than on two or more, hence never one.
+    """
+    return max(2, cores) if backend == "cpu" else max(1, accelerators)
+
+
+def tile_of(backend: str, parameter_count: int) -> int:
+    """Return the lanes that one device runs at a time, from the number of weights of one lane."""
+    table, least = (_CPU_TILES, 1) if backend == "cpu" else (_GPU_TILES, 4)
+    return next((tile for most, tile in table if parameter_count <= most), least)
+
+
+def auto_lanes(
+    machine: Machine, tile: int, replicates: int, bytes_per_lane: int, needed: int = 1
+) -> int:
+    """Return the number of lanes.
+
+    The smallest multiple of devices x tile that reaches what is enough for the backend, or what
+    the study can start if that is less, and then as few multiples less as memory demands.
+
+    Args:
+        machine: where it runs.
+        tile: lanes a device runs at a time.
+        replicates: that the study can start, see `startable_replicates`.
+        bytes_per_lane: estimate of state and temporaries of one lane.
+        needed: replicates that must run side by side, whatever is enough otherwise.
+
+    >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 192, 10**6)
+    64
+    >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 12, 10**6)
+    16
+    """
+    block = machine.devices * tile
+    wanted = min(_ENOUGH["cpu" if machine.backend == "cpu" else "gpu"], max(1, replicates))
+    wanted = max(wanted, needed)
+    blocks = -(-wanted // block)
+    fitting = int(_MEMORY_SHARE * machine.memory_bytes) // max(1, bytes_per_lane * block)
+    return block * max(1, min(blocks, fitting))
+
+
+def population_replicates(study: Study) -> int:
+    """Return how many replicates must run side by side: all of an evolving population, else 1."""
+    early, trials = study.early_terminate, study.budget.trials
+    if early is None or not early.evolves or trials is None:
+        return 1
+    return trials * study.seeds.per_config
+
+
+def startable_replicates(study: Study) -> int:
+    """Return how many replicates the study can have in lanes at once, at most.
+
+    Trials are bounded by `budget.trials` and by env steps, of which each takes at least those to
+    its first rung; the confirm stage runs the replicates of all its candidates side by side.
+    """
+    bounds = []
+    if study.budget.trials is not None:
+        bounds.append(study.budget.trials * study.seeds.first)
+    if study.budget.env_steps is not None:
+        bounds.append(study.budget.env_steps // max(1, min([*rung_steps(study), study.env_steps])))
+    search = min(bounds, default=max(_ENOUGH.values()))
+    if study.confirm is None:
+        return search
+    return max(search, study.confirm.top_k * study.confirm.choose, study.confirm.report)

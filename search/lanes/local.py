@@ -1,0 +1,324 @@
+"""Makes the populations of this machine: which program a bucket runs, and with how many lanes.
+
+The lanes are those that the rule of `search.lanes` gives, spread over the local devices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ...core import program, saved_policy
+from ...core.envs import registry as environments
+from ...core.envs.contract import same_observations
+from ...core.host.workers import Workers
+from ...core.hypers import Hypers
+from ...core.initial import Initial, kept
+from ...core.memory import estimate_memory, parameter_count
+from ...core.parts import read_part
+from ...core.plan import Plan, plan_hash
+from ...core.population import Device, lane_shapes
+from ...core.reward_state import reward_notes
+from ...core.state import lane_key
+from ...errors import ConfigError
+from ...knobs import complete
+from ...store.rows import Stream
+from ...studies.spec import Study
+from ...via_gymnasium import is_gymnasium
+from .configuration import Split
+from .contract import EvaluationResult
+from .division import Division
+from .hosting import workers_of
+from .lane_count import (
+    Machine,
+    auto_lanes,
+    population_replicates,
+    startable_replicates,
+    tile_of,
+)
+from .local_population import STREAMS, LocalPopulation, results_of
+
+__all__ = ["LocalFactory"]
+
+
+class LocalFactory:
+    """Makes populations of this machine's devices for one study.
+
+    Args:
+        study: what is asked; `split` splits its configurations.
+        compiling: entered around each compile of a program, with words for it.
+        warn: takes a line about what went wrong with some environments.
+        cores: of this machine that it may use; None: all.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        warn: Callable[[str], None] = lambda text: None,
+        cores: int | None = None,
+    ):
+        """Choose the devices; jax's backend starts here."""
+        self.study = study
+        self.compiling, self.warn = compiling, warn
+        self._noted: set[str] = set()
+        self._cores = cores or os.cpu_count() or 1
+        self.devices = program.prepare_devices(
+            study.population.device, study.population.deterministic, cores
+        )
+        self.backend = self.devices[0].platform
+        self.device_count = len(self.devices)
+        self.split = Split(study)
+        self._saved = _saved(study)
+        if self._saved is not None:  # one that does not fit is refused before anything begins
+            default = complete({**study.fixed, **study.space.default()})
+            self._initial(self.split.plan(default), self.split.hypers(default))
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Refuse a configuration that cannot run, or a population that finds no room.
+
+        Raises:
+            ConfigError: says why.
+        """
+        self.split.hypers(config)
+        if population_replicates(self.study) > 1:  # all of them must have a lane
+            self.program_of(config)
+
+    def bucket_of(self, config: Mapping[str, Any]) -> str:
+        """Return the short hash of the Plan of a complete configuration; no compile."""
+        return plan_hash(self.split.plan(config))
+
+    def quantum(self, config: Mapping[str, Any]) -> int:
+        """Return the env steps of one chunk of one lane in this configuration's bucket."""
+        return self.split.quanta(self.split.plan(config)).steps_per_chunk
+
+    def _tile(self, plan: Plan, example: Hypers) -> int:
+        """Return the lanes a tile; one on CPU where update_epochs varies.
+
+        All lanes of a tile loop as long as the one with the most epochs: with epochs drawn from
+        2 .. 10, tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
+        """
+        tile = tile_of(self.backend, parameter_count(plan, example))
+        varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
+        return 1 if varies and self.backend == "cpu" else tile
+
+    def make(self, config: Mapping[str, Any], lanes: int | None) -> LocalPopulation:
+        """Make the population of this configuration's bucket; None leaves lanes to the rule."""
+        return self._population(self.program_of(config, lanes))
+
+    def _population(self, compiled: program.Program) -> LocalPopulation:
+        return LocalPopulation(self.split, compiled, self.compiling)
+
+    def make_small(self, config: Mapping[str, Any], replicates: int) -> LocalPopulation:
+        """Make a population for few replicates that gives the bits of the study's own.
+
+        It has the tile, the devices and the features of the study's, and so few lanes as hold
+        the replicates.
+        """
+        whole = self.program_of(config)
+        block = whole.tile * len(whole.devices)
+        lanes = -(-max(1, replicates) // block) * block
+        return self._population(dataclasses.replace(whole, lanes=lanes))
+
+    def divide(
+        self, config: Mapping[str, Any], lanes: int | None, shares: int, neighbours: int = 1
+    ) -> Division:
+        """Divide the lanes of a bucket into equal shares that stand for one population.
+
+        Lanes that are asked for are those of one process, whatever the number of shares; the rule
+        gives as many as all shares together hold.
+
+        Args:
+            config: whose bucket.
+            lanes: of all shares together; None leaves them to the study or the rule.
+            shares: how many there are.
+            neighbours: of them that share this machine's memory.
+        """
+        asked, count = self.study.population.lanes, len(self.devices)
+        plan, example = self.split.plan(config), self.split.hypers(config)
+        tile = self._tile(plan, example) if asked is None else self.program_of(config, asked).tile
+        if lanes is None and asked is None:
+            lanes = shares * self._auto_lanes(plan, example, tile, shares, neighbours)
+        total = -(-(lanes or asked or 1) // count) * count
+        return Division.of(-(-total // tile) * tile, shares, tile, count)
+
+    def check_divides(self, config: Mapping[str, Any], shares: int) -> None:
+        """Refuse lanes that leave a share without any.
+
+        Raises:
+            ConfigError: says how many shares would do.
+        """
+        division = self.divide(config, None, shares)
+        tiles = division.total // division.tile
+        if tiles < shares:
+            raise ConfigError(
+                f"population.lanes is {self.study.population.lanes}: {tiles} x {division.tile} "
+                f"lanes that are computed together, which {shares} workers cannot share; type "
+                f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
+            )
+
+    def make_share(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+        """Make one of several equal populations that stand for one; its lanes have the same bits.
+
+        The tile is that of one process.
+        """
+        whole = self.program_of(config, division.own)
+        return self._population(dataclasses.replace(whole, tile=division.tile))
+
+    def baseline(
+        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+    ) -> list[EvaluationResult]:
+        """Evaluate a heuristic of an optical network as replicates are evaluated."""
+        from ...core.envs.history import unwrapped
+        from ...core.envs.optical.baselines import evaluate_baseline
+        from ...core.envs.optical.environment import OpticalEnvironment
+
+        environment = unwrapped(environments.make(self.split.plan(config).eval_env))
+        if not isinstance(environment, OpticalEnvironment):
+            raise ConfigError(f"baseline {name!r}: {environment.id} is no optical network")
+        keys = [
+            np.asarray(lane_key(*map(jnp.int32, (self.study.seed, STREAMS[stream], replicate))))
+            for stream, replicate in seeds
+        ]
+        how = self.study.evaluation
+        found = evaluate_baseline(
+            environment, name, self.split.hypers(config).eval_params, np.stack(keys), how.episodes,
+            how.steps,
+        )  # fmt: skip
+        return results_of(found, range(len(seeds)))
+
+    def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
+        """Return the program of this configuration's bucket: its lanes and tile; no compile.
+
+        Lanes that are asked for are rounded up to a multiple of the devices.
+        """
+        plan, example = self.split.plan(config), self.split.hypers(config)
+        _check_alike(plan)
+        tile = self._tile(plan, example)
+        if lanes is None:
+            lanes = self.study.population.lanes
+        count = len(self.devices)
+        if lanes is None:
+            lanes = self._auto_lanes(plan, example, tile)
+        else:
+            lanes = -(-lanes // count) * count
+            while lanes % (count * tile):
+                tile -= 1
+        how = self.study.evaluation
+        parts = {
+            "plan": plan,
+            "lanes": lanes,
+            "updates": self.split.quanta(plan).updates_per_chunk,
+            "tile": tile,
+            "evaluation": program.EvaluationPlan(how.episodes, how.greedy, how.steps),
+            "devices": self.devices,
+            "example": example,
+            "initial": self._initial(plan, example),
+        }
+        if not is_gymnasium(plan.env.id):
+            return program.Program(**parts)
+        from ...core.host.program import HostProgram
+
+        return HostProgram(**parts, workers=self._workers, warn=self.warn)
+
+    def _auto_lanes(
+        self, plan: Plan, example: Hypers, tile: int, shares: int = 1, neighbours: int = 1
+    ) -> int:
+        """Return the lanes of one share by the rule of `search.lanes`.
+
+        Raises:
+            ConfigError: the population must run side by side, and memory does not hold it.
+        """
+        count = len(self.devices)
+        memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
+        per_lane = estimate_memory(plan, example, count * tile, tile, count)
+        needed = -(-population_replicates(self.study) // shares)
+        lanes = auto_lanes(
+            Machine(self.backend, count, memory), tile,
+            -(-startable_replicates(self.study) // shares), per_lane // (count * tile), needed,
+        )  # fmt: skip
+        if lanes < needed:
+            raise ConfigError(
+                f"the population needs {needed} lanes, but memory holds {lanes}; lower "
+                "budget.trials or seeds.per_config"
+            )
+        return lanes
+
+    @cached_property
+    def _workers(self) -> Workers | None:
+        """The processes that step host environments, shared by all populations."""
+        return workers_of(self.study, self._cores)
+
+    def _initial(self, plan: Plan, example: Hypers) -> Initial | None:
+        """Return what lanes of a plan start with, if the study says so.
+
+        Raises:
+            ConfigError: it does not fit this plan.
+            StoreError: it has no state of the optimiser, and that was asked for.
+        """
+        init = self.study.init
+        if init is None or self._saved is None:
+            return None
+        shapes, saved = lane_shapes(plan, example), self._saved
+        normalised = bool(saved.config["normalise_observations"])
+        raw, units = bool(saved.config.get("raw_reward_deviation")), self.split.reward_units
+        rewards = saved.rewards and saved.rewards.in_units(raw, units)
+        initial = kept(
+            plan, shapes, saved.params, saved.statistics, init.keep, normalised, rewards
+        )
+        if init.keep != "policy":
+            self._note(reward_notes(plan, rewards, units == {raw}))
+        if init.optimiser == "restored":
+            moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
+            initial = initial.replace(moments=moments)
+        return initial
+
+    def _note(self, lines: Sequence[str]) -> None:
+        """Warn of something once."""
+        for line in lines:
+            if line not in self._noted:
+                self._noted.add(line)
+                self.warn(line)
+
+
+def _init_folder(study: Study) -> Path:
+    return Path(study.source) / (study.init.folder if study.init is not None else "")
+
+
+def _saved(study: Study) -> saved_policy.SavedPolicy | None:
+    """Return the policy that the study's lanes start from."""
+    return None if study.init is None else saved_policy.load_policy(_init_folder(study))
+
+
+def _check_alike(plan: Plan) -> None:
+    """Refuse an evaluation environment that policies of the training environment do not fit.
+
+    Raises:
+        ConfigError: it has other actions or observations.
+    """
+    ours, theirs = environments.make(plan.env), environments.make(plan.eval_env)
+    if ours.action_space != theirs.action_space:
+        raise ConfigError(
+            f"eval_env: it has other actions ({theirs.action_space}) than the environment that "
+            f"trains ({ours.action_space}); leave out what changes them"
+        )
+    if not same_observations(ours, theirs):
+        raise ConfigError(
+            f"eval_env: it has other observations ({theirs.observation_struct}) than the "
+            f"environment that trains ({ours.observation_struct}); leave out what changes them"
+        )
+
+
+def _memory(devices: Sequence[Device]) -> int:
+    """Return the bytes of memory of all devices together."""
+    if devices[0].platform == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return sum(int((device.memory_stats() or {}).get("bytes_limit", 0)) for device in devices)

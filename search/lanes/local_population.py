@@ -1,0 +1,293 @@
+"""The lanes of one program on this machine, as the search loop sees them.
+
+Lanes have the numbers of the loop, in filling order; where the program keeps them is its affair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...core import checkpoint, saved_policy
+from ...core.envs import registry as environments
+from ...core.evaluation import Episodes
+from ...core.host.outcome import EnvironmentsFailed
+from ...core.metrics import split_rows
+from ...core.parts import write_parts
+from ...core.program import Program
+from ...core.reward_state import RewardState
+from ...core.state import LaneState
+from ...disk import new_folder
+from ...errors import ConfigError
+from ...knobs import complete
+from ...store.rows import Stream
+from ...studies.curve_rows import curve_rows, row_ends
+from ...via_gymnasium import is_gymnasium
+from .configuration import Split, knobs_of
+from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
+
+__all__ = ["STREAMS", "LocalPopulation", "results_of"]
+
+STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
+"""Which of a study's seeds, as a number that keys are folded with."""
+
+
+class LocalPopulation:
+    """The lanes of one program.
+
+    Args:
+        split: of the study's configurations.
+        compiled: the program; it is compiled when it is first needed.
+        compiling: entered around each compile, with words for it.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        compiled: Program,
+        compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ):
+        """Start with empty lanes."""
+        self._split, self._program, self._compiling = split, compiled, compiling
+        self._lanes = compiled.empty()
+        self._place = compiled.lane_order()
+        plan = compiled.plan
+        self.lanes = compiled.lanes
+        self.block = compiled.tile * len(compiled.devices)
+        self.steps_per_chunk = compiled.updates * plan.steps_per_update
+        warmup = environments.make(plan.env).warmup_steps
+        self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
+        split_into = curve_rows(split.study.log_every, plan.steps_per_update, compiled.updates)
+        self._row_ends = row_ends(compiled.updates, split_into.per_chunk)
+        self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
+
+    @property
+    def program(self) -> Program:
+        """What runs; for those who time it."""
+        return self._program
+
+    @property
+    def compiles(self) -> int:
+        """Training programs compiled so far: 0 before the first chunk, then 1."""
+        return int(self._program.compiled)
+
+    def compile(self) -> None:
+        """Compile the training program now (else at the first chunk)."""
+        if self._program.compiled:
+            return
+        with self._compiling(f"the training program: {self._words()}"):
+            self._program.compile()
+
+    def _words(self) -> str:
+        plan = self._program.plan
+        return f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """Refill lanes, then run one chunk; blocks until done."""
+        self.compile()
+        started = time.perf_counter()
+        rows = self._program.no_refills()
+        rows.busy[:] = False
+        rows.busy[self._place[list(busy)]] = True
+        for refill in refills:
+            at = self._place[refill.lane]
+            rows.mask[at] = True
+            rows.stream[at] = STREAMS[refill.stream]
+            rows.replicate[at] = refill.replicate
+            rows.updates[at] = -self.warmup_chunks * self._program.updates
+            rows.total_updates[at] = self._total_updates
+            _put_row(rows.hypers, self._split.hypers(refill.config), at)
+        self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
+        found, diverged = split_rows(metrics, self._row_ends)
+        values, *parts = self._timed([self._in_order(row) for row in found])
+        each = self._program.plan.steps_per_update
+        pairs = zip(self._row_ends, parts, strict=True)
+        split = tuple(ChunkRow(end * each, part) for end, part in pairs)
+        lanes = {int(at): lane for lane, at in enumerate(self._place)}
+        failed = {lanes[at]: why for at, why in self._program.failures().items()}
+        seconds = time.perf_counter() - started
+        return ChunkResult(values, diverged[self._place], seconds, failed, split)
+
+    def _timed(self, rows: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        """Return the rows of a chunk and its parts with seconds, where the program knows them."""
+        firsts = (0, 0, *self._row_ends)
+        ends = (self._program.updates, *self._row_ends)
+        phases = self._program.phase_seconds().items()
+        return [
+            row | {n: np.full(self.lanes, each[first:end].sum()) for n, each in phases}
+            for row, first, end in zip(rows, firsts, ends, strict=False)
+        ]
+
+    def _in_order(self, row: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the metrics of a row that the study has, lanes in the loop's order."""
+        wanted = dict(row)
+        if not self._split.separate_critic:  # its rate is that of the policy in every lane
+            wanted.pop("vf_learning_rate", None)
+        return {name: value[self._place] for name, value in wanted.items()}
+
+    def roll_out(self) -> float:
+        """Run one chunk's rollouts in all lanes, learning nothing; gives its seconds."""
+        started = time.perf_counter()
+        self._lanes = self._program.roll_out(self._lanes)
+        return time.perf_counter() - started
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """Copy training states between lanes and change their knobs; see `Population`."""
+        rows = self._program.no_changes()
+        for change in changes:
+            at = self._place[change.lane]
+            rows.mask[at] = True
+            if change.source is not None:
+                rows.source[at] = self._place[change.source]
+            _put_row(rows.hypers, self._split.hypers(change.config), at)
+        self._lanes = self._program.change(self._lanes, rows)
+
+    def compile_evaluation(self) -> None:
+        """Compile the evaluation now (else at the first one)."""
+        if not self._program.evaluation_compiled:
+            with self._compiling(f"the evaluation: {self._words()}"):
+                self._program.compile_evaluation()
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """Return whole training states of some lanes as host arrays, to keep or put elsewhere.
+
+        Raises:
+            ConfigError: the host steps the environments, which cannot be taken along.
+        """
+        self._check_movable()
+        return [self._program.lane(self._lanes, int(self._place[lane])) for lane in lanes]
+
+    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+        """Let lanes go on from states that `take` gave; see `Population`.
+
+        Every word is copied as it is. All lanes pass through the host, so this is for the rare
+        state that comes from elsewhere.
+        """
+        self._check_movable()
+        whole = jax.tree.map(np.array, jax.device_get(self._lanes))
+        for lane, (state, config) in states.items():
+            at = int(self._place[lane])
+            _put_row(whole.state, state, at)
+            _put_row(whole.hypers, self._split.hypers(config), at)
+        self._lanes = self._program.place(whole)
+
+    def _check_movable(self) -> None:
+        id_ = self._program.plan.env.id
+        if is_gymnasium(id_):
+            raise ConfigError(
+                f"the host steps {id_}, whose environments cannot be moved from one place to "
+                "another; take a compiled environment"
+            )
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """Evaluate the policies of some lanes, in that order."""
+        self.compile_evaluation()
+        failed: dict[int, str] = {}
+        places = self._place[list(lanes)].tolist()
+        while True:
+            sound = [at for at in places if at not in failed]
+            try:
+                found = self._program.evaluate(self._lanes, sound)
+                break
+            except EnvironmentsFailed as error:  # the others are evaluated again, without them
+                failed |= error.reasons
+        results = iter(results_of(found, range(len(sound))))
+        return [_none(failed[at]) if at in failed else next(results) for at in places]
+
+    def save(self, directory: Path) -> None:
+        """Write the exact state of all lanes into a new directory."""
+        self._program.save(self._lanes, directory)
+
+    def restore(self, directory: Path) -> None:
+        """Read what `save` wrote; the next chunk gives the same bits."""
+        self._lanes = self._program.restore(self._lanes, directory)
+
+    def save_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Write some fields of the state of all lanes into a new directory, a folder each."""
+        new_folder(directory)
+        for name in names:
+            value = getattr(self._lanes.state, name)
+            if jax.tree.leaves(value):
+                checkpoint.save_tree(directory / name, value)
+
+    def restore_fields(self, directory: Path, names: Sequence[str]) -> None:
+        """Read some of the fields that `save_fields` wrote; the others stay as they are."""
+        state = self._lanes.state
+        old = {
+            name: getattr(state, name) for name in names if jax.tree.leaves(getattr(state, name))
+        }
+        found = {
+            name: checkpoint.restore_tree(directory / name, value) for name, value in old.items()
+        }
+        placed = jax.tree.map(lambda new, was: jax.device_put(new, was.sharding), found, old)
+        self._lanes = self._lanes.replace(state=state.replace(**placed))
+
+    def export_policy(
+        self,
+        lane: int,
+        config: Mapping[str, Any],
+        directory: Path,
+        about: Mapping[str, Any] = {},
+    ) -> None:
+        """Write one lane's policy (with normaliser and resolved configuration)."""
+        state = self._program.lane(self._lanes, int(self._place[lane]))
+        train, held_out = self._split.env_params(config)
+        parts = self._parts(int(self._place[lane]), config, state)
+        begun = parts.pop("begun_anew", 0)
+        anew = {"trajectories_begun_anew": begun} if begun else {}
+        saved = saved_policy.SavedPolicy(
+            plan=self._program.plan,
+            config=complete(knobs_of(config)),
+            env_params=train,
+            eval_params=held_out,
+            params=state.params,
+            statistics=state.observation_statistics,
+            about={"study": self._split.study.name, **about, **anew},
+            rewards=RewardState.of(state),
+        )
+        saved_policy.save_policy(directory, saved)
+        write_parts(directory, parts)
+
+    def _parts(self, at: int, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
+        """Return the parts of a lane that the study wants beside its policies.
+
+        Those of a rollout are left out if its environments failed; see `HostProgram.look` for
+        that, and for `begun_anew`.
+        """
+        wanted = self._split.study.checkpoint.parts
+        found: dict[str, Any] = {"parameters": state.params, "optimiser": state.moments}
+        if not set(wanted) <= set(found):
+            found |= self._program.look(self._lanes, at, self._split.hypers(config))
+        return {part: found[part] for part in (*wanted, "begun_anew") if part in found}
+
+
+def _none(why: str) -> EvaluationResult:
+    """Return the result of an evaluation that failed."""
+    return EvaluationResult(np.zeros(0), np.zeros(0, np.int64), {}, why)
+
+
+def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
+    """Return some rows of what was evaluated."""
+    return [
+        EvaluationResult(
+            returns=np.asarray(found.returns[i], np.float64),
+            lengths=np.asarray(found.lengths[i], np.int64),
+            metrics={
+                name: np.asarray(value[i], np.float64) for name, value in found.metrics.items()
+            },
+        )
+        for i in rows
+    ]
+
+
+def _put_row(rows: Any, row: Any, at: int) -> None:
+    def put(all_rows: np.ndarray, one: np.ndarray) -> None:
+        all_rows[at] = one
+
+    jax.tree.map(put, rows, row)

@@ -1,0 +1,121 @@
+"""A study's `imports`: Python files of the user's that register environments and the like.
+
+Each is run once a process; what goes wrong in one is told with its own file and line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...environments import find, fitting_distributions
+from ...errors import ConfigError
+from ...knobs import KNOBS, check_value
+from ...studies.spec import Study
+
+__all__ = ["check_registered", "import_user_code", "user_module"]
+
+_DONE: dict[Path, ModuleType] = {}
+
+
+def import_user_code(paths: Iterable[str], source: str | Path) -> None:
+    """Run the files that a study names.
+
+    They may import each other and what lies beside them: their folder comes last on `sys.path`,
+    so that it hides nothing.
+
+    Args:
+        paths: as the study names them.
+        source: the folder they are relative to.
+
+    Raises:
+        ConfigError: `file:line: what went wrong`.
+    """
+    for given in paths:
+        path = (Path(source) / given).resolve()
+        if path in _DONE:
+            continue
+        folder = str(path.parent)
+        if folder not in sys.path:
+            sys.path.append(folder)
+        _DONE[path] = _run(path, Path(source) / given)
+
+
+def user_module(name: str) -> ModuleType | None:
+    """Return the module of an imported file by its name without `.py`, the latest of several."""
+    found = [module for path, module in _DONE.items() if path.stem == name]
+    return found[-1] if found else None
+
+
+def check_registered(study: Study) -> None:
+    """Check the words that a study could only be sure of once its `imports` had run.
+
+    Raises:
+        ConfigError: says where the word stands, what it is and what is known.
+    """
+    places: list[tuple[str, Iterable[tuple[str, Any]]]] = [("fixed", study.fixed.items())]
+    for parameter in study.space.parameters:
+        if not parameter.name.startswith("env."):
+            values = getattr(parameter.distribution, "values", ())
+            places.append(("space", [(parameter.name, value) for value in values]))
+    places += [("enqueue", given.items()) for given in study.enqueue]
+    for place, items in places:
+        for name, value in items:
+            if name in KNOBS and KNOBS[name].type == "choice":
+                try:
+                    check_value(name, value)
+                except ConfigError as error:
+                    hint = "; own ones are registered by `imports`"
+                    raise ConfigError(f"{place}: {error}{hint}") from None
+            if name == "distribution" and value is not None:
+                _check_fits(study, place, value)
+
+
+def _check_fits(study: Study, place: str, distribution: str) -> None:
+    known = find(study.env.id)
+    fitting = () if known is None else fitting_distributions(known.actions)
+    if known is not None and fitting and distribution not in fitting:
+        raise ConfigError(
+            f"{place}: distribution {distribution!r} does not fit {known.id}, whose actions are "
+            f"{known.actions}; allowed: {', '.join(fitting)}"
+        )
+
+
+def _run(path: Path, shown: Path) -> ModuleType:
+    name = path.stem
+    if name in sys.modules:
+        before = getattr(sys.modules[name], "__file__", None)
+        if before is not None and Path(before).resolve() == path:
+            return sys.modules[name]  # another of the files has imported it
+        name = f"hpo_imports_{name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{shown}: is no Python file that can be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
+    return module
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """Return the line of the file that led to an error, the innermost of several."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno or 1
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return (lines[-1] if lines else None) or 1
+
+
+def _said(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,0 +1,180 @@
+"""Lanes for trials that a foreign scheduler begins, copies, and puts aside."""
+
+from __future__ import annotations
+
+from ...errors import ConfigError, SearchError
+from ...knobs import complete
+from ...store.rows import AskRow, Stream, TrialState
+from ..book.buckets import Bucket
+from ..book.ledger import Ledger
+from ..book.schedule import schedule_of
+from ..book.trials import Run, RunState, Trial
+from ..engine.intake import Intake
+from ..lanes.contract import Population, PopulationFactory
+from .contract import Desk, Request
+from .kept_states import KeptStates
+from .reports import Reports
+
+__all__ = ["DrivenLanes"]
+
+
+class DrivenLanes:
+    """The lanes of one study, and which trial is in them.
+
+    Args:
+        ledger: trials and state.
+        factory: makes populations.
+        intake: knows the buckets.
+        desk: the scheduler.
+        reports: takes note of copies.
+        copies: the scheduler lets trials go on from each other's states.
+
+    Attributes:
+        states: that the scheduler has put aside.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        factory: PopulationFactory,
+        intake: Intake,
+        desk: Desk,
+        reports: Reports,
+        copies: bool,
+    ):
+        self._ledger, self._factory, self._intake = ledger, factory, intake
+        self._desk, self._reports, self._copies = desk, reports, copies
+        self.states = KeptStates(ledger)
+
+    @property
+    def buckets(self) -> dict[str, Bucket]:
+        """By key."""
+        return self._intake.buckets
+
+    @property
+    def _replicates(self) -> int:
+        return self._ledger.study.seeds.per_config
+
+    # ------------------------------------------------------------------ the lanes there are
+
+    def bucket_of_default(self) -> Bucket:
+        """Return the bucket of the default configuration."""
+        study = self._ledger.study
+        config = complete({**study.fixed, **study.space.default()})
+        key = self._factory.bucket_of(config)
+        if key not in self.buckets:
+            schedule = schedule_of(study, self._factory.quantum(config))
+            self.buckets[key] = Bucket(key, 0, config, schedule)
+        return self.buckets[key]
+
+    def width(self, bucket: Bucket) -> int:
+        """Make the lanes of a bucket, and say how many trials they hold.
+
+        Raises:
+            ConfigError: trials that copy each other do not find room side by side.
+        """
+        study = self._ledger.study
+        population = self.prepared(bucket)
+        width = max(1, population.lanes // self._replicates)
+        if population.lanes < self._replicates:
+            raise ConfigError(
+                f"a trial has {self._replicates} replicates, but there are {population.lanes} "
+                "lanes; raise population.lanes, or lower seeds.per_config"
+            )
+        if self._copies and width < (study.budget.trials or 0):
+            raise ConfigError(
+                f"trials that copy each other run side by side: {study.budget.trials} x "
+                f"{self._replicates} replicates, but there are {population.lanes} lanes; raise "
+                "population.lanes, or lower budget.trials"
+            )
+        return width
+
+    def prepared(self, bucket: Bucket) -> Population:
+        """Return the population of a bucket, made if it is not there."""
+        if bucket.population is None:
+            others = [other.lanes for other in self.buckets.values() if other.lanes]
+            lanes = bucket.lanes or self._ledger.study.population.lanes
+            bucket.population = self._factory.make(
+                bucket.config, lanes or min(others, default=None)
+            )
+            bucket.slots = bucket.slots or [None] * bucket.population.lanes
+        return bucket.population
+
+    def release(self) -> None:
+        """Free the lanes of all that has ended."""
+        for bucket in self.buckets.values():
+            bucket.release()
+
+    # ------------------------------------------------------------------ trials that come in
+
+    def begin(self, request: Request) -> Trial:
+        """Take in a new trial; one that cannot run has failed."""
+        ledger, state = self._ledger, self._ledger.state
+        trial = Trial(request.trial, dict(request.params), self._source(request), state.batches)
+        row = AskRow(
+            state.batches, f"ray_tune {ledger.study.search.searcher}", (trial.number,), ()
+        )
+        state.batches += 1
+        state.proposed = max(state.proposed, trial.number + 1)
+        state.told = []
+        ledger.unwritten.asks.append(row)
+        ledger.add(trial)
+        try:
+            self._intake.bucket_for(trial)
+        except ConfigError as error:
+            state.usage.failures += 1
+            ledger.end(trial, TrialState.FAILED, str(error))
+            return trial
+        trial.runs = [Run(trial.number, Stream.SEARCH, one) for one in range(self._replicates)]
+        return trial
+
+    def _source(self, request: Request) -> str:
+        """Return who proposed a trial."""
+        study = self._ledger.study
+        if request.trial <= len(study.enqueue):
+            return "enqueue" if request.trial else "default"
+        return study.search.searcher.rpartition(".")[2]
+
+    def keep(self, number: int) -> str:
+        """Put a trial's state aside, and give its name."""
+        return self.states.keep(number, self.buckets[self._ledger.trials[number].bucket])
+
+    def enter(self, trial: Trial, request: Request) -> None:
+        """Assign a lane to every replicate of a trial, with the state that it goes on from.
+
+        Raises:
+            SearchError: there is no lane for it, or the state is gone.
+        """
+        bucket = self.buckets[trial.bucket]
+        self.prepared(bucket)
+        if request.state is not None:
+            old = dict(trial.params)
+            source = self.states.adopt(trial, bucket, request, self._room)
+            if source is not None:
+                self._reports.judge(trial, "copy", source, old)
+        waiting = [run for run in trial.runs if run.state is RunState.WAITING]
+        if waiting:
+            self._room(bucket, len(waiting))
+            bucket.enqueue(waiting)
+            for run in bucket.place(len(waiting)):
+                self._ledger.started(run)
+
+    def _room(self, bucket: Bucket, wanted: int) -> None:
+        """Make room: trials that were put aside leave their lanes.
+
+        Raises:
+            SearchError: the scheduler runs more trials than there are lanes for.
+        """
+        for number in sorted(self._desk.paused()):
+            if bucket.slots.count(None) >= wanted:
+                return
+            runs = [run for run in bucket.busy() if run.trial == number]
+            if runs and self.states.has(number, runs[0].chunks):
+                for lane, run in enumerate(bucket.slots):
+                    if run is not None and run.trial == number:
+                        run.lane, bucket.slots[lane] = None, None
+        if bucket.slots.count(None) < wanted:
+            raise SearchError(
+                f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "
+                "population.lanes"
+            )

@@ -1,0 +1,184 @@
+"""What trials that a foreign scheduler drives have shown, and what it made of that.
+
+Every evaluation before the last is a rung: the scheduler is told the value there, and its answer
+is written down as soon as it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...store.rows import DecisionRow, Stream, TrialState
+from ..book.buckets import Bucket
+from ..book.ledger import Ledger
+from ..book.trials import RunState, Trial
+from ..rules.registry import rank_of
+from .contract import Report
+
+__all__ = ["Reports", "Together"]
+
+_WORST = 1e6  # the loss that is told while none was seen
+
+
+@dataclass
+class Together:
+    """How far lanes stepped together.
+
+    Attributes:
+        chunks: run so far.
+        width: lanes that stepped in them, summed.
+        live: lanes that held a replicate under way then, summed.
+    """
+
+    chunks: int = 0
+    width: int = 0
+    live: int = 0
+
+    def add(self, width: int, live: int) -> None:
+        """Count one chunk."""
+        self.chunks, self.width, self.live = self.chunks + 1, self.width + width, self.live + live
+
+    def as_json(self) -> dict[str, float]:
+        """Return what the store keeps: means over chunks."""
+        chunks = max(1, self.chunks)
+        width, live = self.width / chunks, self.live / chunks
+        return {"chunks": self.chunks, "mean_width": width, "mean_live": live}
+
+
+@dataclass
+class _Shown:
+    """What a trial showed last, until it is known what the scheduler made of it."""
+
+    rung: int
+    value: float
+    env_steps: int
+    rank: int
+    judged: int
+
+
+class Reports:
+    """The reports of one study.
+
+    Args:
+        ledger: trials and state.
+        buckets: by key.
+        rule: the scheduler's words in the store.
+    """
+
+    def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], rule: str):
+        self._ledger, self._buckets, self._rule = ledger, buckets, rule
+        self._shown: dict[int, _Shown] = {}
+        self._worst: float | None = None
+        for number in sorted(ledger.undecided):  # shown before the study was cut
+            self._shown[number] = self._last_shown(number)
+
+    def _last_shown(self, number: int) -> _Shown:
+        """Return what a trial showed last, as it was when the last commit was made."""
+        trial = self._ledger.trials[number]
+        loss, there = self._ledger.objective.loss, self._ledger.judged(trial.rung)
+        value, bucket = trial.reports[trial.rung], self._buckets[trial.bucket]
+        losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
+        env_steps = max(bucket.trained(run) for run in trial.runs) * bucket.schedule.quantum
+        return _Shown(trial.rung, value, env_steps, rank_of(loss(value), losses), len(there))
+
+    def has_shown(self, number: int) -> bool:
+        """Return whether a trial has shown something that the scheduler has not answered yet."""
+        return number in self._shown
+
+    def note(self, numbers: Iterable[int]) -> None:
+        """Note the values of those trials that stand at an evaluation before their last."""
+        loss, shown = self._ledger.objective.loss, []
+        for number in numbers:
+            trial = self._ledger.trials[number]
+            point = self._point(trial)
+            if point is not None and point[1] < self.length(trial):
+                trial.rung += 1
+                trial.reports.append(point[0])
+                self._ledger.judged(trial.rung).append(number)
+                self._ledger.touch(trial)
+                shown.append((trial, *point))
+        for trial, value, env_steps in shown:  # compared with all that were here by now
+            there = self._ledger.judged(trial.rung)
+            losses = sorted(loss(self._ledger.trials[n].reports[trial.rung]) for n in there)
+            rank = rank_of(loss(value), losses)
+            self._shown[trial.number] = _Shown(trial.rung, value, env_steps, rank, len(there))
+
+    def _point(self, trial: Trial) -> tuple[float, int] | None:
+        """Return the value and env steps of a live trial that stands at an evaluation."""
+        runs = [run for run in trial.runs if run.state in (RunState.RUNNING, RunState.ENDED)]
+        if not trial.is_live or trial.lost or not runs:
+            return None
+        bucket = self._buckets[trial.bucket]
+        chunks = bucket.trained(runs[0])
+        values = trial.values_of(Stream.SEARCH)
+        if chunks not in bucket.schedule.evaluations or not values:
+            return None
+        value = self._ledger.objective.aggregate(values)
+        worst = self._ledger.objective.loss(value)
+        self._worst = worst if self._worst is None else max(self._worst, worst)
+        return value, chunks * bucket.schedule.quantum
+
+    def judge(
+        self,
+        trial: Trial,
+        action: str,
+        source: int | None,
+        old: dict[str, Any] | None = None,
+    ) -> None:
+        """Write down what the scheduler made of what a trial showed last."""
+        shown = self._shown.pop(trial.number, None)
+        if shown is None:
+            return
+        copied = action == "copy"
+        self._ledger.unwritten.decisions.append(
+            DecisionRow(
+                trial=trial.number,
+                rung=shown.rung,
+                env_steps=shown.env_steps,
+                value=shown.value,
+                action=action,
+                rule=self._rule,
+                cutoff=None,
+                rank=shown.rank,
+                judged=shown.judged,
+                source=source,
+                old_params=old if copied else None,
+                params=dict(trial.params) if copied else None,
+            )
+        )
+
+    def report(self, trial: Trial) -> Report | None:
+        """Return what a trial shows, None while it is on its way to an evaluation."""
+        if trial.lost:
+            return self._of_lost(trial)
+        if not trial.is_live:
+            value = trial.value if trial.value is not None else self.worst_value()
+            return Report(value, self.length(trial), done=True)
+        point = self._point(trial)
+        return None if point is None else Report(*point)
+
+    def _of_lost(self, trial: Trial) -> Report:
+        """Let a trial that diverged seem to go on, as the worst of all, so that it copies."""
+        bucket = self._buckets[trial.bucket]
+        marks = sorted(bucket.schedule.evaluations)
+        chunks = max((bucket.trained(run) for run in trial.runs), default=0)
+        ahead = next((mark for mark in marks if mark > chunks), None)
+        if ahead is None or ahead >= bucket.schedule.length:
+            self._ledger.end(trial, TrialState.DIVERGED)
+            trial.lost = False
+            return Report(self.worst_value(), self.length(trial), done=True)
+        for run in trial.runs:
+            run.chunks = ahead + bucket.warmup
+        return Report(self.worst_value(), ahead * bucket.schedule.quantum)
+
+    def length(self, trial: Trial) -> int:
+        """Return the env steps of a trial's full run."""
+        bucket = self._buckets.get(trial.bucket)
+        return bucket.schedule.env_steps if bucket is not None else self._ledger.study.env_steps
+
+    def worst_value(self) -> float:
+        """Return the worst value seen, which stands for the value of a trial that has none."""
+        worst = _WORST if self._worst is None else self._worst
+        return self._ledger.objective.loss(worst)  # a loss is the value, or its negative

@@ -1,0 +1,171 @@
+"""A searcher of Ray's proposes for a study: within its rules, and never the same trial twice.
+
+The default configuration and what is enqueued come first, then what the searcher suggests; what a
+rule forbids is told to it as an error and asked for again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ray.tune.search import Searcher  # pyright: ignore[reportMissingImports]
+
+from ...spaces.space import Space
+from ...spaces.to_optuna import from_internal
+from ...store.codec import plain_json
+from ...studies.spec import Study
+from ..samplers.contract import Draw, Past
+from ..samplers.proposer import Proposer
+from .handle import POINT
+
+__all__ = ["SUGGESTIONS", "Proposals", "Suggestions", "point_of"]
+
+
+def point_of(trial: int, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a trial as Tune carries it; the knobs as text, which nothing of Tune's looks into."""
+    return {"trial": trial, "params": json.dumps(plain_json(params))}
+
+
+class _NotNow(Exception):
+    """The searcher waits for a trial to end before it suggests another one."""
+
+
+class _Suggested:
+    """A searcher as a sampler of ours, one trial a batch; see `Sampler` and `Batch`."""
+
+    adaptive = False
+
+    def __init__(self, searcher: Searcher, space: Space):
+        self._searcher, self._space = searcher, space
+        self.last: str | None = None
+
+    def begin(self, batch: int, history: Sequence[Past]) -> _Suggested:
+        """See `Sampler`; the searcher keeps its own history."""
+        self.last = None
+        return self
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch`."""
+        if self.last is not None:  # what it suggested before was refused
+            self._searcher.on_trial_complete(self.last, error=True)
+        self.last = None
+        name = f"{trial}.{attempt}"
+        found = self._searcher.suggest(name)
+        if found is None:
+            raise _NotNow
+        if isinstance(found, str):  # it is finished
+            return None
+        self.last = name
+        return Draw(from_internal(self._space, found))
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch`."""
+
+
+class Suggestions:
+    """Trials for Tune, one after another.
+
+    Args:
+        study: says what may be proposed.
+        searcher: of Ray's, told of the metric and of the axes.
+        points: proposed first, from `point_of`.
+        taken: numbers of trials that are there already.
+
+    Attributes:
+        ids: trial of Tune's -> what the searcher calls its suggestion.
+        exhausted: there is nothing new to propose.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        searcher: Searcher,
+        points: Sequence[dict[str, Any]],
+        taken: Container[int],
+    ):
+        self.searcher = searcher
+        self.ids: dict[str, str] = {}
+        self.exhausted = False
+        self._sampler = _Suggested(searcher, study.space)
+        self._proposer = Proposer(replace(study, enqueue=()), self._sampler)
+        self._points, self._seen = list(points), [_past(point) for point in points]
+        first = 1 + len(study.enqueue)
+        numbers = (n for n in range(first, study.budget.trials or 0) if n not in taken)
+        self._numbers = iter([n for n in numbers])
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """Return the next trial; a word when none is left, None when there is none yet."""
+        if self._points:
+            return self._points.pop(0)
+        number = next(self._numbers, None)
+        if number is None:
+            self.exhausted = True
+            return Searcher.FINISHED
+        try:
+            found = self._proposer.propose(number, [number], self._seen).found
+        except _NotNow:
+            self._numbers = _first(number, self._numbers)
+            return None
+        if not found:
+            self.exhausted = True
+            return Searcher.FINISHED
+        self._seen.append(Past(number, found[0].params))
+        if self._sampler.last is not None:
+            self.ids[trial_id] = self._sampler.last
+        return point_of(number, found[0].params)
+
+
+def _past(point: Mapping[str, Any]) -> Past:
+    return Past(point["trial"], json.loads(point["params"]))
+
+
+def _first(number: int, others: Any) -> Any:
+    yield number
+    yield from others
+
+
+SUGGESTIONS: dict[str, Suggestions] = {}
+"""By the name of an exchange: Tune may copy or pickle what it holds, which is the name alone."""
+
+
+class Proposals(Searcher):
+    """Proposes what is given first, then what a searcher of Ray's suggests."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self._name = name
+
+    def set_search_properties(
+        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+    ) -> bool:
+        """See `Searcher`; the searcher inside has been told already."""
+        self._metric, self._mode = metric, mode
+        return True
+
+    def suggest(self, trial_id: str) -> Any:
+        """See `Searcher`."""
+        point = SUGGESTIONS[self._name].suggest(trial_id)
+        return point if point is None or isinstance(point, str) else {POINT: point}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """See `Searcher`."""
+        inner = SUGGESTIONS[self._name]
+        if trial_id in inner.ids:
+            inner.searcher.on_trial_result(inner.ids[trial_id], result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """See `Searcher`."""
+        inner = SUGGESTIONS[self._name]
+        if trial_id in inner.ids:
+            inner.searcher.on_trial_complete(inner.ids[trial_id], result, error)
+
+    def save(self, checkpoint_path: str) -> None:
+        """See `Searcher`; the study's own store is what goes on."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """See `Searcher`."""

@@ -1,0 +1,248 @@
+"""PB2: a bandit over what knobs gained so far, in place of chance, gives a copy its knobs.
+
+    Parker-Holder, J., Nguyen, V., Roberts, S. (2020). Provably Efficient Online Hyperparameter
+    Optimization with Population-Based Bandits. NeurIPS 33. arXiv:2002.02518.
+
+The model is a Gaussian process of the gain of an interval over the knobs, the loss the interval
+began with, and time, which lets what was seen early fade.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from threadpoolctl import ThreadpoolController
+
+from ...spaces.space import Parameter, Space
+from .explore import Gain, Perturb, Situation
+
+__all__ = ["Bandit", "Process", "fit_process"]
+
+_FEWEST = 4  # gains, below which chance decides
+_SPREAD, _AROUND, _NEAR = 256, 128, 0.05  # candidates everywhere, around the best, how near
+_C1, _C2 = 0.2, 0.4  # of the bonus for what is unknown, as in the authors' experiments
+_STEPS, _FITTED = 30, 128  # of the fit, and the latest gains that it sees
+# log of: lengthscale, signal variance, noise variance; forgetting is on the scale of its logit.
+_START = (math.log(0.3), 0.0, math.log(0.1), -2.0)
+_BOUNDS = ((math.log(0.05), math.log(3.0)), (math.log(0.05), math.log(10.0)),
+           (math.log(1e-3), math.log(2.0)), (-7.0, 2.0))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Process:
+    """A Gaussian process with the time-varying kernel of the paper (equation 4).
+
+    k((x, t), (x', t')) = s exp(-|x - x'|^2 / (2 l^2)) (1 - e)^(|t - t'| / 2), plus noise.
+
+    Attributes:
+        x: points seen [n, d].
+        t: their times [n].
+        y: gains [n], standardised.
+        theta: log l, log s, log noise, logit e.
+    """
+
+    x: np.ndarray
+    t: np.ndarray
+    y: np.ndarray
+    theta: tuple[float, ...]
+
+    def kernel(self, x: np.ndarray, t: np.ndarray, z: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Return the covariances of points (x, t) [n] with points (z, u) [m], [n, m]."""
+        scale, signal = math.exp(self.theta[0]), math.exp(self.theta[1])
+        kept = -math.log1p(math.exp(self.theta[3]))  # log(1 - e)
+        far = cdist(x, z, "sqeuclidean") / (2.0 * scale**2)
+        return signal * np.exp(kept / 2.0 * np.abs(t[:, None] - u[None, :]) - far)
+
+    def _covariance(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        return self.kernel(x, t, x, t) + math.exp(self.theta[2]) * np.eye(len(x))
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        """The lower Cholesky factor of what was seen; what lies above its diagonal is not it."""
+        return cho_factor(self._covariance(self.x, self.t), lower=True)[0]
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        return cho_solve((self._factor, True), self.y)
+
+    def mean(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Return the expected gain at points (x, t) [m]."""
+        return self.kernel(x, t, self.x, self.t) @ self._weights
+
+    def deviation(
+        self, more_x: np.ndarray, more_t: np.ndarray
+    ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Return the deviation, a function of points (x, t), as if the gains at `more` were known.
+
+        A variance needs no values, so points whose intervals run count already; that is what
+        spreads the copies of one rung out (section 4.2, after GP-BUCB). The factor of what was
+        seen is extended by rows for them: every copy adds one, and the rest stays.
+        """
+        across = self._solved(more_x, more_t)
+        corner = self._covariance(more_x, more_t) - across.T @ across
+        if len(more_x):
+            corner = cho_factor(corner, lower=True)[0]
+
+        def at(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+            known = self._solved(x, t)
+            left = math.exp(self.theta[1]) - np.sum(known**2, axis=0)
+            if len(more_x):
+                rest = self.kernel(more_x, more_t, x, t) - across.T @ known
+                left = left - np.sum(solve_triangular(corner, rest, lower=True) ** 2, axis=0)
+            return np.sqrt(np.maximum(left, 1e-12))
+
+        return at
+
+    def _solved(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Return the factor's inverse times the covariances of the seen with points [n, m]."""
+        return solve_triangular(self._factor, self.kernel(self.x, self.t, x, t), lower=True)
+
+    def evidence(self) -> tuple[float, np.ndarray]:
+        """Return the negative log marginal likelihood over n, and its gradient in theta."""
+        scale = math.exp(self.theta[0])
+        forgets = 1.0 / (1.0 + math.exp(-self.theta[3]))
+        covariance = self.kernel(self.x, self.t, self.x, self.t)
+        count, noise = len(self.y), math.exp(self.theta[2])
+        factor = cho_factor(covariance + noise * np.eye(count), lower=True)
+        inverse = cho_solve(factor, np.eye(count))
+        weights = inverse @ self.y
+        value = 0.5 * self.y @ weights + np.sum(np.log(np.diag(factor[0])))
+        value += 0.5 * count * math.log(2.0 * math.pi)
+        slope = 0.5 * (inverse - np.outer(weights, weights))
+        apart = cdist(self.x, self.x, "sqeuclidean")
+        between = np.abs(self.t[:, None] - self.t[None, :])
+        gradient = [
+            np.sum(slope * covariance * apart) / scale**2,
+            np.sum(slope * covariance),
+            noise * np.trace(slope),
+            -np.sum(slope * covariance * between) / 2.0 * forgets,
+        ]
+        return float(value) / count, np.asarray(gradient) / count
+
+
+def fit_process(x: np.ndarray, t: np.ndarray, y: np.ndarray) -> Process:
+    """Fit the kernel to gains by its marginal likelihood, from one fixed start."""
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        return Process(x, t, y, tuple(float(value) for value in theta)).evidence()
+
+    found = minimize(
+        loss, np.asarray(_START), jac=True, method="L-BFGS-B", bounds=_BOUNDS,
+        options={"maxiter": _STEPS},
+    )  # fmt: skip
+    return Process(x, t, y, tuple(float(value) for value in found.x))
+
+
+class Bandit:
+    """Gives a copy the knobs with the highest upper confidence bound on their gain.
+
+    Knobs without an order, and all knobs while little was seen, follow `perturb`: the paper's
+    model is of real numbers only.
+    """
+
+    def __init__(self, space: Space, perturb: Perturb):
+        self._space, self._perturb = space, perturb
+        self._threads = ThreadpoolController()
+        self._ordered = tuple(
+            parameter
+            for parameter in space.parameters
+            if parameter.distribution.axis.kind != "choice"
+        )
+        self._fitted: tuple[tuple[Gain, ...], Process] | None = None
+
+    def explore(
+        self, params: Mapping[str, Any], situation: Situation, rng: Generator
+    ) -> dict[str, Any]:
+        """See `Explorer`."""
+        if len(situation.gains) < _FEWEST or not self._ordered:
+            return self._perturb.explore(params, situation, rng)
+        # One thread: matrices this small gain nothing from more, which on a busy machine wait for
+        # each other a hundred times longer than they work, and round differently by their number.
+        with self._threads.limit(limits=1, user_api="blas"):
+            return self._modelled(params, situation, rng)
+
+    def _modelled(
+        self, params: Mapping[str, Any], situation: Situation, rng: Generator
+    ) -> dict[str, Any]:
+        span = _span([gain.before for gain in situation.gains])
+        process = self._process(situation.gains, span)
+        others = np.array(
+            [self._point(given, loss, span) for given, loss in situation.others]
+        ).reshape(-1, len(self._ordered) + 1)
+        shares = self._best(process, situation, others, span, rng)
+
+        def choose(_: str, parameter: Parameter) -> Any:
+            if parameter not in self._ordered:
+                return self._perturb.moved(parameter, params, rng)
+            share = float(shares[self._ordered.index(parameter)])
+            return parameter.distribution.outward(parameter.distribution.axis.at(share))
+
+        return self._space.resolve(choose)
+
+    def _best(
+        self,
+        process: Process,
+        situation: Situation,
+        others: np.ndarray,
+        span: tuple[float, float],
+        rng: Generator,
+    ) -> np.ndarray:
+        """Return the shares [d] of the best of many candidates."""
+        now, width = situation.rung + 1.0, len(self._ordered)
+        deviation = process.deviation(others, np.full(len(others), now))
+        bonus = math.sqrt(_C1 + max(0.0, math.log(_C2 * len(situation.gains))))
+
+        def value(shares: np.ndarray) -> np.ndarray:
+            context = np.full((len(shares), 1), _scaled(situation.loss, span))
+            x, t = np.hstack([shares, context]), np.full(len(shares), now)
+            return process.mean(x, t) + bonus * deviation(x, t)
+
+        wide = rng.random((_SPREAD, width))
+        best = wide[int(np.argmax(value(wide)))]
+        near = np.clip(best + _NEAR * rng.standard_normal((_AROUND, width)), 0.0, 1.0)
+        both = np.vstack([best[None], near])
+        return both[int(np.argmax(value(both)))]
+
+    def _process(self, gains: Sequence[Gain], span: tuple[float, float]) -> Process:
+        """Fit the model; once for all copies of a rung."""
+        key = tuple(gains)
+        if self._fitted is None or self._fitted[0] != key:
+            x = np.array([self._point(gain.params, gain.before, span) for gain in gains])
+            t = np.array([float(gain.rung) for gain in gains])
+            gained = np.array([gain.before - gain.after for gain in gains])
+            y = (gained - gained.mean()) / max(float(gained.std()), 1e-12)
+            theta = fit_process(x[-_FITTED:], t[-_FITTED:], y[-_FITTED:]).theta
+            self._fitted = (key, Process(x, t, y, theta))
+        return self._fitted[1]
+
+    def _point(
+        self, params: Mapping[str, Any], loss: float, span: tuple[float, float]
+    ) -> list[float]:
+        """Return a configuration's coordinates, 0 to 1, and the loss it begins with."""
+        return [*(_share(parameter, params) for parameter in self._ordered), _scaled(loss, span)]
+
+
+def _share(parameter: Parameter, params: Mapping[str, Any]) -> float:
+    """Return the coordinate of one knob; the middle where it is not active."""
+    value, distribution = params.get(parameter.name), parameter.distribution
+    if parameter.name not in params or distribution.why_not(value) is not None:
+        return 0.5
+    return distribution.share(value)
+
+
+def _span(losses: Sequence[float]) -> tuple[float, float]:
+    return min(losses), max(losses)
+
+
+def _scaled(loss: float, span: tuple[float, float]) -> float:
+    low, high = span
+    return (loss - low) / (high - low) if high > low else 0.5

@@ -1,0 +1,73 @@
+"""Grid search: every combination once, the last parameter of the file varying fastest.
+
+Combinations that a rule forbids are left out, and the study ends when the grid does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import ConfigError
+from ...spaces.space import Space
+from .contract import Batch, Draw, Past, SamplerSpec
+
+__all__ = ["GridSearch", "build"]
+
+_INDEX = "grid:index"
+_POINTS = 5
+
+
+class GridSearch:
+    """Walks over the grid; the attribute `grid:index` says where each trial's point lies."""
+
+    adaptive = False
+
+    def __init__(self, space: Space, points: int | Mapping[str, int]):
+        self._space, self._points = space, points
+        self._rest = space.grid(points)
+        self._next = 0
+
+    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+        """See `Sampler.begin`; goes to the point after the last one that became a trial."""
+        used = [past.attributes[_INDEX] for past in history if _INDEX in past.attributes]
+        self._seek(1 + max(used, default=-1))
+        return self
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch.draw`."""
+        params = next(self._rest, None)
+        if params is None:
+            return None
+        self._next += 1
+        return Draw(params, {_INDEX: self._next - 1})
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`; the grid goes on whatever runs beside it."""
+
+    def _seek(self, index: int) -> None:
+        if index < self._next:
+            self._rest = self._space.grid(self._points)
+            self._next = 0
+        self._rest = itertools.islice(self._rest, index - self._next, None)
+        self._next = index
+
+
+def build(spec: SamplerSpec) -> GridSearch:
+    """Build the method `grid`; `points` says how many values of a real knob, or of each.
+
+    Raises:
+        ConfigError: an unknown option, or points that are no counts.
+    """
+    points = dict(spec.options).pop("points", _POINTS)
+    unknown = sorted(set(spec.options) - {"points"})
+    if unknown:
+        raise ConfigError(f"search method 'grid' has no option {unknown[0]!r}; Known: points")
+    counts = points.values() if isinstance(points, Mapping) else [points]
+    if not all(type(count) is int and count >= 1 for count in counts):
+        raise ConfigError(
+            f"search method 'grid': points is {points!r}, but must be a whole number of at least "
+            "1, or one for each knob; type points: 5"
+        )
+    return GridSearch(spec.space, points)

@@ -1,0 +1,121 @@
+"""What a sampler sees of a long history, and what trials that never finished count for.
+
+Slow samplers see a window of the history. Those that only understand finished trials get a loss
+for every trial that has ended: with early stopping most trials never finish, and a method that
+forgets them goes on proposing what was stopped or diverged.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...store.rows import TrialState
+from .contract import Past
+
+__all__ = ["Window", "estimates", "penalised"]
+
+Losses = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a history that a sampler sees: all that runs, the best and the latest.
+
+    Attributes:
+        best: finished trials of those that are not among the latest.
+        latest: ended trials, by number.
+    """
+
+    best: int
+    latest: int
+
+    def of(self, history: Sequence[Past]) -> list[Past]:
+        """Return what is seen, by number."""
+        live = [past for past in history if past.is_live]
+        ended = [past for past in history if not past.is_live]
+        if len(ended) > self.best + self.latest:
+            older, newer = ended[: -self.latest], ended[-self.latest :]
+            finished = [past for past in older if past.loss is not None]
+            finished.sort(key=lambda past: (_total(past.violations), past.loss, past.trial))
+            ended = finished[: self.best] + newer
+        return sorted(ended + live, key=lambda past: past.trial)
+
+
+def estimates(history: Sequence[Past]) -> dict[int, Losses]:
+    """Return one loss an objective for every ended trial: (trial -> losses).
+
+    A finished trial has its own. One that was stopped or cut at a rung is expected to gain from
+    there what finished trials gained in the median, but never to beat the best finished one. A
+    diverged trial counts as much as the worst of all others. Trials that met an error, and those
+    that ended before their first rung, tell nothing.
+    """
+    known: dict[int, Losses] = {
+        past.trial: past.losses
+        for past in history
+        if past.losses is not None and all(map(math.isfinite, past.losses))
+    }
+    best = _each(min, known.values())
+    gains: dict[int, Losses] = {}
+    for past in history:
+        if past.is_live or past.trial in known or not past.reports:
+            continue
+        if past.state in (TrialState.DIVERGED, TrialState.FAILED):
+            continue
+        rung = len(past.reports) - 1
+        at_rung = past.losses_at(rung)
+        if not all(map(math.isfinite, at_rung)):
+            continue
+        if rung not in gains:
+            gains[rung] = _median_gain(history, rung, len(at_rung))
+        guess = tuple(loss + gain for loss, gain in zip(at_rung, gains[rung], strict=True))
+        if len(guess) == 1 and best:
+            guess = (max(guess[0], best[0]),)
+        known[past.trial] = guess
+    worst = _each(max, known.values())
+    for past in history:
+        if past.state is TrialState.DIVERGED and worst:
+            known[past.trial] = worst
+    return known
+
+
+def _median_gain(history: Sequence[Past], rung: int, objectives: int) -> Losses:
+    """Return each loss's median change from a rung to the end, 0 while nothing has finished."""
+    changes = [
+        [end - there for end, there in zip(past.losses, past.losses_at(rung), strict=True)]
+        for past in history
+        if past.losses is not None and len(past.reports) > rung
+    ]
+    finite = [row for row in changes if all(map(math.isfinite, row))]
+    if not finite:
+        return (0.0,) * objectives
+    return tuple(statistics.median(column) for column in zip(*finite, strict=True))
+
+
+def penalised(losses: Mapping[int, Losses], history: Sequence[Past]) -> dict[int, Losses]:
+    """Return losses in which every trial that violates a constraint is worse than all that do not.
+
+    For methods that know no constraints; of two that violate, the one by less is better.
+    """
+    violation = {past.trial: _total(past.violations) for past in history}
+    worst, best = _each(max, losses.values()), _each(min, losses.values())
+    width = tuple((high - low) or 1.0 for high, low in zip(worst, best, strict=True))
+
+    def shown(trial: int, own: Losses) -> Losses:
+        excess = violation.get(trial, 0.0)
+        if excess <= 0.0:
+            return own
+        share = excess / (1.0 + excess) if math.isfinite(excess) else 1.0
+        return tuple(high + w * (0.1 + share) for high, w in zip(worst, width, strict=True))
+
+    return {trial: shown(trial, own) for trial, own in losses.items()}
+
+
+def _total(violations: Sequence[float]) -> float:
+    return sum(max(0.0, violation) for violation in violations)
+
+
+def _each(choose, rows) -> Losses:
+    return tuple(choose(column) for column in zip(*rows, strict=True))

@@ -1,0 +1,85 @@
+"""Sobol search: scrambled low-discrepancy points, one coordinate for every parameter.
+
+Categorical and conditional parameters have coordinates of their own as well, so that every
+projection of the space is covered evenly (Sobol' 1967; scrambling after Owen 1998). The points are
+those of `scipy.stats.qmc.Sobol(d, rng=seed)` with the study's seed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from ...errors import ConfigError
+from ...spaces.space import Parameter, Space
+from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+
+__all__ = ["SobolSearch", "build"]
+
+_INDEX = "sobol:index"
+_MOST_POINTS = 2**30
+
+
+class SobolSearch:
+    """Walks along one sequence; the attribute `sobol:index` says where each trial's point lies."""
+
+    adaptive = False
+
+    def __init__(self, space: Space, seed: int):
+        self._space = space
+        dimensions = len(space.keyed)
+        if dimensions > qmc.Sobol.MAXDIM:
+            raise ConfigError(
+                f"sobol: the space has {dimensions} parameters, at most {qmc.Sobol.MAXDIM} are "
+                "possible; search fewer, or type method: random"
+            )
+        self._engine = qmc.Sobol(max(1, dimensions), rng=seed)
+        self._next = 0
+
+    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+        """See `Sampler.begin`; goes to the point after the last one that became a trial."""
+        used = [past.attributes[_INDEX] for past in history if _INDEX in past.attributes]
+        self._seek(1 + max(used, default=-1))
+        return self
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch.draw`."""
+        index = self._next
+        if index >= _MOST_POINTS:
+            return None
+        with warnings.catch_warnings():
+            # The balance of 2^n points is lost anyway once a study may end at any trial.
+            warnings.simplefilter("ignore", UserWarning)
+            point = self._engine.random(1)[0]
+        self._next += 1
+        return Draw(self._at(point), {_INDEX: index})
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`; the sequence goes on whatever runs beside it."""
+
+    def _seek(self, index: int) -> None:
+        if index < self._next:
+            self._engine.reset()
+            self._next = 0
+        if index > self._next:
+            self._engine.fast_forward(index - self._next)
+            self._next = index
+
+    def _at(self, point: np.ndarray) -> dict[str, Any]:
+        coordinate = {key: index for index, (key, _) in enumerate(self._space.keyed)}
+
+        def choose(key: str, parameter: Parameter) -> Any:
+            share = float(point[coordinate[key]])
+            return parameter.distribution.outward(parameter.distribution.axis.at(share))
+
+        return self._space.resolve(choose)
+
+
+def build(spec: SamplerSpec) -> SobolSearch:
+    """Build the method `sobol`; it has no options."""
+    checked_options("sobol", spec.options, {})
+    return SobolSearch(spec.space, spec.seed)

@@ -1,0 +1,271 @@
+"""The door to the package `cmaes`: the evolution strategy that adapts its covariance matrix.
+
+A trial remembers its generation and the point it was drawn at; the first trial of a generation
+also remembers what the strategy was told before it. From those records the strategy is made again
+after a crash, so no state of it is ever stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError
+from ...spaces.axis import Axis
+from ...spaces.space import Parameter, Space
+from ..streams import generator, integer
+from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+from .history_window import estimates, penalised
+
+__all__ = ["CmaEs", "build", "modelled"]
+
+_GENERATION, _POINT, _TOLD = "cmaes:generation", "cmaes:point", "cmaes:told"
+_OPTIONS: Mapping[str, Any] = {"popsize": 0, "sigma": 1 / 6, "lr_adapt": False}
+_ENOUGH_TO_START_FROM = 10  # trials of an earlier study
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What ended a generation: its trials, and the loss that each counted for then."""
+
+    trials: tuple[int, ...]
+    losses: tuple[float, ...]
+
+
+def modelled(space: Space) -> list[tuple[str, Parameter]]:
+    """Return (key, parameter) of what the strategy can adapt: ranges that are always active.
+
+    Choices and conditional parameters are drawn at random, as Optuna's sampler of that name does.
+    """
+    return [
+        (key, parameter)
+        for key, parameter in space.keyed
+        if not parameter.when and _is_range(parameter.distribution.axis)
+    ]
+
+
+def _is_range(axis: Axis) -> bool:
+    return axis.kind != "choice" and axis.low < axis.high
+
+
+def _share(axis: Axis, position: float) -> float:
+    """Return the share of an axis at a position; of whole numbers the middle of their part."""
+    if axis.kind == "real":
+        return axis.share(position)
+    low, high = axis.low - 0.5, axis.high + 0.5
+    if axis.log:
+        return math.log(position / low) / math.log(high / low)
+    return (position - low) / (high - low)
+
+
+class CmaEs:
+    """CMA-ES (Hansen 2016) on the shares of the axes, restarted with twice the points when done.
+
+    A generation ends when as many of its trials have ended as the population is large; those that
+    end later are not used. Points are told as they were drawn, not as whole numbers rounded them.
+
+    The population is the library's, 4 + 3 ln d, or half of the trials that were drawn before the
+    first generation was complete, if that is more: with many lanes a small population would leave
+    most of what runs unused.
+    """
+
+    adaptive = True
+
+    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
+        self._space, self._seed, self._options = spec.space, spec.seed, dict(options)
+        self._modelled = modelled(spec.space)
+        self._index = {key: index for index, (key, _) in enumerate(self._modelled)}
+        self._known: _Strategy | None = None
+
+    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+        """See `Sampler.begin`."""
+        chain = self._recorded(history)
+        strategy = self._after(chain, history)
+        new = self._ended(history, strategy)
+        if new is not None:
+            strategy = self._after([*chain, new], history)
+        return _CmaEsBatch(self, strategy, new)
+
+    # ------------------------------------------------------------------ draws
+
+    def draw(self, strategy: _Strategy, trial: int, attempt: int) -> tuple[dict[str, Any], Any]:
+        """Draw a configuration: (active searched knobs, the point of what is modelled)."""
+        strategy.cma.reseed_rng(integer(self._seed, "cmaes", trial, attempt))
+        point = strategy.cma.ask()
+        rest = generator(self._seed, "cmaes-rest", trial, attempt)
+
+        def choose(key: str, parameter: Parameter) -> Any:
+            index = self._index.get(key)
+            share = float(rest.random() if index is None else point[index])
+            return parameter.distribution.outward(parameter.distribution.axis.at(share))
+
+        return self._space.resolve(choose), point
+
+    # ------------------------------------------------------------------ generations
+
+    def _recorded(self, history: Sequence[Past]) -> list[_Told]:
+        """Return what the strategy was told so far, generation by generation."""
+        found: dict[int, _Told] = {}
+        for past in history:
+            if _TOLD in past.attributes:
+                told = past.attributes[_TOLD]
+                record = _Told(tuple(told["trials"]), tuple(told["losses"]))
+                found.setdefault(past.attributes[_GENERATION], record)
+        return [found[generation] for generation in sorted(found)]
+
+    def _ended(self, history: Sequence[Past], strategy: _Strategy) -> _Told | None:
+        """Return what to tell if the newest generation is complete, lowest trial numbers first."""
+        generation = len(strategy.chain)
+        members = [past for past in history if past.attributes.get(_GENERATION) == generation]
+        if not members:
+            return None
+        size = strategy.cma.population_size if generation else self._first_size(len(members))
+        losses = penalised(estimates(history), history)
+        ended = [past.trial for past in members if past.trial in losses][:size]
+        if len(ended) < size:
+            return None
+        return _Told(tuple(ended), tuple(losses[trial][0] for trial in ended))
+
+    def _first_size(self, drawn: int) -> int:
+        least = 4 + math.floor(3 * math.log(len(self._modelled)))
+        return self._options["popsize"] or max(least, drawn // 2)
+
+    def _after(self, chain: Sequence[_Told], history: Sequence[Past]) -> _Strategy:
+        """Return the strategy after these generations, going on from the one known if possible."""
+        known = self._known
+        if known is None or list(chain[: len(known.chain)]) != known.chain:
+            known = self._fresh(history, len(chain[0].trials) if chain else None)
+        points = {
+            past.trial: past.attributes[_POINT] for past in history if _POINT in past.attributes
+        }
+        for told in chain[len(known.chain) :]:
+            if not known.chain and known.cma.population_size != len(told.trials):
+                known = self._fresh(history, len(told.trials))
+            pairs = zip(told.trials, told.losses, strict=True)
+            known.cma.tell([(np.array(points[trial]), loss) for trial, loss in pairs])
+            known.chain.append(told)
+            if known.cma.should_stop():
+                known.restarts += 1
+                size = 2 * known.cma.population_size
+                rng = generator(self._seed, "cmaes-restart", known.restarts)
+                known.cma = self._make(rng.random(len(self._modelled)), self._sigma, None, size)
+        self._known = known
+        return known
+
+    def _fresh(self, history: Sequence[Past], size: int | None) -> _Strategy:
+        """Return the strategy before its first generation."""
+        import cmaes
+
+        earlier = [past for past in history if past.trial < 0 and past.loss is not None]
+        if len(earlier) < _ENOUGH_TO_START_FROM:
+            middle = np.full(len(self._modelled), 0.5)
+            return _Strategy(self._make(middle, self._sigma, None, size))
+        solutions = [(self._point_of(past.params), past.loss or 0.0) for past in earlier]
+        mean, sigma, covariance = cmaes.get_warm_start_mgd(solutions)
+        return _Strategy(self._make(np.clip(mean, 0.0, 1.0), sigma, covariance, size))
+
+    def _make(self, mean: Any, sigma: float, covariance: Any, size: int | None) -> Any:
+        import cmaes
+
+        dimensions = len(self._modelled)
+        return cmaes.CMA(
+            mean=mean,
+            sigma=max(sigma, 1e-6),
+            bounds=np.array([[0.0, 1.0]] * dimensions),
+            n_max_resampling=10 * dimensions,
+            population_size=size,
+            cov=covariance,
+            lr_adapt=self._options["lr_adapt"],
+            seed=0,  # every draw sets its own
+        )
+
+    @property
+    def _sigma(self) -> float:
+        return self._options["sigma"]
+
+    def _point_of(self, params: Mapping[str, Any]) -> np.ndarray:
+        shares = []
+        for _, parameter in self._modelled:
+            distribution = parameter.distribution
+            position = distribution.inward(params[parameter.name])
+            shares.append(_share(distribution.axis, position))
+        return np.array(shares)
+
+
+class _Strategy:
+    """A strategy, and what it was told to be what it is.
+
+    Attributes:
+        cma: of the library.
+        chain: the generations told, in order.
+        restarts: how often it began anew.
+    """
+
+    def __init__(self, cma: Any):
+        self.cma = cma
+        self.chain: list[_Told] = []
+        self.restarts = 0
+
+
+class _CmaEsBatch:
+    """Draws from one generation; the first that is kept records how it came about."""
+
+    def __init__(self, method: CmaEs, strategy: _Strategy, new: _Told | None):
+        self._method, self._strategy, self._new = method, strategy, new
+        self._generation = len(strategy.chain)
+        self._last: Draw | None = None
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch.draw`."""
+        params, point = self._method.draw(self._strategy, trial, attempt)
+        note: dict[str, Any] = {_GENERATION: self._generation, _POINT: [float(x) for x in point]}
+        if self._new is not None:
+            told = {"trials": list(self._new.trials), "losses": list(self._new.losses)}
+            note[_TOLD] = told
+        self._last = Draw(params, note)
+        return self._last
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`."""
+        if self._last is not None and self._last.params == params:
+            self._new = None
+        self._last = None
+
+
+def build(spec: SamplerSpec) -> CmaEs:
+    """Build the method `cmaes`.
+
+    Its options: `popsize`, 0 for the rule; `sigma`, the first deviation as a share of the axes;
+    `lr_adapt`, the learning rate adapted for noisy objectives (Nomura et al. 2023).
+
+    Raises:
+        ConfigError: the package is not installed, the space or the objectives are not for it.
+    """
+    options = checked_options("cmaes", spec.options, _OPTIONS)
+    if find_spec("cmaes") is None:
+        raise ConfigError(
+            "search method 'cmaes' needs the package cmaes, which is not installed; "
+            "type: pip install 'hpo-lanes[cmaes]', or method: tpe"
+        )
+    if not modelled(spec.space):
+        raise ConfigError(
+            "search method 'cmaes' adapts ranges that are always active, and this space has none; "
+            "type method: tpe"
+        )
+    if spec.objectives > 1:
+        raise ConfigError(
+            f"search method 'cmaes' takes one objective, here are {spec.objectives}; "
+            "type method: nsga2, tpe or gp"
+        )
+    if (options["popsize"] and options["popsize"] < 2) or not 0.0 < options["sigma"] <= 1.0:
+        raise ConfigError(
+            f"search method 'cmaes': popsize is {options['popsize']} and sigma "
+            f"{options['sigma']}; allowed: popsize 0 (the rule) or at least 2, sigma above 0 and "
+            "at most 1"
+        )
+    return CmaEs(spec, options)

@@ -1,0 +1,198 @@
+"""The door to SMAC: a random forest models the objective, its ask/tell proposes.
+
+Every batch gets a new facade, seeded by (seed, batch number), that is told the history as it is
+then; so proposals repeat after a resume and nothing of SMAC's is ever stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError
+from ...spaces.to_configspace import from_configuration, to_configspace, to_values
+from ..streams import generator, integer
+from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+from .history_window import Window, estimates, penalised
+
+__all__ = ["Smac", "build"]
+
+_OPTIONS: Mapping[str, Any] = {"n_startup_trials": 10, "n_trees": 10}
+_CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own defaults
+
+
+class Smac:
+    """SMAC (Lindauer et al. 2022): expected improvement under a random forest.
+
+    Trials that run count as average ones (the constant liar), so that proposals keep off them.
+    Conditions and rules written as mappings are part of its model. Several objectives are weighed
+    against each other anew in every batch (ParEGO, Knowles 2006); a trial that violates a
+    constraint counts as worse than all that do not.
+    """
+
+    adaptive = True
+    window = Window(best=100, latest=400)
+
+    def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
+        self.space, self.seed, self.options = spec.space, spec.seed, dict(options)
+        self.objectives = spec.objectives
+
+    def begin(self, batch: int, history: Sequence[Past]) -> Batch:
+        """See `Sampler.begin`."""
+        seen = self.window.of(history)
+        losses = penalised(estimates(seen), seen)
+        return _SmacBatch(self, batch, seen, losses)
+
+    def random(self, trial: int, attempt: int) -> dict[str, Any]:
+        """Return a configuration of the time before there is a model."""
+        return self.space.draw(generator(self.seed, "smac-start", trial, attempt))
+
+
+class _SmacBatch:
+    """One batch drawn by one facade; it is made when it is first asked."""
+
+    def __init__(
+        self,
+        method: Smac,
+        batch: int,
+        seen: Sequence[Past],
+        losses: Mapping[int, Sequence[float]],
+    ):
+        self._method, self._batch, self._seen, self._losses = method, batch, seen, losses
+        self._kept: list[Mapping[str, Any]] = []
+        self._facade: Any = None
+
+    def draw(self, trial: int, attempt: int) -> Draw | None:
+        """See `Batch.draw`."""
+        if len(self._losses) < max(1, self._method.options["n_startup_trials"]):
+            return Draw(self._method.random(trial, attempt))
+        if self._facade is None:
+            live = [past.params for past in self._seen if past.is_live]
+            told = self._told()
+            mean = [sum(column) / len(told) for column in zip(*(c for _, c in told), strict=True)]
+            told += [(params, mean) for params in (*live, *self._kept)]
+            self._facade = _Facade(self._method, self._batch, told)
+        return Draw(self._facade.ask())
+
+    def keep(self, trial: int, params: Mapping[str, Any]) -> None:
+        """See `Batch.keep`; the facade knows what it gave itself."""
+        self._kept.append(params)
+
+    def _told(self) -> list[tuple[Mapping[str, Any], list[float]]]:
+        """Return (configuration, costs); a cost is 0 for the best seen and 1 for the worst."""
+        columns = list(zip(*self._losses.values(), strict=True))
+        low = [min(column) for column in columns]
+        width = [(max(column) - least) or 1.0 for column, least in zip(columns, low, strict=True)]
+        return [
+            (past.params, [
+                (loss - least) / w
+                for loss, least, w in zip(self._losses[past.trial], low, width, strict=True)
+            ])
+            for past in self._seen
+            if past.trial in self._losses
+        ]  # fmt: skip
+
+
+class _Facade:
+    """SMAC's hyperparameter facade, told a history."""
+
+    def __init__(
+        self,
+        method: Smac,
+        batch: int,
+        told: Sequence[tuple[Mapping[str, Any], list[float]]],
+    ):
+        from ConfigSpace import Configuration
+        from smac import HyperparameterOptimizationFacade, Scenario  # pyright: ignore[reportMissingImports]
+        from smac.runhistory.dataclasses import TrialInfo, TrialValue  # pyright: ignore[reportMissingImports]
+
+        self._method = method
+        logging.getLogger("smac").setLevel(logging.ERROR)
+        seed = integer(method.seed, "smac", batch) % 2**31
+        theirs = to_configspace(method.space, seed)
+        names = [f"objective_{index}" for index in range(method.objectives)]
+
+        def config(params: Mapping[str, Any]) -> Any:
+            return Configuration(theirs, values=to_values(method.space, params))
+
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scenario = Scenario(
+                theirs,
+                output_directory=Path(folder),
+                deterministic=True,
+                n_trials=2**31,
+                objectives=names[0] if len(names) == 1 else names,
+                seed=seed,
+            )
+            of = HyperparameterOptimizationFacade
+            first = config(told[0][0])
+            self._smac = of(
+                scenario,
+                model=of.get_model(scenario, n_trees=method.options["n_trees"]),
+                acquisition_maximizer=_maximizer(scenario),
+                initial_design=of.get_initial_design(
+                    scenario, n_configs=0, additional_configs=[first]
+                ),
+                multi_objective_algorithm=_weights(scenario) if len(names) > 1 else None,
+                logging_level=False,
+                overwrite=True,
+            )
+            for params, costs in told:
+                value = TrialValue(cost=costs[0] if len(costs) == 1 else costs)
+                self._smac.tell(TrialInfo(config=config(params), seed=0), value, save=False)
+
+    def ask(self) -> dict[str, Any]:
+        """Return the next configuration."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            asked = self._smac.ask()
+        return from_configuration(self._method.space, dict(asked.config))
+
+
+def _maximizer(scenario: Any) -> Any:
+    """Return SMAC's own maximiser, whose local searches begin in an order that repeats.
+
+    SMAC keeps their starting points in a set of configurations, whose hashes differ from process
+    to process with those of their texts; each search draws from one random stream in turn.
+    """
+    from smac.acquisition.maximizer import LocalAndSortedRandomSearch, LocalSearch  # pyright: ignore[reportMissingImports]
+
+    class Ordered(LocalSearch):
+        def _get_initial_points(self, *args: Any, **kwargs: Any) -> list[Any]:
+            points = super()._get_initial_points(*args, **kwargs)
+            return sorted(points, key=lambda point: point.get_array().tobytes())
+
+    space, seed = scenario.configspace, scenario.seed
+    found = LocalAndSortedRandomSearch(
+        space, challengers=_CHALLENGERS, local_search_iterations=_LOCAL_SEARCHES, seed=seed
+    )
+    found._local_search = Ordered(space, seed=seed, n_steps_plateau_walk=_PLATEAU_STEPS)
+    return found
+
+
+def _weights(scenario: Any) -> Any:
+    from smac.multi_objective.parego import ParEGO  # pyright: ignore[reportMissingImports]
+
+    return ParEGO(scenario)
+
+
+def build(spec: SamplerSpec) -> Smac:
+    """Build the method `smac`.
+
+    Raises:
+        ConfigError: the package is not installed, or a condition of the space has no counterpart.
+    """
+    options = checked_options("smac", spec.options, _OPTIONS)
+    if find_spec("smac") is None:
+        raise ConfigError(
+            "search method 'smac' needs the package smac, which is not installed; "
+            "type: pip install 'hpo-lanes[smac]', or method: tpe"
+        )
+    to_configspace(spec.space)
+    return Smac(spec, options)
