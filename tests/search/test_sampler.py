@@ -308,7 +308,7 @@ def test_study_files_know_the_same_methods_and_options():
     ("method", "package"), [("gp", "torch"), ("cmaes", "cmaes"), ("smac", "smac")]
 )
 def test_a_missing_package_names_its_extra(monkeypatch, method, package):
-    module = optuna_gp if method == "gp" else sys.modules[f"hpo.search.via_{method}"]
+    module = optuna_gp if method == "gp" else sys.modules[f"hpo.search.samplers.via_{method}"]
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs.*{package}.*hpo-lanes\[{method}\]"):
         make_sampler(samples.study(method=method))
