@@ -1,4 +1,4 @@
-"""The command `hpo`: words to calls of `hpo.views`.
+"""The command `hpo`: words to calls of `hpo.views.commands`.
 
 Results go to stdout, everything else to stderr. Nothing but the parser is imported before a verb
 is known, so that `hpo --help` answers at once.
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = _parse(given)
         module, function = args.call
-        code = getattr(import_module(f".views.{module}", __package__), function)(args)
+        code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()
     except SystemExit as end:  # argparse: --help, --version, or a usage error
         return end.code if isinstance(end.code, int) else 2
@@ -99,11 +99,11 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 
 
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
-    init = verb("init", "study_files", "write a study file to start from")
+    init = verb("init", "init_check_run", "write a study file to start from")
     init.add_argument("env", metavar="ENV", help="an environment; `hpo envs` lists them")
     init.add_argument("--out", metavar="FILE", help="write it there instead of to stdout")
 
-    taken = verb("import", "imports", "make a study file of what another system reads")
+    taken = verb("import", "import_study", "make a study file of what another system reads")
     taken.add_argument("kind", choices=_IMPORTED, help="what SOURCE is of")
     taken.add_argument(
         "source", metavar="SOURCE",
@@ -121,10 +121,10 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
 
     check = verb(
-        "check", "study_files", "say what a study will do and cost, and every mistake in it"
+        "check", "init_check_run", "say what a study will do and cost, and every mistake in it"
     )
-    run = verb("run", "study_files", "run a study, or go on with it")
-    tune = verb("tune-lanes", "tuning", "time a study's program with several numbers of lanes")
+    run = verb("run", "init_check_run", "run a study, or go on with it")
+    tune = verb("tune-lanes", "tune_lanes", "time a study's program with several numbers of lanes")
     tune.add_argument(
         "--lanes", metavar="N,N,...", type=_counts, help="numbers to try; left out: some around "
         "what the study would take",
@@ -133,7 +133,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "--seconds", metavar="S", type=_positive, default=3,
         help="that each is timed for, and its rollouts again (3)",
     )  # fmt: skip
-    train = verb("train", "training", "train one configuration on all its seeds")
+    train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
         parser.add_argument("file", metavar="FILE", help="a study file")
         parser.add_argument(
@@ -158,23 +158,23 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
-    top = verb("top", "reading", "print the leaderboard of a study")
+    top = verb("top", "read_study", "print the leaderboard of a study")
     top.add_argument("-n", type=_positive, metavar="N", help="so many trials; with --json: all")
-    show = verb("show", "reading", "print everything about one trial")
+    show = verb("show", "read_study", "print everything about one trial")
     show.add_argument("trial", metavar="TRIAL", type=int, nargs="?", help="its number")
     _add_network(show, "draw this optical network instead, into --out PICTURE.png")
-    query = verb("query", "reading", "ask the tables trials, evaluations and curves in SQL")
+    query = verb("query", "read_study", "ask the tables trials, evaluations and curves in SQL")
     query.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM trials ORDER BY rank"')
-    best = verb("best", "reading", "print the winner of a study, or export its policy")
+    best = verb("best", "read_study", "print the winner of a study, or export its policy")
     best.add_argument("--export", metavar="DIR", help="copy its policy into a new folder")
-    replay = verb("replay", "replays", "train a trial's way again and compare every number")
+    replay = verb("replay", "replay_trial", "train a trial's way again and compare every number")
     replay.add_argument("trial", metavar="TRIAL", type=int, help="its number")
     replay.add_argument("--export", metavar="DIR", help="write its policy into a new folder")
     replay.add_argument(
         "--source", metavar="DIR", default=".",
         help="the folder of the study's file, if that names other files (.)",
     )  # fmt: skip
-    export = verb("export", "export", "copy a study's tables for another tool")
+    export = verb("export", "export_tables", "copy a study's tables for another tool")
     export.add_argument("format", metavar="FORMAT", choices=_FORMATS, help=", ".join(_FORMATS))
     export.add_argument(
         "--to", metavar="DIR", required=True,
@@ -185,17 +185,17 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         help="an option of the logger of that name, such as top_k=20 or mode=offline; for optuna "
         "name=NAME",
     )  # fmt: skip
-    decided = verb("importance", "looking", "say which knobs decided")
+    decided = verb("importance", "knob_importance", "say which knobs decided")
     _add_importance(decided, "")
     decided.add_argument("--over-progress", action="store_true", help="at every point of the runs")
-    compared = verb("compare", "comparing", "say which of two trials, or studies, is better")
+    compared = verb("compare", "compare_trials", "say which of two trials, or studies, is better")
     for side in "ab":
         compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
-    plot = verb("plot", "plots", "draw a study: " + ", ".join(_PICTURES))
+    plot = verb("plot", "plot_report", "draw a study: " + ", ".join(_PICTURES))
     plot.add_argument("kind", metavar="PICTURE", choices=_PICTURES, help=", ".join(_PICTURES))
     plot.add_argument("--to", metavar="FILE", help="PNG, SVG or PDF by its suffix (PICTURE.png)")
     _add_importance(plot, "of importance: ")
-    report = verb("report", "plots", "write everything about a study as one HTML file")
+    report = verb("report", "plot_report", "write everything about a study as one HTML file")
     report.add_argument("--to", metavar="FILE", help="left out: report.html in the study's folder")
     about_one = (top, show, query, best, replay, export, decided, compared, plot, report)
     for parser in about_one:
@@ -211,14 +211,16 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         "--timeout", metavar="SECONDS", type=_seconds, default=60.0,
         help="end the query after so long; 0: never (60)",
     )  # fmt: skip
-    listing = verb("list", "reading", "list the studies")
+    listing = verb("list", "read_study", "list the studies")
     for parser in (*about_one, listing):
         _add_out(parser)
         _add_json(parser)
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
-    evaluate = verb("eval", "policies", "evaluate an exported policy on seeds that no study uses")
+    evaluate = verb(
+        "eval", "eval_policy", "evaluate an exported policy on seeds that no study uses"
+    )
     evaluate.add_argument(
         "directory", metavar="POLICY_DIR", nargs="?", help="from `hpo best --export`"
     )
@@ -246,8 +248,8 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         "--import", dest="imports", metavar="FILE", action="append", default=[],
         help="Python that registers the policy's environment; may be repeated",
     )  # fmt: skip
-    knobs = verb("knobs", "reference", "list everything that can be tuned")
-    envs = verb("envs", "reference", "list the environments")
+    knobs = verb("knobs", "catalogue", "list everything that can be tuned")
+    envs = verb("envs", "catalogue", "list the environments")
     for parser, what in ((knobs, "learning"), (envs, "MinAtar")):
         parser.add_argument(
             "word",
@@ -257,7 +259,7 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
         )
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
-    verb("schema", "reference", "print the JSON Schema of the study file, for editors")
+    verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
 
 
 def _add_network(parser: argparse.ArgumentParser, text: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..store.statistics import interval
-from .words import aligned, between, counted, number
+from .formatting import aligned, between, counted, number
 
 if TYPE_CHECKING:
     from ..core.envs.optical.agents import Rule

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...spaces.base import Distribution
-from ..words import number, param, steps
+from ..formatting import number, param, steps
 from .model import Scale
 
 __all__ = ["knob_share", "knob_ticks", "round_ticks", "steps_scale", "value_scale"]

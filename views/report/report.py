@@ -10,21 +10,21 @@ from ... import __version__
 from ...disk import output, write_text
 from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
-from ..board import audit_words, front_line, value_source
-from ..charts.curves import curves
-from ..charts.history import history
-from ..charts.importance import importance
-from ..charts.knobs import parallel, slices
-from ..charts.pareto import pareto
-from ..charts.seen import Seen, read_seen
-from ..words import between, counted, duration, number, param, steps
-from .page import Section, facts, figure, page
-from .tables import (
+from ..charts.curves_chart import curves
+from ..charts.history_chart import history
+from ..charts.importance_chart import importance
+from ..charts.knob_charts import parallel, slices
+from ..charts.pareto_chart import pareto
+from ..charts.snapshot import Snapshot, read_snapshot
+from ..formatting import between, counted, duration, number, param, steps
+from ..leaderboard_text import audit_words, front_line, value_source
+from .html_tables import (
     audit_table,
     baselines_table,
     leaderboard_table,
     rungs_table,
 )
+from .page import Section, facts, figure, page
 
 __all__ = ["report", "report_html", "write_report"]
 
@@ -55,7 +55,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     Raises:
         StoreError: there is no study, its journal is damaged, or another version wrote it.
     """
-    text = report_html(read_seen(folder))
+    text = report_html(read_snapshot(folder))
     if path is None:
         write_text(folder.report, text)
         return folder.report
@@ -64,60 +64,64 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     return path
 
 
-def report_html(seen: Seen) -> str:
+def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
-    several = len(seen.meta.objectives) > 1
+    several = len(snapshot.meta.objectives) > 1
     sections = [
-        Section("leaderboard", "Leaderboard", leaderboard_table(seen)),
-        *([Section("pareto", "Pareto front", figure(pareto(seen)))] if several else []),
-        Section("history", "History", figure(history(seen))),
-        Section("curves", "Learning curves", figure(curves(seen))),
-        Section("importance", "Importance of knobs", figure(importance(seen))),
-        Section("parallel", "Parallel coordinates", figure(parallel(seen))),
-        Section("slices", "Slices", figure(slices(seen))),
-        Section("stopping", "Early stopping", _stopping(seen)),
-        *([Section("baselines", "Baselines", baselines_table(seen))] if seen.baselines else []),
-        Section("study", "The study", _study(seen)),
+        Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
+        *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
+        Section("history", "History", figure(history(snapshot))),
+        Section("curves", "Learning curves", figure(curves(snapshot))),
+        Section("importance", "Importance of knobs", figure(importance(snapshot))),
+        Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
+        Section("slices", "Slices", figure(slices(snapshot))),
+        Section("stopping", "Early stopping", _stopping(snapshot)),
+        *(
+            [Section("baselines", "Baselines", baselines_table(snapshot))]
+            if snapshot.baselines
+            else []
+        ),
+        Section("study", "The study", _study(snapshot)),
     ]
-    title = f"{seen.meta.name} - hpo report"
-    return page(title, _head(seen), sections, _foot(seen))
+    title = f"{snapshot.meta.name} - hpo report"
+    return page(title, _head(snapshot), sections, _foot(snapshot))
 
 
 # ---------------------------------------------------------------------- head and foot
 
 
-def _head(seen: Seen) -> str:
-    study = seen.study
+def _head(snapshot: Snapshot) -> str:
+    study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{study.env.id}, {study.search.method}{rule}"
     return (
-        f"<h1>{escape(seen.meta.name)}</h1>"
-        f'<p class="sub">{escape(sub)} <span class="standing">{seen.standing}</span></p>'
-        f"{_winner(seen)}{facts(_facts(seen))}"
+        f"<h1>{escape(snapshot.meta.name)}</h1>"
+        f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
+        f"{_winner(snapshot)}{facts(_facts(snapshot))}"
     )
 
 
-def _winner(seen: Seen) -> str:
-    best = seen.winner
+def _winner(snapshot: Snapshot) -> str:
+    best = snapshot.winner
     if best is None:
         return '<p class="winner">No trial has run to its end yet, so there is no winner.</p>'
     params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
     with_params = f'<p class="note">{escape(params)}</p>' if params else ""
-    if seen.meta.objectives:
-        line = front_line(seen.entries, seen.volume)
+    if snapshot.meta.objectives:
+        line = front_line(snapshot.entries, snapshot.volume)
         return f'<p class="winner">{escape(line)}</p>{with_params}'
     around = between(best.ci_low, best.ci_high)
     value = f"<strong>{number(best.value)}</strong> {escape(around)}".strip()
-    told = f"{escape(seen.meta.metric)}, trial {best.trial}, "
+    told = f"{escape(snapshot.meta.metric)}, trial {best.trial}, "
     told += escape(value_source(best.value_from, best.seeds))
     return f'<p class="winner">{value}<br>{told}</p>{with_params}'
 
 
-def _facts(seen: Seen) -> list[tuple[str, str, str]]:
-    study, usage = seen.study, seen.usage
+def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    study, usage = snapshot.study, snapshot.usage
     budget = study.budget
     states = {"finished": 0, "stopped": 0, "diverged": 0}
-    for row in seen.rows.values():
+    for row in snapshot.rows.values():
         states[str(row.state)] = states.get(str(row.state), 0) + 1
     counted = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
@@ -125,26 +129,32 @@ def _facts(seen: Seen) -> list[tuple[str, str, str]]:
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
     speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     found = [
-        ("trials", f"{len(seen.rows):,}", f"{trials}{counted}"),
+        ("trials", f"{len(snapshot.rows):,}", f"{trials}{counted}"),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
-    found += _default(seen)
-    if seen.audit is not None:
-        whole = seen.audit.whole
+    found += _default(snapshot)
+    if snapshot.audit is not None:
+        whole = snapshot.audit.whole
         found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
     return found
 
 
-def _default(seen: Seen) -> list[tuple[str, str, str]]:
+def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     """Return the default configuration's value, where it is from the seeds of the winner's.
 
     Trial 0 is not the default any more where it took over another trial's state (pbt).
     """
-    row, best = seen.rows.get(0), seen.winner
-    if row is None or row.value is None or best is None or seen.meta.objectives or row.schedule:
+    row, best = snapshot.rows.get(0), snapshot.winner
+    if (
+        row is None
+        or row.value is None
+        or best is None
+        or snapshot.meta.objectives
+        or row.schedule
+    ):
         return []
     if best.trial == 0:
         return [("the default configuration", "won", "no other trial did better")]
@@ -152,18 +162,20 @@ def _default(seen: Seen) -> list[tuple[str, str, str]]:
     if not values:
         told = f"not run on these seeds; hpo compare {best.trial} 0 goes by others"
         return [("the default configuration", "-", told)]
-    around = interval(values, seen.meta.aggregate)
+    around = interval(values, snapshot.meta.aggregate)
     seeds = f"the winner's {counted(len(values), 'seed')}"
-    return [("the default configuration", number(aggregate(values, seen.meta.aggregate)),
+    return [("the default configuration", number(aggregate(values, snapshot.meta.aggregate)),
              " ".join([between(around.low, around.high), seeds]).strip())]  # fmt: skip
 
 
-def _foot(seen: Seen) -> str:
+def _foot(snapshot: Snapshot) -> str:
     at = (
-        datetime.fromtimestamp(seen.head.at).strftime("%Y-%m-%d %H:%M:%S") if seen.head.at else "-"
+        datetime.fromtimestamp(snapshot.head.at).strftime("%Y-%m-%d %H:%M:%S")
+        if snapshot.head.at
+        else "-"
     )
     return (
-        f"Written by hpo {escape(__version__)} from commit {seen.head.number} of "
+        f"Written by hpo {escape(__version__)} from commit {snapshot.head.number} of "
         f"{escape(at)}. This file needs no network; SQL over the same tables: "
         "<code>hpo query</code>."
     )
@@ -172,17 +184,17 @@ def _foot(seen: Seen) -> str:
 # ---------------------------------------------------------------------- sections
 
 
-def _stopping(seen: Seen) -> str:
-    spec = seen.study.early_terminate
+def _stopping(snapshot: Snapshot) -> str:
+    spec = snapshot.study.early_terminate
     if spec is None:
         return '<p class="nothing">No trial was stopped early: the study has no rule for it.</p>'
-    if not seen.decisions:
+    if not snapshot.decisions:
         return '<p class="nothing">No trial has stood at a rung yet.</p>'
-    body = rungs_table(seen)
-    if seen.audit is not None:
-        words = audit_words(seen.audit, seen.meta.metric)
+    body = rungs_table(snapshot)
+    if snapshot.audit is not None:
+        words = audit_words(snapshot.audit, snapshot.meta.metric)
         return (
-            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>{audit_table(seen.audit)}"
+            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>{audit_table(snapshot.audit)}"
             '<p class="note">Audited trials are a random share of those that were stopped '
             "(<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation between "
             "values at a rung and at the end; 1 would make every stop right.</p>"
@@ -191,7 +203,7 @@ def _stopping(seen: Seen) -> str:
         return body
     if spec.audit:
         why = "No audited trial has come to its end yet."
-        if seen.meta.objectives or seen.meta.constraints:
+        if snapshot.meta.objectives or snapshot.meta.constraints:
             why = "With several objectives or constraints there is no one value to judge stops by."
         return f'{body}<p class="note">{why}</p>'
     return (
@@ -201,14 +213,14 @@ def _stopping(seen: Seen) -> str:
     )
 
 
-def _study(seen: Seen) -> str:
-    meta = seen.meta
+def _study(snapshot: Snapshot) -> str:
+    meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
     where = f"{meta.devices} {meta.backend} device{'s' * (meta.devices != 1)}"
     bits = f"; went on {meta.bits} times with other hardware or versions" if meta.bits else ""
     given = ""
-    if seen.folder.study_file.is_file():
-        text = seen.folder.study_file.read_text(encoding="utf-8", errors="replace")
+    if snapshot.folder.study_file.is_file():
+        text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
         given = f"<details open><summary>as it was given</summary>{_code(text)}</details>"
     return (
         f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p>{given}'
