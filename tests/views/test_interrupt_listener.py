@@ -67,8 +67,8 @@ def test_the_first_press_is_answered_before_python_gets_to_its_handler(handled, 
         press()
         answered.wait(PATIENCE)
 
-    with InterruptListener(first, lambda: heard.append("second")) as bell:
-        bell.arm()
+    with InterruptListener(first, lambda: heard.append("second")) as ear:
+        ear.arm()
         busy(meanwhile)
     assert len(heard) == 1
     assert heard[0] < handled[0]
@@ -90,8 +90,8 @@ def test_the_second_press_leaves(handled, unshared):
             press()
             seen.wait(PATIENCE)
 
-    with InterruptListener(first, lambda: told.append(2), leave=leave) as bell:
-        bell.arm()
+    with InterruptListener(first, lambda: told.append(2), leave=leave) as ear:
+        ear.arm()
         busy(meanwhile)
     assert told == [1, 2]
     assert left == [130]
@@ -109,8 +109,8 @@ def test_a_second_press_leaves_even_if_nothing_can_be_said(handled):
 
     threading.excepthook, before = lambda args: None, threading.excepthook
     try:
-        with InterruptListener(answered.set, cannot, leave=leave) as bell:
-            bell.arm()
+        with InterruptListener(answered.set, cannot, leave=leave) as ear:
+            ear.arm()
             for seen in (answered, gone):
                 press()
                 assert seen.wait(PATIENCE)
@@ -127,13 +127,13 @@ def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_come
     try:
         with InterruptListener(
             lambda: told.append(1), lambda: told.append(2), leave=left.append
-        ) as bell:
-            bell.arm()
+        ) as ear:
+            ear.arm()
             for _ in range(3):
                 os.kill(os.getpid(), number)
                 time.sleep(0.05)
             assert (told, left) == ([1], [])
-            bell._leave = lambda code: (left.append(code), rounds.set())
+            ear._leave = lambda code: (left.append(code), rounds.set())
             press()
             assert rounds.wait(PATIENCE)
     finally:
@@ -144,8 +144,8 @@ def test_what_batch_systems_and_terminals_send_counts_once_however_often_it_come
 
 def test_it_hears_nothing_before_it_is_armed_nor_afterwards(handled):
     heard = []
-    bell = InterruptListener(lambda: heard.append(1), lambda: heard.append(2))
-    with bell:
+    ear = InterruptListener(lambda: heard.append(1), lambda: heard.append(2))
+    with ear:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGINT)
@@ -156,8 +156,8 @@ def test_it_hears_nothing_before_it_is_armed_nor_afterwards(handled):
 
 def test_outside_of_the_main_thread_it_does_nothing():
     def enter():
-        with InterruptListener(lambda: None, lambda: None) as bell:
-            bell.arm()
+        with InterruptListener(lambda: None, lambda: None) as ear:
+            ear.arm()
 
     thread = threading.Thread(target=enter)
     thread.start()

@@ -53,8 +53,8 @@ def history(snapshot: Snapshot) -> Picture:
     keys += [_SHORT] if any(trial not in lost for trial in stopped) else []
     keys += [Key("diverged or failed", "bad", "cross")] if lost else []
     caption = (
-        f"Every trial in the order it was proposed{snapshot.kept_words(_MOST)}, by its value in the "
-        "search. Confirmed trials have other values in the leaderboard, from fresh seeds."
+        f"Every trial in the order it was proposed{snapshot.kept_words(_MOST)}, by its value in "
+        "the search. Confirmed trials have other values in the leaderboard, from fresh seeds."
     )
     panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
     return Picture("history", "History", caption, (panel,))

@@ -69,8 +69,8 @@ def _nothing(name: str, title: str) -> Picture:
 def _where(snapshot: Snapshot, compared: _Compared, most: int) -> str:
     every = "all trials" if len(compared.values) >= len(snapshot.rows) else "trials"
     return (
-        f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps, the latest point that "
-        f"nine in ten reached{snapshot.kept_words(most)}"
+        f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps, the latest point "
+        f"that nine in ten reached{snapshot.kept_words(most)}"
     )
 
 
@@ -106,8 +106,8 @@ def parallel(snapshot: Snapshot) -> Picture:
         )
     left_out = len(snapshot.study.space.keyed) - len(keys)
     caption = (
-        f"{_where(snapshot, compared, _STRANDS)}. Equally likely values lie equally far apart; a line "
-        "below an axis belongs to a trial without that knob."
+        f"{_where(snapshot, compared, _STRANDS)}. Equally likely values lie equally far apart; "
+        "a line below an axis belongs to a trial without that knob."
     )
     caption += f" {left_out} less important knobs are left out." if left_out > 0 else ""
     legend = (Key("best fifth", "s4", "line"), Key("middle fifth", "s2", "line"),

@@ -67,6 +67,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
 def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
     several = len(snapshot.meta.objectives) > 1
+    baselines = baselines_table(snapshot) if snapshot.baselines else ""
     sections = [
         Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
         *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
@@ -76,11 +77,7 @@ def report_html(snapshot: Snapshot) -> str:
         Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
         Section("slices", "Slices", figure(slices(snapshot))),
         Section("stopping", "Early stopping", _stopping(snapshot)),
-        *(
-            [Section("baselines", "Baselines", baselines_table(snapshot))]
-            if snapshot.baselines
-            else []
-        ),
+        *([Section("baselines", "Baselines", baselines)] if baselines else []),
         Section("study", "The study", _study(snapshot)),
     ]
     title = f"{snapshot.meta.name} - hpo report"
@@ -147,14 +144,8 @@ def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
     Trial 0 is not the default any more where it took over another trial's state (pbt).
     """
-    row, best = snapshot.rows.get(0), snapshot.winner
-    if (
-        row is None
-        or row.value is None
-        or best is None
-        or snapshot.meta.objectives
-        or row.schedule
-    ):
+    row, best, meta = snapshot.rows.get(0), snapshot.winner, snapshot.meta
+    if row is None or row.value is None or best is None or meta.objectives or row.schedule:
         return []
     if best.trial == 0:
         return [("the default configuration", "won", "no other trial did better")]
@@ -162,18 +153,15 @@ def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     if not values:
         told = f"not run on these seeds; hpo compare {best.trial} 0 goes by others"
         return [("the default configuration", "-", told)]
-    around = interval(values, snapshot.meta.aggregate)
+    around = interval(values, meta.aggregate)
     seeds = f"the winner's {counted(len(values), 'seed')}"
-    return [("the default configuration", number(aggregate(values, snapshot.meta.aggregate)),
+    return [("the default configuration", number(aggregate(values, meta.aggregate)),
              " ".join([between(around.low, around.high), seeds]).strip())]  # fmt: skip
 
 
 def _foot(snapshot: Snapshot) -> str:
-    at = (
-        datetime.fromtimestamp(snapshot.head.at).strftime("%Y-%m-%d %H:%M:%S")
-        if snapshot.head.at
-        else "-"
-    )
+    seconds = snapshot.head.at
+    at = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S") if seconds else "-"
     return (
         f"Written by hpo {escape(__version__)} from commit {snapshot.head.number} of "
         f"{escape(at)}. This file needs no network; SQL over the same tables: "
@@ -194,7 +182,8 @@ def _stopping(snapshot: Snapshot) -> str:
     if snapshot.audit is not None:
         words = audit_words(snapshot.audit, snapshot.meta.metric)
         return (
-            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>{audit_table(snapshot.audit)}"
+            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>"
+            f"{audit_table(snapshot.audit)}"
             '<p class="note">Audited trials are a random share of those that were stopped '
             "(<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation between "
             "values at a rung and at the end; 1 would make every stop right.</p>"
