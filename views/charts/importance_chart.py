@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import ConfigError
-from ...search.after.looking_back import Importance, Method, importance_at, importance_over_progress
+from ...search.after.looking_back import (
+    Importance,
+    Method,
+    importance_at,
+    importance_over_progress,
+)
 from ..formatting import counted, steps
 from .model import XY, Bar, Bars, Dot, Key, Line, Panel, Picture, Scale
 from .scales import round_ticks, steps_scale
