@@ -1,4 +1,4 @@
-"""What `hpo run` says at the end: the leaderboard, the winner's number, what to type next."""
+"""What `hpo run` prints at the end: the leaderboard, the winner's value, what to type next."""
 
 from __future__ import annotations
 
@@ -52,24 +52,20 @@ def print_results(
 
 
 def summary(results: Results) -> str:
-    """Print in one line what it took."""
+    """Return in one line what the study cost and where its results are."""
     usage = results.usage
     report = StudyFolder(results.folder).report
-    seen_in = (
-        f"{results.folder}/, as one page in {report.name}"
-        if report.is_file()
-        else (f"{results.folder}/")
-    )
+    page = f" (start with {report.name})" if report.is_file() else ""
     speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     return (
         f"{counted(len(results.leaderboard), 'trial')}, {steps(usage.env_steps)} env steps in "
         f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
-        f"{usage.occupancy:.0%}; all of it in {seen_in}"
+        f"{usage.occupancy:.0%}; results in {results.folder}/{page}"
     )
 
 
 def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Return (command, meaning) of what one may type now, each as it must be typed."""
+    """Return (command, meaning) pairs to type next."""
     if not entries:
         return []
     which, best = target(folder), entries[0]
@@ -86,7 +82,7 @@ def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str
 
 
 def target(folder: Path) -> str:
-    """Return the `--study` that names a folder from here; nothing where it is the only one."""
+    """Return the `--study` option for a folder; "" if it is the only study in `results`."""
     if folder.absolute().parent == RESULTS.absolute():
         studies = list_studies()
         if len(studies) == 1 and studies[0].path.name == folder.name:
@@ -96,7 +92,7 @@ def target(folder: Path) -> str:
 
 
 def results_data(results: Results) -> dict[str, Any]:
-    """Return what a run has found as JSON data."""
+    """Return the results of a run as JSON data."""
     best = results.best
     usage, report = asdict(results.usage), StudyFolder(results.folder).report
     return {

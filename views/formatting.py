@@ -1,4 +1,4 @@
-"""Numbers, times and small tables as short text; every view says them the same way."""
+"""Numbers, times and small tables as short text, the same in every view."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLAIN_BARS = "_.-=+*#@"
 
 
 def steps(count: int) -> str:
-    """A count of env steps: exact below 1,000, then to three digits.
+    """Format a count of env steps: exact below 1,000, then to three digits.
 
     >>> steps(999), steps(1_300_000), steps(160_000), steps(2_000_000_000)
     ('999', '1.3M', '160k', '2G')
@@ -40,7 +40,7 @@ def steps(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A count and what is counted.
+    """Format a count with its noun, in the plural unless it is 1.
 
     >>> counted(1, "trial"), counted(64, "trial"), counted(20_000, "request")
     ('1 trial', '64 trials', '20,000 requests')
@@ -49,7 +49,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time in its two largest units.
+    """Format a span of time in its two largest units.
 
     >>> duration(0.42), duration(12.4), duration(200), duration(7300), duration(200_000)
     ('0.4s', '12s', '3m20s', '2h01m', '2d07h')
@@ -67,7 +67,7 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """A measured value to four digits, all digits before the point kept.
+    """Format a measured value to four digits, keeping all digits before the point.
 
     >>> number(497.3125), number(-0.00123456), number(123456.7), number(None), number(500.0)
     ('497.3', '-0.001235', '123457', '-', '500')
@@ -82,7 +82,7 @@ def number(value: float | None) -> str:
 
 
 def between(low: float | None, high: float | None) -> str:
-    """An interval, empty without one.
+    """Format an interval; "" without one.
 
     >>> between(494.12, 499.9), between(None, None)
     ('[494.1, 499.9]', '')
@@ -91,7 +91,7 @@ def between(low: float | None, high: float | None) -> str:
 
 
 def param(value: Any) -> str:
-    """A knob's value; numbers to three digits.
+    """Format a knob's value; numbers to three digits.
 
     >>> param(0.0023123), param(0.99871), param([64, 64]), param(None), param(3), param(1e-5)
     ('0.00231', '0.9987', '[64, 64]', 'off', '3', '1e-05')
@@ -109,12 +109,12 @@ def param(value: Any) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = False) -> str:
-    """A curve as one line of blocks, low to high; what is not finite is blank.
+    """Format a curve as one line of blocks, low to high; blank where it is not finite.
 
     Args:
         values: in order; more than `width` are averaged in groups.
         width: characters, at most.
-        plain: for terminals that know ASCII only.
+        plain: for terminals limited to ASCII.
 
     >>> sparkline([0, 1, 2, 3, None, 7])
     '▁▂▃▄ █'
@@ -130,7 +130,7 @@ def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = Fal
 
 
 def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
-    """At most `width` means of equal groups, None where a group has no finite value."""
+    """Return at most `width` means of equal groups, None where a group has no finite value."""
     count = min(width, len(values))
     points: list[float | None] = []
     for index in range(count):
@@ -141,12 +141,12 @@ def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def folded(text: str, width: int, indent: int = 0) -> str:
-    """Lines no wider than `width`, as far as their words allow.
+    """Fold lines to `width` at blanks; a longer word stays whole.
 
     Args:
         text: lines.
         width: characters.
-        indent: blanks before what goes on, beside those that the line itself begins with.
+        indent: blanks before folded parts, beyond those the line itself begins with.
 
     >>> print(folded("seeds  1.5 2.5 3.5", 14, 7))
     seeds  1.5 2.5
@@ -172,7 +172,7 @@ class Listing:
         header: one word a column, none empty.
         rows: cells, as many as the header has.
         right: columns of numbers, aligned to the right.
-        below: columns from this one on stand below the others where a line is too narrow for all.
+        below: where a line is too narrow, columns from this one on go below the others.
     """
 
     header: Sequence[str]
@@ -181,7 +181,7 @@ class Listing:
     below: int | None = None
 
     def stacked(self, width: int) -> str:
-        """Return it with the columns of `below` folded below the others, in so many characters."""
+        """Return the table in `width` characters, columns from `below` on under the others."""
         heads = aligned(
             self.header[: self.below],
             [row[: self.below] for row in self.rows],
@@ -194,12 +194,12 @@ class Listing:
         return "\n".join([head, rule, *found])
 
     def text(self) -> str:
-        """Return it with one line a row, as wide as it is."""
+        """Return the table with one line a row."""
         return aligned(self.header, self.rows, self.right)
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
-    """A table of text in columns two blanks apart.
+    """Format a table in columns two blanks apart.
 
     Args:
         header: one word a column, none empty.

@@ -1,4 +1,4 @@
-"""The leaderboard as a table that fits the terminal, and what to say about its winner."""
+"""The leaderboard as a table that fits the terminal, and sentences about its winner."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def print_leaderboard(
     """
     shown = list(entries if most is None else entries[:most])
     if not shown:
-        console.print("no trial yet", highlight=False)
+        console.print("no trials yet", highlight=False)
         return
     console.print(board(shown, console.width, objectives))
     notes: list[str] = []
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
-        notes.append("(value) is the value at the last rung of a trial that did not end its run.")
+        notes.append("(value): at its last rung, of a trial that did not finish its run.")
     if len(shown) < len(entries):
         notes.append(
             f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."
@@ -60,12 +60,12 @@ def print_leaderboard(
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
-    """Print what rules get that learn nothing, and how far the best trial is from them."""
+    """Print the values of rules that learn nothing, and how far the best trial is from them."""
     if not baselines:
         return
     compared = any(entry.difference is not None for entry in baselines)
-    header = ["baseline", "value", "95 % interval", "seeds"]
-    header += ["best less this", "95 % interval"] if compared else []
+    header = ["baseline", "value", "95% interval", "seeds"]
+    header += ["best minus this", "95% interval"] if compared else []
     rows: list[list[str]] = []
     for entry in baselines:
         row = [entry.baseline, number(entry.value), between(entry.around.low, entry.around.high)]
@@ -114,7 +114,7 @@ def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) 
 def _one(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     intervals = [_around(entry) for entry in entries]
     shown = [("value", [_value(entry) for entry in entries])]
-    return [*shown, ("95 % interval", intervals)] if any(intervals) else shown
+    return [*shown, ("95% interval", intervals)] if any(intervals) else shown
 
 
 def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -129,10 +129,10 @@ def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
-    """Return how many trials nothing dominates, and what share of the objectives' box they do."""
+    """Return how many trials are on the Pareto front, and their hypervolume."""
     placed = [entry for entry in entries if entry.front is not None]
     if not placed:
-        return "No trial has run to its end, so there is no front yet."
+        return "No trial has finished its run, so there is no Pareto front yet."
     group = [entry for entry in placed if entry.confirmed] or placed
     kind = "confirmed" if group[0].confirmed else "finished"
     best = [entry.trial for entry in group if entry.front == 1]
@@ -144,28 +144,28 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
 
 
 def winner_line(entries: Sequence[Entry], metric: str) -> str:
-    """Return what the winner's number is: of which trial, on which seeds, whether they chose."""
+    """Return the winner's value, with its trial and the kind of its seeds."""
     best = entries[0] if entries else None
     if entries and all(entry.state == "failed" for entry in entries):
         return (
-            "Every trial failed; `hpo show TRIAL` says of what. Failed trials are not run again: "
-            "mend that, and begin another study with --new."
+            "Every trial failed; `hpo show TRIAL` shows why. Failed trials are not run again: fix "
+            "the cause and start another study with --new."
         )
     if best is None or best.value is None:
-        return "No trial has run to its end, so there is no winner yet."
+        return "No trial has finished its run, so there is no winner yet."
     value = f"{metric} {number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
     source = value_source(best.value_from, best.seeds)
     return f"Winner: trial {best.trial}, {value}, {source}."
 
 
 def value_source(value_from: str, seeds: int) -> str:
-    """Return which seeds a value is from, and whether they also chose the trial."""
+    """Return which seeds a value is from, and whether they also selected the trial."""
     many = counted(seeds, "seed")
     fresh = f"the mean of {counted(seeds, 'fresh seed')}"
     return {
-        "report": f"{fresh} that chose nothing",
-        "choose": f"{fresh} that also chose the winner",
-        "search": f"from {many} of the search, which also chose it; `confirm` uses fresh ones",
+        "report": f"{fresh} that did not select it",
+        "choose": f"{fresh} that also selected it",
+        "search": f"from {many} of the search, which also selected it; `confirm` uses fresh ones",
     }[value_from]
 
 
@@ -174,11 +174,12 @@ def audit_words(audit: Audit, metric: str) -> str:
     whole = audit.whole
     share = ""
     if whole.share is not None:
-        share = f" ({whole.share:.0%}, 95 % interval {whole.low:.0%} to {whole.high:.0%})"
-    level = f", {whole.level} exactly at it" if whole.level else ""
+        share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
+    level = f", {whole.level} tied with it" if whole.level else ""
     best = f"{whole.winners or 'none'} better than all of those"
+    audited = counted(whole.audited, "audited trial")
     return (
-        f"{whole.wrong} of {whole.audited} audited trials{share} ended better than the median of "
+        f"{whole.wrong} of {audited}{share} ended better than the median of "
         f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)}){level}; "
         f"{best}."
     )

@@ -1,4 +1,4 @@
-"""The way of a trial that took over others' states, said in lines."""
+"""The lineage of a trial that copied other trials' states, as lines of text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _WIDTH = 80
 
 
 def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line a segment: from when on, in which trial, and the knobs that changed there.
+    """Return one line a segment: its first env step, its trial, and the knobs that changed.
 
     >>> parts = [{"env_steps": 0, "trial": 3, "params": {"gamma": 0.9, "ent_coef": 0.01}},
     ...          {"env_steps": 8000, "trial": 5, "params": {"gamma": 0.95, "ent_coef": 0.01}}]
     >>> print(lineage_text(parts))
-    its way
+    lineage
       from     0  in trial 3  gamma 0.9, ent_coef 0.01
       from    8k  in trial 5  gamma 0.95
     """
@@ -36,4 +36,4 @@ def lineage_text(schedule: Sequence[Mapping[str, Any]]) -> str:
         start = f"  from {steps(part['env_steps']):>5}  in trial {part['trial']}"
         lines += wrap(f"{start}  {changes}", _WIDTH, subsequent_indent=" " * 14)
         before = part["params"]
-    return "\n".join(["its way", *lines])
+    return "\n".join(["lineage", *lines])

@@ -1,4 +1,4 @@
-"""The tables of the verbs that list: studies, knobs, environments, rows of a query."""
+"""Tables of studies, knobs, environments and rows of a query, as text or data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
-    """Return one line a knob: default, traced or not, what is allowed, meaning."""
+    """Return one line a knob: default, traced or static, meaning, allowed values."""
     rows = [
         [
             knob.name,
@@ -64,7 +64,7 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
-    """Return the table of knobs as JSON data; bounds that do not exist are null, inf is a text."""
+    """Return the table of knobs as JSON data; a missing bound is null, infinity a string."""
     found: list[dict[str, Any]] = []
     for knob in knobs:
         data = asdict(knob)
@@ -126,7 +126,7 @@ def _cell(value: Any) -> str:
         return f"[{', '.join(map(_cell, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_cell(item)}' for key, item in value.items())}}}"
-    # One row is one line, and no text of a study may steer the terminal.
+    # One row is one line, and no text of a study may control the terminal.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
 
 

@@ -1,4 +1,4 @@
-"""Everything of one trial: `trial_data` gathers it, `trial_text` says it on a screen."""
+"""Everything about one trial: `trial_data` gathers it, `trial_text` lays it out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from ..store.leaderboard import leaderboard_of
 from ..store.query import query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
-from .formatting import aligned, between, duration, folded, number, param, sparkline, steps
+from .formatting import (
+    aligned,
+    between,
+    counted,
+    duration,
+    folded,
+    number,
+    param,
+    sparkline,
+    steps,
+)
 from .leaderboard_text import value_source
 from .lineage_text import lineage_text
 
@@ -28,7 +38,7 @@ _WIDTH, _LABEL = 80, 11
 
 
 def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
-    """Gather what the store knows of a trial, as JSON data.
+    """Return what the store knows of a trial as JSON data.
 
     Raises:
         StoreError: there is no such trial.
@@ -65,11 +75,11 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
 
 
 def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
-    """Return how often stops were wrong, and how an audited trial compares with the others."""
+    """Return the audit of stops, and how an audited trial compares with the others."""
     than = None
     if row.audited and row.value is not None:
         ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
-        than = "better than" if ahead > 0 else "exactly at" if ahead == 0 else "worse than"
+        than = "better than" if ahead > 0 else "tied with" if ahead == 0 else "worse than"
     return {"ended": than, **audit.as_json()}
 
 
@@ -83,7 +93,7 @@ def _row_data(row: TrialRow) -> dict[str, Any]:
 
 
 def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
-    """Sum the episodes of one evaluation up."""
+    """Summarise the episodes of one evaluation."""
     first, returns = episodes[0], [episode.episode_return for episode in episodes]
     return {
         "stream": str(first.stream),
@@ -131,11 +141,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
-    """Format it for a screen of 80 columns.
+    """Return the data as text of 80 columns.
 
     Args:
         data: from `trial_data`.
-        blocks: the terminal knows the characters of a sparkline.
+        blocks: the terminal has the characters of a sparkline.
     """
     parts = [_head(data), _params(data["params"])]
     if data["schedule"]:
@@ -171,8 +181,8 @@ def _head(data: Mapping[str, Any]) -> str:
         values = data[f"{name}_values"]
         label = "search" if name == "seed" else name
         if values:
-            count = f"{len(values)} seed{'s' * (len(values) != 1)}"
-            lines.append(f"{label:<10} {count}: {' '.join(map(_number, values))}")
+            seeds = counted(len(values), "seed")
+            lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
     if data["stop_rule"]:
         lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
     if data.get("audit") is not None:
@@ -196,14 +206,15 @@ def _head(data: Mapping[str, Any]) -> str:
 
 def _audit(data: Mapping[str, Any]) -> str:
     whole = data["whole"]
-    bar = f"the median of those never stopped, {_number(data['bar'])}"
+    bar = f"the median of trials never stopped ({_number(data['bar'])})"
     if data["ended"] is not None:
-        return f"it ran on and ended {data['ended']} {bar}"
-    return f"{whole['wrong']} of {whole['audited']} audited stops ended better than {bar}"
+        return f"it ran on and finished {data['ended']} {bar}"
+    audited = counted(whole["audited"], "audited trial")
+    return f"{whole['wrong']} of {audited} finished better than {bar}"
 
 
 def _number(value: Any) -> str:
-    """A value that JSON may have as text because it is not finite."""
+    """Format a value, which JSON holds as text if it is not finite."""
     return value if isinstance(value, str) else number(value)
 
 
@@ -223,7 +234,7 @@ def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
     ]  # fmt: skip
     header = ("rung", "env steps", "value", "action", "rank", "cut-off", "rule")
     right = (True, True, True, False, True, True, False)
-    return f"judged at rungs\n{aligned(header, rows, right)}"
+    return f"decisions at rungs\n{aligned(header, rows, right)}"
 
 
 def _action(decision: Mapping[str, Any]) -> str:
@@ -232,7 +243,7 @@ def _action(decision: Mapping[str, Any]) -> str:
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
-    """Sum replicates up: one line a stream and number of env steps."""
+    """Summarise replicates: one line a stream and number of env steps."""
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
@@ -241,12 +252,12 @@ def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
         [stream, steps(at), *_summed(groups[stream, at])]
         for stream, at in sorted(groups, key=lambda key: (order[key[0]], key[1]))
     ]
-    header = ("evaluated", "env steps", "seeds", "episodes", "return", "least", "most", "length")
+    header = ("evaluated", "env steps", "seeds", "episodes", "return", "min", "max", "length")
     return aligned(header, rows, (False, *[True] * 7))
 
 
 def _summed(group: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the cells of some evaluations together; what is not finite anywhere is `-`."""
+    """Return the cells of several evaluations; `-` where a value is not finite."""
 
     def over(name: str, how: Callable[[list[float]], float]) -> str:
         values = [row[name] for row in group]

@@ -1,4 +1,4 @@
-"""Learning curves of the best trials with their intervals, before those of all others."""
+"""Learning curves: the best trials with their intervals, in front of all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...store.leaderboard import Entry
 from ...store.query import query
 from ...store.rows import Stream
 from ...store.statistics import interval, mean
-from ..formatting import number, steps
+from ..formatting import counted, number, steps
 from .model import XY, Band, Dot, Key, Line, Picture
 from .scales import steps_scale, value_scale
 from .snapshot import Snapshot, finite
@@ -27,7 +27,7 @@ Curve = Mapping[int, Sequence[float]]
 
 
 def curves(snapshot: Snapshot) -> Picture:
-    """Draw training returns, and the metric wherever it was evaluated, over env steps."""
+    """Draw training returns, and the evaluated metric, over env steps."""
     leaders = snapshot.leaders(_LEADERS)
     others = [n for n in snapshot.rows if n not in {entry.trial for entry in leaders}]
     shown = snapshot.thinned(others, _OTHERS)
@@ -44,13 +44,13 @@ def curves(snapshot: Snapshot) -> Picture:
     if not panels:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
     caption = (
-        "Lines are means over seeds; bands are 95 % intervals of the mean, below five seeds the "
-        "range of the seeds. The training of confirmed trials is that on their fresh seeds; all "
-        "else is on the seeds of the search."
+        "Lines are means over seeds; bands are 95% intervals of the mean, or the range of "
+        "fewer than five seeds. Training curves of confirmed trials are from their fresh seeds, "
+        "everything else is from the seeds of the search."
     )
     if shown:
-        every = "all" if len(shown) == len(others) else f"{len(shown)} of {len(others):,}"
-        caption += f" In grey: {every} other trials."
+        of = "" if len(shown) == len(others) else f" of {len(others):,}"
+        caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
     return Picture("curves", "Learning curves", caption, panels)
 
 
@@ -62,7 +62,7 @@ def _streams(entry: Entry) -> tuple[str, ...]:
 
 
 def _training(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
-    """Return the episode returns of the published table; none before it is there.
+    """Return the episode returns of the published table; none before it is published.
 
     Args:
         snapshot: the study.
@@ -124,8 +124,8 @@ def _panel(
             marks.append(Band(tuple((at, *_spread(values)) for at, values in points), style))
         middle = tuple((at, mean(values)) for at, values in points)
         tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
-        marks.append(_drawn(middle, style, entry.trial, f"{tip}, {_seeds(seeds)}"))
-        keys.insert(0, Key(f"trial {entry.trial} ({_seeds(seeds)})", style, "line"))
+        marks.append(_drawn(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
+        keys.insert(0, Key(f"trial {entry.trial} ({counted(seeds, 'seed')})", style, "line"))
     if not marks:
         return None
     y = value_scale((y for mark in marks for _, y in _corners(mark)), label)
@@ -134,18 +134,14 @@ def _panel(
 
 
 def _drawn(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
-    """Return a curve; one that has a single point yet is that point."""
+    """Return a curve as a line; one of a single point as a dot."""
     if len(points) == 1:
         return Dot(*points[0], style, trial, tip)
     return Line(tuple(points), style, trial, tip, thin=style == "faint")
 
 
-def _seeds(count: int) -> str:
-    return f"{count} seed{'s' * (count != 1)}"
-
-
 def _even(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
-    """Return at most so many points, evenly chosen, the last one always."""
+    """Return at most `most` points, evenly chosen, always with the last one."""
     points = sorted(curve.items())
     every = -(-len(points) // most) if points else 1
     return points[::-1][::every][::-1]
@@ -159,7 +155,7 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
-    """Yield every place that a mark reaches."""
+    """Yield every point of a mark."""
     if isinstance(mark, Dot):
         yield mark.x, mark.y
         return

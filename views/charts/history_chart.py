@@ -1,4 +1,4 @@
-"""The search over time: what each trial showed, and the best value so far."""
+"""The search over time: the value of each trial, and the best value so far."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["history"]
 
 _LOST = (TrialState.DIVERGED, TrialState.FAILED)
 _MOST = 1_500
-_SHORT = Key("did not: value at its last rung, of a shorter run", "muted")
+_SHORT = Key("not finished: value at its last rung", "muted")
 
 
 def history(snapshot: Snapshot) -> Picture:
-    """Draw the value of every trial over its number; of those stopped early that at a rung."""
+    """Draw the value of every trial, or its last value at a rung, over its number."""
     rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.rows, _MOST))]
     ended = {row.trial: row.value for row in rows if row.value is not None and finite(row.value)}
     stopped = {
@@ -40,7 +40,7 @@ def history(snapshot: Snapshot) -> Picture:
     best = _best_so_far(snapshot)
     if best:
         marks.append(Line((*best, (x.high, best[-1][1])), "c1", step=True))
-        keys += [Key("ran to its end", "c0"), Key("best so far", "c1", "line")]
+        keys += [Key("finished", "c0"), Key("best so far", "c1", "line")]
     for trial, value in ended.items():
         marks.append(Dot(trial, value, "c0", trial, f"trial {trial}: {number(value)}"))
     for trial in lost:
@@ -61,7 +61,7 @@ def history(snapshot: Snapshot) -> Picture:
 
 
 def _best_so_far(snapshot: Snapshot) -> list[tuple[float, float]]:
-    """Return (trial, value) wherever the best value of a whole run changed."""
+    """Return (trial, value) wherever the best value of a finished run improved."""
     best = -math.inf
     found: list[tuple[float, float]] = []
     for trial, row in sorted(snapshot.rows.items()):

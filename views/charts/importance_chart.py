@@ -1,4 +1,4 @@
-"""Which knobs decided: at one point of the runs, and from point to point."""
+"""The importance of knobs: at one point of the runs, and over all points."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def importance(
     method: Method = "ped-anova",
     at: int | None = None,
 ) -> Picture:
-    """Draw the importance of every knob at one point, and over all points that have trials enough.
+    """Draw the importance of every knob at one point, and over all points with enough trials.
 
     Args:
         snapshot: the study.
-        everybody: count proposals of a model too.
+        everybody: include trials that a model proposed.
         method: the estimator.
         at: env steps of the point; None takes the latest that nine in ten of the trials reached.
     """
@@ -50,7 +50,7 @@ def importance(
 def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Picture:
     trials = counted(found.trials, "trial")
     caption = f"{_METHODS[found.method]}, on {trials} at {steps(found.at)} env steps"
-    caption += " that no result had led to." if found.random_only else f". {_BIASED}"
+    caption += ", none proposed by a model." if found.random_only else f". {_BIASED}"
     caption += f" ({found.caution.capitalize()}.)" if found.caution else ""
     most = max(found.shares.values(), default=0.0)
     bars = tuple(
@@ -61,19 +61,19 @@ def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Pict
     along = [item for item in along if any(item.shares.values())]  # else all were alike there
     if len(along) > 1:
         panels.append(_over_progress(along))
-        caption += " A knob that decides early speed often decides little at the end."
+        caption += " A knob that matters early often matters little at the end."
     return Picture("importance", title, caption, panels)
 
 
-_BIASED = "A model's proposals are counted too, which is biased: they gather where it looked."
+_BIASED = "A model's proposals are included, which is biased towards where it searched."
 _METHODS: dict[Method, str] = {
-    "ped-anova": "PED-ANOVA: in which knobs the best tenth of the trials differ from all",
+    "ped-anova": "PED-ANOVA: the knobs in which the best tenth of the trials differ from all",
     "fanova": "fANOVA: the share of the variance that each knob explains on its own",
 }
 
 
 def _over_progress(along: Sequence[Importance]) -> XY:
-    """Draw the knobs that are the most important anywhere over the points of the runs."""
+    """Draw the knobs of the highest importance anywhere, over the points of the runs."""
     most = {name: max(item.shares[name] for item in along) for name in along[0].shares}
     names = sorted(most, key=lambda name: -most[name])[:_LINES]
     marks: list[Line | Dot] = []

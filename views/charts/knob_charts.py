@@ -1,7 +1,7 @@
 """How values depend on knobs: parallel coordinates, and a slice along each knob.
 
 All values are from one point of the runs, the latest that nine in ten trials reached: values at
-the ends of runs of unlike lengths cannot be compared.
+the ends of runs of different lengths cannot be compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...search.after.looking_back import importance_at
 from ...spaces.space import Parameter, Space
-from ..formatting import number, param, steps
+from ..formatting import counted, number, param, steps
 from .model import XY, Dot, Key, Parallel, Picture, Rail, Scale, Strand
 from .scales import knob_share, knob_ticks, value_scale
 from .snapshot import Snapshot, finite
@@ -38,7 +38,7 @@ class _Compared:
 
 
 def _compared(snapshot: Snapshot, most: int) -> _Compared | None:
-    """Return them, of at most so many trials; None where no point has two values."""
+    """Return the comparison of at most `most` trials; None if no point has two values."""
     points = snapshot.points
     at = points.latest_shared(list(snapshot.rows))
     values = {n: v for n, v in points.values.get(at or 0, {}).items() if finite(v)}
@@ -63,7 +63,9 @@ def _shares(space: Space, params: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _nothing(name: str, title: str) -> Picture:
-    return Picture(name, title, "At least two trials with a value at one point are needed.")
+    return Picture(
+        name, title, "Needs at least two trials with a value at the same point of their runs."
+    )
 
 
 def _where(snapshot: Snapshot, compared: _Compared, most: int) -> str:
@@ -109,7 +111,7 @@ def parallel(snapshot: Snapshot) -> Picture:
         f"{_where(snapshot, compared, _STRANDS)}. Equally likely values lie equally far apart; "
         "a line below an axis belongs to a trial without that knob."
     )
-    caption += f" {left_out} less important knobs are left out." if left_out > 0 else ""
+    caption += f" Left out: {counted(left_out, 'less important knob')}." if left_out > 0 else ""
     legend = (Key("best fifth", "s4", "line"), Key("middle fifth", "s2", "line"),
               Key("worst fifth", "s0", "line"))  # fmt: skip
     panel = Parallel("Knobs and value", tuple(rails), tuple(strands), legend)
@@ -117,7 +119,7 @@ def parallel(snapshot: Snapshot) -> Picture:
 
 
 def _named(key: str, parameter: Parameter) -> str:
-    """Return a knob's name; of one with several distributions also when this one holds."""
+    """Return a knob's name, with the condition of this distribution if it has several."""
     if "#" not in key:
         return key
     when = ", ".join(
@@ -133,7 +135,7 @@ def _value_rail(scale: Scale, metric: str) -> Rail:
 
 
 def _important_first(snapshot: Snapshot, keys: Sequence[str]) -> list[str]:
-    """Return knobs by their importance, in the study's order where too few trials tell it."""
+    """Return knobs by importance; in the study's order if there are too few trials."""
     if len(keys) <= _RAILS:
         return list(keys)
     try:
@@ -157,7 +159,7 @@ def slices(snapshot: Snapshot) -> Picture:
     keys = _important_first(snapshot, [key for key, _ in snapshot.study.space.keyed])
     named = dict(snapshot.study.space.keyed)
     panels = [_slice(snapshot, compared, key, named[key], y, first) for key in keys[:_SLICES]]
-    legend = [Key("ran to its end", "c0"), Key("did not", "muted")]
+    legend = [Key("finished", "c0"), Key("not finished", "muted")]
     if first in compared.values:
         legend.append(Key("first on the leaderboard", "c1", "ring"))
     caption = f"{_where(snapshot, compared, _DOTS)}, along one knob each."
@@ -189,7 +191,7 @@ def _slice(
 
 
 def _jitter(parameter: Parameter, trial: int) -> float:
-    """Return how far a point of a list is moved, so that equal values do not hide each other."""
+    """Return how far to move a point on a discrete axis, so that equal values stay visible."""
     axis = parameter.distribution.axis
     if axis.kind == "real":
         return 0.0

@@ -1,4 +1,4 @@
-"""Several objectives at once: every pair of them, and the trials that nothing dominates."""
+"""Several objectives at once: every pair of them, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOTS = 1_000
 
 
 def pareto(snapshot: Snapshot) -> Picture:
-    """Draw finished trials by every pair of objectives; of two the front is joined."""
+    """Draw finished trials by every pair of objectives; of two, join the front."""
     title = "Pareto front"
     objectives = snapshot.meta.objectives
     if len(objectives) < 2:
@@ -26,7 +26,7 @@ def pareto(snapshot: Snapshot) -> Picture:
     placed = [e for e in snapshot.entries if len(e.objectives) == len(objectives)]
     placed = [entry for entry in placed if all(map(finite, entry.objectives))]
     if not placed:
-        return Picture("pareto", title, "No trial has run to its end yet.")
+        return Picture("pareto", title, "No trial has finished its run yet.")
     kept = set(snapshot.thinned([entry.trial for entry in placed], _DOTS))
     shown = [entry for entry in placed if entry.trial in kept]
     group = [e for e in shown if e.confirmed and e.front is not None]
@@ -37,12 +37,10 @@ def pareto(snapshot: Snapshot) -> Picture:
     confirmed = bool(group) and group[0].confirmed
     caption = (
         f"{len(front)} of {len(group)} {'confirmed' if confirmed else 'finished'} trials are on "
-        "the front: none of their kind is better in one objective and no worse in the others."
+        "the front: no other is better in one objective and no worse in the others."
     )
     if confirmed:
-        caption += (
-            " They are drawn with the values from fresh seeds, the others with the search's."
-        )
+        caption += " Their values are from fresh seeds, the others' from the search."
     if snapshot.volume is not None:
         caption += f" Hypervolume: {snapshot.volume:.3f} of the box between best and worst values."
     return Picture("pareto", title, caption, panels)
@@ -81,9 +79,9 @@ def _panel(
 def _stairs(
     front: Sequence[Entry], pair: tuple[int, int], goals: Sequence[str]
 ) -> tuple[tuple[float, float], ...]:
-    """Return the corners of the line between what the front dominates and what it does not.
+    """Return the corners of the line around what the front dominates.
 
-    Between two neighbours the corner has the worse value of both in either objective.
+    A corner between two neighbours has the worse of their values in each objective.
     """
     worse = [min if goal == "maximize" else max for goal in goals]
     points = sorted((entry.objectives[pair[0]], entry.objectives[pair[1]]) for entry in front)

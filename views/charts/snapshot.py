@@ -1,6 +1,6 @@
-"""A study as its last commit shows it: what charts and the report are made of.
+"""A study at its last commit: the data of charts and of the report.
 
-Everything is read in one go, so that a report of a running study does not contradict itself.
+Everything is read at one commit, so that a report of a running study is consistent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Snapshot", "finite", "read_snapshot"]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is known of a study.
+    """What a study has found so far.
 
     Attributes:
         folder: where it lies.
@@ -40,7 +40,7 @@ class Snapshot:
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
-        running: somebody writes it now.
+        running: a process is writing it.
     """
 
     folder: StudyFolder
@@ -56,7 +56,7 @@ class Snapshot:
 
     @property
     def study(self) -> Study:
-        """What was asked."""
+        """The study as asked."""
         return self.points.study
 
     @property
@@ -78,7 +78,7 @@ class Snapshot:
 
     @property
     def winner(self) -> Entry | None:
-        """The top of the leaderboard, None while no trial has a value."""
+        """The top of the leaderboard; None while no trial has a value."""
         first = self.entries[0] if self.entries else None
         return first if first is not None and first.value is not None else None
 
@@ -88,18 +88,18 @@ class Snapshot:
         return volume_of(self.entries, Ranking.of(self.meta))
 
     def leaders(self, most: int) -> list[Entry]:
-        """Return the best entries that have a value; those that come first, while none has."""
+        """Return the best entries with a value; while none has one, those that lead at a rung."""
         valued = [entry for entry in self.entries if entry.value is not None]
         others = [entry for entry in self.entries if entry.rung_value is not None]
         return (valued or others)[:most]
 
     def state(self, trial: int) -> str:
-        """Return where a trial stands."""
+        """Return the state of a trial."""
         row = self.rows[trial]
         return f"stopped at rung {row.rung}" if row.state is TrialState.STOPPED else str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
-        """Return at most so many trials: the best ones as one half, an even choice of the rest.
+        """Return at most `most` trials: half of them the best, half an even sample of the rest.
 
         Args:
             trials: any, by number.
@@ -114,11 +114,11 @@ class Snapshot:
         return best + [rest[index * len(rest) // wanted] for index in range(wanted)]
 
     def kept_words(self, most: int) -> str:
-        """Return a note if not all trials are drawn."""
+        """Return a note on which trials are drawn, "" for all."""
         count = len(self.rows)
         if count <= most:
             return ""
-        return f" ({most:,} of {count:,}: the best and an even choice of the others)"
+        return f" ({most:,} of {count:,}: the best and an even sample of the others)"
 
     def numbers_scale(self) -> Scale:
         """Return a scale of trial numbers."""
@@ -129,7 +129,7 @@ class Snapshot:
 
 
 def read_snapshot(folder: StudyFolder) -> Snapshot:
-    """Read everything that charts need.
+    """Read a study at its last commit.
 
     Raises:
         StoreError: there is no study, its journal is damaged, or another version wrote it.
@@ -155,5 +155,5 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
 
 
 def finite(value: float | None) -> bool:
-    """Whether there is a number that can be drawn."""
+    """Return whether a value is a finite number."""
     return value is not None and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""`hpo knobs`, `hpo envs`, `hpo schema`: what there is."""
+"""`hpo knobs`, `hpo envs`, `hpo schema`: what a study file can name."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ __all__ = ["do_envs", "do_knobs", "do_schema"]
 
 
 def do_knobs(args: Namespace) -> int:
-    """List everything that can be tuned, or what has a word in its names or meaning.
-
-    The names that other systems have for a knob count, too.
+    """List the knobs, or those with a word in their names, here and elsewhere, or meaning.
 
     Raises:
-        ConfigError: nothing has.
+        ConfigError: no knob matches.
     """
     texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
     found = [KNOBS[name] for name in _with("knob", texts, args.word)]
@@ -41,7 +39,7 @@ def do_envs(args: Namespace) -> int:
     """List the environments, or those with a word in their id or meaning.
 
     Raises:
-        ConfigError: none has; an id of Gymnasium's is looked up in its registry.
+        ConfigError: none matches; an id of Gymnasium is looked up in its registry.
     """
     texts = {id_: f"{id_} {env.source} {env.meaning}" for id_, env in ENVIRONMENTS.items()}
     if args.word is not None and is_gymnasium(args.word):
@@ -52,16 +50,16 @@ def do_envs(args: Namespace) -> int:
         print_json(envs_data(found))
     else:
         print_listing(console(sys.stdout), envs_listing(found))
-        echo("and all of Gymnasium's registry, as gym:<id> (see docs/environments.md)")
+        echo("and every environment of Gymnasium as gym:<id>, see docs/environments.md")
     return 0
 
 
 def _with(what: str, texts: Mapping[str, str], word: str | None) -> list[str]:
-    """Return the names whose text holds a word, whatever its case; all without one."""
+    """Return the names whose text contains a word in any case; all names without a word."""
     found = [name for name, text in texts.items() if (word or "").lower() in text.lower()]
     if not found:
         raise ConfigError(
-            f"no {what} has {word!r} in its names or meaning; without a word all are listed"
+            f"no {what} has {word!r} in its name or meaning; leave the word out to list all"
         )
     return found
 

@@ -1,7 +1,7 @@
 """`hpo compare`: which of two trials, or of the best of two studies, is better.
 
-Values are compared on the seeds that both ran on, or else on seeds that chose neither; where seeds
-chose one of them, that is said. Values from unlike environments lead to no verdict.
+Values are compared on the seeds that both ran on, or else on seeds that selected neither; a note
+says where the seeds selected one of them. There is no verdict across different environments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_THE_POLICY = (
     "observation",
     "path_order",
 )
-"""Keys that say what a policy sees and may choose; the task and its metric stay the same."""
+"""Keys of what a policy observes and may choose; the task and its metric stay the same."""
 
 _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
@@ -64,18 +64,18 @@ def do_compare(args: Namespace) -> int:
     """Compare two trials of a study, or the best of two studies.
 
     Raises:
-        ConfigError: a trial is compared with a study, or values of unlike metrics or environments.
+        ConfigError: a trial against a study, or values of different metrics or environments.
         StoreError: no such trial or study, or one without values.
     """
     root = Path(args.out)
     numbers = [_number(word) for word in (args.a, args.b)]
     if numbers == [None, None] and args.study is not None:
         raise ConfigError(
-            f"--study {args.study} goes with two trials of it; {args.a} and {args.b} are studies"
+            f"--study {args.study} needs two of its trials; {args.a} and {args.b} are studies"
         )
     if None in numbers and numbers != [None, None]:
         raise ConfigError(
-            "compare two trials of one study, or two studies; not one with the other"
+            "compare two trials of one study, or two studies; not a trial with a study"
         )
     if numbers[0] is not None and numbers[1] is not None:
         meta, sides = _trials(find_study(args.study, root), (numbers[0], numbers[1]))
@@ -84,7 +84,11 @@ def do_compare(args: Namespace) -> int:
     values, paired, caution = _compared(*sides)
     result = compare(values[0], values[1], meta.goal, paired)
     apart = _apart(sides[0].world, sides[1].world)
-    verdict = f"no verdict: they were evaluated apart ({apart})" if apart else result.verdict
+    verdict = (
+        f"no verdict: they were evaluated in different environments ({apart})"
+        if apart
+        else result.verdict
+    )
     if args.json:
         data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric}
         print_json({**data, "caution": caution, "verdict": verdict, **result.as_json()})
@@ -101,7 +105,7 @@ def _number(word: str) -> int | None:
 
 
 def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
-    """Return the values of both sides, whether they are paired by seed, and what to beware of."""
+    """Return the values of both sides, whether they are paired by seed, and a caution or ""."""
     if a.study != b.study:
         return _apart_seeds(a, b)
     for stream in (Stream.CHOOSE, Stream.SEARCH):
@@ -113,11 +117,11 @@ def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
         return values, paired, _flattered(stream, a, b)
-    raise StoreError(f"{a.name} and {b.name} have no values from seeds of the same kind")
+    raise StoreError(f"{a.name} and {b.name} have no values from the same kind of seeds")
 
 
 def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
-    """The best of two studies: each on seeds that chose nothing, where it has such."""
+    """Return the best of each study's values, from seeds that did not select it where it can."""
     values: list[list[float]] = []
     cautions: list[str] = []
     for side in (a, b):
@@ -127,17 +131,17 @@ def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
         values.append(list(side.values[stream].values()))
         if stream is not Stream.REPORT:
             seeds = counted(len(values[-1]), "seed")
-            cautions.append(f"the {seeds} of {side.name} also chose it, which flatters it")
+            cautions.append(f"the {seeds} of {side.name} also selected it, which flatters it")
     return values, False, "; ".join(cautions)
 
 
 def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
-    """Return a note that these seeds chose one of them."""
+    """Return a note if these seeds selected one of them, else ""."""
     winners = [side.name for side in (a, b) if side.wins]
     if len(winners) != 1:
         return ""
-    seeds = "these seeds" if stream is Stream.CHOOSE else "these seeds of the search, too"
-    return f"{winners[0]} was chosen as the winner on {seeds}, which flatters it a little"
+    seeds = "these seeds" if stream is Stream.CHOOSE else "these seeds of the search"
+    return f"{winners[0]} was selected as the winner on {seeds}, which flatters it a little"
 
 
 # ---------------------------------------------------------------------- the two sides
@@ -166,14 +170,14 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
         metas.append(meta)
     if (metas[0].metric, metas[0].goal) != (metas[1].metric, metas[1].goal):
         raise ConfigError(
-            f"{a} is about {metas[0].metric} and {b} about {metas[1].metric}; "
-            "only values of one metric can be compared"
+            f"{a} measures {metas[0].metric} and {b} {metas[1].metric}; "
+            "only values of the same metric can be compared"
         )
     ids = [side.world["env"] for side in sides]
     if ids[0] != ids[1]:
         raise ConfigError(
-            f"{a} ran in {ids[0]} and {b} in {ids[1]}; only values from one environment can be "
-            "compared"
+            f"{a} ran in {ids[0]} and {b} in {ids[1]}; only values from the same environment "
+            "can be compared"
         )
     return metas[0], sides
 
@@ -183,7 +187,7 @@ def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, nam
     if entry.value is None or not entry.values:  # its last values come from an earlier point
         raise StoreError(
             f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
-            "full run; compare trials that ran to their end"
+            "full run; compare trials that finished"
         )
     study = recorded(meta.study_text)
     streams = {
@@ -193,7 +197,7 @@ def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, nam
     }
     kinds = {stream: str(stream) for stream in streams}
     if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
-        # Some replicates diverged, and nobody wrote down which.
+        # Some replicates diverged; which ones was not recorded.
         kinds[Stream.SEARCH] = f"search of trial {row.trial}"
     values = {
         stream: {(kinds[stream], index): value for index, value in enumerate(given)}
@@ -207,7 +211,7 @@ def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, nam
 
 
 def _defaults(env: str) -> dict[str, Any]:
-    """Return what an environment's keys are where a study leaves them out."""
+    """Return the defaults of an environment's keys and parameters."""
     known = find(env)
     if known is None:
         return {}
@@ -223,7 +227,7 @@ def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[in
 
 
 def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return in what the worlds of two sides differ; "" where they are one."""
+    """Return the keys in which two environments differ, with both values; "" for none."""
     keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
     return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
 
@@ -246,7 +250,7 @@ def _text(
         lines.append(
             f"  {letter}  {side.name}: mean {mean:.4g}{middle} over {counted(count, 'seed')}"
         )
-    how = "the same seeds, one by one" if result.paired else "unlike seeds"
+    how = "paired by seed" if result.paired else "on different seeds"
     lines.append(
         f"  better by {result.difference:+.4g}{_shown(result.difference_interval)}, {how}"
     )

@@ -1,4 +1,4 @@
-"""`hpo eval --env FILE --k ... --path-order ...`: the strongest of all heuristics and candidates.
+"""`hpo eval --env FILE --k ... --path-order ...`: heuristics over several sets of candidates.
 
 Every combination serves the same streams of requests; all rules and orders of one k are one
 compiled program.
@@ -146,7 +146,7 @@ def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
 
 def survey_text(data: Mapping[str, Any]) -> str:
     """Return the data as a table."""
-    header = ["k", "path order", "rule", "service blocking", "95 %", "less the best", "95 %",
+    header = ["k", "path order", "rule", "service blocking", "95%", "minus the best", "95%",
               "bitrate blocking"]  # fmt: skip
     rows: list[list[str]] = []
     for row in data["results"]:

@@ -54,7 +54,7 @@ class _Question:
 
 
 def do_eval_network(args: Namespace) -> int:
-    """Evaluate heuristics and policies, and print what they block.
+    """Evaluate heuristics and policies, and print their blocking probabilities.
 
     Raises:
         HpoError: the file, the policy or an option is wrong.
@@ -96,7 +96,7 @@ def do_eval_network(args: Namespace) -> int:
 
 
 def do_show_network(args: Namespace) -> int:
-    """Draw a network, and the spectrum that a rule leaves in use.
+    """Draw a network, and the spectrum in use after a rule has served requests.
 
     Raises:
         HpoError: the file, the policy or an option is wrong.
@@ -128,15 +128,15 @@ def do_show_network(args: Namespace) -> int:
 
 
 def _check_forms(args: Namespace) -> None:
-    """Refuse options of two forms of the question at once: one of them would do nothing.
+    """Refuse options that exclude each other: one of them would do nothing.
 
     Raises:
         ConfigError: names both.
     """
     if args.find_load is not None and args.loads is not None:
-        raise ConfigError("--find-load looks for the load itself; leave --loads out")
+        raise ConfigError("--find-load searches for the load; leave --loads out")
     if args.find_load is not None and args.plot is not None:
-        raise ConfigError("--plot draws blocking over loads; give --loads in place of --find-load")
+        raise ConfigError("--plot draws blocking over loads; give --loads instead of --find-load")
     others = {"--find-load": args.find_load, "--loads": args.loads, "--plot": args.plot}
     follows = "--trace" if args.trace is not None else "--video"
     for option, given in others.items():
@@ -176,12 +176,10 @@ def _question(args: Namespace) -> _Question:
     """Read the environment and the rules, before anything is compiled."""
     file = _optical_file(args)
     if file is None and args.set:
-        raise ConfigError("--set changes a key of --env FILE; give that file, too")
+        raise ConfigError("--set changes a key of --env FILE; give that file too")
     sampled = getattr(args, "sample", False)  # `hpo show` always takes the likeliest
     if sampled and args.policy is None:
-        raise ConfigError(
-            "--sample draws a policy's actions, and there is none; give --policy DIR"
-        )
+        raise ConfigError("--sample samples a policy's actions; give --policy DIR")
     enable_compilation_cache()
     from ...core.program import prepare_devices
 
@@ -255,15 +253,15 @@ def _optical_file(args: Namespace) -> EnvFile | None:
     file = None if args.env is None else read_env_file(args.env, args.set)
     if file is not None and file.known.source != "optical":
         raise ConfigError(
-            f"{args.env} describes {file.spec.id}, which is no optical network; heuristics and "
-            "pictures are for "
+            f"{args.env} describes {file.spec.id}, which is not an optical network; heuristics "
+            "and pictures are for "
             + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
         )
     return file
 
 
 def _head(question: _Question) -> dict[str, Any]:
-    """Return what every answer begins with: the environment, and how policies act there."""
+    """Return the environment, and how policies act in it, for every kind of result."""
     how = {"greedy": not question.sampled} if question.policies else {}
     return {"env": question.title, **how}
 

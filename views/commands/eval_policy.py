@@ -28,11 +28,11 @@ _OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order"
 
 
 def do_eval(args: Namespace) -> int:
-    """Evaluate a policy and print what it earned.
+    """Evaluate a policy and print its returns.
 
     Raises:
-        StoreError: it is no policy folder.
-        ConfigError: its environment is not known here.
+        StoreError: it is not a policy folder.
+        ConfigError: its environment is unknown here.
     """
     if args.policy is not None and args.directory is not None:
         raise ConfigError("a policy is given twice; keep POLICY_DIR or --policy")
@@ -102,10 +102,10 @@ def _check_options(args: Namespace, network: bool) -> None:
     given = [name for name in others if getattr(args, name) not in (None, False, [])]
     if given:
         option = f"--{given[0].replace('_', '-')}"
-        what = "policies by episodes" if network else "optical networks"
-        raise ConfigError(f"{option} is about {what}, and this is none; leave it out")
+        what = "is not for optical networks" if network else "is for optical networks only"
+        raise ConfigError(f"{option} {what}; leave it out")
     if args.video is not None and args.trace is not None:
-        raise ConfigError("--video and --trace are two answers; ask for one at a time")
+        raise ConfigError("--video and --trace cannot be combined; give one of them")
     filmed = args.video is not None
     args.episodes = args.episodes or (1 if filmed else 100)
     args.seeds = args.seeds or 10
@@ -122,7 +122,8 @@ def _trace(args: Namespace, saved: SavedPolicy) -> int:
     if args.json:
         print_json(data)
     else:
-        echo(f"wrote {count} env steps of {counted(args.episodes, 'episode')} into {args.trace}")
+        episodes = counted(args.episodes, "episode")
+        echo(f"wrote {counted(count, 'env step')} of {episodes} into {args.trace}")
     return 0
 
 
@@ -155,12 +156,12 @@ def _is_network(policy: str | None) -> bool:
 
 
 def _text(data: dict[str, Any]) -> str:
-    how = "the likeliest action" if data["greedy"] else "sampled actions"
+    how = "the most likely action" if data["greedy"] else "sampled actions"
     around = between(data["ci_low"], data["ci_high"])
     lines = [
         f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}",
         f"return  {number(data['return_mean'])} {around}".rstrip(),
-        f"        least {number(data['return_min'])}, most {number(data['return_max'])}",
+        f"        min {number(data['return_min'])}, max {number(data['return_max'])}",
         f"length  {number(data['length_mean'])} env steps",
     ]
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]

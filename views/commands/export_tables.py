@@ -1,4 +1,4 @@
-"""`hpo export`: a study's tables for another tool, from what it has published."""
+"""`hpo export`: a study's published tables for another tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["do_export"]
 
 
 def do_export(args: Namespace) -> int:
-    """Write the copy, or bring the one that is there up to date.
+    """Write a copy of the tables, or bring an existing copy up to date.
 
     Raises:
         StudyError: an option of the format is wrong.
@@ -51,14 +51,14 @@ def do_export(args: Namespace) -> int:
 
 
 def _to_optuna(folder: StudyFolder, args: Namespace) -> int:
-    """Write a study into a storage of Optuna; say what it has no words for."""
+    """Write a study into a storage of Optuna; report what that cannot express."""
     from ...search.after.looking_back import points_of
     from ...search.after.to_optuna_storage import write_storage
 
     options = dict(word.partition("=")[::2] for word in args.set)
     unknown = sorted(options.keys() - {"name"})
     if unknown:
-        raise ConfigError(f"--set {unknown[0]}: of optuna only the study's name can be set")
+        raise ConfigError(f"--set {unknown[0]}: for optuna only the study's name can be set")
     if "name" in options and not options["name"]:
         raise ConfigError("--set name; allowed: name=NAME, the study's name there")
     name = options.get("name", folder.name)

@@ -12,16 +12,16 @@ from ...errors import ConfigError
 from ...studies.imports.draft import Draft
 from ...studies.imports.flags import flags_of
 from ..visible import echo
-from .init_check_run import give_study
+from .init_check_run import write_study
 
 __all__ = ["KINDS", "do_import"]
 
 
 def do_import(args: Namespace) -> int:
-    """Write the study file that something of another system stands for.
+    """Write the study file that a file of another system amounts to.
 
     Raises:
-        HpoError: it cannot be read, or says what a study cannot; names the part.
+        HpoError: it cannot be read, or a part of it has no counterpart in a study file.
     """
     given = flags_of(args.rest)
     if args.env is not None:
@@ -34,7 +34,7 @@ def do_import(args: Namespace) -> int:
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             echo(f"{title}: {item}", file=sys.stderr)
-    give_study(text, args.out, draft.command)
+    write_study(text, args.out, draft.command)
     return 0
 
 
@@ -86,12 +86,14 @@ def _add_space(draft: Draft) -> None:
     """Search around one configuration.
 
     Raises:
-        ConfigError: what was read is searched already.
+        ConfigError: it has a search space already.
     """
     from ...studies.imports.around import add_space
 
     if draft.space:
-        raise ConfigError(f"{draft.source} is searched already; --space is for one configuration")
+        raise ConfigError(
+            f"{draft.source} has a search space already; --space is for a single configuration"
+        )
     add_space(draft)
 
 

@@ -1,6 +1,6 @@
-"""`hpo init`, `hpo check` and `hpo run`: what begins with a study file.
+"""`hpo init`, `hpo check` and `hpo run`: the verbs around a study file.
 
-The file is read before anything heavy is imported, so that mistakes in it are told at once.
+The file is read before anything heavy is imported, so that its mistakes are shown at once.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ..documents import print_json
 from ..terminal.console import fitted, plain_warnings
 from ..visible import echo
 
-__all__ = ["do_check", "do_init", "do_run", "give_study"]
+__all__ = ["do_check", "do_init", "do_run", "write_study"]
 
 _LABEL = 11  # `env steps  `
 
 
 def do_init(args: Namespace) -> int:
-    """Write a study file to start from; an existing one is left alone.
+    """Write a study file to start from; never over an existing one.
 
     Raises:
         ConfigError: unknown environment, or the file exists.
     """
-    give_study(init_text(args.env), args.out)
+    write_study(init_text(args.env), args.out)
     return 0
 
 
@@ -38,13 +38,13 @@ def _check(file: str) -> str:
     return f"hpo check {shlex.quote(file)}"
 
 
-def give_study(text: str, out: str | None, command: Callable[[str], str] = _check) -> None:
-    """Write a study file, or print it where no file is named; an existing one is left alone.
+def write_study(text: str, out: str | None, command: Callable[[str], str] = _check) -> None:
+    """Write a study file, or print it if no path is given; never over an existing one.
 
     Args:
-        text: of the file.
-        out: where to.
-        command: what to type next, of the file's name.
+        text: its content.
+        out: its path.
+        command: path -> the command to type next.
 
     Raises:
         ConfigError: the file exists.
@@ -61,7 +61,7 @@ def give_study(text: str, out: str | None, command: Callable[[str], str] = _chec
 
 
 def do_check(args: Namespace) -> int:
-    """Return what a study will do; exit code 2 if some of its configurations cannot run.
+    """Print what a study will do; exit code 2 if some of its configurations cannot run.
 
     Raises:
         StudyError: with every mistake in the file.
@@ -80,12 +80,12 @@ def do_check(args: Namespace) -> int:
 
 
 def _indent(line: str) -> int:
-    """Return the place of what follows the first word of a line; programs are indented already."""
+    """Return the indent of the rest of a folded line; lines of programs are indented already."""
     return 2 if line.startswith(" ") else _LABEL
 
 
 def do_run(args: Namespace) -> int:
-    """Run a study, or go on with it; a finished one prints its leaderboard.
+    """Run a study, or resume it; a finished one prints its leaderboard.
 
     Raises:
         HpoError: see `search.api.run`.

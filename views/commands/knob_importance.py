@@ -1,4 +1,4 @@
-"""`hpo importance`: which knobs decided."""
+"""`hpo importance`: which knobs mattered most."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BAR = 30
 
 
 def do_importance(args: Namespace) -> int:
-    """Print which knobs decided, at one point of the runs or over all of them.
+    """Print the importance of knobs, at one point of the runs or over all of them.
 
     Raises:
         ConfigError: too few trials, or no such point.
@@ -31,7 +31,7 @@ def do_importance(args: Namespace) -> int:
     from ...search.after.looking_back import importance_at, importance_over_progress, read_points
 
     if args.over_progress and args.at is not None:
-        raise ConfigError("--over-progress is about every point of the runs; leave --at out")
+        raise ConfigError("--over-progress covers every point of the runs; leave --at out")
     points = read_points(find_study(args.study, Path(args.out)).path)
     method = args.method or "ped-anova"
     if args.over_progress:
@@ -58,9 +58,9 @@ def _data(item: Importance) -> dict[str, object]:
 
 
 def _text(item: Importance, blocks: bool) -> str:
-    which = " that no result had led to"
+    which = ", none proposed by a model"
     if not item.random_only:
-        which = ", a model's proposals included (biased towards where the model looked)"
+        which = ", a model's proposals included (biased towards where it searched)"
     lines = [
         f"{item.method} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}{which}"
     ]

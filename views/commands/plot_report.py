@@ -1,4 +1,4 @@
-"""`hpo plot` and `hpo report`: a study as pictures, and as one page."""
+"""`hpo plot` and `hpo report`: a study as pictures or as one HTML page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def do_plot(args: Namespace) -> int:
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-        ConfigError: a suffix that names no format.
+        ConfigError: the suffix of the file names no format.
         StoreError: there is no study, or nothing to draw yet.
     """
     from ..charts.files import SUFFIXES, draw_picture

@@ -1,4 +1,4 @@
-"""`hpo top`, `show`, `query`, `list` and `best`: what studies have found, while they run too."""
+"""`hpo top`, `show`, `query`, `list` and `best`: results of studies, also while they run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _folder(args: Namespace) -> StudyFolder:
 
 @dataclass(frozen=True)
 class _Board:
-    """A study's leaderboard, its baselines, what is said of it, what it does now, its audit."""
+    """What `hpo top` and `hpo best` print of a study."""
 
     entries: list[Entry]
     baselines: list[BaselineEntry]
@@ -102,19 +102,19 @@ def do_show(args: Namespace) -> int:
     """Print everything about one trial, or draw a network.
 
     Raises:
-        ConfigError: neither was asked for.
+        ConfigError: neither was asked for, or both.
     """
     if args.env is not None and args.trial is not None:
-        raise ConfigError("TRIAL is one of a study, --env a network to draw; give one of them")
+        raise ConfigError("TRIAL shows a trial, --env draws a network; give only one of them")
     if args.env is not None:
         from .eval_network import do_show_network
 
         return do_show_network(args)
     for option in ("heuristic", "policy", "set"):
         if getattr(args, option):
-            raise ConfigError(f"--{option} goes with --env FILE, the network to draw")
+            raise ConfigError(f"--{option} needs --env FILE, the network to draw")
     if args.trial is None:
-        raise ConfigError("nothing to show; give TRIAL, the number of one, or --env FILE")
+        raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
     data = trial_data(_folder(args), args.trial)
     if args.json:
         print_json(data)
@@ -163,7 +163,7 @@ def do_best(args: Namespace) -> int:
     entries, meta = seen.entries, seen.meta
     first = entries[0] if entries else None
     if first is None or first.value is None:
-        raise StoreError(f"no trial of {folder.name!r} has run to its end yet; see: hpo top")
+        raise StoreError(f"no trial of {folder.name!r} has finished its run yet; see: hpo top")
     exported = (
         None if args.export is None else export_policy(folder, first.trial, Path(args.export))
     )
@@ -173,7 +173,7 @@ def do_best(args: Namespace) -> int:
         return 0
     if meta.objectives:
         echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
-        echo(f"Trial {first.trial} comes first: the one with most room around it on the front.")
+        echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
         echo(fitted(winner_line(entries, meta.metric), sys.stdout))
     for name, value in first.params.items():
@@ -184,7 +184,7 @@ def do_best(args: Namespace) -> int:
 
 
 def check_export(target: Path) -> None:
-    """Refuse a folder that holds something already.
+    """Refuse a folder that is not empty.
 
     Raises:
         StoreError: it does.
@@ -194,9 +194,9 @@ def check_export(target: Path) -> None:
 
 
 def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
-    """Copy the policy that was kept of a trial into a new folder, whole or not at all.
+    """Copy the kept policy of a trial into a new folder, whole or not at all.
 
-    Those of its seeds, where they were kept, go into `seeds/` of that folder.
+    The policies of its other seeds, if they were kept, go into `seeds/` there.
 
     Raises:
         StoreError: none was kept, or the folder exists.

@@ -1,4 +1,4 @@
-"""`hpo replay`: a trial trained again by itself, every number held against the study's."""
+"""`hpo replay`: a trial trained again by itself, every number compared with the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...store.codec import finite_json
 from ...store.statistics import mean
 from ...store.study_folder import find_study
 from ..documents import print_json
-from ..formatting import aligned, number, steps
+from ..formatting import aligned, counted, number, steps
 from ..lineage_text import lineage_text
 from ..visible import echo
 
@@ -26,7 +26,7 @@ def do_replay(args: Namespace) -> int:
     """Train a trial's lineage again; exit code 1 if a number came out differently.
 
     Raises:
-        StoreError: there is no such trial, or nothing was recorded of it.
+        StoreError: there is no such trial, or no record of it.
         ConfigError: the folder to export to exists, or the study cannot run here.
     """
     target = None if args.export is None else Path(args.export)
@@ -76,11 +76,11 @@ def _text(found: Replay) -> str:
         [
             steps(point.env_steps), str(point.replicate), str(point.trial),
             number(mean(point.recorded)), number(mean(point.replayed)),
-            "same" if point.same else "differs",
+            "yes" if point.same else "no",
         ]
         for point in found.points
     ]  # fmt: skip
-    header = ("env steps", "seed", "in trial", "recorded", "replayed", "bits")
+    header = ("env steps", "seed", "in trial", "recorded", "replayed", "equal")
     return "\n\n".join(
         [
             f"trial {found.trial} of study {found.study}",
@@ -94,8 +94,8 @@ def _text(found: Replay) -> str:
 def _verdict(found: Replay, other: Sequence[Point]) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
-        return f"Bit for bit as recorded: {len(found.points)} evaluations, {curve}."
+        return f"Bit for bit as recorded: {counted(len(found.points), 'evaluation')}, {curve}."
     return (
-        f"{len(other)} of {len(found.points)} evaluations differ; {curve} are the same. Other "
-        "versions, devices or code than the study's give other bits."
+        f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}. Results "
+        "differ on other versions, devices or code than the study's."
     )

@@ -31,7 +31,7 @@ _DIVERGED = 1
 
 
 def do_train(args: Namespace) -> int:
-    """Train one configuration, show what it learnt, and give the exit code.
+    """Train one configuration, show its results, and return the exit code.
 
     Raises:
         HpoError: see `search.api.run`.
@@ -44,7 +44,10 @@ def do_train(args: Namespace) -> int:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
         names = ", ".join(given.space.names)
-        echo(f"training the default configuration; not searched here: {names}", file=sys.stderr)
+        echo(
+            f"training the default configuration; hpo train does not search: {names}",
+            file=sys.stderr,
+        )
     results = watch(study, Path(args.file).read_text(encoding="utf-8"), args)
     if results.state == "interrupted":
         return INTERRUPTED
@@ -85,9 +88,9 @@ def _folders(parent: Path) -> list[str]:
 
 
 def _picture(study: Study, results: Results) -> str | None:
-    """Draw the curve of every seed, if matplotlib is there."""
+    """Draw the curve of every seed, if matplotlib is installed."""
     if importlib.util.find_spec("matplotlib") is None:
-        echo("no picture: type pip install 'hpo-lanes[plot]' for one", file=sys.stderr)
+        echo("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'", file=sys.stderr)
         return None
     from ..pictures import draw_training
 
@@ -133,9 +136,9 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"state    {data['state']}{words}; see hpo show 0")
     else:
         around = between(data["ci_low"], data["ci_high"])
-        how = f"{study.metric.aggregate} of {data['seeds']} seed{'s' * (data['seeds'] != 1)}"
+        how = f"{study.metric.aggregate} of {counted(data['seeds'], 'seed')}"
         lines.append(f"value    {number(data['value'])} {around}".rstrip())
-        lines.append(f"         {data['metric']}, {how}, on episodes that training never saw")
+        lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
     points = [point["episode_return"] for point in data["curve"]]
     finite = [point for point in points if point is not None]
@@ -148,5 +151,5 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"policy   {data['policy']}/; try: hpo eval {data['policy']}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent
-            lines.append(f"         of the first seed; those of all seeds are in {every}/")
+            lines.append(f"         of the first seed; those of all seeds: {every}/")
     return "\n".join(lines)

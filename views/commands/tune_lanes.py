@@ -1,4 +1,4 @@
-"""`hpo tune-lanes`: times a study's program with several numbers of lanes."""
+"""`hpo tune-lanes`: time a study's program with several numbers of lanes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def do_tune_lanes(args: Namespace) -> int:
         print_json({"lanes": best.lanes, "measured": [asdict(entry) for entry in found]})
         return 0
     echo(_table(found))
-    echo("\nrollouts, updates: of a chunk; refill: that starting every lane anew adds to it")
-    echo(f"population: {{lanes: {best.lanes}}}   # the fewest within 5 % of the fastest")
+    echo("\nrollouts, updates: of one chunk; refill: added when every lane starts anew")
+    echo(f"population: {{lanes: {best.lanes}}}   # the fewest within 5% of the fastest")
     return 0
 
 

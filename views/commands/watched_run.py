@@ -1,4 +1,4 @@
-"""A study with somebody watching, from its first chunk to its leaderboard."""
+"""A study run with a view of its progress, for `hpo run` and `hpo train`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warn
 from ..terminal.interrupt_listener import InterruptListener
 from ..terminal.run_view import LinesView, QuietView, RunView
 
-__all__ = ["INTERRUPTED", "go_on_command", "run_watched", "watch"]
+__all__ = ["INTERRUPTED", "resume_command", "run_watched", "watch"]
 
 INTERRUPTED = 130
 
 
 def run_watched(study: Study, text: str, args: Namespace) -> int:
-    """Run a study, show it, print what it found, and give the exit code.
+    """Run a study, show its progress, print its results, and return the exit code.
 
     Args:
         study: loaded.
@@ -47,7 +47,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
 
 
 def nothing_learnt(results: Results) -> bool:
-    """Return whether every trial failed or diverged, of one at least."""
+    """Return whether there are trials and all of them failed or diverged."""
     states = {entry.state for entry in results.leaderboard}
     return bool(states) and states <= {"failed", "diverged"}
 
@@ -58,20 +58,20 @@ def watch(
     args: Namespace,
     show: Callable[[Results], None] = lambda results: None,
 ) -> Results:
-    """Run a study and show how it goes; of an interrupted one say how to go on.
+    """Run a study and show its progress; print how to resume an interrupted one.
 
     Args:
         study: loaded.
         text: its file as it was given.
         args: of `hpo run` or `hpo train`.
-        show: prints what was found.
+        show: prints the results.
 
     Raises:
         HpoError: see `search.api.run`.
     """
     if args.new:
         study = replace(study, name=free_name(Path(args.out), study.name))
-    command = go_on_command(args.argv, study.name if args.new else None)
+    command = resume_command(args.argv, study.name if args.new else None)
     name = study.name if args.new else args.name
     given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
     view = _view(args, command)
@@ -92,12 +92,12 @@ def watch(
     let_go_of_terminal()
     show(results)
     if results.state == "interrupted":
-        view.write("Interrupted; everything up to here is kept. Go on with:", command)
+        view.write("Interrupted; everything so far is kept. Resume with:", command)
     return results
 
 
-def go_on_command(argv: Sequence[str], name: str | None) -> str:
-    """Return the command that goes on with what `argv` began; `name` if `--new` gave it one."""
+def resume_command(argv: Sequence[str], name: str | None) -> str:
+    """Return the command that resumes what `argv` started, as `name` if `--new` named it."""
     words = [word for word in argv if word != "--new"]
     if name is not None:
         words += ["--name", name]
@@ -115,7 +115,7 @@ def _view(args: Namespace, command: str) -> RunView:
 
 
 def _report(results: Results) -> None:
-    """Write `report.html`; where that cannot be, say so: the results are there all the same."""
+    """Write `report.html`; warn if it cannot be written, because the results stand without it."""
     from ..report.report import write_report
 
     try:

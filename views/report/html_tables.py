@@ -41,7 +41,7 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         columns.append(("value", True, [_value(e) for e in entries]))
         columns.append(
             (
-                "95 % interval",
+                "95% interval",
                 False,
                 [Cell(between(e.ci_low, e.ci_high), e.ci_low) for e in entries],
             )
@@ -66,15 +66,15 @@ def _notes(snapshot: Snapshot, shown: Sequence[Entry]) -> list[str]:
     notes: list[str] = []
     if len(shown) < len(snapshot.entries):
         notes.append(
-            f"The first {len(shown)} of {len(snapshot.entries):,} trials; all of them: "
+            f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "
             "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
         )
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
-        notes.append("(value) is the value at the last rung of a trial that did not end its run.")
+        notes.append("(value): at its last rung, of a trial that did not finish its run.")
     if any(entry.confirmed for entry in shown):
         notes.append(
-            "Confirmed trials were run again on fresh seeds. Those seeds chose the first of them; "
-            "its own number is from further seeds, which chose nothing."
+            "Confirmed trials were run again on fresh seeds. Those seeds selected the first of "
+            "them; its own value is from further seeds, which did not."
         )
     return notes
 
@@ -109,7 +109,7 @@ def _param(params: Any, name: str) -> Cell:
 
 
 def baselines_table(snapshot: Snapshot) -> str:
-    """Return what rules get that learn nothing, and how far the best trial is from them."""
+    """Return the values of rules that learn nothing, and how far the best trial is from them."""
     rows = [
         [
             Cell(e.baseline),
@@ -121,7 +121,7 @@ def baselines_table(snapshot: Snapshot) -> str:
         ]
         for e in snapshot.baselines
     ]
-    header = ("baseline", "value", "95 % interval", "seeds", "best less this", "95 % interval")
+    header = ("baseline", "value", "95% interval", "seeds", "best minus this", "95% interval")
     right = (False, True, False, False, True, False)
     return table("Baselines", header, rows, right=right)
 
@@ -130,7 +130,7 @@ def baselines_table(snapshot: Snapshot) -> str:
 
 
 def rungs_table(snapshot: Snapshot) -> str:
-    """Return what was decided at every rung."""
+    """Return the number of decisions at every rung, by kind."""
     counts: dict[int, Counter[str]] = {}
     at: dict[int, int] = {}
     for row in snapshot.decisions:
@@ -147,14 +147,14 @@ def rungs_table(snapshot: Snapshot) -> str:
         for rung in sorted(counts)
     ]
     header = ("rung", "env steps", "judged", *(_ACTIONS[action] for action in actions))
-    return table("Judgements at rungs", header, rows, right=[True] * len(header))
+    return table("Decisions at rungs", header, rows, right=[True] * len(header))
 
 
 _ACTIONS = {
     "continue": "went on",
     "stop": "stopped",
-    "audit": "stopped, ran on for the audit",
-    "finish": "ended with their value",
+    "audit": "stopped, but ran on for the audit",
+    "finish": "finished",
     "copy": "copied another trial",
 }
 
@@ -164,8 +164,8 @@ def audit_table(audit: Audit) -> str:
     rows = [_audited(rung, str(rung.rung)) for rung in audit.rungs]
     if len(rows) > 1:
         rows.append(_audited(audit.whole, "all"))
-    header = ("rung", "env steps", "stopped", "audited", "wrong", "share", "95 % interval",
-              "level", "better than all", "tau with the end")  # fmt: skip
+    header = ("rung", "env steps", "stopped", "audited", "wrong", "share", "95% interval",
+              "tied", "better than all", "tau with final values")  # fmt: skip
     right = (False, True, True, True, True, True, False, True, True, True)
     return table("Audit of early stopping", header, rows, right=right)
 

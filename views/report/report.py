@@ -1,4 +1,4 @@
-"""The report of a study: its sections in order, from one look at its journal and tables."""
+"""The report of a study: its sections in order, from one snapshot of its journal and tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["report", "report_html", "write_report"]
 def report(
     study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
 ) -> Path:
-    """Write the report of a study as one HTML file, and give its path; `hpo report` in Python.
+    """Write the report of a study as one HTML file and return its path; `hpo report` in Python.
 
     Args:
         study: its name, or its folder; None means the only one in `out`.
@@ -46,7 +46,7 @@ def report(
 
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
-    """Write the report of a study, whole or not at all, and give its path.
+    """Write the report of a study, whole or not at all, and return its path.
 
     Args:
         folder: of the study; it may be running.
@@ -101,7 +101,7 @@ def _head(snapshot: Snapshot) -> str:
 def _winner(snapshot: Snapshot) -> str:
     best = snapshot.winner
     if best is None:
-        return '<p class="winner">No trial has run to its end yet, so there is no winner.</p>'
+        return '<p class="winner">No trial has finished its run, so there is no winner yet.</p>'
     params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
     with_params = f'<p class="note">{escape(params)}</p>' if params else ""
     if snapshot.meta.objectives:
@@ -120,13 +120,13 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     states = {"finished": 0, "stopped": 0, "diverged": 0}
     for row in snapshot.rows.values():
         states[str(row.state)] = states.get(str(row.state), 0) + 1
-    counted = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    ended = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
     env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
     speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     found = [
-        ("trials", f"{len(snapshot.rows):,}", f"{trials}{counted}"),
+        ("trials", f"{len(snapshot.rows):,}", f"{trials}{ended}"),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
@@ -140,9 +140,9 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 
 def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
-    """Return the default configuration's value, where it is from the seeds of the winner's.
+    """Return the default configuration's value on the seeds of the winner's value.
 
-    Trial 0 is not the default any more where it took over another trial's state (pbt).
+    Trial 0 is no longer the default once it has copied another trial's state (pbt).
     """
     row, best, meta = snapshot.rows.get(0), snapshot.winner, snapshot.meta
     if row is None or row.value is None or best is None or meta.objectives or row.schedule:
@@ -151,7 +151,7 @@ def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         return [("the default configuration", "won", "no other trial did better")]
     values = {"search": row.seed_values, "choose": row.choose_values}.get(best.value_from, ())
     if not values:
-        told = f"not run on these seeds; hpo compare {best.trial} 0 goes by others"
+        told = f"not run on these seeds; see hpo compare {best.trial} 0"
         return [("the default configuration", "-", told)]
     around = interval(values, meta.aggregate)
     seeds = f"the winner's {counted(len(values), 'seed')}"
@@ -177,7 +177,7 @@ def _stopping(snapshot: Snapshot) -> str:
     if spec is None:
         return '<p class="nothing">No trial was stopped early: the study has no rule for it.</p>'
     if not snapshot.decisions:
-        return '<p class="nothing">No trial has stood at a rung yet.</p>'
+        return '<p class="nothing">No trial has reached a rung yet.</p>'
     body = rungs_table(snapshot)
     if snapshot.audit is not None:
         words = audit_words(snapshot.audit, snapshot.meta.metric)
@@ -191,26 +191,30 @@ def _stopping(snapshot: Snapshot) -> str:
     if spec.evolves:
         return body
     if spec.audit:
-        why = "No audited trial has come to its end yet."
+        why = "No audited trial has finished its run yet."
         if snapshot.meta.objectives or snapshot.meta.constraints:
-            why = "With several objectives or constraints there is no one value to judge stops by."
+            why = "With several objectives or constraints no single value can judge stops."
         return f'{body}<p class="note">{why}</p>'
     return (
         f'{body}<p class="note">Whether these stops were right was not measured; '
-        "<code>early_terminate: {audit: 0.1}</code> lets one stopped trial in ten run on to tell."
-        "</p>"
+        "<code>early_terminate: {audit: 0.1}</code> lets one stopped trial in ten run on to "
+        "measure it.</p>"
     )
 
 
 def _study(snapshot: Snapshot) -> str:
     meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
-    where = f"{meta.devices} {meta.backend} device{'s' * (meta.devices != 1)}"
-    bits = f"; went on {meta.bits} times with other hardware or versions" if meta.bits else ""
+    where = counted(meta.devices, f"{meta.backend} device")
+    bits = (
+        f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
+        if meta.bits
+        else ""
+    )
     given = ""
     if snapshot.folder.study_file.is_file():
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = f"<details open><summary>as it was given</summary>{_code(text)}</details>"
+        given = f"<details open><summary>as given</summary>{_code(text)}</details>"
     return (
         f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p>{given}'
         "<details><summary>with every default written out</summary>"

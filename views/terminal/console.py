@@ -34,7 +34,7 @@ __all__ = [
 
 
 class _Console(Console):
-    """A console whose text cannot steer the terminal; what rich itself sends, can."""
+    """A console that escapes control characters in its text, but not in what rich itself sends."""
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """Render, with control characters of the text written out."""
@@ -42,12 +42,12 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=shown(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line what a closed pipe means; rich would end with code 1."""
+        """Leave a closed pipe to the command line; rich would exit with code 1."""
         raise BrokenPipeError
 
 
 def console(stream: TextIO) -> Console:
-    """Return a console that prints text as it is; colours and width are those of the stream."""
+    """Return a console that prints text unchanged, with the colours and width of a stream."""
     return _Console(file=stream, markup=False, highlight=False, emoji=False)
 
 
@@ -69,18 +69,18 @@ def print_listing(terminal: Console, listing: Listing) -> None:
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
-    """Return text folded into a terminal; for programs that read lines they stay whole."""
+    """Return text folded to the terminal's width; unchanged for programs that read lines."""
     return folded(text, shutil.get_terminal_size().columns, indent) if stream.isatty() else text
 
 
 def can_draw() -> bool:
-    """Whether a view may be redrawn in place: somebody looks at a terminal that can do it."""
+    """Return whether a view can be redrawn in place: both streams are a capable terminal."""
     both = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     return both and os.environ.get("TERM", "dumb") not in ("dumb", "")
 
 
 def knows_blocks(stream: TextIO) -> bool:
-    """Whether the characters of a sparkline can be written to a stream."""
+    """Return whether a stream can encode the characters of a sparkline."""
     try:
         "▁█".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -89,9 +89,9 @@ def knows_blocks(stream: TextIO) -> bool:
 
 
 def hush_keys() -> Callable[[], None]:
-    """Keep the terminal from writing ^C into what is drawn in place; returns what undoes it.
+    """Keep the terminal from writing ^C into what is drawn in place; return what undoes it.
 
-    The two characters would move the cursor away from where the picture is redrawn.
+    The two characters would move the cursor away from where the view is redrawn.
     """
     try:
         keyboard = sys.stdin.fileno()
@@ -110,10 +110,9 @@ def hush_keys() -> Callable[[], None]:
 
 
 def let_go_of_terminal() -> None:
-    """Let what is still written to a terminal that has been closed go nowhere.
+    """Discard what is written to a terminal that has been closed.
 
-    Views, user code and libraries that write to stdout or stderr would fail else, long after
-    anybody looked.
+    Otherwise views, user code and libraries that write to stdout or stderr would fail.
     """
     for descriptor in (1, 2):
         try:

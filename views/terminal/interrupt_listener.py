@@ -1,7 +1,8 @@
-"""Ctrl-C is heard at once: a thread listens while the main thread is inside compiled code.
+"""Ctrl-C is answered at once, by a thread that listens while the main thread runs compiled code.
 
 Python runs signal handlers between two instructions of the main thread, which may be seconds
-away; `search.interrupts` acts there. Here presses are answered, and the second ends the process.
+away; `search.engine.interrupts` acts there. This thread answers each press; the second one ends
+the process.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ __all__ = ["InterruptListener"]
 
 
 class InterruptListener:
-    """Listens for Ctrl-C while it is entered and armed; does nothing outside of the main thread.
+    """Listens for Ctrl-C while entered and armed; does nothing outside of the main thread.
 
     Args:
-        on_first: called from the listening thread at the first press, which any signal is that
-            ends a study.
-        on_second: called there at the next Ctrl-C, before the process ends with code 130. A
-            journal is whole at any moment, so leaving this way costs what a crash costs.
+        on_first: called from the listening thread at the first press; any signal that ends a
+            study counts as one.
+        on_second: called there at the next Ctrl-C, before the process ends with code 130. The
+            journal is whole at any moment, so this loses no more than a crash.
         leave: ends the process.
     """
 

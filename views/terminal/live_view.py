@@ -1,6 +1,6 @@
-"""The live view: where a study stands, drawn in place a few times a second from its own thread.
+"""The live view: a study's progress, drawn in place a few times a second from its own thread.
 
-The loop only hands over its latest picture; drawing happens while compiled code runs.
+The loop only hands over its latest progress; drawing happens while compiled code runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ...search.book.progress import Progress
 from ...studies.spec import Study
-from ..formatting import duration, folded, steps
+from ..formatting import counted, duration, folded, steps
 from .console import console, hush_keys, let_go_of_terminal
 from .pace import Outlook
 from .progress_text import lanes_text, phase_text, standing_text, trials_text
@@ -34,8 +34,8 @@ class LiveView(RunView):
     """Draws on a terminal; events scroll by above.
 
     Args:
-        command: what to type to go on with this study.
-        terminal: where to draw; stderr, if left out.
+        command: to type to resume this study.
+        terminal: to draw on; default stderr.
     """
 
     def __init__(self, command: str = "hpo run", terminal: Console | None = None):
@@ -61,7 +61,7 @@ class LiveView(RunView):
         return self
 
     def close(self) -> None:
-        """Take the picture away and give the cursor back."""
+        """Remove the picture and restore the cursor."""
         with suppress(OSError):  # the terminal itself is gone
             self._live.stop()
         self._unhush()
@@ -70,20 +70,20 @@ class LiveView(RunView):
         """Print a line above the picture, folded; a command stays whole, so that it can be copied.
 
         Args:
-            text: what it says.
-            command: what to type, on a line of its own.
+            text: the line.
+            command: to type, on a line of its own.
         """
         try:
             lines = folded(text, self._console.width)
             self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
-        except OSError:  # nobody looks any more; the study goes on
+        except OSError:  # the terminal is gone; the study goes on
             let_go_of_terminal()
 
     def _enter(self, now: str) -> None:
         self._now, self._began = now, time.monotonic()
 
     def compile_begins(self, words: str) -> None:
-        """Show what is compiled, and for how long already."""
+        """Show what is being compiled, and for how long."""
         self._enter(f"compiling {words}")
 
     def compile_ends(self, words: str, seconds: float) -> None:
@@ -130,9 +130,9 @@ def panel(
 
     Args:
         title: of the study.
-        progress: where it stood at the last chunk boundary and where it goes, None before.
-        age: seconds since then; clocks go on between boundaries.
-        doing: what happens now, if it is not a chunk.
+        progress: at the last chunk boundary, with the outlook then; None before the first.
+        age: seconds since that boundary.
+        doing: what happens now, if not a chunk.
         compile_seconds: spent compiling so far.
     """
     parts: list[RenderableType] = []
@@ -166,7 +166,7 @@ def _bar(progress: Progress, outlook: Outlook, age: float) -> Table:
 
 
 def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Table:
-    compiles = f"{progress.compiles} compile{'s' * (progress.compiles != 1)}"
+    compiles = counted(progress.compiles, "compile")
     if compile_seconds:
         compiles += f" ({duration(compile_seconds)})"
     done, total = steps(progress.env_steps), steps(outlook.env_steps_total)

@@ -1,4 +1,4 @@
-"""How fast a study runs now and when it will end: a recent speed, and what is left to do."""
+"""How fast a study runs and when it will end, from its recent speed and the steps left."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WINDOW_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the next minutes hold.
+    """An estimate of the rest of a study.
 
     Attributes:
         env_steps_total: of the whole study, an estimate while trials may be stopped early.
         env_steps_per_second: over the last half minute.
-        seconds_left: None before there is a speed.
+        seconds_left: None before a speed is known.
     """
 
     env_steps_total: int
@@ -32,15 +32,15 @@ class Outlook:
     seconds_left: float | None
 
     def share(self, env_steps: int) -> float:
-        """Return the part that is done, 0 to 1."""
+        """Return the share that is done, 0 to 1."""
         return min(1.0, env_steps / max(1, self.env_steps_total))
 
 
 class Pace:
-    """Looks at a study's progress; the time of a compile is no part of its speed.
+    """Estimates a study's speed, without the time of compiles.
 
     Args:
-        study: what runs.
+        study: the running study.
     """
 
     def __init__(self, study: Study):
@@ -52,11 +52,11 @@ class Pace:
         self._compiling_seconds = 0.0
 
     def compiled(self, seconds: float) -> None:
-        """Take in that so many seconds of the running time were those of a compile."""
+        """Count some seconds of the running time as those of a compile."""
         self._compiling_seconds += seconds
 
     def see(self, progress: Progress) -> Outlook:
-        """Take in where the study stands, and say where it goes."""
+        """Record a study's progress, and return the estimate of its rest."""
         working = progress.seconds - self._compiling_seconds
         self._seen.append((working, progress.env_steps))
         while len(self._seen) > 2 and working - self._seen[1][0] > _WINDOW_SECONDS:
@@ -74,7 +74,7 @@ class Pace:
         return Outlook(total, speed, left)
 
     def _total(self, progress: Progress) -> int:
-        """Return the expectation while trials are proposed; what is left is known afterwards."""
+        """Return the expected env steps while trials are proposed; afterwards they are known."""
         if progress.phase is Phase.SEARCH and self._expected is not None:
             return max(self._expected, progress.env_steps)
         return max(progress.env_steps_total, progress.env_steps)

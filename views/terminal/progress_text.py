@@ -23,14 +23,14 @@ _ORDER = (
 )
 _PHASES = {
     Phase.SEARCH: "search",
-    Phase.CHOOSE: "confirm: choosing on fresh seeds",
+    Phase.CHOOSE: "confirm: selecting the winner on fresh seeds",
     Phase.REPORT: "confirm: measuring the winner on other fresh seeds",
     Phase.DONE: "done",
 }
 
 
 def phase_text(phase: Phase) -> str:
-    """Return what the study does now."""
+    """Return the name of a phase."""
     return _PHASES[phase]
 
 
@@ -47,18 +47,18 @@ def trials_text(progress: Progress) -> str:
 
 
 def standing_text(progress: Progress) -> str:
-    """Return how good the best trial is; before one has run to its end, who leads at a rung."""
+    """Return the best finished trial and its value; before there is one, the leader at a rung."""
     if progress.best is not None:
         return best_text(progress.best)
     leader = progress.leader
     if leader is None:
-        return "none has run to its end yet"
+        return "no trial has finished its run yet"
     at = f"{number(leader.value)} at {steps(leader.env_steps)} env steps"
-    return f"{at} in trial {leader.trial}; none has run to its end yet"
+    return f"{at} in trial {leader.trial}; no trial has finished its run yet"
 
 
 def best_text(best: Best) -> str:
-    """Return the value of the best trial that ended, with its interval or all its values."""
+    """Return the value of the best finished trial, with its interval or all its values."""
     around = between(best.low, best.high)
     if not around and len(best.seed_values) > 1:
         around = f"(seeds {', '.join(map(number, best.seed_values))})"
@@ -66,12 +66,12 @@ def best_text(best: Best) -> str:
 
 
 def lanes_text(progress: Progress) -> str:
-    """Return how many lanes work now, and how many did on average."""
-    return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} so far"
+    """Return how many lanes are busy now, and the share that was busy on average."""
+    return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} on average"
 
 
 def status_line(progress: Progress, outlook: Outlook) -> str:
-    """Return everything in one line, for output that is no terminal."""
+    """Return everything in one line, for output that is not a terminal."""
     share = outlook.share(progress.env_steps)
     left = "" if outlook.seconds_left is None else f", {duration(outlook.seconds_left)} left"
     counts = ", ".join(

@@ -1,4 +1,4 @@
-"""What a running study says: one class for events, one for each way of showing progress.
+"""The events of a running study as lines: one class for events, one a way to show progress.
 
 `LinesView` writes plain lines, `QuietView` nothing but warnings; `live.LiveView` draws.
 """
@@ -28,19 +28,19 @@ __all__ = ["LinesView", "QuietView", "RunView"]
 
 _FAILURES_SAID = 5
 _PHASES = {
-    Phase.CHOOSE: "confirm: {} {} on fresh seeds, which choose the winner",
-    Phase.REPORT: "confirm: {} {} on other fresh seeds, which give the number reported",
+    Phase.CHOOSE: "confirm: {} {} on fresh seeds, which select the winner",
+    Phase.REPORT: "confirm: {} {} on other fresh seeds, which give its reported value",
 }
 
 
 class RunView(Silent):
-    """Says what happens; a context manager around the run, and an observer of it.
+    """Prints what happens; a context manager around the run, and an observer of it.
 
     A view must never harm a study: one whose stream is gone goes silent.
 
     Args:
-        stream: where to; stderr, because results alone go to stdout.
-        command: what to type to go on with this study.
+        stream: default stderr, because only results go to stdout.
+        command: to type to resume this study.
     """
 
     def __init__(self, stream: TextIO | None = None, command: str = "hpo run"):
@@ -74,11 +74,11 @@ class RunView(Silent):
         self.write(text)
 
     def write(self, text: str, command: str = "") -> None:
-        """Print a line as long as somebody listens; from any thread.
+        """Print a line unless the stream is gone; from any thread.
 
         Args:
-            text: what it says.
-            command: what to type, at its end.
+            text: the line.
+            command: to type, appended to it.
         """
         text = f"{text} {command}" if command else text
         with self._lock:
@@ -86,7 +86,7 @@ class RunView(Silent):
                 return
             try:
                 echo(text, file=self.stream, flush=True)
-            except (OSError, ValueError):  # nobody listens any more; the study goes on
+            except (OSError, ValueError):  # the stream is gone; the study goes on
                 self.stream = None
                 let_go_of_terminal()
 
@@ -96,7 +96,7 @@ class RunView(Silent):
 
     @contextmanager
     def compiling(self, words: str) -> Iterator[None]:
-        """Show what is compiled, and how long it took; entered around a compile."""
+        """Show what is compiled and how long it takes; entered around a compile."""
         self.compile_begins(words)
         started = time.perf_counter()
         yield
@@ -115,25 +115,25 @@ class RunView(Silent):
 
     def pressed(self) -> None:
         """Answer the first Ctrl-C; called from another thread."""
-        self.write("Finishing this chunk and committing; press Ctrl-C again to leave at once.")
+        self.write("Finishing this chunk and committing; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:
         """Answer the second Ctrl-C; called from another thread, the process ends after it."""
         self.close()
-        self.write("Left at once; all that was committed is kept. Go on with:", self.command)
+        self.write("Quit at once; everything committed is kept. Resume with:", self.command)
 
     # ------------------------------------------------------------------ observing
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
-        """Show what begins, and take Ctrl-C over."""
+        """Show which study starts, and begin to listen for Ctrl-C."""
         self.pace = Pace(study)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
-        verb = "going on with" if resumed else "beginning"
+        verb = "resuming" if resumed else "starting"
         self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
         self.on_ready()
 
     def on_baseline(self, baseline: str, value: float) -> None:
-        """Show what a rule gets that learns nothing."""
+        """Show the value of a rule that learns nothing."""
         self.say(f"baseline {baseline}: {number(value)}")
 
     def on_chunk(self, progress: Progress) -> None:
@@ -151,18 +151,19 @@ class RunView(Silent):
             self.say(ended_text(trial))
 
     def on_confirm(self, phase: Phase, trials: tuple[int, ...]) -> None:
-        """Show who is confirmed."""
+        """Show which trials are confirmed."""
         if trials:
-            many = f"trial{'s' * (len(trials) > 1)} {', '.join(map(str, trials))}"
-            self.say(_PHASES[phase].format(many, "runs" if len(trials) == 1 else "run"))
+            one = len(trials) == 1
+            which = f"{'trial' if one else 'trials'} {', '.join(map(str, trials))}"
+            self.say(_PHASES[phase].format(which, "runs" if one else "run"))
 
 
 class LinesView(RunView):
     """Events, and a line on where the study stands every few seconds.
 
     Args:
-        stream: where to.
-        command: what to type to go on with this study.
+        stream: default stderr.
+        command: to type to resume this study.
         every_seconds: between two lines, at least.
     """
 
@@ -176,7 +177,7 @@ class LinesView(RunView):
         self._every, self._said, self._last = every_seconds, -float("inf"), ""
 
     def on_chunk(self, progress: Progress) -> None:
-        """Print the line if it is time."""
+        """Print the status line every few seconds."""
         super().on_chunk(progress)
         if self.pace is None:
             raise RuntimeError("on_start comes first")
