@@ -300,8 +300,8 @@ def _head(report: CheckReport) -> list[str]:
         for metric in study.objectives or (study.metric,)
     ]
     lines = [
-        f"study      {study.name}: {study.env.id}, {len(study.space.names)} knobs searched by "
-        f"{method}, {rule}",
+        f"study      {study.name}: {study.env.id}, {_counted(len(study.space.names), 'knob')} "
+        f"searched by {method}, {rule}",
         f"seeds      {seeds}, {', '.join(wanted)}",
     ]
     limits = [_limit(constraint) for constraint in study.constraints]
@@ -316,20 +316,24 @@ def _limit(constraint: Constraint) -> str:
 
 def _programs(report: CheckReport) -> list[str]:
     least = "" if report.bucket_count_exact else "at least "
-    noun = "bucket" if report.bucket_count == 1 else "buckets"
     lines = [
-        f"programs   {least}{report.bucket_count} {noun}, as many training programs to compile"
+        f"programs   {least}{_counted(report.bucket_count, 'bucket')}, one training program each"
     ]
     for bucket in report.buckets:
         quanta = bucket.quanta
         names = ", ".join(f"{name}={_shown(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
-        lanes = "" if bucket.lanes is None else f"; {bucket.lanes} lanes{_over(report.study)}"
+        lanes = (
+            ""
+            if bucket.lanes is None
+            else f"; {_counted(bucket.lanes, 'lane')}{_over(report.study)}"
+        )
         memory = "" if bucket.memory_bytes is None else f"; {mebibytes(bucket.memory_bytes)}"
+        chunks = _counted(quanta.chunks, "chunk")
         lines.append(
-            f"  {names or 'all'}: chunk {quanta.updates_per_chunk} updates = "
+            f"  {names or 'all'}: chunk {_counted(quanta.updates_per_chunk, 'update')} = "
             f"{quanta.steps_per_chunk:,} env steps; rungs {rungs}; run {quanta.env_steps:,} env "
-            f"steps in {quanta.chunks} chunks{lanes}{memory}{_weights(bucket.parameters)}"
+            f"steps in {chunks}{lanes}{memory}{_weights(bucket.parameters)}"
             f"{_parts(bucket.parts)}{curve_words(report.study, quanta)}"
         )
     if report.bucket_count > len(report.buckets):
@@ -350,7 +354,7 @@ def _steps(report: CheckReport) -> list[str]:
         share = expected.search / expected.full if expected.full else 1.0
         search = (
             f"search {expected.search:,} expected ({share:.0%} of {expected.full:,} for "
-            f"{expected.trials} full trials)"
+            f"{_counted(expected.trials, 'full trial')})"
         )
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
@@ -372,6 +376,10 @@ def _weights(parameters: int | None) -> str:
 
 def _parts(parts: int | None) -> str:
     return "" if parts is None or parts == 1 else f"; gradients in {parts} parts"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _shown(value: Any) -> str:

@@ -168,7 +168,7 @@ def test_every_mistake_of_a_file_is_told_at_its_line(say, tmp_path):
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("hpo.views.reference.knobs_data", lambda found: 1 / 0)
+    monkeypatch.setattr("hpo.views.commands.catalogue.knobs_data", lambda found: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["knobs", "--json"])
 

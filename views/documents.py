@@ -1,4 +1,4 @@
-"""What programs read: one JSON document a command on stdout, tables as CSV files."""
+"""Output for programs: one JSON document on stdout, tables as CSV files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["print_json", "write_csv"]
 
 
 def print_json(data: Any) -> None:
-    """Print one JSON document; `data` holds no number that is not finite."""
+    """Print one JSON document; every number in it must be finite."""
     echo(json.dumps(data, indent=2, allow_nan=False))
 
 

@@ -1,4 +1,4 @@
-"""`hpo eval --video FILE`: pictures as GIF or MP4, the one door to Pillow and imageio-ffmpeg."""
+"""Pictures as a GIF or MP4, the one door to Pillow and imageio-ffmpeg."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FREE, _TAKEN, _CHANGED = (255, 255, 255), (31, 95, 153), (194, 87, 26)
 
 
 def check_film(path: str) -> None:
-    """Refuse at once what could not be written in the end.
+    """Refuse a film that could not be written, before it is made.
 
     Raises:
-        ConfigError: the suffix says neither format, or its folder is not there.
+        ConfigError: the suffix names neither format, or the folder does not exist.
         MissingExtraError: the package that writes it is not installed.
     """
     suffix = Path(path).suffix.lower()
@@ -60,7 +60,7 @@ def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
         StoreError: the disk refuses.
     """
     pictures = islice(pictures, _MOST_PICTURES)
-    first = next(pictures)  # what cannot be drawn is said before anything is written
+    first = next(pictures)  # an error in drawing comes before anything is written
     whole = Path(path).resolve()
     part = whole.with_name(f".{whole.stem}.partial{whole.suffix}")
     write = _write_gif if whole.suffix.lower() == ".gif" else _write_mp4
@@ -68,7 +68,7 @@ def write_film(path: str, rate: float, pictures: Iterator[np.ndarray]) -> int:
         count = write(part, rate, chain([first], pictures))
         sync(part)
         rename(part, whole)
-    except OSError:  # alone: memory that runs out while it is drawn is no matter of the disk
+    except OSError:  # only: running out of memory while drawing is not the disk's fault
         with telling(whole, kept=""):
             raise
     finally:

@@ -1,4 +1,4 @@
-"""What rules block on the same requests: figures over seeds, paired differences, both as text."""
+"""Blocking of several rules on the same requests: values over seeds, paired differences, text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..store.statistics import interval
-from .words import aligned, between, counted, number
+from .formatting import aligned, between, counted, number
 
 if TYPE_CHECKING:
     from ..core.envs.optical.agents import Rule
@@ -85,7 +85,7 @@ def found_loads(
 
 
 def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
-    """Return the figures of all rules and loads, and policies less heuristics, as JSON data."""
+    """Return the values of all rules and loads, and policies minus heuristics, as JSON data."""
     rows: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     heuristics = [item for item in results if item.rule not in policies]
@@ -125,7 +125,7 @@ def _figure(summary: Summary) -> dict[str, Any]:
 
 
 def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
-    """Return policy less heuristic, seed by seed on the same requests, for every load."""
+    """Return policy minus heuristic, seed by seed on the same requests, for every load."""
     rows: list[dict[str, Any]] = []
     ours, theirs = policy.evaluation.service_blocking, heuristic.evaluation.service_blocking
     for load, values in zip(policy.evaluation.loads, ours - theirs, strict=True):
@@ -145,19 +145,19 @@ def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
 
 
 def results_text(data: Mapping[str, Any]) -> str:
-    """Return the data of any form of `hpo eval --env` as text."""
+    """Return the JSON data of `hpo eval --env` as text."""
     lines = [str(data["env"])]
     if not data.get("greedy", True):
         lines[0] += ", sampled actions"
     if "trace" in data:
         return (
-            f"{lines[0]}\nwrote {data['requests']} requests to {data['trace']}: "
+            f"{lines[0]}\nwrote {counted(data['requests'], 'request')} to {data['trace']}: "
             f"{data['accepted']} accepted, {data['blocked']} blocked"
         )
     if "video" in data:
-        return f"{lines[0]}\nwrote {data['requests']} requests into {data['video']}"
+        return f"{lines[0]}\nwrote {counted(data['requests'], 'request')} to {data['video']}"
     if "supported_loads" in data:
-        header = ["rule", "blocking", "load", "95 %"]
+        header = ["rule", "blocking", "load", "95%"]
         rows = [
             [row["rule"], number(row["service_blocking_probability"]), number(row["load"]),
              between(row["ci_low"], row["ci_high"])]
@@ -169,11 +169,11 @@ def results_text(data: Mapping[str, Any]) -> str:
         f"{counted(data['seeds'], 'seed')} x {requests} after "
         f"{data['warmup_requests']} of warm-up, the same for every rule"
     )
-    header = ["rule", "load", "service blocking", "std", "95 %", "bitrate blocking", "utilisation"]
+    header = ["rule", "load", "service blocking", "std", "95%", "bitrate blocking", "utilisation"]
     rows = [_row(row) for row in data["results"]]
     lines.append(aligned(header, rows, [False, True, True, True, False, True, True]))
     if data["differences"]:
-        header = ["policy less", "load", "service blocking", "std", "95 %"]
+        header = ["policy minus", "load", "service blocking", "std", "95%"]
         rows = [
             [row["heuristic"], number(row["load"]), f"{row['mean']:+.5f}", f"{row['std']:.5f}",
              between(row["ci_low"], row["ci_high"])]

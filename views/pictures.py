@@ -28,7 +28,7 @@ _DPI = 120
 
 
 def require_matplotlib(purpose: str) -> None:
-    """Refuse at once what would end without its picture.
+    """Refuse at once what needs a picture that cannot be drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -38,7 +38,7 @@ def require_matplotlib(purpose: str) -> None:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure, in inches, that no window belongs to."""
+    """Return an empty figure without a window; sizes in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -48,7 +48,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
-    """Draw service blocking over load, one line a rule, with its 95 % interval."""
+    """Draw service blocking over load, one line a rule, with its 95% interval."""
     figure = new_figure(8.0, 5.0)
     axes = figure.subplots()
     for item in results:
@@ -78,7 +78,7 @@ Curve = Sequence[tuple[int, float]]
 def draw_training(
     path: Path, seeds: Sequence[Curve], evaluations: Sequence[Curve], title: str
 ) -> None:
-    """Draw the training return of every seed, their mean, and what evaluations gave.
+    """Draw the training return of every seed, their mean, and the evaluations.
 
     Args:
         path: of the PNG.
@@ -103,7 +103,7 @@ def draw_training(
         high = np.array([max(found) for _, found in points]) - middle
         axes.errorbar(
             at, middle, yerr=np.stack([low, high]), fmt="o", color="#c2571a", markersize=4,
-            capsize=2, label="evaluation, mean and range of seeds",
+            capsize=2, label="evaluation, mean and range over seeds",
         )  # fmt: skip
     axes.set_xlabel("env steps of each seed")
     axes.set_ylabel("episode return")
@@ -116,7 +116,7 @@ def draw_training(
 
 
 def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
-    """Give, for each number of env steps that occurs, the values there."""
+    """Return (env steps, values) for each number of env steps."""
     found: dict[int, list[float]] = {}
     for curve in curves:
         for at, value in curve:

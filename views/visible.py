@@ -1,8 +1,8 @@
-"""What is printed shows control characters instead of sending them to the terminal.
+"""Printing that shows control characters instead of sending them to the terminal.
 
-Names and messages come from study files, journals and imported files of anybody's; an escape
-sequence in one could rename a window, hide a line or type into a shell. What a user's own code
-prints is left as it is.
+Names and messages come from study files, journals and imported files of any author; an escape
+sequence in one could rename a window, hide a line or type into a shell. What user code prints
+itself is left as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TextIO
 __all__ = ["echo", "shown"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""All but tab and line feed; also what turns the direction of writing."""
+"""All but tab and line feed, and the characters that change the direction of text."""
 
 
 def shown(text: str) -> str:
@@ -29,7 +29,7 @@ def shown(text: str) -> str:
 def echo(
     text: object = "", *, file: TextIO | None = None, end: str = "\n", flush: bool = False
 ) -> None:
-    """Print a text, `shown` on stderr and on terminals; what reads stdout gets it as it is."""
+    """Print a text, `shown` on stderr and on terminals; a pipe or file on stdout gets it raw."""
     stream = sys.stdout if file is None else file
     if stream is None:  # there is no terminal, as under pythonw
         return

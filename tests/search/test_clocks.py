@@ -10,7 +10,7 @@ import pytest
 
 from hpo.search.run import Settings, run
 from hpo.store import Journal, tables_equal
-from hpo.views.run_view import LinesView
+from hpo.views.terminal.run_view import LinesView
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 STUDY = samples.study(samples.WITH_BUCKETS, budget=samples.Budget(trials=12))

@@ -42,7 +42,9 @@ def test_the_table_fits_a_terminal(capsys, tmp_path, monkeypatch):
     path = tmp_path / "tiny.yaml"
     path.write_text(STUDY)
     entry = Measured(16384, 8192, 123_456_789.0, 754.0, 123.456, 123.456, 754.0, 2**37)
-    monkeypatch.setattr("hpo.views.tuning.measure_lanes", lambda *given: iter([entry]))
+    monkeypatch.setattr(
+        "hpo.views.commands.tune_lanes.measure_lanes", lambda *given: iter([entry])
+    )
     assert main(["tune-lanes", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     header, _, row, _, words, last = lines

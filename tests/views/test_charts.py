@@ -16,15 +16,15 @@ from hpo.spaces import make_distribution
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
-from hpo.views.charts.curves import curves
+from hpo.views.charts.curves_chart import curves
 from hpo.views.charts.files import draw_picture
-from hpo.views.charts.history import history
-from hpo.views.charts.importance import importance
-from hpo.views.charts.knobs import parallel, slices
+from hpo.views.charts.history_chart import history
+from hpo.views.charts.importance_chart import importance
+from hpo.views.charts.knob_charts import parallel, slices
 from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Line, Picture, Scale
-from hpo.views.charts.pareto import pareto
+from hpo.views.charts.pareto_chart import pareto
 from hpo.views.charts.scales import knob_share, knob_ticks, round_ticks, steps_scale, value_scale
-from hpo.views.charts.seen import read_seen
+from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.charts.svg import panel_svg
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -34,13 +34,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def seen_of(root, name, **changes):
-    return read_seen(StudyFolder(samples.make_results(root, name, **changes).folder))
+    return read_snapshot(StudyFolder(samples.make_results(root, name, **changes).folder))
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
+def snapshot(tmp_path_factory):
     results = samples.make_audited(tmp_path_factory.mktemp("results"))
-    return read_seen(StudyFolder(results.folder))
+    return read_snapshot(StudyFolder(results.folder))
 
 
 @pytest.fixture(scope="module")
@@ -115,26 +115,26 @@ def test_ticks_along_a_knob_rise_with_its_values(fields):
 # ---------------------------------------------------------------------- what is shown
 
 
-def test_history_has_every_trial_once_and_the_best_so_far(seen):
-    (panel,) = history(seen).panels
-    ended = {n: row.value for n, row in seen.rows.items() if row.value is not None}
+def test_history_has_every_trial_once_and_the_best_so_far(snapshot):
+    (panel,) = history(snapshot).panels
+    ended = {n: row.value for n, row in snapshot.rows.items() if row.value is not None}
     assert {dot.trial: dot.y for dot in dots(panel, "c0")} == ended
-    stopped = {n for n, row in seen.rows.items() if str(row.state) == "stopped"}
+    stopped = {n for n, row in snapshot.rows.items() if str(row.state) == "stopped"}
     assert stopped and {dot.trial for dot in dots(panel, "muted")} == stopped
-    lost = {n for n, row in seen.rows.items() if str(row.state) == "diverged"}
+    lost = {n for n, row in snapshot.rows.items() if str(row.state) == "diverged"}
     assert lost and {dot.trial for dot in dots(panel, "bad")} == lost
     (best,) = lines(panel, "c1")
     climb = [value for _, value in best.points]
     assert climb == sorted(climb) and climb[-1] == max(ended.values())
-    assert seen.winner is not None and seen.winner.trial not in stopped
+    assert snapshot.winner is not None and snapshot.winner.trial not in stopped
 
 
-def test_curves_are_means_over_seeds_of_the_best_trials(seen):
-    training, evaluations = curves(seen).panels
-    best = seen.winner.trial
+def test_curves_are_means_over_seeds_of_the_best_trials(snapshot):
+    training, evaluations = curves(snapshot).panels
+    best = snapshot.winner.trial
     (line,) = [line for line in lines(training) if line.trial == best]
     _, rows = query(
-        seen.folder.path,
+        snapshot.folder.path,
         "SELECT env_steps, avg(episode_return), count(*) FROM curves WHERE trial = "
         f"{best} AND stream IN ('choose', 'report') AND isfinite(episode_return) "
         "GROUP BY env_steps ORDER BY env_steps",
@@ -142,30 +142,30 @@ def test_curves_are_means_over_seeds_of_the_best_trials(seen):
     assert {count for _, _, count in rows} == {11}  # five that chose, six that report
     assert line.points == tuple((at, pytest.approx(value)) for at, value, _ in rows)
     (line,) = [line for line in lines(evaluations) if line.trial == best]
-    assert [at for at, _ in line.points] == sorted(seen.points.values)
-    assert line.points[-1][1] == pytest.approx(seen.rows[best].value)
+    assert [at for at, _ in line.points] == sorted(snapshot.points.values)
+    assert line.points[-1][1] == pytest.approx(snapshot.rows[best].value)
     assert [mark for mark in evaluations.marks if isinstance(mark, Band)]
 
 
-def test_slices_and_rails_show_values_at_one_point_of_all_trials(seen):
-    at = min(seen.points.values)  # no later one has nine in ten of them
-    values = seen.points.values[at]
-    assert "at 2k env steps" in slices(seen).caption
-    panels = slices(seen).panels
+def test_slices_and_rails_show_values_at_one_point_of_all_trials(snapshot):
+    at = min(snapshot.points.values)  # no later one has nine in ten of them
+    values = snapshot.points.values[at]
+    assert "at 2k env steps" in slices(snapshot).caption
+    panels = slices(snapshot).panels
     assert [panel.title for panel in panels] == ["learning_rate", "gamma"]
     shown = {dot.trial: dot for dot in dots(panels[0]) if dot.shape == "dot"}
     assert {trial: dot.y for trial, dot in shown.items()} == values
-    rates = sorted(shown, key=lambda trial: seen.rows[trial].params["learning_rate"])
+    rates = sorted(shown, key=lambda trial: snapshot.rows[trial].params["learning_rate"])
     assert rates == sorted(shown, key=lambda trial: shown[trial].x)
-    (panel,) = parallel(seen).panels
+    (panel,) = parallel(snapshot).panels
     assert [rail.label for rail in panel.rails] == ["learning_rate", "gamma", "return_mean"]
     assert [strand.trial for strand in panel.strands] == sorted(values, key=values.__getitem__)
     assert panel.strands[-1].style == "s4" and panel.strands[0].style == "s0"
     assert panel.strands[-1].shares[-1] > panel.strands[0].shares[-1]
 
 
-def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(seen):
-    picture = importance(seen)
+def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(snapshot):
+    picture = importance(snapshot)
     bars, along = picture.panels
     assert "that no result had led to" in picture.caption and "biased" not in picture.caption
     assert bars.bars[0].label == "learning_rate" and bars.bars[0].share == 1.0
@@ -173,7 +173,7 @@ def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(s
     assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(100, abs=2)
     drawn = lines(along)
     (count,) = {len(line.points) for line in drawn}
-    assert count == sum(len(values) >= 10 for values in seen.points.values.values()) >= 2
+    assert count == sum(len(values) >= 10 for values in snapshot.points.values.values()) >= 2
     assert [key.label for key in along.keys] == ["learning_rate", "gamma"]
     for index in range(count):  # at every point the shares are a whole
         assert sum(line.points[index][1] for line in drawn) == pytest.approx(1.0)
@@ -212,11 +212,11 @@ def test_several_values_of_one_knob_lie_on_axes_of_their_own(tmp_path):
     assert [text for _, text in panel.rails[1].ticks] == ["[16]", "[32]", "[64, 64]"]
 
 
-def test_large_studies_are_thinned_to_the_best_and_an_even_choice(seen):
-    kept = seen.thinned(seen.rows, 10)
-    ranks = {entry.trial: entry.rank for entry in seen.entries}
+def test_large_studies_are_thinned_to_the_best_and_an_even_choice(snapshot):
+    kept = snapshot.thinned(snapshot.rows, 10)
+    ranks = {entry.trial: entry.rank for entry in snapshot.entries}
     assert [ranks[trial] for trial in kept] == [1, 2, 3, 4, 5, 6, 17, 28, 39, 50]
-    assert "10 of 60" in seen.kept_words(10) and seen.kept_words(60) == ""
+    assert "10 of 60" in snapshot.kept_words(10) and snapshot.kept_words(60) == ""
 
 
 # ---------------------------------------------------------------------- how it is drawn
@@ -224,8 +224,8 @@ def test_large_studies_are_thinned_to_the_best_and_an_even_choice(seen):
 
 @pytest.mark.parametrize("width", [920, 448, 358])
 @pytest.mark.parametrize("builder", [*BUILDERS, pareto])
-def test_every_panel_is_an_svg_inside_of_its_box(builder, width, seen, front):
-    for panel in builder(front if builder is pareto else seen).panels:
+def test_every_panel_is_an_svg_inside_of_its_box(builder, width, snapshot, front):
+    for panel in builder(front if builder is pareto else snapshot).panels:
         root = ElementTree.fromstring(panel_svg(panel, width, "what it shows").replace(
             "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))  # fmt: skip
         assert root.get("aria-label") == "what it shows" and root.get("role") == "img"
@@ -261,25 +261,25 @@ def test_empty_pictures_of_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["history", "curves", "parallel", "slices", "importance"])
-def test_the_command_writes_a_png(kind, seen, tmp_path, monkeypatch, capsys):
+def test_the_command_writes_a_png(kind, snapshot, tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    out = ["--out", str(seen.folder.path.parent)]
+    out = ["--out", str(snapshot.folder.path.parent)]
     assert main(["plot", kind, *out]) == 0
     assert (tmp_path / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out.strip() == " ".join(
-        BUILDERS_BY_NAME[kind](seen).caption.split()
+        BUILDERS_BY_NAME[kind](snapshot).caption.split()
     )
 
 
 BUILDERS_BY_NAME = {builder.__name__: builder for builder in BUILDERS}
 
 
-def test_other_formats_by_suffix_and_what_cannot_be_drawn(seen, front, tmp_path, capsys):
+def test_other_formats_by_suffix_and_what_cannot_be_drawn(snapshot, front, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     draw_picture(tmp_path / "front.svg", pareto(front), "front")
     assert "<svg" in (tmp_path / "front.svg").read_text()
-    out = ["--out", str(seen.folder.path.parent)]
+    out = ["--out", str(snapshot.folder.path.parent)]
     assert main(["plot", "history", "--to", "x.gif", *out]) == 2
     assert "allowed are files that end in .png, .svg, .pdf" in capsys.readouterr().err
     assert main(["plot", "pareto", "--to", str(tmp_path / "x.png"), *out]) == 2

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.search.book.state import Phase
-from hpo.views.pace import Pace
+from hpo.views.terminal.pace import Pace
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 

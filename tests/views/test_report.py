@@ -14,7 +14,7 @@ import pytest
 import hpo
 from hpo.cli import main
 from hpo.store.study_folder import StudyFolder
-from hpo.views.charts.seen import read_seen
+from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.report.page import Cell, Section, page, table
 from hpo.views.report.report import report_html, write_report
 
@@ -67,16 +67,16 @@ def test_every_section_is_there_and_linked(text, folder):
     links = [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")]
     assert links == [f"#{name}" for name in SECTIONS]
     assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
-    seen = read_seen(folder)
-    best = f"{seen.winner.value:.4g}"
+    snapshot = read_snapshot(folder)
+    best = f"{snapshot.winner.value:.4g}"
     assert parsed.texts["strong"] == best and "6 fresh seeds that chose nothing" in text
     rows = re.findall(r'<tr data-t="(\d+)"', text)
-    assert list(map(int, rows)) == [entry.trial for entry in seen.entries]
+    assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
     assert "seeds: {per_config: 2" in parsed.texts["code"]
 
 
 def test_the_audit_is_told(text, folder):
-    audit = read_seen(folder).audit
+    audit = read_snapshot(folder).audit
     assert audit is not None and audit.whole.audited >= 10
     assert f"{audit.whole.wrong} of {audit.whole.audited} audited trials" in text
     assert "tau with the end" in text and "wrong stops" in text
@@ -103,12 +103,12 @@ def test_only_the_code_of_this_package_may_run(text):
 
 def test_names_that_look_like_code_stay_text(folder, tmp_path):
     evil = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-    seen = read_seen(folder)
-    winner = seen.entries[0]
+    snapshot = read_snapshot(folder)
+    winner = snapshot.entries[0]
     entry = replace(winner, params={**winner.params, "learning_rate": evil}, value_from="search")
-    meta = replace(seen.meta, name=evil, metric=evil, study_text=evil, versions={evil: evil})
-    seen = replace(seen, meta=meta, entries=[entry, *seen.entries[1:]], folder=folder)
-    text = report_html(seen)
+    meta = replace(snapshot.meta, name=evil, metric=evil, study_text=evil, versions={evil: evil})
+    snapshot = replace(snapshot, meta=meta, entries=[entry, *snapshot.entries[1:]], folder=folder)
+    text = report_html(snapshot)
     parsed = Page(text)
     assert "<script>alert" not in text and "<img" not in text
     assert parsed.texts["h1"] == evil and evil in parsed.texts["code"]
@@ -192,7 +192,7 @@ def test_the_command_writes_where_it_is_told(folder, tmp_path, capsys):
     words = ["--study", str(folder.path), "--to", str(target)]
     assert main(["report", *words]) == 0
     assert capsys.readouterr().out.strip() == str(target)
-    assert target.read_text() == report_html(read_seen(folder))
+    assert target.read_text() == report_html(read_snapshot(folder))
     assert main(["report", "--study", str(folder.path), "--json"]) == 0
     assert "report.html" in capsys.readouterr().out
     assert main(["report", "--to", str(tmp_path / "no" / "x.html"), *words[:2]]) == 2
@@ -202,27 +202,27 @@ def test_the_command_writes_where_it_is_told(folder, tmp_path, capsys):
 def test_top_and_show_tell_the_audit(folder, capsys):
     assert main(["top", "--study", str(folder.path)]) == 0
     assert "audited trials" in capsys.readouterr().out
-    seen = read_seen(folder)
-    audited = next(n for n, row in seen.rows.items() if row.audited and row.value is not None)
+    snapshot = read_snapshot(folder)
+    audited = next(n for n, row in snapshot.rows.items() if row.audited and row.value is not None)
     assert main(["show", str(audited), "--study", str(folder.path)]) == 0
-    than = "better than" if seen.rows[audited].value > seen.audit.bar else "worse than"
+    than = "better than" if snapshot.rows[audited].value > snapshot.audit.bar else "worse than"
     assert f"it ran on and ended {than}" in capsys.readouterr().out
-    stopped = next(n for n, row in seen.rows.items() if str(row.state) == "stopped")
+    stopped = next(n for n, row in snapshot.rows.items() if str(row.state) == "stopped")
     assert main(["show", str(stopped), "--study", str(folder.path)]) == 0
     assert "audited stops ended better than the median" in capsys.readouterr().out
 
 
 def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path):
-    def told(seen):
-        return report_html(seen).partition("the default configuration")[2][:200]
+    def told(snapshot):
+        return report_html(snapshot).partition("the default configuration")[2][:200]
 
-    confirmed = read_seen(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
+    confirmed = read_snapshot(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
     assert confirmed.winner.trial == 0 and "won" in told(confirmed)
     report = [*confirmed.entries[1:], confirmed.entries[0]]
     report[0] = replace(report[0], value_from="report")
     assert "not run on these seeds" in told(replace(confirmed, entries=report))
     made = samples.make_results(tmp_path, "searched", confirm=None)
-    searched = read_seen(StudyFolder(made.folder))
+    searched = read_snapshot(StudyFolder(made.folder))
     searched = replace(searched, entries=sorted(searched.entries, key=lambda e: e.trial == 0))
     count = len(searched.rows[0].seed_values)
     assert f"the winner&#x27;s {count} seeds" in told(searched)

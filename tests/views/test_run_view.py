@@ -10,7 +10,7 @@ from hpo.search.book.state import Phase
 from hpo.search.run import run
 from hpo.store.rows import TrialState
 from hpo.studies.spec import Logger
-from hpo.views.run_view import LinesView, QuietView
+from hpo.views.terminal.run_view import LinesView, QuietView
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 

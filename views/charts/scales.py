@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...spaces.base import Distribution
-from ..words import number, param, steps
+from ..formatting import number, param, steps
 from .model import Scale
 
 __all__ = ["knob_share", "knob_ticks", "round_ticks", "steps_scale", "value_scale"]
@@ -19,7 +19,7 @@ _MARGIN = 0.05
 
 
 def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers between two, both ends allowed; at least two where the ends differ.
+    """Return round numbers between two, both ends included; at least two if the ends differ.
 
     >>> round_ticks(0.0, 1.0), round_ticks(3.0, 480.0)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [100.0, 200.0, 300.0, 400.0])
@@ -44,7 +44,7 @@ def _round_steps(least: float) -> Iterable[float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten between two positive numbers; where these are few, also between.
+    """Return the powers of ten between two positive numbers; if they are few, also steps between.
 
     >>> decades(1e-4, 1e-2), decades(0.2, 5.0)
     ([0.0001, 0.001, 0.01], [0.3, 1.0, 3.0])
@@ -88,7 +88,7 @@ def knob_share(distribution: Distribution, value: Any) -> float:
     """Return where a value lies between the ends of a distribution, 0 to 1, the smallest first.
 
     The axis is the one that samplers see, so equally likely values lie equally far apart; those
-    that count from the other end (1 - value) are turned round.
+    that count from the other end (1 - value) are mirrored.
     """
     share = distribution.share(value)
     return 1.0 - share if distribution.kind == "one_minus_log" else share

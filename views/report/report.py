@@ -1,4 +1,4 @@
-"""The report of a study: its sections in order, from one look at its journal and tables."""
+"""The report of a study: its sections in order, from one snapshot of its journal and tables."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ... import __version__
 from ...disk import output, write_text
 from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
-from ..board import audit_words, front_line, value_source
-from ..charts.curves import curves
-from ..charts.history import history
-from ..charts.importance import importance
-from ..charts.knobs import parallel, slices
-from ..charts.pareto import pareto
-from ..charts.seen import Seen, read_seen
-from ..words import between, counted, duration, number, param, steps
-from .page import Section, facts, figure, page
-from .tables import (
+from ..charts.curves_chart import curves
+from ..charts.history_chart import history
+from ..charts.importance_chart import importance
+from ..charts.knob_charts import parallel, slices
+from ..charts.pareto_chart import pareto
+from ..charts.snapshot import Snapshot, read_snapshot
+from ..formatting import between, counted, duration, number, param, steps
+from ..leaderboard_text import audit_words, front_line, value_source
+from .html_tables import (
     audit_table,
     baselines_table,
     leaderboard_table,
     rungs_table,
 )
+from .page import Section, facts, figure, page
 
 __all__ = ["report", "report_html", "write_report"]
 
@@ -32,7 +32,7 @@ __all__ = ["report", "report_html", "write_report"]
 def report(
     study: str | Path | None = None, out: str | Path = RESULTS, to: str | Path | None = None
 ) -> Path:
-    """Write the report of a study as one HTML file, and give its path; `hpo report` in Python.
+    """Write the report of a study as one HTML file and return its path; `hpo report` in Python.
 
     Args:
         study: its name, or its folder; None means the only one in `out`.
@@ -46,7 +46,7 @@ def report(
 
 
 def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
-    """Write the report of a study, whole or not at all, and give its path.
+    """Write the report of a study, whole or not at all, and return its path.
 
     Args:
         folder: of the study; it may be running.
@@ -55,7 +55,7 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     Raises:
         StoreError: there is no study, its journal is damaged, or another version wrote it.
     """
-    text = report_html(read_seen(folder))
+    text = report_html(read_snapshot(folder))
     if path is None:
         write_text(folder.report, text)
         return folder.report
@@ -64,106 +64,106 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     return path
 
 
-def report_html(seen: Seen) -> str:
+def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
-    several = len(seen.meta.objectives) > 1
+    several = len(snapshot.meta.objectives) > 1
+    baselines = baselines_table(snapshot) if snapshot.baselines else ""
     sections = [
-        Section("leaderboard", "Leaderboard", leaderboard_table(seen)),
-        *([Section("pareto", "Pareto front", figure(pareto(seen)))] if several else []),
-        Section("history", "History", figure(history(seen))),
-        Section("curves", "Learning curves", figure(curves(seen))),
-        Section("importance", "Importance of knobs", figure(importance(seen))),
-        Section("parallel", "Parallel coordinates", figure(parallel(seen))),
-        Section("slices", "Slices", figure(slices(seen))),
-        Section("stopping", "Early stopping", _stopping(seen)),
-        *([Section("baselines", "Baselines", baselines_table(seen))] if seen.baselines else []),
-        Section("study", "The study", _study(seen)),
+        Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
+        *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
+        Section("history", "History", figure(history(snapshot))),
+        Section("curves", "Learning curves", figure(curves(snapshot))),
+        Section("importance", "Importance of knobs", figure(importance(snapshot))),
+        Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
+        Section("slices", "Slices", figure(slices(snapshot))),
+        Section("stopping", "Early stopping", _stopping(snapshot)),
+        *([Section("baselines", "Baselines", baselines)] if baselines else []),
+        Section("study", "The study", _study(snapshot)),
     ]
-    title = f"{seen.meta.name} - hpo report"
-    return page(title, _head(seen), sections, _foot(seen))
+    title = f"{snapshot.meta.name} - hpo report"
+    return page(title, _head(snapshot), sections, _foot(snapshot))
 
 
 # ---------------------------------------------------------------------- head and foot
 
 
-def _head(seen: Seen) -> str:
-    study = seen.study
+def _head(snapshot: Snapshot) -> str:
+    study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{study.env.id}, {study.search.method}{rule}"
     return (
-        f"<h1>{escape(seen.meta.name)}</h1>"
-        f'<p class="sub">{escape(sub)} <span class="standing">{seen.standing}</span></p>'
-        f"{_winner(seen)}{facts(_facts(seen))}"
+        f"<h1>{escape(snapshot.meta.name)}</h1>"
+        f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
+        f"{_winner(snapshot)}{facts(_facts(snapshot))}"
     )
 
 
-def _winner(seen: Seen) -> str:
-    best = seen.winner
+def _winner(snapshot: Snapshot) -> str:
+    best = snapshot.winner
     if best is None:
-        return '<p class="winner">No trial has run to its end yet, so there is no winner.</p>'
+        return '<p class="winner">No trial has finished its run, so there is no winner yet.</p>'
     params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
     with_params = f'<p class="note">{escape(params)}</p>' if params else ""
-    if seen.meta.objectives:
-        line = front_line(seen.entries, seen.volume)
+    if snapshot.meta.objectives:
+        line = front_line(snapshot.entries, snapshot.volume)
         return f'<p class="winner">{escape(line)}</p>{with_params}'
     around = between(best.ci_low, best.ci_high)
     value = f"<strong>{number(best.value)}</strong> {escape(around)}".strip()
-    told = f"{escape(seen.meta.metric)}, trial {best.trial}, "
+    told = f"{escape(snapshot.meta.metric)}, trial {best.trial}, "
     told += escape(value_source(best.value_from, best.seeds))
     return f'<p class="winner">{value}<br>{told}</p>{with_params}'
 
 
-def _facts(seen: Seen) -> list[tuple[str, str, str]]:
-    study, usage = seen.study, seen.usage
+def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    study, usage = snapshot.study, snapshot.usage
     budget = study.budget
     states = {"finished": 0, "stopped": 0, "diverged": 0}
-    for row in seen.rows.values():
+    for row in snapshot.rows.values():
         states[str(row.state)] = states.get(str(row.state), 0) + 1
-    counted = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    ended = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
     env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
     speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
     found = [
-        ("trials", f"{len(seen.rows):,}", f"{trials}{counted}"),
+        ("trials", f"{len(snapshot.rows):,}", f"{trials}{ended}"),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
-    found += _default(seen)
-    if seen.audit is not None:
-        whole = seen.audit.whole
+    found += _default(snapshot)
+    if snapshot.audit is not None:
+        whole = snapshot.audit.whole
         found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
     return found
 
 
-def _default(seen: Seen) -> list[tuple[str, str, str]]:
-    """Return the default configuration's value, where it is from the seeds of the winner's.
+def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    """Return the default configuration's value on the seeds of the winner's value.
 
-    Trial 0 is not the default any more where it took over another trial's state (pbt).
+    Trial 0 is no longer the default once it has copied another trial's state (pbt).
     """
-    row, best = seen.rows.get(0), seen.winner
-    if row is None or row.value is None or best is None or seen.meta.objectives or row.schedule:
+    row, best, meta = snapshot.rows.get(0), snapshot.winner, snapshot.meta
+    if row is None or row.value is None or best is None or meta.objectives or row.schedule:
         return []
     if best.trial == 0:
         return [("the default configuration", "won", "no other trial did better")]
     values = {"search": row.seed_values, "choose": row.choose_values}.get(best.value_from, ())
     if not values:
-        told = f"not run on these seeds; hpo compare {best.trial} 0 goes by others"
+        told = f"not run on these seeds; see hpo compare {best.trial} 0"
         return [("the default configuration", "-", told)]
-    around = interval(values, seen.meta.aggregate)
+    around = interval(values, meta.aggregate)
     seeds = f"the winner's {counted(len(values), 'seed')}"
-    return [("the default configuration", number(aggregate(values, seen.meta.aggregate)),
+    return [("the default configuration", number(aggregate(values, meta.aggregate)),
              " ".join([between(around.low, around.high), seeds]).strip())]  # fmt: skip
 
 
-def _foot(seen: Seen) -> str:
-    at = (
-        datetime.fromtimestamp(seen.head.at).strftime("%Y-%m-%d %H:%M:%S") if seen.head.at else "-"
-    )
+def _foot(snapshot: Snapshot) -> str:
+    seconds = snapshot.head.at
+    at = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S") if seconds else "-"
     return (
-        f"Written by hpo {escape(__version__)} from commit {seen.head.number} of "
+        f"Written by hpo {escape(__version__)} from commit {snapshot.head.number} of "
         f"{escape(at)}. This file needs no network; SQL over the same tables: "
         "<code>hpo query</code>."
     )
@@ -172,17 +172,18 @@ def _foot(seen: Seen) -> str:
 # ---------------------------------------------------------------------- sections
 
 
-def _stopping(seen: Seen) -> str:
-    spec = seen.study.early_terminate
+def _stopping(snapshot: Snapshot) -> str:
+    spec = snapshot.study.early_terminate
     if spec is None:
         return '<p class="nothing">No trial was stopped early: the study has no rule for it.</p>'
-    if not seen.decisions:
-        return '<p class="nothing">No trial has stood at a rung yet.</p>'
-    body = rungs_table(seen)
-    if seen.audit is not None:
-        words = audit_words(seen.audit, seen.meta.metric)
+    if not snapshot.decisions:
+        return '<p class="nothing">No trial has reached a rung yet.</p>'
+    body = rungs_table(snapshot)
+    if snapshot.audit is not None:
+        words = audit_words(snapshot.audit, snapshot.meta.metric)
         return (
-            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>{audit_table(seen.audit)}"
+            f"{body}<h3>Were the stops right?</h3><p>{escape(words)}</p>"
+            f"{audit_table(snapshot.audit)}"
             '<p class="note">Audited trials are a random share of those that were stopped '
             "(<code>early_terminate.audit</code>). Tau is Kendall&#39;s rank correlation between "
             "values at a rung and at the end; 1 would make every stop right.</p>"
@@ -190,26 +191,30 @@ def _stopping(seen: Seen) -> str:
     if spec.evolves:
         return body
     if spec.audit:
-        why = "No audited trial has come to its end yet."
-        if seen.meta.objectives or seen.meta.constraints:
-            why = "With several objectives or constraints there is no one value to judge stops by."
+        why = "No audited trial has finished its run yet."
+        if snapshot.meta.objectives or snapshot.meta.constraints:
+            why = "With several objectives or constraints no single value can judge stops."
         return f'{body}<p class="note">{why}</p>'
     return (
         f'{body}<p class="note">Whether these stops were right was not measured; '
-        "<code>early_terminate: {audit: 0.1}</code> lets one stopped trial in ten run on to tell."
-        "</p>"
+        "<code>early_terminate: {audit: 0.1}</code> lets one stopped trial in ten run on to "
+        "measure it.</p>"
     )
 
 
-def _study(seen: Seen) -> str:
-    meta = seen.meta
+def _study(snapshot: Snapshot) -> str:
+    meta = snapshot.meta
     versions = ", ".join(f"{name} {version}" for name, version in meta.versions.items())
-    where = f"{meta.devices} {meta.backend} device{'s' * (meta.devices != 1)}"
-    bits = f"; went on {meta.bits} times with other hardware or versions" if meta.bits else ""
+    where = counted(meta.devices, f"{meta.backend} device")
+    bits = (
+        f"; resumed {counted(meta.bits, 'time')} on other hardware or versions"
+        if meta.bits
+        else ""
+    )
     given = ""
-    if seen.folder.study_file.is_file():
-        text = seen.folder.study_file.read_text(encoding="utf-8", errors="replace")
-        given = f"<details open><summary>as it was given</summary>{_code(text)}</details>"
+    if snapshot.folder.study_file.is_file():
+        text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
+        given = f"<details open><summary>as given</summary>{_code(text)}</details>"
     return (
         f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p>{given}'
         "<details><summary>with every default written out</summary>"

@@ -1,0 +1,26 @@
+"""The terminal itself: what it echoes while something is drawn in place."""
+
+import os
+import pty
+import sys
+import termios
+
+from hpo.views.terminal.console import hush_keys
+
+
+def test_keys_are_not_echoed_into_a_picture_and_are_again_after_it(monkeypatch):
+    keyboard, screen = pty.openpty()
+    with os.fdopen(screen) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        before = termios.tcgetattr(screen)
+        assert before[3] & termios.ECHOCTL
+        undo = hush_keys()
+        assert not termios.tcgetattr(screen)[3] & termios.ECHOCTL
+        undo()
+        assert termios.tcgetattr(screen) == before
+    os.close(keyboard)
+
+
+def test_without_a_terminal_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    hush_keys()()

@@ -1,0 +1,32 @@
+"""A terminal that is closed while something still writes to it."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+CODE = """\
+import sys
+from hpo.views.terminal.console import let_go_of_terminal
+print("ready", flush=True)
+sys.stdin.readline()
+if sys.argv[1] == "let go":
+    let_go_of_terminal()
+print("nobody reads this", flush=True)
+print("nor this", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("argument", "is_fine"), [("let go", True), ("hold on", False)])
+def test_what_is_written_to_a_terminal_that_is_gone_goes_nowhere(argument, is_fine):
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", CODE, argument], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    assert b"ready" in os.read(ours, 100)
+    os.close(ours)
+    child.communicate(b"\n", timeout=120)
+    assert (child.returncode == 0) is is_fine

@@ -1,0 +1,263 @@
+"""`hpo eval --env` and `hpo show --env`: heuristics and policies of optical networks."""
+
+import csv
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hpo.cli import main
+from hpo.errors import ConfigError
+from hpo.views import pictures
+from hpo.views.commands.eval_network import parse_loads
+from hpo.views.network_results import Compared
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+NETWORK = """\
+id: rmsa
+topology: ring4
+directed: true
+k: 2
+slots: 10
+load: 30
+warmup_requests: 20
+"""
+FEW = ["--seeds", "5", "--steps", "200"]
+
+
+@pytest.fixture
+def network(tmp_path):
+    path = tmp_path / "ring.yaml"
+    path.write_text(NETWORK)
+    return str(path)
+
+
+def answer(capsys, *argv):
+    code = main(["eval", *argv, "--json"])
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return json.loads(printed.out)
+
+
+def refusal(capsys, *argv):
+    code = main(list(argv))
+    printed = capsys.readouterr()
+    assert code == 2
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    """An untrained policy, exported."""
+    import jax
+
+    from hpo.core import policy as policies
+    from hpo.core.normalise import RunningStatistics
+    from hpo.core.plan import EnvPlan, make_plan
+    from hpo.core.saved_policy import SavedPolicy, save_policy
+    from hpo.knobs import complete
+
+    folder = tmp_path_factory.mktemp("study")
+    nodes = [{"id": n} for n in range(4)]
+    links = [{"source": n, "target": (n + 1) % 4, "length": 4 - n} for n in range(4)]
+    (folder / "net.json").write_text(json.dumps({"nodes": nodes, "links": links}))
+    keys = {"topology": "net.json", "k": 2, "slots": 10, "warmup_requests": 20}
+    env = EnvPlan("rmsa", tuple(sorted(keys.items())), str(folder))
+    config = complete({"hidden_sizes": [8], "num_envs": 2, "rollout_length": 8})
+    plan = make_plan(config, env, env, ())
+    params = {"load": 30.0}
+    saved = SavedPolicy(plan, config, params, params, {}, RunningStatistics.empty(()))
+    weights = policies.init_params(plan, saved.hypers(), jax.random.key(0))
+    saved = SavedPolicy(plan, config, params, params, weights, RunningStatistics.empty(()))
+    save_policy(folder / "policy", saved)
+    (folder / "net.json").unlink()  # the policy has a copy of its own
+    return str(folder / "policy")
+
+
+def test_a_policy_and_heuristics_serve_the_same_requests(capsys, policy):
+    data = answer(capsys, policy, "--heuristic", "ksp_ff,ff_ksp", *FEW)
+    means = {row["rule"]: row["service_blocking_probability"]["mean"] for row in data["results"]}
+    assert set(means) == {"ksp_ff", "ff_ksp", policy}
+    assert all(0.0 < mean < 1.0 for mean in means.values())
+    assert [row["heuristic"] for row in data["differences"]] == ["ksp_ff", "ff_ksp"]
+    for row in data["differences"]:
+        assert row["mean"] == pytest.approx(means[policy] - means[row["heuristic"]])
+        assert row["ci_low"] < row["mean"] < row["ci_high"]
+
+
+def test_a_policy_that_does_what_a_heuristic_does_differs_in_nothing():
+    from hpo.core.envs.optical.environment import make_from_keys
+    from hpo.core.envs.optical.evaluate import evaluate_heuristic
+    from hpo.core.envs.optical.policy_rule import make_policy_rule
+
+    env = make_from_keys(id="rmsa", topology="ring4", k=2, slots=10, load=30, warmup_requests=20)
+
+    class Lowest:
+        history = 1
+
+        def begin(self):
+            return ()
+
+        def act(self, observation, mask, memory, key):
+            return mask.argmax(), memory  # path by path, slot by slot: this is ksp_ff
+
+    ours, theirs = (
+        evaluate_heuristic(env, rule, seeds=3, steps=200)
+        for rule in (make_policy_rule(env, Lowest()), "ksp_ff")
+    )
+    np.testing.assert_array_equal(ours.blocked, theirs.blocked)
+    np.testing.assert_array_equal(ours.bitrate_blocked, theirs.bitrate_blocked)
+    assert ours.blocked.any()
+
+
+def test_loads_are_one_curve(capsys, network, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "curve.png"
+    given = ("--env", network, "--heuristic", "ksp_ff", "--loads", "0.5:40.5:20")
+    data = answer(capsys, *given, "--plot", str(picture), *FEW)
+    rows = [row["service_blocking_probability"] for row in data["results"]]
+    assert [row["load"] for row in data["results"]] == [0.5, 20.5, 40.5]
+    assert rows[0]["nothing_blocked"]
+    assert rows[0]["ci_high"] == pytest.approx(3 / 1000)
+    assert rows[1]["mean"] < rows[2]["mean"]
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_text_says_the_bound_where_nothing_was_blocked(capsys, network):
+    assert (
+        main(["eval", "--env", network, "--heuristic", "ksp_ff", "--set", "load=0.1", *FEW]) == 0
+    )
+    assert "below 0.003 (3/n)" in capsys.readouterr().out
+
+
+def test_the_load_at_a_blocking(capsys, network):
+    data = answer(capsys, "--env", network, "--heuristic", "ksp_ff", "--find-load", "0.1", *FEW)
+    [row] = data["supported_loads"]
+    assert row["ci_low"] < row["load"] < row["ci_high"]
+    assert 1.0 < row["load"] < 60.0
+
+
+def test_the_strongest_of_rules_paths_and_orders(capsys, network):
+    given = ["--env", network, "--heuristic", "ksp_ff,ksp_lf", *FEW]
+    data = answer(capsys, *given, "--k", "1,2", "--path-order", "hops,distance")
+    means = [row["service_blocking_probability"]["mean"] for row in data["results"]]
+    assert len(means) == 2 * 2 * 2 and means == sorted(means)
+    keys = {(row["k"], row["path_order"], row["rule"]) for row in data["results"]}
+    assert len(keys) == 8
+    first = data["results"][0]
+    assert first["less_best"] == {"mean": 0.0, "ci_low": 0.0, "ci_high": 0.0}
+    alone = answer(capsys, *given, "--set", "k=1", "--set", "path_order=hops")
+    [row] = [
+        row for row in data["results"]
+        if (row["k"], row["path_order"], row["rule"]) == (1, "hops", "ksp_lf")
+    ]  # fmt: skip
+    [same] = [row for row in alone["results"] if row["rule"] == "ksp_lf"]
+    expected = same["service_blocking_probability"]["mean"]
+    assert row["service_blocking_probability"]["mean"] == expected
+    assert main(["eval", *given, "--k", "2"]) == 0
+    assert "less the best" in capsys.readouterr().out
+
+
+def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
+    requests = [(0, 1, 50, 0.0, 9), (3, 1, 100, 1.0, 9), (2, 0, 25, 1.5, 9)]
+    lines = ["source,destination,bitrate,arrival,holding"]
+    lines += [",".join(map(str, row)) for row in requests]
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    trace = tmp_path / "trace.csv"
+    changes = ["--set", "requests=list.csv", "--set", "warmup_requests=0"]
+    data = answer(
+        capsys, "--env", network, "--heuristic", "ksp_ff", "--trace", str(trace), *changes
+    )
+    assert (data["requests"], data["accepted"]) == (3, 3)
+    rows = list(csv.DictReader(trace.read_text().splitlines()))
+    assert [(int(r["source"]), int(r["destination"])) for r in rows] == [(0, 1), (3, 1), (2, 0)]
+    assert rows[0] == {
+        "step": "0", "episode": "0", "source": "0", "destination": "1", "bitrate": "50",
+        "action": "0", "path": "0", "path_km": rows[0]["path_km"], "hops": "1", "slot": "0",
+        "slots_needed": rows[0]["slots_needed"], "accepted": "1", "arrival": "0",
+        "departure": "9", "valid_actions": rows[0]["valid_actions"],
+    }  # fmt: skip
+
+
+def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, more in (("net.png", []), ("used.png", ["--heuristic", "ksp_ff"])):
+        path = tmp_path / name
+        assert main(["show", "--env", network, "--out", str(path), *more]) == 0
+        assert path.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--heuristic", "ksp_f"], "did you mean 'ksp_lf'?"),
+        (["--heuristic", "ksp_ff", "--loads", "9:1:1"], "--loads is '9:1:1'; allowed:"),
+        (["--heuristic", "ksp_ff", "--loads", "0,5"], "each above 0 Erlang"),
+        (["--heuristic", "ksp_ff", "--find-load", "2"], "must lie between 0 and 1"),
+        (["--heuristic", "ksp_ff,ff_ksp", "--trace", "x.csv"], "name only one"),
+        (["--heuristic", "ksp_ff", "--set", "load=-5"], "env.load is -5; allowed:"),
+        (["--heuristic", "ksp_ff", "--set", "lod=5"], "did you mean 'load'?"),
+        (["--heuristic", "ksp_ff", "--set", "id=CartPole-v1"], "has no key"),
+        ([], "nothing to evaluate"),
+        (["--k", "5,x", "--heuristic", "ksp_ff"], "allowed: whole numbers from 1"),
+        (["--path-order", "hop", "--heuristic", "ksp_ff"], "did you mean 'hops'?"),
+        (["--k", "5"], "nothing to evaluate"),
+        (["--k", "2", "--heuristic", "ksp_ff", "--loads", "1,2"], "--loads is about one network"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, network, argv, words):
+    assert words in refusal(capsys, "eval", "--env", network, *argv)
+
+
+def test_a_policy_for_another_network_is_refused(capsys, network, policy):
+    text = refusal(capsys, "eval", "--env", network, "--policy", policy, "--set", "slots=12")
+    assert "trained for other actions" in text
+
+
+def test_what_is_no_network_is_refused(capsys, tmp_path):
+    path = tmp_path / "pole.yaml"
+    path.write_text("env: CartPole-v1\n")
+    text = refusal(capsys, "eval", "--env", str(path), "--heuristic", "ksp_ff")
+    assert "no optical network" in text
+    assert "nothing to show" in refusal(capsys, "show")
+
+
+def test_more_paths_than_there_are_is_one_line(capsys, network):
+    given = ["--env", network, "--heuristic", "ksp_ff", "--set", "k=7", *FEW]
+    assert main(["eval", *given]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    [line] = [line for line in lines if "fewer than k=7" in line]
+    assert line.startswith("warning: ring4: 12 of 12 node pairs")
+
+
+def test_missing_matplotlib_names_the_extra(capsys, network, monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "hpo-lanes[plot]" in refusal(capsys, "show", "--env", network)
+
+
+def test_loads_are_read():
+    assert parse_loads("100:130:10") == [100.0, 110.0, 120.0, 130.0]
+    for text in ("", "1:2", "1:2:0", "1:2:nan", "inf:1:1", "1:1e9:1e-9", "-1:2:1"):
+        with pytest.raises(ConfigError):
+            parse_loads(text)
+
+
+def test_the_legend_names_a_policy_by_its_folder(tmp_path, monkeypatch):
+    made, real = [], pictures.new_figure
+
+    def keeping(*size):
+        made.append(real(*size))
+        return made[-1]
+
+    monkeypatch.setattr(pictures, "new_figure", keeping)
+    figure = SimpleNamespace(mean=0.1, low=0.05, high=0.2)
+    seen = SimpleNamespace(loads=[1.0, 2.0], blocked=np.ones(3), service_summary=lambda at: figure)
+    rules = [Compared("ksp_ff", seen), Compared("/a/long/way/to/policy/", seen)]
+    pictures.draw_curves(tmp_path / "x.png", rules, "a network")
+    legend = made[0].axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["ksp_ff", "policy"]

@@ -1,0 +1,89 @@
+import dataclasses
+import io
+import json
+import shlex
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from hpo.cli import main
+from hpo.views.commands.watched_run import nothing_learnt
+from hpo.views.final_summary import next_commands, print_results, results_data, target
+from hpo.views.leaderboard_text import winner_line
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return samples.make_results(Path("results"))
+
+
+def printed(results, **how):
+    console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
+    print_results(console, results, "eval/return_mean", **how)
+    return console.file.getvalue()
+
+
+def test_every_next_command_works_as_it_is_printed(results, capsys):
+    commands = next_commands(results.folder, results.leaderboard)
+    assert len(commands) == 4
+    for command, _ in commands:
+        words = shlex.split(command)
+        assert words[0] == "hpo"
+        assert main(words[1:]) == 0, capsys.readouterr().err
+
+
+def test_commands_name_the_study_where_there_are_several(results, tmp_path, capsys):
+    assert target(results.folder) == ""
+    samples.make_results(Path("results"), "other")
+    assert target(results.folder) == " --study small"
+    elsewhere = samples.make_results(tmp_path / "else where")
+    assert target(elsewhere.folder) == f" --study '{elsewhere.folder}'"
+    for each in (results, elsewhere):
+        for command, _ in next_commands(each.folder, each.leaderboard):
+            if "--export" not in command:
+                assert main(shlex.split(command)[1:]) == 0
+
+
+def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
+    text = printed(results)
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"Winner: trial {results.best.trial}" in text
+    assert "14 more trials" in text and "24 trials, " in text and "Next:" in text
+
+
+def test_quiet_prints_the_leaderboard_and_the_winner_only(results):
+    text = printed(results, quiet=True)
+    assert "Next:" not in text and "Winner: trial" in text and "#  trial" in text
+
+
+def test_the_document_holds_what_python_has(results):
+    data = json.loads(json.dumps(results_data(results), allow_nan=False))
+    parts = {"state", "folder", "report", "best", "hypervolume", "leaderboard", "baselines"}
+    assert set(data) == {*parts, "usage"}
+    assert data["best"]["trial"] == results.best.trial
+    assert len(data["leaderboard"]) == 24
+    assert data["usage"]["env_steps"] == results.usage.env_steps
+
+
+@pytest.mark.parametrize(
+    ("states", "nothing"),
+    [((), False), (("failed", "diverged"), True), (("failed", "stopped"), False)],
+)
+def test_a_study_whose_every_trial_failed_has_an_exit_code_of_its_own(states, nothing):
+    found = SimpleNamespace(leaderboard=[SimpleNamespace(state=state) for state in states])
+    assert nothing_learnt(found) is nothing
+
+
+def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
+    entries = [dataclasses.replace(entry, state="failed", value=None)
+               for entry in results.leaderboard]  # fmt: skip
+    text = winner_line(entries, "eval/return_mean")
+    assert "Every trial failed; `hpo show TRIAL` says of what." in text and "--new" in text
+    some = [*entries[1:], dataclasses.replace(entries[0], state="stopped")]
+    assert winner_line(some, "eval/return_mean").startswith("No trial has run to its end")

@@ -1,0 +1,122 @@
+import io
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from hpo.store.baselines import baseline_entries
+from hpo.store.rows import BaselineRow, TrialState
+from hpo.views.formatting import between
+from hpo.views.leaderboard_text import print_baselines, print_leaderboard, winner_line
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+PARAMS = {
+    "learning_rate": 0.0023123,
+    "lr_schedule": "warmup_cosine",
+    "gamma": 0.99871,
+    "hidden_sizes": [64, 64],
+    "value_clip_eps": None,
+}
+
+
+def rows(count=12):
+    finished = [
+        samples.row(
+            number,
+            value=100.0 - number,
+            seed_values=(99.0, 100.0, 101.0),
+            env_steps=480_000,
+            params={**PARAMS, "learning_rate": 0.001 * (number + 1)},
+        )
+        for number in range(count)
+    ]
+    winner = samples.row(
+        77, value=90.0, seed_values=(90.0,), choose_values=(95.0,) * 8,
+        report_values=tuple(float(x) for x in range(480, 496)), env_steps=480_000, params=PARAMS,
+    )  # fmt: skip
+    stopped = samples.row(
+        78, TrialState.STOPPED, rung=1, rung_value=-1234.5, env_steps=80_000, params=PARAMS
+    )
+    return [*finished, winner, stopped]
+
+
+def printed(entries, width, most=None):
+    console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
+    print_leaderboard(console, entries, most)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 81, 100, 160])
+def test_the_table_fits_and_nothing_in_it_is_cut(width):
+    entries = samples.entries(*rows())
+    text = printed(entries, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "487.5" in text and "confirmed" in text
+    assert between(entries[0].ci_low, entries[0].ci_high) in text
+
+
+def test_a_wide_terminal_shows_every_knob_a_narrow_one_those_that_differ():
+    entries = samples.entries(*rows())
+    narrow, wide = printed(entries, 80), printed(entries, 200)
+    assert "rate" in narrow and "schedule" not in narrow
+    assert all(word in wide for word in ("rate", "schedule", "gamma", "hidden", "off"))
+
+
+def test_a_stopped_trial_shows_the_value_at_its_rung_and_a_note_says_so():
+    text = printed(samples.entries(*rows()), 100)
+    assert "stopped at 1" in text and "(-1234)" in text.replace("(-1235)", "(-1234)")
+    assert "(value) is the value at the last rung" in text
+    assert "(value)" not in printed(samples.entries(rows()[0]), 100)
+
+
+def test_most_cuts_the_table_and_says_how_many_are_left():
+    text = printed(samples.entries(*rows()), 100, most=3)
+    assert "11 more trials" in text
+    assert [line.split()[0] for line in text.splitlines() if " 480k " in line] == ["1", "2", "3"]
+
+
+def test_intervals_that_rich_could_take_for_markup_are_printed():
+    row = samples.row(0, value=5.0, seed_values=(float("nan"),) * 5)
+    text = printed(samples.entries(row), 100)
+    assert "finished" in text
+    assert "no trial yet" in printed([], 80)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"choose_values": (1.0,) * 8, "report_values": (1.0,) * 16},
+            "the mean of 16 fresh seeds that chose nothing",
+        ),
+        ({"choose_values": (1.0,) * 8}, "8 fresh seeds that also chose the winner"),
+        ({"seed_values": (1.0,)}, "from 1 seed of the search, which also chose it"),
+        ({"value": None}, "No trial has run to its end"),
+    ],
+)  # fmt: skip
+def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
+    row = samples.row(3, **{"value": 1.0, "seed_values": (1.0, 1.0), **fields})
+    assert words in winner_line(samples.entries(row), "eval/return_mean")
+
+
+def test_without_trials_there_is_no_winner():
+    assert "no winner" in winner_line([], "eval/return_mean")
+
+
+def test_baselines_stand_below_with_their_difference():
+    entries = samples.entries(*rows())
+    seeds = tuple(float(x) for x in range(470, 486))  # the winner's less ten
+    known = [BaselineRow("ksp_ff", {"report": seeds, "search": (1.0,)})]
+    console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
+    print_baselines(console, baseline_entries(known, entries, "maximize"))
+    text = console.file.getvalue()
+    assert "best less this" in text and "16 (report)" in text
+    assert "477.5" in text and "+10" in text and "[10, 10]" in text
+    console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
+    print_baselines(console, baseline_entries(known, [], "maximize"))
+    assert "best less" not in console.file.getvalue() and "1 (search)" in console.file.getvalue()
+    print_baselines(console, [])

@@ -1,0 +1,97 @@
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+from hpo.cli import main
+from hpo.environments import ENVIRONMENTS
+from hpo.knobs import KNOBS
+from hpo.store.study_folder import StudySummary
+from hpo.views.listings import (
+    envs_data,
+    envs_listing,
+    knobs_data,
+    knobs_listing,
+    rows_csv,
+    rows_text,
+    studies_listing,
+)
+
+
+def test_every_knob_and_environment_has_a_line():
+    assert [row[0] for row in knobs_listing().rows] == list(KNOBS)
+    assert [row[0] for row in envs_listing().rows] == list(ENVIRONMENTS)
+
+
+def test_the_tables_are_json_without_infinities():
+    knobs = json.loads(json.dumps(knobs_data(), allow_nan=False))
+    rate = next(knob for knob in knobs if knob["name"] == "learning_rate")
+    assert rate["low"] == 0.0 and rate["high"] is None and rate["traced"] is True
+    envs = json.loads(json.dumps(envs_data(), allow_nan=False))
+    assert envs[0]["id"] == "CartPole-v1" and envs[0]["params"]["gravity"] == 9.8
+
+
+def test_rows_of_a_query_are_aligned_and_cannot_steer_the_terminal():
+    text = rows_text(
+        ["n", "x", "word", "list", "flag", "map"],
+        [
+            (1, 0.5, "a\nb\x1b[2J", [1.0, None], True, {"a": 1.5}),
+            (20, math.nan, None, [], False, {}),
+        ],
+    )
+    lines = text.splitlines()
+    assert len(lines) == 4
+    assert "\x1b" not in text and "a\\nb\\x1b[2J" in text
+    assert lines[2].startswith(" 1  0.5") and lines[3].startswith("20  nan")
+    assert "[1, -]" in text and "true" in text and "{a: 1.5}" in text
+
+
+def test_a_query_without_rows_shows_its_columns():
+    assert rows_text(["trial", "value"], []) == "trial  value\n-----  -----"
+    assert rows_text([""], [(1,)]).splitlines()[0] == "?"
+
+
+def test_csv_can_be_read_back():
+    text = rows_csv(["a", "b", "c"], [(1, "x,\n", [1.5, math.nan]), (None, True, {"k": [1]})])
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows == [
+        ["a", "b", "c"],
+        ["1", "x,\n", "[1.5, null]"],
+        ["", "true", '{"k": [1]}'],
+    ]
+
+
+def test_studies_say_when_they_changed():
+    one = StudySummary("a", "running", 10, 4, 1.5, "eval/return_mean", 1000.0, Path("results/a"))
+    bad = StudySummary("b", "damaged", 0, 0, None, "", None, Path("results/b"), "is damaged")
+    rows = studies_listing([one, bad], now=1090.0).rows
+    assert rows[0] == ["a", "running", "4 of 10", "1.5", "eval/return_mean", "1m30s ago"]
+    assert rows[1] == ["b", "damaged", "0 of 0", "-", "", ""]
+
+
+def test_in_a_narrow_terminal_what_a_knob_means_stands_below_it():
+    lines = knobs_listing().stacked(80).splitlines()
+    assert lines[0].split() == ["knob", "default", "kind"]
+    assert max(map(len, lines)) <= 80
+    place = next(i for i, line in enumerate(lines) if line.startswith("learning_rate "))
+    assert lines[place].split() == ["learning_rate", "0.0003", "traced"]
+    assert lines[place + 1] == "    step size of the optimiser; a number above 0"
+    assert max(map(len, envs_listing().stacked(80).splitlines())) <= 80
+
+
+def test_a_word_says_which_knobs_and_environments(capsys):
+    assert main(["knobs", "GAE", "--json"]) == 0
+    names = [knob["name"] for knob in json.loads(capsys.readouterr().out)]
+    assert "gae_lambda" in names and "learning_rate" not in names
+    assert main(["knobs", "PRIO_ALPHA", "--json"]) == 0  # XLRON's name
+    assert [knob["name"] for knob in json.loads(capsys.readouterr().out)] == ["priority_alpha"]
+    assert main(["knobs", "lr", "--json"]) == 0
+    assert "learning_rate" in {knob["name"] for knob in json.loads(capsys.readouterr().out)}
+    assert main(["envs", "minatar", "--json"]) == 0
+    ids = [env["id"] for env in json.loads(capsys.readouterr().out)]
+    assert len(ids) == 5 and all("MinAtar" in id_ for id_ in ids)
+    assert main(["envs", "gym:CartPole-v1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["id"] == "gym:CartPole-v1"
+    assert main(["knobs", "nothing of the kind"]) == 2
+    assert "no knob has 'nothing of the kind'" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+import io
+import re
+import time
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from hpo.search.book.progress import Best, Leader
+from hpo.search.book.state import Phase
+from hpo.search.run import run
+from hpo.store.rows import TrialState
+from hpo.views.terminal.live_view import LiveView, panel
+from hpo.views.terminal.pace import Outlook
+from hpo.views.terminal.progress_text import status_line
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+OUTLOOK = Outlook(16_000_000, 412_345.6, 39.0)
+
+
+def screen(picture, width=80):
+    console = Console(file=io.StringIO(), width=width, height=24, markup=False, highlight=False)
+    console.print(picture)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_picture_fits_the_terminal(width):
+    states = dict.fromkeys(TrialState, 99_999)
+    best = Best(99_999, -1234.5678, -2345.678, -1100.11, (1.0,) * 16)
+    crowded = samples.progress(states=states, best=best, phase=Phase.CHOOSE)
+    lines = screen(panel("a-name " * 20, (crowded, OUTLOOK), 3.0, "compiling " * 20, 5.1), width)
+    assert len(lines) <= 9
+    assert max(map(len, lines)) <= width
+
+
+def test_the_picture_says_everything():
+    text = "\n".join(screen(panel("cartpole", (samples.progress(), OUTLOOK), 0.0, "", 5.1)))
+    for words in (
+        "52%", "45s, 39s left", "search", "8.3M of about 16M", "412k a second", "1 compile (5.1s)",
+        "62 of 64 busy, 98%", "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
+        "482.3 (seeds 470.1, 486.2, 490.6) in trial 17",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_before_a_trial_has_ended_the_picture_says_who_leads():
+    """In a population that evolves that is all there is until the end."""
+    one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
+    text = "\n".join(screen(panel("", (one, OUTLOOK), 0.0, "")))
+    assert "-312.5 at 81.9k env steps in trial 7; none has run to its end yet" in text
+    assert status_line(one, OUTLOOK).endswith("| leads -312.5 at 81.9k in trial 7")
+    nobody = samples.progress(best=None)
+    assert "best       none has run to its end yet" in "\n".join(
+        screen(panel("", (nobody, OUTLOOK), 0.0, ""))
+    )
+
+
+def test_clocks_go_on_between_two_chunks():
+    text = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 10.0, "")))
+    assert "55s, 29s left" in text
+    late = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 60.0, "")))
+    assert "0.0s left" in late
+
+
+def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80, height=24)
+    study = samples.study()
+    factory = samples.search.AnalyticFactory(
+        lanes=12, block=4, diverges_above=0.3, chunk_seconds=0.01
+    )
+    with LiveView("hpo run x.yaml", console) as view:
+        with view.compiling("CartPole-v1, 12 lanes"):
+            end = time.monotonic() + 60.0
+            while "compiling CartPole-v1" not in stream.getvalue() and time.monotonic() < end:
+                time.sleep(0.01)  # it is drawn four times a second
+        results = run(study, tmp_path / "small", factory, [view], samples.search.quick())
+    text = stream.getvalue()
+    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    assert results.state == "finished"
+    assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+    for words in (
+        "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in ",
+        "beginning small", "new best", "confirm: trials", "confirm: trial ",
+    ):  # fmt: skip
+        assert words in said
+
+
+def test_the_cursor_comes_back_after_an_error():
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=80, height=24)
+    with pytest.raises(RuntimeError, match="boom"), LiveView("x", console):
+        raise RuntimeError("boom")
+    text = stream.getvalue()
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+class Hangup(io.StringIO):
+    """A terminal whose other end is closed after some lines."""
+
+    def __init__(self, lines):
+        super().__init__()
+        self.left = lines
+
+    def flush(self):
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "Input/output error")
+
+
+# The thread that draws ends with the terminal; that is all it could do.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_terminal_that_goes_away_harms_no_study(tmp_path):
+    console = Console(file=Hangup(4), force_terminal=True, width=80, height=24)
+    factory = samples.search.AnalyticFactory(lanes=12, block=4, chunk_seconds=0.01)
+    with LiveView("x", console) as view:
+        results = run(samples.study(), tmp_path / "small", factory, [view], samples.search.quick())
+    assert results.state == "finished"
+
+
+def test_a_line_is_folded_at_words_and_a_command_stays_whole():
+    console = Console(file=io.StringIO(), width=40, highlight=False)
+    view = LiveView("hpo run my.yaml --set budget.trials=12 --set env_steps=100k", console)
+    view.say("compiled the training program: CartPole-v1 in 26s")
+    view.leaving()
+    lines = console.file.getvalue().splitlines()
+    assert "compiled the training program:" in lines and "CartPole-v1 in 26s" in lines
+    assert lines[-1] == view.command and lines[-2].endswith("Go on with:")

@@ -1,0 +1,163 @@
+"""Learning curves: the best trials with their intervals, in front of all others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...store.leaderboard import Entry
+from ...store.query import query
+from ...store.rows import Stream
+from ...store.statistics import interval, mean
+from ..formatting import counted, number, steps
+from .model import XY, Band, Dot, Key, Line, Picture
+from .scales import steps_scale, value_scale
+from .snapshot import Snapshot, finite
+
+__all__ = ["curves"]
+
+_LEADERS = 5
+_OTHERS = 60
+_POINTS = 80
+_FRESH = (str(Stream.CHOOSE), str(Stream.REPORT))
+_RETURN = "episode_return"
+
+Curve = Mapping[int, Sequence[float]]
+"""Env steps -> one value a seed."""
+
+
+def curves(snapshot: Snapshot) -> Picture:
+    """Draw training returns, and the evaluated metric, over env steps."""
+    leaders = snapshot.leaders(_LEADERS)
+    others = [n for n in snapshot.rows if n not in {entry.trial for entry in leaders}]
+    shown = snapshot.thinned(others, _OTHERS)
+    own = {entry.trial: _streams(entry) for entry in leaders}
+    search = dict.fromkeys((*own, *shown), (str(Stream.SEARCH),))
+    panels = [
+        panel
+        for title, label, found in (
+            ("In training", "episode return", _training(snapshot, {**search, **own})),
+            ("In evaluations", snapshot.meta.metric, _evaluated(snapshot, search)),
+        )
+        if (panel := _panel(title, label, leaders, shown, found)) is not None
+    ]
+    if not panels:
+        return Picture("curves", "Learning curves", "Nothing has been trained yet.")
+    caption = (
+        "Lines are means over seeds; bands are 95% intervals of the mean, or the range of "
+        "fewer than five seeds. Training curves of confirmed trials are from their fresh seeds, "
+        "everything else is from the seeds of the search."
+    )
+    if shown:
+        of = "" if len(shown) == len(others) else f" of {len(others):,}"
+        caption += f" In grey: {counted(len(shown), 'other trial')}{of}."
+    return Picture("curves", "Learning curves", caption, panels)
+
+
+def _streams(entry: Entry) -> tuple[str, ...]:
+    return _FRESH if entry.confirmed else (str(Stream.SEARCH),)
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _training(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
+    """Return the episode returns of the published table; none before it is published.
+
+    Args:
+        snapshot: the study.
+        wanted: trial -> streams.
+    """
+    folder = snapshot.folder
+    if not folder.table("curves").is_file():
+        return {}
+    names, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
+    if _RETURN not in names:
+        return {}
+    pairs = ", ".join(f"({n}, '{stream}')" for n, streams in wanted.items() for stream in streams)
+    if not pairs:
+        return {}
+    _, rows = query(
+        folder.path,
+        f"SELECT trial, env_steps, {_RETURN} FROM curves WHERE (trial, stream) IN ({pairs}) "
+        f"AND isfinite({_RETURN}) ORDER BY trial, env_steps",
+    )
+    found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for trial, at, value in rows:
+        found[trial][at].append(value)
+    return dict(found)
+
+
+def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
+    """Return the metric at every evaluation."""
+    found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (stream, trial, at), values in snapshot.points.seeds.items():
+        if stream in wanted.get(trial, ()):
+            found[trial][at] += filter(finite, values)
+    return {trial: {at: v for at, v in curve.items() if v} for trial, curve in found.items()}
+
+
+# ---------------------------------------------------------------------- marks
+
+
+def _panel(
+    title: str,
+    label: str,
+    leaders: Sequence[Entry],
+    others: Sequence[int],
+    found: Mapping[int, Curve],
+) -> XY | None:
+    marks: list[Line | Band | Dot] = []
+    keys: list[Key] = []
+    for trial in reversed(others):
+        points = [(at, mean(values)) for at, values in _even(found.get(trial, {}), _POINTS // 2)]
+        if points:
+            tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
+            marks.append(_drawn(points, "faint", trial, tip))
+    for place, entry in reversed(list(enumerate(leaders))):
+        points = _even(found.get(entry.trial, {}), _POINTS)
+        if not points:
+            continue
+        style = f"c{place}"
+        seeds = max(len(values) for _, values in points)
+        if seeds > 1:
+            marks.append(Band(tuple((at, *_spread(values)) for at, values in points), style))
+        middle = tuple((at, mean(values)) for at, values in points)
+        tip = f"trial {entry.trial}: {number(middle[-1][1])} at {steps(points[-1][0])}"
+        marks.append(_drawn(middle, style, entry.trial, f"{tip}, {counted(seeds, 'seed')}"))
+        keys.insert(0, Key(f"trial {entry.trial} ({counted(seeds, 'seed')})", style, "line"))
+    if not marks:
+        return None
+    y = value_scale((y for mark in marks for _, y in _corners(mark)), label)
+    x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
+    return XY(title, x, y, tuple(marks), tuple(keys), wide=True)
+
+
+def _drawn(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:
+    """Return a curve as a line; one of a single point as a dot."""
+    if len(points) == 1:
+        return Dot(*points[0], style, trial, tip)
+    return Line(tuple(points), style, trial, tip, thin=style == "faint")
+
+
+def _even(curve: Curve, most: int) -> list[tuple[int, Sequence[float]]]:
+    """Return at most `most` points, evenly chosen, always with the last one."""
+    points = sorted(curve.items())
+    every = -(-len(points) // most) if points else 1
+    return points[::-1][::every][::-1]
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    around = interval(values)
+    if around.low is None or around.high is None:
+        return min(values), max(values)
+    return around.low, around.high
+
+
+def _corners(mark: Line | Band | Dot) -> Iterable[tuple[float, float]]:
+    """Yield every point of a mark."""
+    if isinstance(mark, Dot):
+        yield mark.x, mark.y
+        return
+    for point in mark.points:
+        yield from ((point[0], y) for y in point[1:])

@@ -1,0 +1,159 @@
+"""A study at its last commit: the data of charts and of the report.
+
+Everything is read at one commit, so that a report of a running study is consistent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...search.after.looking_back import Points, points_of
+from ...search.book.state import LoopState, Usage
+from ...store.audits import Audit, audit_of
+from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
+from ...store.commit import Head
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ...store.lock import lock_holder
+from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
+from ...store.study_folder import StudyFolder
+from ...studies.spec import Study
+from .model import Scale
+from .scales import round_ticks
+
+__all__ = ["Snapshot", "finite", "read_snapshot"]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a study has found so far.
+
+    Attributes:
+        folder: where it lies.
+        meta: what its journal says of it.
+        head: its last commit.
+        points: the study as asked, its trials, and their values at every point of their runs.
+        entries: the leaderboard.
+        baselines: rules that learn nothing.
+        decisions: judgements at rungs, in the order they were taken.
+        audit: how often early stopping was wrong, where it was measured.
+        usage: env steps, seconds, occupancy.
+        running: a process is writing it.
+    """
+
+    folder: StudyFolder
+    meta: StudyMeta
+    head: Head
+    points: Points
+    entries: Sequence[Entry]
+    baselines: Sequence[BaselineEntry]
+    decisions: Sequence[DecisionRow]
+    audit: Audit | None
+    usage: Usage
+    running: bool
+
+    @property
+    def study(self) -> Study:
+        """The study as asked."""
+        return self.points.study
+
+    @property
+    def rows(self) -> Mapping[int, TrialRow]:
+        """Trials by number."""
+        return self.points.trials
+
+    @property
+    def sign(self) -> float:
+        """1 where larger values are better, else -1."""
+        return 1.0 if self.meta.goal == "maximize" else -1.0
+
+    @property
+    def standing(self) -> str:
+        """Return `running`, `finished` or `interrupted`."""
+        if self.running:
+            return "running"
+        return "finished" if self.head.phase == "finished" else "interrupted"
+
+    @property
+    def winner(self) -> Entry | None:
+        """The top of the leaderboard; None while no trial has a value."""
+        first = self.entries[0] if self.entries else None
+        return first if first is not None and first.value is not None else None
+
+    @property
+    def volume(self) -> float | None:
+        """The hypervolume of the front, see `volume_of`."""
+        return volume_of(self.entries, Ranking.of(self.meta))
+
+    def leaders(self, most: int) -> list[Entry]:
+        """Return the best entries with a value; while none has one, those that lead at a rung."""
+        valued = [entry for entry in self.entries if entry.value is not None]
+        others = [entry for entry in self.entries if entry.rung_value is not None]
+        return (valued or others)[:most]
+
+    def state(self, trial: int) -> str:
+        """Return the state of a trial."""
+        row = self.rows[trial]
+        return f"stopped at rung {row.rung}" if row.state is TrialState.STOPPED else str(row.state)
+
+    def thinned(self, trials: Iterable[int], most: int) -> list[int]:
+        """Return at most `most` trials: half of them the best, half an even sample of the rest.
+
+        Args:
+            trials: any, by number.
+            most: how many.
+        """
+        place = {entry.trial: entry.rank for entry in self.entries}
+        ordered = sorted(trials, key=lambda trial: place[trial])
+        if len(ordered) <= most:
+            return ordered
+        best, rest = ordered[: most // 2], ordered[most // 2 :]
+        wanted = most - len(best)
+        return best + [rest[index * len(rest) // wanted] for index in range(wanted)]
+
+    def kept_words(self, most: int) -> str:
+        """Return a note on which trials are drawn, "" for all."""
+        count = len(self.rows)
+        if count <= most:
+            return ""
+        return f" ({most:,} of {count:,}: the best and an even sample of the others)"
+
+    def numbers_scale(self) -> Scale:
+        """Return a scale of trial numbers."""
+        last = max(self.rows, default=0)
+        ticks = [at for at in round_ticks(0.0, float(max(1, last))) if at == int(at)]
+        labels = tuple((at, f"{int(at)}") for at in ticks)
+        return Scale(-0.5, last + 0.5, labels, "trial")
+
+
+def read_snapshot(folder: StudyFolder) -> Snapshot:
+    """Read a study at its last commit.
+
+    Raises:
+        StoreError: there is no study, its journal is damaged, or another version wrote it.
+    """
+    with Journal(folder.path) as journal, journal.at_one_commit():
+        meta, head = journal.meta, journal.head()
+        points = points_of(journal)
+        rows = list(points.trials.values())
+        entries = leaderboard_of(meta, rows)
+        decisions = journal.decisions()
+        return Snapshot(
+            folder=folder,
+            meta=meta,
+            head=head,
+            points=points,
+            entries=entries,
+            baselines=baseline_entries(baselines_of(journal), entries, meta.goal),
+            decisions=decisions,
+            audit=audit_of(meta, rows, decisions),
+            usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
+            running=lock_holder(folder.path) is not None,
+        )
+
+
+def finite(value: float | None) -> bool:
+    """Return whether a value is a finite number."""
+    return value is not None and math.isfinite(value)

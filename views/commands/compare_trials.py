@@ -1,0 +1,268 @@
+"""`hpo compare`: which of two trials, or of the best of two studies, is better.
+
+Values are compared on the seeds that both ran on, or else on seeds that selected neither; a note
+says where the seeds selected one of them. There is no verdict across different environments.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...environments import find
+from ...errors import ConfigError, StoreError
+from ...store.comparison import FEWEST_SEEDS, Comparison, compare
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, leaderboard_of
+from ...store.rows import Stream, StudyMeta, TrialRow
+from ...store.study_folder import StudyFolder, find_study
+from ...studies.load import recorded
+from ..documents import print_json
+from ..formatting import counted
+from ..visible import echo
+
+__all__ = ["do_compare"]
+
+_OF_THE_POLICY = (
+    "aggregate_slots",
+    "disjoint_paths",
+    "histograms",
+    "k",
+    "no_op",
+    "observation",
+    "path_order",
+)
+"""Keys of what a policy observes and may choose; the task and its metric stay the same."""
+
+_Seeds = Mapping[tuple[str, int], float]
+"""(stream, replicate) -> value; replicates of a study share their seeds."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One side of a comparison.
+
+    Attributes:
+        name: of the trial or the study.
+        study: its folder.
+        wins: it is first on the leaderboard of its study.
+        values: by stream, the value of each seed.
+        world: what it was evaluated in: the environment's id, every key and parameter.
+    """
+
+    name: str
+    study: str
+    wins: bool
+    values: Mapping[Stream, _Seeds]
+    world: Mapping[str, Any]
+
+
+def do_compare(args: Namespace) -> int:
+    """Compare two trials of a study, or the best of two studies.
+
+    Raises:
+        ConfigError: a trial against a study, or values of different metrics or environments.
+        StoreError: no such trial or study, or one without values.
+    """
+    root = Path(args.out)
+    numbers = [_number(word) for word in (args.a, args.b)]
+    if numbers == [None, None] and args.study is not None:
+        raise ConfigError(
+            f"--study {args.study} needs two of its trials; {args.a} and {args.b} are studies"
+        )
+    if None in numbers and numbers != [None, None]:
+        raise ConfigError(
+            "compare two trials of one study, or two studies; not a trial with a study"
+        )
+    if numbers[0] is not None and numbers[1] is not None:
+        meta, sides = _trials(find_study(args.study, root), (numbers[0], numbers[1]))
+    else:
+        meta, sides = _studies(args.a, args.b, root)
+    values, paired, caution = _compared(*sides)
+    result = compare(values[0], values[1], meta.goal, paired)
+    apart = _apart(sides[0].world, sides[1].world)
+    verdict = (
+        f"no verdict: they were evaluated in different environments ({apart})"
+        if apart
+        else result.verdict
+    )
+    if args.json:
+        data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric}
+        print_json({**data, "caution": caution, "verdict": verdict, **result.as_json()})
+    else:
+        echo(_text(result, sides, meta, caution, verdict))
+    return 0
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isascii() and word.isdigit() else None
+
+
+# ---------------------------------------------------------------------- which values
+
+
+def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
+    """Return the values of both sides, whether they are paired by seed, and a caution or ""."""
+    if a.study != b.study:
+        return _apart_seeds(a, b)
+    for stream in (Stream.CHOOSE, Stream.SEARCH):
+        ours, theirs = a.values.get(stream), b.values.get(stream)
+        if not ours or not theirs:
+            continue
+        shared = [seed for seed in ours if seed in theirs]
+        paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_SEEDS
+        values = [[side[seed] for seed in shared] if paired else list(side.values())
+                  for side in (ours, theirs)]  # fmt: skip
+        return values, paired, _flattered(stream, a, b)
+    raise StoreError(f"{a.name} and {b.name} have no values from the same kind of seeds")
+
+
+def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
+    """Return the best of each study's values, from seeds that did not select it where it can."""
+    values: list[list[float]] = []
+    cautions: list[str] = []
+    for side in (a, b):
+        stream = next(
+            s for s in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH) if side.values.get(s)
+        )
+        values.append(list(side.values[stream].values()))
+        if stream is not Stream.REPORT:
+            seeds = counted(len(values[-1]), "seed")
+            cautions.append(f"the {seeds} of {side.name} also selected it, which flatters it")
+    return values, False, "; ".join(cautions)
+
+
+def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
+    """Return a note if these seeds selected one of them, else ""."""
+    winners = [side.name for side in (a, b) if side.wins]
+    if len(winners) != 1:
+        return ""
+    seeds = "these seeds" if stream is Stream.CHOOSE else "these seeds of the search"
+    return f"{winners[0]} was selected as the winner on {seeds}, which flatters it a little"
+
+
+# ---------------------------------------------------------------------- the two sides
+
+
+def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, list[_Side]]:
+    meta, rows, entries = _board(folder)
+    sides: list[_Side] = []
+    for number in numbers:
+        if number not in rows:
+            raise StoreError(f"study {folder.name!r} has no trial {number}; see: hpo top")
+        side = _side(folder, meta, rows[number], entries[number], f"trial {number}")
+        sides.append(side)
+    return meta, sides
+
+
+def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
+    sides, metas = [], []
+    for name in (a, b):
+        folder = find_study(name, root)
+        meta, rows, entries = _board(folder)
+        first = min(entries.values(), key=lambda entry: entry.rank, default=None)
+        if first is None:
+            raise StoreError(f"study {name!r} has no trial yet")
+        sides.append(_side(folder, meta, rows[first.trial], first, name))
+        metas.append(meta)
+    if (metas[0].metric, metas[0].goal) != (metas[1].metric, metas[1].goal):
+        raise ConfigError(
+            f"{a} measures {metas[0].metric} and {b} {metas[1].metric}; "
+            "only values of the same metric can be compared"
+        )
+    ids = [side.world["env"] for side in sides]
+    if ids[0] != ids[1]:
+        raise ConfigError(
+            f"{a} ran in {ids[0]} and {b} in {ids[1]}; only values from the same environment "
+            "can be compared"
+        )
+    return metas[0], sides
+
+
+def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, name: str) -> _Side:
+    """Return the values of a trial by their seeds, and what they were measured in."""
+    if entry.value is None or not entry.values:  # its last values come from an earlier point
+        raise StoreError(
+            f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
+            "full run; compare trials that finished"
+        )
+    study = recorded(meta.study_text)
+    streams = {
+        Stream.SEARCH: row.seed_values,
+        Stream.CHOOSE: row.choose_values,
+        Stream.REPORT: row.report_values,
+    }
+    kinds = {stream: str(stream) for stream in streams}
+    if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
+        # Some replicates diverged; which ones was not recorded.
+        kinds[Stream.SEARCH] = f"search of trial {row.trial}"
+    values = {
+        stream: {(kinds[stream], index): value for index, value in enumerate(given)}
+        for stream, given in streams.items()
+    }
+    searched = {key[4:]: v for key, v in row.params.items() if key.startswith("env.")}
+    given = {**study.env.values, **searched, **study.evaluation.env}
+    world = {"env": study.env.id, "greedy": study.evaluation.greedy, **_defaults(study.env.id)}
+    world |= {key: value for key, value in given.items() if key not in _OF_THE_POLICY}
+    return _Side(name, str(folder.path.resolve()), entry.rank == 1, values, world)
+
+
+def _defaults(env: str) -> dict[str, Any]:
+    """Return the defaults of an environment's keys and parameters."""
+    known = find(env)
+    if known is None:
+        return {}
+    keys = {name: key.default for name, key in known.keys.items() if name not in _OF_THE_POLICY}
+    return {**keys, **known.params}
+
+
+def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[int, Entry]]:
+    with Journal(folder.path) as journal:
+        rows = {row.trial: row for row in journal.trials()}
+        meta = journal.meta
+    return meta, rows, {e.trial: e for e in leaderboard_of(meta, list(rows.values()))}
+
+
+def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """Return the keys in which two environments differ, with both values; "" for none."""
+    keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
+    return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+# ---------------------------------------------------------------------- the words
+
+
+def _text(
+    result: Comparison, sides: Sequence[_Side], meta: StudyMeta, caution: str, verdict: str
+) -> str:
+    lines = [f"{meta.metric}, {meta.goal}"]
+    for letter, side, mean, iqm, count in zip(
+        "AB", sides, result.means, result.iqms, result.seeds, strict=True
+    ):
+        middle = "" if iqm is None else f", IQM {iqm:.4g}"
+        lines.append(
+            f"  {letter}  {side.name}: mean {mean:.4g}{middle} over {counted(count, 'seed')}"
+        )
+    how = "paired by seed" if result.paired else "on different seeds"
+    lines.append(
+        f"  better by {result.difference:+.4g}{_shown(result.difference_interval)}, {how}"
+    )
+    lines.append(
+        f"  a run of A beats one of B with probability {result.probability:.2f}"
+        f"{_shown(result.probability_interval)}"
+    )
+    lines += [f"  {caution}"] if caution else []
+    lines.append(verdict)
+    return "\n".join(lines)
+
+
+def _shown(spread: object) -> str:
+    low, high = getattr(spread, "low", None), getattr(spread, "high", None)
+    return "" if low is None or high is None else f" [{low:.4g}, {high:.4g}]"

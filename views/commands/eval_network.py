@@ -1,0 +1,318 @@
+"""`hpo eval` and `hpo show` on optical networks: heuristics and policies on the same requests.
+
+Every rule serves the same streams, seed by seed, so that their differences are paired.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...environments import ENVIRONMENTS, rooted
+from ...errors import ConfigError
+from ...search.lanes.compile_cache import enable_compilation_cache
+from ...studies.env_file import EnvFile, read_env_file
+from ..documents import print_json, write_csv
+from ..network_results import compare, found_loads, results_data, results_text
+from ..terminal.console import plain_warnings
+from ..visible import echo
+from .eval_candidates import path_counts, path_orders, print_survey
+
+if TYPE_CHECKING:  # jax starts when a verb is known to need it
+    from ...core.envs.optical.agents import Rule
+    from ...core.envs.optical.environment import OpticalEnvironment
+
+__all__ = ["do_eval_network", "do_show_network"]
+
+_SHOWN_REQUESTS = 1000
+_REQUESTS_A_SECOND = 10.0
+_MOST_LOADS = 1000
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is evaluated, and where.
+
+    Attributes:
+        environment: serves the requests.
+        rules: name -> heuristic, or a policy as one.
+        policies: the names in `rules` that are policies.
+        sampled: policies draw their actions.
+        title: the environment in a few words.
+    """
+
+    environment: OpticalEnvironment
+    rules: Mapping[str, Rule]
+    policies: tuple[str, ...]
+    sampled: bool
+    title: str
+
+
+def do_eval_network(args: Namespace) -> int:
+    """Evaluate heuristics and policies, and print their blocking probabilities.
+
+    Raises:
+        HpoError: the file, the policy or an option is wrong.
+    """
+    _check_forms(args)
+    loads = None if args.loads is None else parse_loads(args.loads)
+    if args.plot is not None:
+        from ..pictures import require_matplotlib
+
+        require_matplotlib("hpo eval --plot")
+    if args.k is not None or args.path_order is not None:
+        return _survey(args)
+    question = _question(args)
+    if not question.rules:
+        raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all, or --policy DIR")
+    if args.trace is not None:
+        return _trace(args, question)
+    if args.video is not None:
+        return _film(args, question)
+    if args.find_load is not None:
+        found = found_loads(
+            question.environment, question.rules, args.find_load, args.seeds, args.steps, args.seed
+        )
+        return _print(args, {**_head(question), "supported_loads": found})
+    results = compare(
+        question.environment, question.rules, args.seeds, args.steps, args.seed, loads
+    )
+    data = {
+        **_head(question),
+        "warmup_requests": question.environment.warmup_steps,
+        **results_data(results, question.policies),
+    }
+    if args.plot is not None:
+        from ..pictures import draw_curves
+
+        draw_curves(Path(args.plot), results, question.title)
+        echo(f"wrote {args.plot}", file=sys.stderr)
+    return _print(args, data)
+
+
+def do_show_network(args: Namespace) -> int:
+    """Draw a network, and the spectrum in use after a rule has served requests.
+
+    Raises:
+        HpoError: the file, the policy or an option is wrong.
+    """
+    from ..pictures import draw_network, require_matplotlib
+
+    require_matplotlib("hpo show --env")
+    question = _question(args)
+    if len(question.rules) > 1:
+        raise ConfigError("one picture shows one heuristic or policy; name only one")
+    environment = question.environment
+    occupancy, title = None, question.title
+    for name, rule in question.rules.items():
+        from ...core.envs.optical.requests_traced import trace_heuristic
+
+        steps = environment.warmup_steps + _SHOWN_REQUESTS
+        steps = steps if environment.settings.continuous else None
+        occupancy = trace_heuristic(environment, rule, steps=steps, seed=args.seed)["occupancy"]
+        title = f"{title}, {name}"
+    path = Path(args.out)
+    if path.suffix.lower() != ".png":
+        path = Path(f"{Path(args.env).stem}.png")
+    draw_network(path, environment.tables.topology, occupancy, title)
+    if args.json:
+        print_json({"env": title, "picture": str(path)})
+    else:
+        echo(f"wrote {path}", file=sys.stderr)
+    return 0
+
+
+def _check_forms(args: Namespace) -> None:
+    """Refuse options that exclude each other: one of them would do nothing.
+
+    Raises:
+        ConfigError: names both.
+    """
+    if args.find_load is not None and args.loads is not None:
+        raise ConfigError("--find-load searches for the load; leave --loads out")
+    if args.find_load is not None and args.plot is not None:
+        raise ConfigError("--plot draws blocking over loads; give --loads instead of --find-load")
+    others = {"--find-load": args.find_load, "--loads": args.loads, "--plot": args.plot}
+    follows = "--trace" if args.trace is not None else "--video"
+    for option, given in others.items():
+        if (args.trace or args.video) is not None and given is not None:
+            raise ConfigError(
+                f"{follows} follows one seed at the load of --env; leave {option} out, or set the "
+                "load by --set load=100"
+            )
+
+
+def parse_loads(text: str) -> list[float]:
+    """Return the loads of `100:300:10` (both ends counted) or `100,150,200`, Erlang.
+
+    Raises:
+        ConfigError: it is neither.
+
+    >>> parse_loads("100:130:10"), parse_loads("50,75.5")
+    ([100.0, 110.0, 120.0, 130.0], [50.0, 75.5])
+    """
+    allowed = "allowed: FROM:TO:STEP such as 100:300:10, or a list such as 100,150"
+    try:
+        parts = [float(part) for part in text.split(":" if ":" in text else ",")]
+    except ValueError:
+        parts = []
+    loads = parts
+    if ":" in text:
+        first, last, step = parts if len(parts) == 3 else (0.0, 0.0, 0.0)
+        fits = 0.0 < step < math.inf and 0.0 <= last - first < step * _MOST_LOADS
+        count = int((last - first) / step + 1e-9) + 1 if fits else 0
+        loads = [first + step * i for i in range(count)]
+    if not loads or not all(0.0 < load < math.inf for load in loads):
+        raise ConfigError(f"--loads is {text!r}; {allowed}, each above 0 Erlang")
+    return loads
+
+
+def _question(args: Namespace) -> _Question:
+    """Read the environment and the rules, before anything is compiled."""
+    file = _optical_file(args)
+    if file is None and args.set:
+        raise ConfigError("--set changes a key of --env FILE; give that file too")
+    sampled = getattr(args, "sample", False)  # `hpo show` always takes the likeliest
+    if sampled and args.policy is None:
+        raise ConfigError("--sample samples a policy's actions; give --policy DIR")
+    enable_compilation_cache()
+    from ...core.program import prepare_devices
+
+    prepare_devices()
+    from ...core.envs.optical.environment import make_from_keys
+    from ...core.envs.optical.heuristics import heuristic_names, make_heuristic
+
+    saved = None
+    if args.policy is not None:
+        from ...core.saved_policy import load_policy
+
+        saved = load_policy(args.policy)
+    if file is not None:
+        id_, values, folder = file.spec.id, dict(file.spec.values), file.folder
+    elif saved is not None:
+        plan = saved.plan.eval_env
+        id_, folder = plan.id, plan.folder
+        values = {**dict(plan.keys), **saved.eval_params}
+    else:
+        raise ConfigError("give --env FILE, the environment to evaluate in")
+    with plain_warnings():
+        environment = make_from_keys(id=id_, **rooted(id_, values, folder))
+    names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
+    rules: dict[str, Rule] = {name: name for name in names}
+    for name in names:
+        make_heuristic(name, environment)  # refuses an unknown name
+    policies: tuple[str, ...] = ()
+    if saved is not None:
+        from ...core.envs import registry
+        from ...core.envs.optical.policy_rule import check_fits, make_policy_rule
+
+        check_fits(registry.make(saved.plan.eval_env), environment)
+        policies = (str(args.policy),)
+        rules[policies[0]] = make_policy_rule(environment, saved, greedy=not sampled)
+    settings = environment.settings
+    network = Path(settings.topology).name
+    title = f"{id_} on {network}, {settings.slots} slots, k {settings.k}"
+    return _Question(environment, rules, policies, sampled, title)
+
+
+def _survey(args: Namespace) -> int:
+    """Evaluate heuristics over numbers of candidate paths and their orders."""
+    counts, orders = path_counts(args.k), path_orders(args.path_order)
+    file = _optical_file(args)
+    if file is None:
+        raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
+    enable_compilation_cache()
+    from ...core.program import prepare_devices
+
+    prepare_devices()
+    from ...core.envs.optical.environment import make_from_keys
+    from ...core.envs.optical.settings import HEURISTIC_NAMES
+
+    id_, keys = file.spec.id, rooted(file.spec.id, dict(file.spec.values), file.folder)
+    with plain_warnings():
+        given = make_from_keys(id=id_, **keys)
+        groups = [
+            [
+                make_from_keys(**{**keys, "id": id_, "k": count, "path_order": order})
+                for order in orders or [given.settings.path_order]
+            ]
+            for count in counts or [given.settings.k]
+        ]
+    rules = list(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
+    title = f"{id_} on {Path(given.settings.topology).name}, {given.settings.slots} slots"
+    return print_survey(args, groups, rules, title)
+
+
+def _optical_file(args: Namespace) -> EnvFile | None:
+    """Read `--env`, which must be an optical network."""
+    file = None if args.env is None else read_env_file(args.env, args.set)
+    if file is not None and file.known.source != "optical":
+        raise ConfigError(
+            f"{args.env} describes {file.spec.id}, which is not an optical network; heuristics "
+            "and pictures are for "
+            + ", ".join(name for name, item in ENVIRONMENTS.items() if item.source == "optical")
+        )
+    return file
+
+
+def _head(question: _Question) -> dict[str, Any]:
+    """Return the environment, and how policies act in it, for every kind of result."""
+    how = {"greedy": not question.sampled} if question.policies else {}
+    return {"env": question.title, **how}
+
+
+def _names(given: str | None) -> list[str]:
+    return [] if given is None else [name.strip() for name in given.split(",")]
+
+
+def _trace(args: Namespace, question: _Question) -> int:
+    """Write every request of one rule into a CSV file."""
+    from ...core.envs.optical.requests_traced import trace_heuristic
+
+    rule = _only_rule(question, "--trace")
+    given = question.environment.settings.requests
+    columns = trace_heuristic(
+        question.environment, rule, steps=None if given else args.steps, seed=args.seed
+    )
+    del columns["occupancy"]
+    write_csv(args.trace, columns)
+    accepted = int(columns["accepted"].sum())
+    count = len(columns["step"])
+    data = {**_head(question), "trace": str(args.trace), "requests": count,
+            "accepted": accepted, "blocked": count - accepted}  # fmt: skip
+    return _print(args, data)
+
+
+def _only_rule(question: _Question, option: str) -> Rule:
+    if len(question.rules) > 1:
+        raise ConfigError(f"{option} follows one heuristic or policy; name only one")
+    [rule] = question.rules.values()
+    return rule
+
+
+def _film(args: Namespace, question: _Question) -> int:
+    """Draw the spectrum request by request, after the warm-up."""
+    from ...core.envs.optical.requests_traced import spectra
+    from ..films import spectrum_pictures, write_film
+
+    rule, environment = _only_rule(question, "--video"), question.environment
+    skipped = environment.warmup_steps if environment.settings.continuous else 0
+    steps = skipped + args.steps
+    if environment.settings.requests:
+        steps = min(steps, environment.max_requests)
+    shown = spectra(environment, rule, steps=steps, seed=args.seed)[skipped:]
+    count = write_film(args.video, _REQUESTS_A_SECOND, spectrum_pictures(shown))
+    return _print(args, {**_head(question), "video": str(args.video), "requests": count})
+
+
+def _print(args: Namespace, data: Mapping[str, Any]) -> int:
+    if args.json:
+        print_json(data)
+    else:
+        echo(results_text(data))
+    return 0

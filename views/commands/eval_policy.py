@@ -1,0 +1,172 @@
+"""`hpo eval`: an exported policy by itself, on seeds that no study uses."""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...environments import ENVIRONMENTS
+from ...errors import ConfigError
+from ...search.lanes.compile_cache import enable_compilation_cache
+from ...search.lanes.user_code import import_user_code
+from ...store.statistics import interval, mean
+from ...user_files import parse_json
+from ..documents import print_json, write_csv
+from ..formatting import between, counted, number
+from ..visible import echo
+
+if TYPE_CHECKING:  # jax is loaded once the words are known to be right
+    from ...core.saved_policy import SavedPolicy
+
+__all__ = ["do_eval"]
+
+_OF_EPISODES = ("episodes",)
+_FILMED_REQUESTS = 300
+_OF_NETWORKS = ("set", "seeds", "steps", "loads", "find_load", "k", "path_order", "plot")
+
+
+def do_eval(args: Namespace) -> int:
+    """Evaluate a policy and print its returns.
+
+    Raises:
+        StoreError: it is not a policy folder.
+        ConfigError: its environment is unknown here.
+    """
+    if args.policy is not None and args.directory is not None:
+        raise ConfigError("a policy is given twice; keep POLICY_DIR or --policy")
+    args.policy = args.policy or args.directory
+    network = args.env is not None or args.heuristic is not None or _is_network(args.policy)
+    _check_options(args, network)
+    if args.video is not None:
+        from ..films import check_film
+
+        check_film(args.video)
+    for path in map(Path, args.imports):
+        import_user_code([path.name], path.parent)
+    if network:
+        from .eval_network import do_eval_network
+
+        return do_eval_network(args)
+    if args.policy is None:
+        raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
+    directory = Path(args.policy)
+    enable_compilation_cache()
+    from ...core.program import prepare_devices
+    from ...core.saved_policy import load_policy
+
+    prepare_devices()
+    saved = load_policy(directory)
+    if args.trace is not None:
+        return _trace(args, saved)
+    if args.video is not None:
+        return _film(args, saved)
+    found = saved.evaluate(args.episodes, args.seed, greedy=not args.sample)
+    returns = [float(value) for value in found.returns[0]]
+    lengths = [float(value) for value in found.lengths[0]]
+    around = interval(returns)
+    data = {
+        "policy": str(directory),
+        "env": saved.plan.eval_env.id,
+        "episodes": len(returns),
+        "seed": args.seed,
+        "greedy": not args.sample,
+        "return_mean": _finite(mean(returns)),
+        "ci_low": _finite(around.low),
+        "ci_high": _finite(around.high),
+        "return_min": _finite(min(returns)),
+        "return_max": _finite(max(returns)),
+        "length_mean": mean(lengths),
+        "metrics": {
+            name: _finite(mean([float(value) for value in values[0]]))
+            for name, values in sorted(found.metrics.items())
+        },
+        "returns": [_finite(value) for value in returns],
+        "about": dict(saved.about),
+    }
+    if args.json:
+        print_json(data)
+    else:
+        echo(_text(data))
+    return 0
+
+
+def _check_options(args: Namespace, network: bool) -> None:
+    """Refuse options that would do nothing, and fill in what was left out.
+
+    Raises:
+        ConfigError: names the first of them.
+    """
+    others = _OF_EPISODES if network else _OF_NETWORKS
+    given = [name for name in others if getattr(args, name) not in (None, False, [])]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        what = "is not for optical networks" if network else "is for optical networks only"
+        raise ConfigError(f"{option} {what}; leave it out")
+    if args.video is not None and args.trace is not None:
+        raise ConfigError("--video and --trace cannot be combined; give one of them")
+    filmed = args.video is not None
+    args.episodes = args.episodes or (1 if filmed else 100)
+    args.seeds = args.seeds or 10
+    args.steps = args.steps or (_FILMED_REQUESTS if filmed else 20_000)
+
+
+def _trace(args: Namespace, saved: SavedPolicy) -> int:
+    """Write every env step of the episodes into a CSV file."""
+    columns = saved.trace(args.episodes, args.seed, greedy=not args.sample)
+    write_csv(args.trace, columns)
+    count = len(columns["step"])
+    data = {"env": saved.plan.eval_env.id, "trace": str(args.trace), "episodes": args.episodes,
+            "env_steps": count}  # fmt: skip
+    if args.json:
+        print_json(data)
+    else:
+        episodes = counted(args.episodes, "episode")
+        echo(f"wrote {counted(count, 'env step')} of {episodes} into {args.trace}")
+    return 0
+
+
+def _film(args: Namespace, saved: SavedPolicy) -> int:
+    """Draw the first episodes that the policy would be evaluated on."""
+    from ..films import write_film
+
+    rate, pictures = saved.film(args.episodes, args.seed, greedy=not args.sample)
+    count = write_film(args.video, rate, pictures)
+    data = {"env": saved.plan.eval_env.id, "video": str(args.video), "episodes": args.episodes,
+            "pictures": count}  # fmt: skip
+    if args.json:
+        print_json(data)
+    else:
+        episodes = counted(args.episodes, "episode")
+        echo(f"wrote {counted(count, 'picture')} of {episodes} into {args.video}")
+    return 0
+
+
+def _is_network(policy: str | None) -> bool:
+    """Return whether a policy serves an optical network; a bad folder is reported later."""
+    path = Path(policy or "") / "policy.json"
+    if policy is None or not path.is_file():
+        return False
+    try:
+        id_ = parse_json(path.read_text(encoding="utf-8"))["eval_env"]["id"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return id_ in ENVIRONMENTS and ENVIRONMENTS[id_].source == "optical"
+
+
+def _text(data: dict[str, Any]) -> str:
+    how = "the most likely action" if data["greedy"] else "sampled actions"
+    around = between(data["ci_low"], data["ci_high"])
+    lines = [
+        f"{data['policy']} on {data['env']}, {counted(data['episodes'], 'episode')}, {how}",
+        f"return  {number(data['return_mean'])} {around}".rstrip(),
+        f"        min {number(data['return_min'])}, max {number(data['return_max'])}",
+        f"length  {number(data['length_mean'])} env steps",
+    ]
+    lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
+    return "\n".join(lines)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

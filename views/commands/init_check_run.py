@@ -1,0 +1,97 @@
+"""`hpo init`, `hpo check` and `hpo run`: the verbs around a study file.
+
+The file is read before anything heavy is imported, so that its mistakes are shown at once.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from ...disk import output
+from ...errors import ConfigError
+from ...studies.init_file import init_text
+from ...studies.load import load
+from ..documents import print_json
+from ..terminal.console import fitted, plain_warnings
+from ..visible import echo
+
+__all__ = ["do_check", "do_init", "do_run", "write_study"]
+
+_LABEL = 11  # `env steps  `
+
+
+def do_init(args: Namespace) -> int:
+    """Write a study file to start from; never over an existing one.
+
+    Raises:
+        ConfigError: unknown environment, or the file exists.
+    """
+    write_study(init_text(args.env), args.out)
+    return 0
+
+
+def _check(file: str) -> str:
+    return f"hpo check {shlex.quote(file)}"
+
+
+def write_study(text: str, out: str | None, command: Callable[[str], str] = _check) -> None:
+    """Write a study file, or print it if no path is given; never over an existing one.
+
+    Args:
+        text: its content.
+        out: its path.
+        command: path -> the command to type next.
+
+    Raises:
+        ConfigError: the file exists.
+    """
+    if out is None:
+        echo(text, end="")
+        return
+    path = Path(out)
+    if path.exists() or path.is_symlink():
+        raise ConfigError(f"{path} exists already; choose another file with --out")
+    with output(path) as file:
+        file.write(text)
+    echo(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)
+
+
+def do_check(args: Namespace) -> int:
+    """Print what a study will do; exit code 2 if some of its configurations cannot run.
+
+    Raises:
+        StudyError: with every mistake in the file.
+    """
+    study = load(args.file, args.set)
+    from ...search.preview import preview
+
+    with plain_warnings():
+        report, note = preview(study)
+    if args.json:
+        print_json({**report.as_data(), "note": note})
+    else:
+        text = report.text() + (f"\nnote       {note}" if note else "")
+        echo("\n".join(fitted(line, sys.stdout, _indent(line)) for line in text.split("\n")))
+    return 2 if report.mistakes else 0
+
+
+def _indent(line: str) -> int:
+    """Return the indent of the rest of a folded line; lines of programs are indented already."""
+    return 2 if line.startswith(" ") else _LABEL
+
+
+def do_run(args: Namespace) -> int:
+    """Run a study, or resume it; a finished one prints its leaderboard.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+    study = load(args.file, args.set, args.name)
+    text = Path(args.file).read_text(encoding="utf-8")
+    from .watched_run import run_watched
+
+    return run_watched(study, text, args)

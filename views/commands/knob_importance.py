@@ -1,0 +1,74 @@
+"""`hpo importance`: which knobs mattered most."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import ConfigError
+from ...store.study_folder import find_study
+from ..documents import print_json
+from ..formatting import counted, steps
+from ..terminal.console import fitted, knows_blocks
+from ..visible import echo
+
+if TYPE_CHECKING:
+    from ...search.after.looking_back import Importance
+
+__all__ = ["do_importance"]
+
+_BAR = 30
+
+
+def do_importance(args: Namespace) -> int:
+    """Print the importance of knobs, at one point of the runs or over all of them.
+
+    Raises:
+        ConfigError: too few trials, or no such point.
+    """
+    from ...search.after.looking_back import importance_at, importance_over_progress, read_points
+
+    if args.over_progress and args.at is not None:
+        raise ConfigError("--over-progress covers every point of the runs; leave --at out")
+    points = read_points(find_study(args.study, Path(args.out)).path)
+    method = args.method or "ped-anova"
+    if args.over_progress:
+        found = importance_over_progress(points, args.all, method)
+    else:
+        found = [importance_at(points, args.at, args.all, method)]
+    if args.json:
+        print_json([_data(item) for item in found])
+    else:
+        for item in found:
+            echo(fitted(_text(item, knows_blocks(sys.stdout)), sys.stdout, 2))
+    return 0
+
+
+def _data(item: Importance) -> dict[str, object]:
+    return {
+        "at": item.at,
+        "trials": item.trials,
+        "random_only": item.random_only,
+        "random_trials": item.random_trials,
+        "method": item.method,
+        "shares": dict(item.shares),
+    }
+
+
+def _text(item: Importance, blocks: bool) -> str:
+    which = ", none proposed by a model"
+    if not item.random_only:
+        which = ", a model's proposals included (biased towards where it searched)"
+    lines = [
+        f"{item.method} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}{which}"
+    ]
+    if item.caution:
+        lines.append(f"  {item.caution}")
+    width = max(map(len, item.shares), default=0)
+    most = max(item.shares.values(), default=0.0)
+    for name, share in item.shares.items():
+        bar = ("█" if blocks else "#") * round(_BAR * share / most) if most > 0 else ""
+        lines.append(f"  {name.ljust(width)}  {share:6.1%}  {bar}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,90 @@
+"""`hpo plot` and `hpo report`: a study as pictures or as one HTML page."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError, StoreError
+from ...store.study_folder import find_study
+from ..documents import print_json
+from ..pictures import require_matplotlib
+from ..terminal.console import fitted
+from ..visible import echo
+
+if TYPE_CHECKING:
+    from ..charts.model import Picture
+    from ..charts.snapshot import Snapshot
+
+__all__ = ["do_plot", "do_report"]
+
+
+def do_plot(args: Namespace) -> int:
+    """Draw one picture of a study into a file.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        ConfigError: the suffix of the file names no format.
+        StoreError: there is no study, or nothing to draw yet.
+    """
+    from ..charts.files import SUFFIXES, draw_picture
+    from ..charts.snapshot import read_snapshot
+
+    asked = {"everybody": args.all or None, "method": args.method, "at": args.at}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if asked and args.kind != "importance":
+        raise ConfigError(
+            "--at, --all and --method are options of hpo plot importance; leave them out"
+        )
+    path = Path(args.to or f"{args.kind}.png")
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
+    require_matplotlib("hpo plot")
+    folder = find_study(args.study, Path(args.out))
+    picture = _builder(args.kind, asked)(read_snapshot(folder))
+    if not picture.panels:
+        raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
+    draw_picture(path, picture, folder.name)
+    if args.json:
+        print_json({"study": folder.name, "picture": str(path), "caption": picture.caption})
+    else:
+        echo(f"wrote {path}", file=sys.stderr)
+        echo(fitted(picture.caption, sys.stdout))
+    return 0
+
+
+def _builder(kind: str, asked: Mapping[str, Any]) -> Callable[[Snapshot], Picture]:
+    from ..charts.curves_chart import curves
+    from ..charts.history_chart import history
+    from ..charts.importance_chart import importance
+    from ..charts.knob_charts import parallel, slices
+    from ..charts.pareto_chart import pareto
+
+    return {
+        "curves": curves,
+        "history": history,
+        "importance": partial(importance, **asked),
+        "parallel": parallel,
+        "pareto": pareto,
+        "slices": slices,
+    }[kind]
+
+
+def do_report(args: Namespace) -> int:
+    """Write the report of a study.
+
+    Raises:
+        StoreError: there is no study, or its journal is damaged.
+    """
+    from ..report.report import report
+
+    path = report(args.study, args.out, args.to)
+    if args.json:
+        print_json({"report": str(path)})
+    else:
+        echo(path)
+    return 0

@@ -1,0 +1,213 @@
+"""`hpo top`, `show`, `query`, `list` and `best`: results of studies, also while they run."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...disk import copy_folder
+from ...errors import ConfigError, StoreError
+from ...store.audits import Audit, audit_of
+from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ...store.lock import lock_holder
+from ...store.query import query, rows_as_json
+from ...store.rows import StudyMeta
+from ...store.study_folder import StudyFolder, find_study, list_studies
+from ..documents import print_json
+from ..formatting import counted
+from ..leaderboard_text import (
+    audit_words,
+    front_line,
+    print_baselines,
+    print_leaderboard,
+    winner_line,
+)
+from ..listings import rows_csv, rows_text, studies_listing
+from ..terminal.console import console, fitted, knows_blocks, print_listing
+from ..trial_text import trial_data, trial_text
+from ..visible import echo
+
+__all__ = [
+    "check_export",
+    "do_best",
+    "do_list",
+    "do_query",
+    "do_show",
+    "do_top",
+    "export_policy",
+]
+
+_ROWS = 10
+
+
+def _folder(args: Namespace) -> StudyFolder:
+    return find_study(args.study, Path(args.out))
+
+
+@dataclass(frozen=True)
+class _Board:
+    """What `hpo top` and `hpo best` print of a study."""
+
+    entries: list[Entry]
+    baselines: list[BaselineEntry]
+    meta: StudyMeta
+    state: str
+    audit: Audit | None
+
+
+def _read(folder: StudyFolder) -> _Board:
+    with Journal(folder.path) as journal, journal.at_one_commit():
+        meta, head = journal.meta, journal.head()
+        rows = journal.trials()
+        entries = leaderboard_of(meta, rows)
+        audited = any(row.audited for row in rows)
+        audit = audit_of(meta, rows, journal.decisions()) if audited else None
+        baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
+    at_rest = "finished" if head.phase == "finished" else "interrupted"
+    state = "running" if lock_holder(folder.path) else at_rest
+    return _Board(entries, baselines, meta, state, audit)
+
+
+def do_top(args: Namespace) -> int:
+    """Print the leaderboard."""
+    folder = _folder(args)
+    seen = _read(folder)
+    if args.json:
+        trials = [entry.as_json() for entry in seen.entries[: args.n]]
+        print_json([*trials, *({**entry.as_json(), "trial": None} for entry in seen.baselines)])
+        return 0
+    out = console(sys.stdout)
+    entries, meta = seen.entries, seen.meta
+    names = [str(objective["name"]) for objective in meta.objectives]
+    what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
+    out.print(
+        f"{folder.name}: {seen.state}, {counted(len(entries), 'trial')}, {what}", soft_wrap=True
+    )
+    print_leaderboard(out, entries, args.n or _ROWS, names)
+    if names:
+        out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
+    if seen.audit is not None:
+        out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}", soft_wrap=True)
+    if seen.baselines:
+        out.print()
+        print_baselines(out, seen.baselines)
+    return 0
+
+
+def do_show(args: Namespace) -> int:
+    """Print everything about one trial, or draw a network.
+
+    Raises:
+        ConfigError: neither was asked for, or both.
+    """
+    if args.env is not None and args.trial is not None:
+        raise ConfigError("TRIAL shows a trial, --env draws a network; give only one of them")
+    if args.env is not None:
+        from .eval_network import do_show_network
+
+        return do_show_network(args)
+    for option in ("heuristic", "policy", "set"):
+        if getattr(args, option):
+            raise ConfigError(f"--{option} needs --env FILE, the network to draw")
+    if args.trial is None:
+        raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
+    data = trial_data(_folder(args), args.trial)
+    if args.json:
+        print_json(data)
+    else:
+        echo(trial_text(data, knows_blocks(sys.stdout)))
+    return 0
+
+
+def do_query(args: Namespace) -> int:
+    """Run one SELECT over the tables of a study."""
+    columns, rows = query(_folder(args).path, args.sql, args.timeout or None)
+    if args.json:
+        print_json(rows_as_json(columns, rows))
+    elif args.csv:
+        echo(rows_csv(columns, rows), end="")
+    else:
+        echo(rows_text(columns, rows))
+    return 0
+
+
+def do_list(args: Namespace) -> int:
+    """List the studies."""
+    root = Path(args.out)
+    studies = list_studies(root)
+    if args.json:
+        print_json([study.as_json() for study in studies])
+    elif studies:
+        print_listing(console(sys.stdout), studies_listing(studies))
+        for study in studies:
+            if study.error:
+                echo(f"{study.name}: {study.error}", file=sys.stderr)
+    else:
+        echo(f"there is no study in {root}/; start one with: hpo run study.yaml", file=sys.stderr)
+    return 0
+
+
+def do_best(args: Namespace) -> int:
+    """Print the winner, or export its policy.
+
+    Raises:
+        StoreError: no trial has a value, its policy was not kept, or the folder to export to
+            exists.
+    """
+    folder = _folder(args)
+    seen = _read(folder)
+    entries, meta = seen.entries, seen.meta
+    first = entries[0] if entries else None
+    if first is None or first.value is None:
+        raise StoreError(f"no trial of {folder.name!r} has finished its run yet; see: hpo top")
+    exported = (
+        None if args.export is None else export_policy(folder, first.trial, Path(args.export))
+    )
+    if args.json:
+        policy = None if exported is None else str(exported)
+        print_json({**first.as_json(), "metric": meta.metric, "exported_to": policy})
+        return 0
+    if meta.objectives:
+        echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
+        echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
+    else:
+        echo(fitted(winner_line(entries, meta.metric), sys.stdout))
+    for name, value in first.params.items():
+        echo(f"  {name}: {value}")
+    if exported is not None:
+        echo(f"its policy is in {exported}/; try: hpo eval {exported}", file=sys.stderr)
+    return 0
+
+
+def check_export(target: Path) -> None:
+    """Refuse a folder that is not empty.
+
+    Raises:
+        StoreError: it does.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StoreError(f"{target} exists already; choose another folder with --export")
+
+
+def export_policy(folder: StudyFolder, trial: int, target: Path) -> Path:
+    """Copy the kept policy of a trial into a new folder, whole or not at all.
+
+    The policies of its other seeds, if they were kept, go into `seeds/` there.
+
+    Raises:
+        StoreError: none was kept, or the folder exists.
+    """
+    source = folder.policies / f"trial_{trial}"
+    if not source.is_dir():
+        raise StoreError(
+            f"no policy of trial {trial} was kept; raise checkpoint.keep_best in the study file "
+            "and run it with --new"
+        )
+    check_export(target)
+    seeds = source.with_name(f"{source.name}_seeds")
+    copy_folder(source, target, {"seeds": seeds} if seeds.is_dir() else {})
+    return target

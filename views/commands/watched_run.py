@@ -1,0 +1,132 @@
+"""A study run with a view of its progress, for `hpo run` and `hpo train`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ...errors import HpoError
+from ...search.api import run as run_study
+from ...search.run import Results
+from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
+from ...studies.given import Given
+from ...studies.spec import Study
+from ..documents import print_json
+from ..final_summary import print_results, results_data
+from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
+from ..terminal.interrupt_listener import InterruptListener
+from ..terminal.run_view import LinesView, QuietView, RunView
+
+__all__ = ["INTERRUPTED", "resume_command", "run_watched", "watch"]
+
+INTERRUPTED = 130
+
+
+def run_watched(study: Study, text: str, args: Namespace) -> int:
+    """Run a study, show its progress, print its results, and return the exit code.
+
+    Args:
+        study: loaded.
+        text: its file as it was given.
+        args: of `hpo run`.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+
+    def show(results: Results) -> None:
+        _report(results)
+        _print(results, study, args)
+
+    results = watch(study, text, args, show)
+    return INTERRUPTED if results.state == "interrupted" else int(nothing_learnt(results))
+
+
+def nothing_learnt(results: Results) -> bool:
+    """Return whether there are trials and all of them failed or diverged."""
+    states = {entry.state for entry in results.leaderboard}
+    return bool(states) and states <= {"failed", "diverged"}
+
+
+def watch(
+    study: Study,
+    text: str,
+    args: Namespace,
+    show: Callable[[Results], None] = lambda results: None,
+) -> Results:
+    """Run a study and show its progress; print how to resume an interrupted one.
+
+    Args:
+        study: loaded.
+        text: its file as it was given.
+        args: of `hpo run` or `hpo train`.
+        show: prints the results.
+
+    Raises:
+        HpoError: see `search.api.run`.
+    """
+    if args.new:
+        study = replace(study, name=free_name(Path(args.out), study.name))
+    command = resume_command(args.argv, study.name if args.new else None)
+    name = study.name if args.new else args.name
+    given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
+    view = _view(args, command)
+    listener = InterruptListener(view.pressed, view.leaving)
+    view.on_ready = listener.arm
+    with listener, view, plain_warnings(view.warn):
+        results = run_study(
+            study,
+            args.out,
+            [view],
+            accept_new_bits=args.accept_new_bits,
+            accept_changed_files=args.accept_changed_files,
+            study_text=text,
+            given=given,
+            compiling=view.compiling,
+            warn=view.warn,
+        )
+    let_go_of_terminal()
+    show(results)
+    if results.state == "interrupted":
+        view.write("Interrupted; everything so far is kept. Resume with:", command)
+    return results
+
+
+def resume_command(argv: Sequence[str], name: str | None) -> str:
+    """Return the command that resumes what `argv` started, as `name` if `--new` named it."""
+    words = [word for word in argv if word != "--new"]
+    if name is not None:
+        words += ["--name", name]
+    return shlex.join(["hpo", *words])
+
+
+def _view(args: Namespace, command: str) -> RunView:
+    if args.quiet:
+        return QuietView(command=command)
+    if args.json or not can_draw():
+        return LinesView(command=command)
+    from ..terminal.live_view import LiveView
+
+    return LiveView(command)
+
+
+def _report(results: Results) -> None:
+    """Write `report.html`; warn if it cannot be written, because the results stand without it."""
+    from ..report.report import write_report
+
+    try:
+        write_report(StudyFolder(results.folder))
+    except (HpoError, OSError) as error:
+        to_stderr(f"no {REPORT_NAME} was written: {error}")
+
+
+def _print(results: Results, study: Study, args: Namespace) -> None:
+    if args.json:
+        print_json(results_data(results))
+    else:
+        names = [metric.name for metric in study.objectives]
+        print_results(console(sys.stdout), results, study.metric.name, args.quiet, names)

@@ -1,0 +1,112 @@
+"""What `hpo run` prints at the end: the leaderboard, the winner's value, what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..search.run import Results
+from ..store.leaderboard import Entry
+from ..store.study_folder import RESULTS, StudyFolder, list_studies
+from .formatting import counted, duration, steps
+from .leaderboard_text import front_line, print_baselines, print_leaderboard, winner_line
+
+__all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
+
+_SHOWN = 10
+
+
+def print_results(
+    console: Console,
+    results: Results,
+    metric: str,
+    quiet: bool = False,
+    objectives: Sequence[str] = (),
+) -> None:
+    """Print the leaderboard, and unless quiet the winner (or front) and the next commands."""
+    if not quiet:
+        print_leaderboard(console, results.leaderboard, _SHOWN, objectives)
+        if results.baselines:
+            console.print()
+            print_baselines(console, results.baselines)
+        console.print()
+        console.print(summary(results))
+    elif results.leaderboard:
+        print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives)
+    last = winner_line(results.leaderboard, metric)
+    if objectives:
+        last = front_line(results.leaderboard, results.hypervolume)
+    console.print(last, style="bold")
+    commands = [] if quiet else next_commands(results.folder, results.leaderboard)
+    if commands:
+        console.print("\nNext:")
+    width = max((len(command) for command, meaning in commands if meaning), default=0)
+    for command, meaning in commands:
+        told = f"{command.ljust(width)}  # {meaning}" if meaning else command
+        console.print(f"  {told}", soft_wrap=True)
+
+
+def summary(results: Results) -> str:
+    """Return in one line what the study cost and where its results are."""
+    usage = results.usage
+    report = StudyFolder(results.folder).report
+    page = f" (start with {report.name})" if report.is_file() else ""
+    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    return (
+        f"{counted(len(results.leaderboard), 'trial')}, {steps(usage.env_steps)} env steps in "
+        f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
+        f"{usage.occupancy:.0%}; results in {results.folder}/{page}"
+    )
+
+
+def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Return (command, meaning) pairs to type next."""
+    if not entries:
+        return []
+    which, best = target(folder), entries[0]
+    commands = [
+        (f"hpo top{which}", "the leaderboard"),
+        (f"hpo show {best.trial}{which}", "everything about one trial"),
+    ]
+    if (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        commands.append((f"hpo best --export policy/{which}", "then: hpo eval policy/"))
+    knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
+    column = f", param.{knob}" if knob else ""
+    sql = f"SELECT trial, value{column} FROM trials ORDER BY rank"
+    return [*commands, (f'hpo query "{sql}"{which}', "")]
+
+
+def target(folder: Path) -> str:
+    """Return the `--study` option for a folder; "" if it is the only study in `results`."""
+    if folder.absolute().parent == RESULTS.absolute():
+        studies = list_studies()
+        if len(studies) == 1 and studies[0].path.name == folder.name:
+            return ""
+        return f" --study {shlex.quote(folder.name)}"
+    return f" --study {shlex.quote(str(folder))}"
+
+
+def results_data(results: Results) -> dict[str, Any]:
+    """Return the results of a run as JSON data."""
+    best = results.best
+    usage, report = asdict(results.usage), StudyFolder(results.folder).report
+    return {
+        "state": results.state,
+        "folder": str(results.folder),
+        "report": str(report) if report.is_file() else None,
+        "best": None if best is None else best.as_json(),
+        "hypervolume": results.hypervolume,
+        "leaderboard": [entry.as_json() for entry in results.leaderboard],
+        "baselines": [entry.as_json() for entry in results.baselines],
+        "usage": {
+            **usage,
+            "env_steps": results.usage.env_steps,
+            "occupancy": results.usage.occupancy,
+            "rejected_share": results.rejected_share,
+        },
+    }

@@ -1,0 +1,218 @@
+"""Numbers, times and small tables as short text, the same in every view."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+__all__ = [
+    "Listing",
+    "aligned",
+    "between",
+    "counted",
+    "duration",
+    "folded",
+    "number",
+    "param",
+    "sparkline",
+    "steps",
+]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLAIN_BARS = "_.-=+*#@"
+
+
+def steps(count: int) -> str:
+    """Format a count of env steps: exact below 1,000, then to three digits.
+
+    >>> steps(999), steps(1_300_000), steps(160_000), steps(2_000_000_000)
+    ('999', '1.3M', '160k', '2G')
+    """
+    amount = float(count)
+    for suffix in ("", "k", "M"):
+        if amount < 999.5:
+            return f"{amount:.3g}{suffix}"
+        amount /= 1000.0
+    return f"{amount:.3g}G" if amount < 999.5 else f"{amount:,.0f}G"
+
+
+def counted(count: int, noun: str) -> str:
+    """Format a count with its noun, in the plural unless it is 1.
+
+    >>> counted(1, "trial"), counted(64, "trial"), counted(20_000, "request")
+    ('1 trial', '64 trials', '20,000 requests')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def duration(seconds: float) -> str:
+    """Format a span of time in its two largest units.
+
+    >>> duration(0.42), duration(12.4), duration(200), duration(7300), duration(200_000)
+    ('0.4s', '12s', '3m20s', '2h01m', '2d07h')
+    """
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    for large, small, per, next_ in (("m", "s", 60, 3600), ("h", "m", 3600, 86_400)):
+        if whole < next_:
+            return f"{whole // per}{large}{whole % per // (per // 60):02d}{small}"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def number(value: float | None) -> str:
+    """Format a measured value to four digits, keeping all digits before the point.
+
+    >>> number(497.3125), number(-0.00123456), number(123456.7), number(None), number(500.0)
+    ('497.3', '-0.001235', '123457', '-', '500')
+    """
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+def between(low: float | None, high: float | None) -> str:
+    """Format an interval; "" without one.
+
+    >>> between(494.12, 499.9), between(None, None)
+    ('[494.1, 499.9]', '')
+    """
+    return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
+
+
+def param(value: Any) -> str:
+    """Format a knob's value; numbers to three digits.
+
+    >>> param(0.0023123), param(0.99871), param([64, 64]), param(None), param(3), param(1e-5)
+    ('0.00231', '0.9987', '[64, 64]', 'off', '3', '1e-05')
+    """
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        # 0.9987 and 0.9991 must not both read 0.999.
+        return f"{value:.4g}" if 0.9 <= abs(value) < 1.0 else f"{value:.3g}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(param, value))}]"
+    return str(value)
+
+
+def sparkline(values: Sequence[float | None], width: int = 40, plain: bool = False) -> str:
+    """Format a curve as one line of blocks, low to high; blank where it is not finite.
+
+    Args:
+        values: in order; more than `width` are averaged in groups.
+        width: characters, at most.
+        plain: for terminals limited to ASCII.
+
+    >>> sparkline([0, 1, 2, 3, None, 7])
+    '▁▂▃▄ █'
+    """
+    bars = _PLAIN_BARS if plain else _BARS
+    points = _thinned(values, width)
+    finite = [point for point in points if point is not None]
+    if not finite:
+        return " " * len(points)
+    low, high = min(finite), max(finite)
+    scale = (len(bars) - 1) / (high - low) if high > low else 0.0
+    return "".join(" " if p is None else bars[round((p - low) * scale)] for p in points)
+
+
+def _thinned(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return at most `width` means of equal groups, None where a group has no finite value."""
+    count = min(width, len(values))
+    points: list[float | None] = []
+    for index in range(count):
+        group = values[index * len(values) // count : (index + 1) * len(values) // count]
+        finite = [value for value in group if value is not None and math.isfinite(value)]
+        points.append(sum(finite) / len(finite) if finite else None)
+    return points
+
+
+def folded(text: str, width: int, indent: int = 0) -> str:
+    """Fold lines to `width` at blanks; a longer word stays whole.
+
+    Args:
+        text: lines.
+        width: characters.
+        indent: blanks before folded parts, beyond those the line itself begins with.
+
+    >>> print(folded("seeds  1.5 2.5 3.5", 14, 7))
+    seeds  1.5 2.5
+           3.5
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        before = len(line) - len(line.lstrip())
+        rest = " " * (before + indent)
+        pieces = wrap(
+            line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False,
+            drop_whitespace=True, replace_whitespace=False,
+        )  # fmt: skip
+        lines += pieces if len(line) > width else [line]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of text.
+
+    Attributes:
+        header: one word a column, none empty.
+        rows: cells, as many as the header has.
+        right: columns of numbers, aligned to the right.
+        below: where a line is too narrow, columns from this one on go below the others.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[bool]
+    below: int | None = None
+
+    def stacked(self, width: int) -> str:
+        """Return the table in `width` characters, columns from `below` on under the others."""
+        heads = aligned(
+            self.header[: self.below],
+            [row[: self.below] for row in self.rows],
+            self.right[: self.below],
+        )
+        head, rule, *lines = heads.split("\n")
+        notes = ["; ".join(filter(None, row[self.below :])) for row in self.rows]
+        pairs = zip(lines, notes, strict=True)
+        found = [f"{line}\n{folded(f'    {note}', width)}" for line, note in pairs]
+        return "\n".join([head, rule, *found])
+
+    def text(self) -> str:
+        """Return the table with one line a row."""
+        return aligned(self.header, self.rows, self.right)
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    """Format a table in columns two blanks apart.
+
+    Args:
+        header: one word a column, none empty.
+        rows: cells, as many as the header has.
+        right: columns of numbers, aligned to the right.
+    """
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    )

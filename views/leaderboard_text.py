@@ -1,0 +1,227 @@
+"""The leaderboard as a table that fits the terminal, and sentences about its winner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..store.audits import Audit
+from ..store.baselines import BaselineEntry
+from ..store.leaderboard import Entry
+from ..store.rows import TrialState
+from .formatting import aligned, between, counted, number, param, steps
+
+__all__ = [
+    "audit_words",
+    "board",
+    "front_line",
+    "print_baselines",
+    "print_leaderboard",
+    "value_source",
+    "winner_line",
+]
+
+_GAP = 2  # blanks between two columns: one of padding, one of the box
+
+
+def print_leaderboard(
+    console: Console,
+    entries: Sequence[Entry],
+    most: int | None = None,
+    objectives: Sequence[str] = (),
+) -> None:
+    """Print the best entries, and what is needed to read them.
+
+    Args:
+        console: where to; its width decides how many knobs are shown.
+        entries: the whole leaderboard, the best first.
+        most: print so many at most; None prints all.
+        objectives: their names, where there are several.
+    """
+    shown = list(entries if most is None else entries[:most])
+    if not shown:
+        console.print("no trials yet", highlight=False)
+        return
+    console.print(board(shown, console.width, objectives))
+    notes: list[str] = []
+    if any(entry.value is None and entry.rung_value is not None for entry in shown):
+        notes.append("(value): at its last rung, of a trial that did not finish its run.")
+    if len(shown) < len(entries):
+        notes.append(
+            f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."
+        )
+    for note in notes:
+        console.print(Text(note, style="dim"))
+
+
+def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
+    """Print the values of rules that learn nothing, and how far the best trial is from them."""
+    if not baselines:
+        return
+    compared = any(entry.difference is not None for entry in baselines)
+    header = ["baseline", "value", "95% interval", "seeds"]
+    header += ["best minus this", "95% interval"] if compared else []
+    rows: list[list[str]] = []
+    for entry in baselines:
+        row = [entry.baseline, number(entry.value), between(entry.around.low, entry.around.high)]
+        row.append(f"{len(entry.values)} ({entry.stream})")
+        if compared:
+            apart, around = entry.difference, entry.difference_around
+            row.append("" if apart is None else f"{apart:+.4g}")
+            row.append("" if around is None else between(around.low, around.high))
+        rows.append(row)
+    text = aligned(header, rows, [False, True, False, False, True, False][: len(header)])
+    console.print(Text(text), soft_wrap=True)
+
+
+def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) -> Table:
+    """Return the table; knobs equal in all entries come last, what does not fit is left out."""
+    columns: list[tuple[str, list[str]]] = [
+        ("#", [str(entry.rank) for entry in entries]),
+        ("trial", [str(entry.trial) for entry in entries]),
+        ("state", [_state(entry) for entry in entries]),
+        *(_several(entries, objectives) if objectives else _one(entries)),
+        ("seeds", [str(entry.seeds) for entry in entries]),
+        ("steps", [steps(entry.env_steps) for entry in entries]),
+    ]
+    if any(entry.feasible is not None for entry in entries):
+        words = {True: "yes", False: "no", None: ""}
+        columns.insert(3, ("feasible", [words[entry.feasible] for entry in entries]))
+    left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
+    for name in _knobs(entries):
+        cells = [param(e.params[name]) if name in e.params else "" for e in entries]
+        header = _folded(name, max(map(len, cells)))
+        needs = _width(header, cells) + _GAP
+        if needs > left:
+            continue
+        left -= needs
+        columns.append((header, cells))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for name, _ in columns:
+        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
+    for row, entry in zip(
+        zip(*(cells for _, cells in columns), strict=True), entries, strict=True
+    ):
+        table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
+    return table
+
+
+def _one(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
+    intervals = [_around(entry) for entry in entries]
+    shown = [("value", [_value(entry) for entry in entries])]
+    return [*shown, ("95% interval", intervals)] if any(intervals) else shown
+
+
+def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[str, list[str]]]:
+    fronts = ["" if entry.front is None else str(entry.front) for entry in entries]
+    columns = [("front", fronts)]
+    for index, name in enumerate(objectives):
+        cells = [number(e.objectives[index]) if e.objectives else "" for e in entries]
+        if index == 0:  # at least what a trial that was stopped showed
+            cells = [cell or _value(e) for cell, e in zip(cells, entries, strict=True)]
+        columns.append((_folded(name.removeprefix("eval/"), max(map(len, cells))), cells))
+    return columns
+
+
+def front_line(entries: Sequence[Entry], volume: float | None) -> str:
+    """Return how many trials are on the Pareto front, and their hypervolume."""
+    placed = [entry for entry in entries if entry.front is not None]
+    if not placed:
+        return "No trial has finished its run, so there is no Pareto front yet."
+    group = [entry for entry in placed if entry.confirmed] or placed
+    kind = "confirmed" if group[0].confirmed else "finished"
+    best = [entry.trial for entry in group if entry.front == 1]
+    shown = ", ".join(map(str, best[:12])) + (", ..." if len(best) > 12 else "")
+    text = f"Pareto front: {len(best)} of {len(group)} {kind} trials ({shown})"
+    if volume is None:
+        return f"{text}."
+    return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
+
+
+def winner_line(entries: Sequence[Entry], metric: str) -> str:
+    """Return the winner's value, with its trial and the kind of its seeds."""
+    best = entries[0] if entries else None
+    if entries and all(entry.state == "failed" for entry in entries):
+        return (
+            "Every trial failed; `hpo show TRIAL` shows why. Failed trials are not run again: fix "
+            "the cause and start another study with --new."
+        )
+    if best is None or best.value is None:
+        return "No trial has finished its run, so there is no winner yet."
+    value = f"{metric} {number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
+    source = value_source(best.value_from, best.seeds)
+    return f"Winner: trial {best.trial}, {value}, {source}."
+
+
+def value_source(value_from: str, seeds: int) -> str:
+    """Return which seeds a value is from, and whether they also selected the trial."""
+    many = counted(seeds, "seed")
+    fresh = f"the mean of {counted(seeds, 'fresh seed')}"
+    return {
+        "report": f"{fresh} that did not select it",
+        "choose": f"{fresh} that also selected it",
+        "search": f"from {many} of the search, which also selected it; `confirm` uses fresh ones",
+    }[value_from]
+
+
+def audit_words(audit: Audit, metric: str) -> str:
+    """Return a sentence or two on how often stops were wrong."""
+    whole = audit.whole
+    share = ""
+    if whole.share is not None:
+        share = f" ({whole.share:.0%}, 95% interval {whole.low:.0%} to {whole.high:.0%})"
+    level = f", {whole.level} tied with it" if whole.level else ""
+    best = f"{whole.winners or 'none'} better than all of those"
+    audited = counted(whole.audited, "audited trial")
+    return (
+        f"{whole.wrong} of {audited}{share} ended better than the median of "
+        f"the {audit.survivors} that were never stopped ({metric} {number(audit.bar)}){level}; "
+        f"{best}."
+    )
+
+
+def _state(entry: Entry) -> str:
+    if entry.confirmed:
+        return "confirmed"
+    if entry.state is TrialState.STOPPED:
+        return f"stopped at {entry.rung}"
+    return str(entry.state)
+
+
+def _value(entry: Entry) -> str:
+    if entry.value is not None:
+        return number(entry.value)
+    return f"({number(entry.rung_value)})" if entry.rung_value is not None else ""
+
+
+def _around(entry: Entry) -> str:
+    return between(entry.ci_low, entry.ci_high)
+
+
+def _knobs(entries: Sequence[Entry]) -> list[str]:
+    """Return the knobs, those with the most different values first, else in the study's order."""
+    different: dict[str, set[str]] = {}
+    for entry in entries:
+        for name, value in entry.params.items():
+            different.setdefault(name, set()).add(json.dumps(value))
+    return sorted(different, key=lambda name: -len(different[name]))
+
+
+def _width(header: str, cells: Sequence[str]) -> int:
+    return max(len(line) for line in (*header.split("\n"), *cells))
+
+
+def _folded(name: str, width: int) -> str:
+    """Return a knob's name on several lines, broken after `_`, no wider than it must be."""
+    lines: list[str] = []
+    for word in name.replace("_", "_\n").split("\n"):
+        if lines and len(lines[-1]) + len(word) <= max(width, len(word)):
+            lines[-1] += word
+        else:
+            lines.append(word)
+    return "\n".join(lines)

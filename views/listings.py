@@ -1,0 +1,147 @@
+"""Tables of studies, knobs, environments and rows of a query, as text or data."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..elsewhere import names_of
+from ..env_entry import EnvEntry
+from ..environments import ENVIRONMENTS
+from ..knobs import KNOBS, Knob
+from ..store.codec import finite_json
+from ..store.query import rows_as_json
+from ..store.study_folder import StudySummary
+from .formatting import Listing, aligned, duration, number, param
+
+__all__ = [
+    "envs_data",
+    "envs_listing",
+    "knobs_data",
+    "knobs_listing",
+    "rows_csv",
+    "rows_text",
+    "studies_listing",
+]
+
+
+def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
+    """Return one line a study."""
+    now = time.time() if now is None else now
+    rows = [
+        [
+            study.name,
+            study.state,
+            f"{study.done} of {study.trials}",
+            number(study.best),
+            study.metric,
+            _ago(now, study.updated_at),
+        ]
+        for study in studies
+    ]
+    header = ("study", "state", "ended", "best", "metric", "changed")
+    return Listing(header, rows, (False, False, True, True, False, True))
+
+
+def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
+    """Return one line a knob: default, traced or static, meaning, allowed values."""
+    rows = [
+        [
+            knob.name,
+            _default(knob.default),
+            "traced" if knob.traced else "static",
+            knob.meaning,
+            knob.allowed(),
+        ]
+        for knob in knobs
+    ]
+    return Listing(("knob", "default", "kind", "meaning", "allowed"), rows, [False] * 5, 3)
+
+
+def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
+    """Return the table of knobs as JSON data; a missing bound is null, infinity a string."""
+    found: list[dict[str, Any]] = []
+    for knob in knobs:
+        data = asdict(knob)
+        low, high = data["low"], data["high"]
+        data["low"] = low if low > -float("inf") else None
+        data["high"] = high if high < float("inf") else None
+        words = {"allowed": knob.allowed(), "aliases": list(names_of(knob.name))}
+        found.append(finite_json({**data, **words}))
+    return found
+
+
+def envs_listing(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> Listing:
+    """Return one line an environment."""
+    rows = [[env.id, env.source, env.actions, env.meaning, _listed(env.params)] for env in envs]
+    header = ("environment", "source", "actions", "meaning", "parameters (env.<name>)")
+    return Listing(header, rows, [False] * 5, 3)
+
+
+def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[dict[str, Any]]:
+    """Return the table of environments as JSON data."""
+    return [finite_json(asdict(env)) for env in envs]
+
+
+def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return the result of a query as a table; numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [
+        all(_is_number(row[index]) or row[index] is None for row in rows)
+        for index in range(len(columns))
+    ]
+    return aligned([name or "?" for name in columns], cells, right)
+
+
+def rows_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return the result of a query as CSV with a header; missing is empty, lists are JSON."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _ago(now: float, then: float | None) -> str:
+    return "" if then is None else f"{duration(max(0.0, now - then))} ago"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_cell, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_cell(item)}' for key, item in value.items())}}}"
+    # One row is one line, and no text of a study may control the terminal.
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(rows_as_json(["cell"], [(value,)])[0]["cell"])
+    return value
+
+
+def _default(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else param(value)
+
+
+def _listed(params: Mapping[str, float]) -> str:
+    names = list(params)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

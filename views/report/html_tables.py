@@ -1,0 +1,190 @@
+"""The tables of a report: leaderboard, baselines, judgements at rungs, and what the audit says."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ...store.audits import Audit, AuditedRung
+from ...store.leaderboard import Entry
+from ..charts.snapshot import Snapshot
+from ..formatting import between, number, param, steps
+from .page import Cell, table
+
+__all__ = ["audit_table", "baselines_table", "leaderboard_table", "rungs_table"]
+
+_ROWS = 200
+
+
+def leaderboard_table(snapshot: Snapshot) -> str:
+    """Return the leaderboard with every knob, the best rows of a long one."""
+    entries = list(snapshot.entries[:_ROWS])
+    if not entries:
+        return '<p class="nothing">No trial yet.</p>'
+    names = [str(objective["name"]) for objective in snapshot.meta.objectives]
+    columns: list[tuple[str, bool, list[Cell]]] = [
+        ("#", True, [Cell(str(e.rank), e.rank) for e in entries]),
+        ("trial", True, [Cell(str(e.trial), e.trial) for e in entries]),
+        ("state", False, [Cell(_state(snapshot, e)) for e in entries]),
+    ]
+    if any(entry.feasible is not None for entry in entries):
+        words = {True: "yes", False: "no", None: ""}
+        columns.append(("feasible", False, [Cell(words[e.feasible]) for e in entries]))
+    if names:
+        columns.append(("front", True, [_number(e.front) for e in entries]))
+        for index, name in enumerate(names):
+            cells = [_number(e.objectives[index] if e.objectives else None) for e in entries]
+            columns.append((name.removeprefix("eval/"), True, cells))
+    else:
+        columns.append(("value", True, [_value(e) for e in entries]))
+        columns.append(
+            (
+                "95% interval",
+                False,
+                [Cell(between(e.ci_low, e.ci_high), e.ci_low) for e in entries],
+            )
+        )
+    columns += [
+        ("seeds", True, [Cell(str(e.seeds), e.seeds) for e in entries]),
+        ("env steps", True, [Cell(steps(e.env_steps), e.env_steps) for e in entries]),
+    ]
+    for name in snapshot.study.space.names:
+        cells = [_param(entry.params, name) for entry in entries]
+        numeric = all(cell.sort is not None or not cell.text for cell in cells)
+        columns.append((name, numeric, cells))
+    rows = [list(row) for row in zip(*(cells for _, _, cells in columns), strict=True)]
+    text = table(
+        "Leaderboard", [name for name, _, _ in columns], rows,
+        trials=[e.trial for e in entries], right=[right for _, right, _ in columns],
+    )  # fmt: skip
+    return text + "".join(f'<p class="note">{note}</p>' for note in _notes(snapshot, entries))
+
+
+def _notes(snapshot: Snapshot, shown: Sequence[Entry]) -> list[str]:
+    notes: list[str] = []
+    if len(shown) < len(snapshot.entries):
+        notes.append(
+            f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "
+            "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
+        )
+    if any(entry.value is None and entry.rung_value is not None for entry in shown):
+        notes.append("(value): at its last rung, of a trial that did not finish its run.")
+    if any(entry.confirmed for entry in shown):
+        notes.append(
+            "Confirmed trials were run again on fresh seeds. Those seeds selected the first of "
+            "them; its own value is from further seeds, which did not."
+        )
+    return notes
+
+
+def _state(snapshot: Snapshot, entry: Entry) -> str:
+    return "confirmed" if entry.confirmed else snapshot.state(entry.trial)
+
+
+def _value(entry: Entry) -> Cell:
+    if entry.value is not None:
+        return _number(entry.value)
+    if entry.rung_value is None:
+        return Cell("")
+    return Cell(f"({number(entry.rung_value)})", _sortable(entry.rung_value))
+
+
+def _number(value: float | None) -> Cell:
+    return Cell("" if value is None else number(value), _sortable(value))
+
+
+def _sortable(value: Any) -> float | None:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if plain and abs(value) < float("inf") else None
+
+
+def _param(params: Any, name: str) -> Cell:
+    if name not in params:
+        return Cell("")
+    value = params[name]
+    text = value if isinstance(value, str) else param(value)
+    return Cell(text if len(text) <= 60 else json.dumps(text[:57] + "..."), _sortable(value))
+
+
+def baselines_table(snapshot: Snapshot) -> str:
+    """Return the values of rules that learn nothing, and how far the best trial is from them."""
+    rows = [
+        [
+            Cell(e.baseline),
+            _number(e.value),
+            Cell(between(e.around.low, e.around.high)),
+            Cell(f"{len(e.values)} ({e.stream})"),
+            Cell("" if e.difference is None else f"{e.difference:+.4g}", e.difference),
+            Cell("" if (a := e.difference_around) is None else between(a.low, a.high)),
+        ]
+        for e in snapshot.baselines
+    ]
+    header = ("baseline", "value", "95% interval", "seeds", "best minus this", "95% interval")
+    right = (False, True, False, False, True, False)
+    return table("Baselines", header, rows, right=right)
+
+
+# ---------------------------------------------------------------------- early stopping
+
+
+def rungs_table(snapshot: Snapshot) -> str:
+    """Return the number of decisions at every rung, by kind."""
+    counts: dict[int, Counter[str]] = {}
+    at: dict[int, int] = {}
+    for row in snapshot.decisions:
+        counts.setdefault(row.rung, Counter())[row.action] += 1
+        at[row.rung] = min(row.env_steps, at.get(row.rung, row.env_steps))
+    actions = [a for a in _ACTIONS if any(count[a] for count in counts.values())]
+    rows = [
+        [
+            Cell(str(rung), rung),
+            Cell(steps(at[rung]), at[rung]),
+            Cell(str(sum(counts[rung].values())), sum(counts[rung].values())),
+            *(Cell(str(counts[rung][action]), counts[rung][action]) for action in actions),
+        ]
+        for rung in sorted(counts)
+    ]
+    header = ("rung", "env steps", "judged", *(_ACTIONS[action] for action in actions))
+    return table("Decisions at rungs", header, rows, right=[True] * len(header))
+
+
+_ACTIONS = {
+    "continue": "went on",
+    "stop": "stopped",
+    "audit": "stopped, but ran on for the audit",
+    "finish": "finished",
+    "copy": "copied another trial",
+}
+
+
+def audit_table(audit: Audit) -> str:
+    """Return the audit rung by rung."""
+    rows = [_audited(rung, str(rung.rung)) for rung in audit.rungs]
+    if len(rows) > 1:
+        rows.append(_audited(audit.whole, "all"))
+    header = ("rung", "env steps", "stopped", "audited", "wrong", "share", "95% interval",
+              "tied", "better than all", "tau with final values")  # fmt: skip
+    right = (False, True, True, True, True, True, False, True, True, True)
+    return table("Audit of early stopping", header, rows, right=right)
+
+
+def _audited(rung: AuditedRung, name: str) -> list[Cell]:
+    return [
+        Cell(name),
+        Cell("" if rung.env_steps is None else steps(rung.env_steps), rung.env_steps),
+        Cell(str(rung.stopped), rung.stopped),
+        Cell(str(rung.audited), rung.audited),
+        Cell(str(rung.wrong), rung.wrong),
+        Cell("" if rung.share is None else f"{rung.share:.0%}", rung.share),
+        Cell(_percent(rung)),
+        Cell(str(rung.level), rung.level),
+        Cell(str(rung.winners), rung.winners),
+        Cell("" if rung.correlation is None else f"{rung.correlation:.2f}", rung.correlation),
+    ]
+
+
+def _percent(rung: AuditedRung) -> str:
+    known = rung.low is not None and rung.high is not None
+    return f"[{rung.low:.0%}, {rung.high:.0%}]" if known else ""

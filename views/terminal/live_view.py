@@ -1,0 +1,182 @@
+"""The live view: a study's progress, drawn in place a few times a second from its own thread.
+
+The loop only hands over its latest progress; drawing happens while compiled code runs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ...search.book.progress import Progress
+from ...studies.spec import Study
+from ..formatting import counted, duration, folded, steps
+from .console import console, hush_keys, let_go_of_terminal
+from .pace import Outlook
+from .progress_text import lanes_text, phase_text, standing_text, trials_text
+from .run_view import RunView
+
+__all__ = ["LiveView", "panel"]
+
+_PER_SECOND = 4
+
+
+class LiveView(RunView):
+    """Draws on a terminal; events scroll by above.
+
+    Args:
+        command: to type to resume this study.
+        terminal: to draw on; default stderr.
+    """
+
+    def __init__(self, command: str = "hpo run", terminal: Console | None = None):
+        super().__init__(None, command)
+        self._title = ""
+        self._now = "starting"
+        self._began = self._seen = time.monotonic()
+        self._progress: tuple[Progress, Outlook] | None = None
+        self._compile_seconds = 0.0
+        self._unhush: Callable[[], None] = lambda: None
+        self._console = terminal if terminal is not None else console(sys.stderr)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._picture,
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+        )
+
+    def __enter__(self) -> LiveView:
+        self._unhush = hush_keys()
+        self._live.start(refresh=True)
+        return self
+
+    def close(self) -> None:
+        """Remove the picture and restore the cursor."""
+        with suppress(OSError):  # the terminal itself is gone
+            self._live.stop()
+        self._unhush()
+
+    def write(self, text: str, command: str = "") -> None:
+        """Print a line above the picture, folded; a command stays whole, so that it can be copied.
+
+        Args:
+            text: the line.
+            command: to type, on a line of its own.
+        """
+        try:
+            lines = folded(text, self._console.width)
+            self._console.print(f"{lines}\n{command}" if command else lines, soft_wrap=True)
+        except OSError:  # the terminal is gone; the study goes on
+            let_go_of_terminal()
+
+    def _enter(self, now: str) -> None:
+        self._now, self._began = now, time.monotonic()
+
+    def compile_begins(self, words: str) -> None:
+        """Show what is being compiled, and for how long."""
+        self._enter(f"compiling {words}")
+
+    def compile_ends(self, words: str, seconds: float) -> None:
+        """Show how long it took."""
+        self._compile_seconds += seconds
+        self._enter("first chunk")
+        self.say(f"compiled {words} in {duration(seconds)}")
+
+    def pressed(self) -> None:
+        """Answer the first Ctrl-C."""
+        self._enter("finishing this chunk, then committing")
+        super().pressed()
+
+    def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """Take the title from the study."""
+        rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
+        self._title = f"{study.name}  {study.env.id}, {study.search.method}{rule}"
+        self._enter("preparing the lanes")
+        super().on_start(study, folder, resumed)
+
+    def on_chunk(self, progress: Progress) -> None:
+        """Take the new picture; the next drawing shows it."""
+        if self.pace is None:
+            raise RuntimeError("on_start comes first")
+        self._progress = progress, self.pace.see(progress)
+        self._seen = time.monotonic()
+        self._enter("")
+        super().on_chunk(progress)
+
+    def _picture(self) -> RenderableType:
+        now = time.monotonic()
+        doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
+        return panel(self._title, self._progress, now - self._seen, doing, self._compile_seconds)
+
+
+def panel(
+    title: str,
+    progress: tuple[Progress, Outlook] | None,
+    age: float,
+    doing: str,
+    compile_seconds: float = 0.0,
+) -> RenderableType:
+    """Return the picture of a study.
+
+    Args:
+        title: of the study.
+        progress: at the last chunk boundary, with the outlook then; None before the first.
+        age: seconds since that boundary.
+        doing: what happens now, if not a chunk.
+        compile_seconds: spent compiling so far.
+    """
+    parts: list[RenderableType] = []
+    if title:
+        parts.append(_line(title, style="bold"))
+    if progress is not None:
+        parts += [_bar(*progress, age), _facts(*progress, compile_seconds)]
+    if doing:
+        parts.append(_line(doing, style="cyan"))
+    return Group(*parts)
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _bar(progress: Progress, outlook: Outlook, age: float) -> Table:
+    share = outlook.share(progress.env_steps)
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(ratio=1)
+    row.add_column(no_wrap=True)
+    left = outlook.seconds_left
+    clock = duration(progress.seconds + age)
+    if left is not None:
+        clock += f", {duration(max(0.0, left - age))} left"
+    row.add_row(
+        ProgressBar(total=1.0, completed=share, width=None),
+        Text(f"{share:4.0%}  {clock}"),
+    )
+    return row
+
+
+def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Table:
+    compiles = counted(progress.compiles, "compile")
+    if compile_seconds:
+        compiles += f" ({duration(compile_seconds)})"
+    done, total = steps(progress.env_steps), steps(outlook.env_steps_total)
+    speed = steps(round(outlook.env_steps_per_second))
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    table.add_row("phase", phase_text(progress.phase))
+    table.add_row("env steps", f"{done} of about {total}, {speed} a second, {compiles}")
+    table.add_row("lanes", lanes_text(progress))
+    table.add_row("trials", trials_text(progress))
+    table.add_row("best", Text(standing_text(progress), style="green"))
+    return table

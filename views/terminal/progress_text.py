@@ -1,0 +1,102 @@
+"""Pieces of text about a running study, shared by the live view and the plain lines."""
+
+from __future__ import annotations
+
+from ...search.book.progress import Best, Progress
+from ...search.book.state import Phase
+from ...store.rows import TrialRow, TrialState
+from ..formatting import between, duration, number, steps
+from .pace import Outlook
+
+__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "standing_text",
+           "status_line", "trials_text"]  # fmt: skip
+
+_ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
+_ORDER = (
+    TrialState.RUNNING,
+    TrialState.WAITING,
+    TrialState.STOPPED,
+    TrialState.FINISHED,
+    TrialState.DIVERGED,
+    TrialState.FAILED,
+    TrialState.UNFINISHED,
+)
+_PHASES = {
+    Phase.SEARCH: "search",
+    Phase.CHOOSE: "confirm: selecting the winner on fresh seeds",
+    Phase.REPORT: "confirm: measuring the winner on other fresh seeds",
+    Phase.DONE: "done",
+}
+
+
+def phase_text(phase: Phase) -> str:
+    """Return the name of a phase."""
+    return _PHASES[phase]
+
+
+def trials_text(progress: Progress) -> str:
+    """Return how many trials are in which state."""
+    counts = progress.states
+    parts = [
+        f"{counts.get(state, 0)} {state}"
+        for state in _ORDER
+        if counts.get(state, 0) or state in _ALWAYS
+    ]
+    total = f" of {progress.trials_total}" if progress.trials_total is not None else ""
+    return f"{progress.proposed}{total} proposed: {', '.join(parts)}"
+
+
+def standing_text(progress: Progress) -> str:
+    """Return the best finished trial and its value; before there is one, the leader at a rung."""
+    if progress.best is not None:
+        return best_text(progress.best)
+    leader = progress.leader
+    if leader is None:
+        return "no trial has finished its run yet"
+    at = f"{number(leader.value)} at {steps(leader.env_steps)} env steps"
+    return f"{at} in trial {leader.trial}; no trial has finished its run yet"
+
+
+def best_text(best: Best) -> str:
+    """Return the value of the best finished trial, with its interval or all its values."""
+    around = between(best.low, best.high)
+    if not around and len(best.seed_values) > 1:
+        around = f"(seeds {', '.join(map(number, best.seed_values))})"
+    return f"{number(best.value)} {around}".rstrip() + f" in trial {best.trial}"
+
+
+def lanes_text(progress: Progress) -> str:
+    """Return how many lanes are busy now, and the share that was busy on average."""
+    return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} on average"
+
+
+def status_line(progress: Progress, outlook: Outlook) -> str:
+    """Return everything in one line, for output that is not a terminal."""
+    share = outlook.share(progress.env_steps)
+    left = "" if outlook.seconds_left is None else f", {duration(outlook.seconds_left)} left"
+    counts = ", ".join(
+        f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
+    )
+    best = ""
+    if progress.best is not None:
+        best = f" | best {best_text(progress.best)}"
+    elif progress.leader is not None:
+        leader = progress.leader
+        best = (
+            f" | leads {number(leader.value)} at {steps(leader.env_steps)} in trial {leader.trial}"
+        )
+    return (
+        f"{duration(progress.seconds)}{left} | {progress.phase} {steps(progress.env_steps)} env "
+        f"steps ({share:.0%}), {steps(round(outlook.env_steps_per_second))}/s | lanes "
+        f"{progress.lanes_busy}/{progress.lanes} | {counts}{best}"
+    )
+
+
+def ended_text(trial: TrialRow) -> str:
+    """Describe in one line how a trial ended."""
+    text = f"trial {trial.trial} {trial.state} after {steps(trial.env_steps)} env steps"
+    if trial.value is not None:
+        return f"{text}: {number(trial.value)}"
+    if trial.state is TrialState.STOPPED:
+        return f"{text}: {number(trial.rung_value)} at rung {trial.rung} ({trial.stop_rule})"
+    return f"{text}: {trial.error}" if trial.error else text

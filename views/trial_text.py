@@ -1,0 +1,274 @@
+"""Everything about one trial: `trial_data` gathers it, `trial_text` lays it out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from statistics import fmean
+from typing import Any
+
+from ..errors import StoreError
+from ..store.audits import Audit, audit_of
+from ..store.codec import finite_json, unpack_evaluation
+from ..store.journal import Journal
+from ..store.leaderboard import leaderboard_of
+from ..store.query import query
+from ..store.rows import StudyMeta, TrialRow
+from ..store.study_folder import StudyFolder
+from .formatting import (
+    aligned,
+    between,
+    counted,
+    duration,
+    folded,
+    number,
+    param,
+    sparkline,
+    steps,
+)
+from .leaderboard_text import value_source
+from .lineage_text import lineage_text
+
+__all__ = ["trial_data", "trial_text"]
+
+_CURVE = "episode_return"
+_WIDTH, _LABEL = 80, 11
+
+
+def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
+    """Return what the store knows of a trial as JSON data.
+
+    Raises:
+        StoreError: there is no such trial.
+    """
+    with Journal(folder.path) as journal, journal.at_one_commit():
+        meta = journal.meta
+        rows = journal.trials()
+        entries = leaderboard_of(meta, rows)
+        entry = next((entry for entry in entries if entry.trial == number_), None)
+        row = journal.trial(number_)
+        if entry is None or row is None:
+            last = max((entry.trial for entry in entries), default=None)
+            known = "it has none yet" if last is None else f"its trials are 0 to {last}"
+            raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
+        evaluations = [
+            _evaluation(unpack_evaluation(packed))
+            for packed in journal.packed_evaluations(number_)
+        ]
+        decisions = [asdict(decision) for decision in journal.decisions(number_)]
+        stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
+        audit = audit_of(meta, rows, journal.decisions()) if stopped else None
+    return {
+        "study": folder.name,
+        "metric": meta.metric,
+        "goal": meta.goal,
+        "trials": len(entries),
+        **entry.as_json(),
+        **_row_data(row),
+        "decisions": finite_json(decisions),
+        "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
+        "evaluations": evaluations,
+        "curve": _curve(folder, number_),
+    }
+
+
+def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
+    """Return the audit of stops, and how an audited trial compares with the others."""
+    than = None
+    if row.audited and row.value is not None:
+        ahead = (row.value - audit.bar) * (1.0 if meta.goal == "maximize" else -1.0)
+        than = "better than" if ahead > 0 else "tied with" if ahead == 0 else "worse than"
+    return {"ended": than, **audit.as_json()}
+
+
+def _row_data(row: TrialRow) -> dict[str, Any]:
+    names = (
+        "proposed_by", "batch", "bucket", "seed_values", "choose_values", "report_values",
+        "audited", "eval_env_steps", "warmup_env_steps", "error", "started_at", "ended_at", "bits",
+        "schedule",
+    )  # fmt: skip
+    return {name: finite_json(getattr(row, name)) for name in names}
+
+
+def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
+    """Summarise the episodes of one evaluation."""
+    first, returns = episodes[0], [episode.episode_return for episode in episodes]
+    return {
+        "stream": str(first.stream),
+        "replicate": first.replicate,
+        "env_steps": first.env_steps,
+        "episodes": len(episodes),
+        "return_mean": _finite(math.fsum(returns) / len(returns)),
+        "return_min": _finite(min(returns)),
+        "return_max": _finite(max(returns)),
+        "length_mean": _mean([episode.episode_length for episode in episodes]),
+        "metrics": {
+            name: _mean([episode.metrics[name] for episode in episodes if name in episode.metrics])
+            for name in sorted(first.metrics)
+        },
+    }
+
+
+def _curve(folder: StudyFolder, trial: int) -> list[dict[str, Any]]:
+    """Return the training curve of the search, the mean over replicates at each point.
+
+    Empty until the tables are published for the first time, which is within the first minute.
+    """
+    if not folder.table("curves").is_file():
+        return []
+    names, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
+    if _CURVE not in names:
+        return []
+    _, rows = query(
+        folder.path,
+        f"SELECT env_steps, avg({_CURVE}) FILTER (isfinite({_CURVE})) FROM curves "
+        f"WHERE trial = {int(trial)} AND stream = 'search' GROUP BY env_steps ORDER BY env_steps",
+    )
+    return [{"env_steps": at, _CURVE: _finite(value)} for at, value in rows]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return _finite(math.fsum(values) / len(values)) if values else None
+
+
+# ---------------------------------------------------------------------- as text
+
+
+def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
+    """Return the data as text of 80 columns.
+
+    Args:
+        data: from `trial_data`.
+        blocks: the terminal has the characters of a sparkline.
+    """
+    parts = [_head(data), _params(data["params"])]
+    if data["schedule"]:
+        parts.append(lineage_text(data["schedule"]))
+    if data["decisions"]:
+        parts.append(_decisions(data["decisions"]))
+    if data["evaluations"]:
+        parts.append(_evaluations(data["evaluations"]))
+    points = [point[_CURVE] for point in data["curve"]]
+    finite = [point for point in points if point is not None]
+    if finite:
+        line = sparkline(points, 50, plain=not blocks)
+        parts.append(
+            f"training return over {steps(data['curve'][-1]['env_steps'])} env steps\n"
+            f"  {number(finite[0])} {line} {number(finite[-1])}"
+        )
+    return "\n\n".join(parts)
+
+
+def _head(data: Mapping[str, Any]) -> str:
+    state = "confirmed" if data["confirmed"] else data["state"]
+    lines = [
+        f"trial {data['trial']} of study {data['study']}: {state}, rank {data['rank']} of "
+        f"{data['trials']}"
+    ]
+    if data["value"] is not None:
+        around = between(data["ci_low"], data["ci_high"])
+        lines.append(
+            f"value      {number(data['value'])} {around}".rstrip() + f", {data['metric']},"
+        )
+        lines.append(f"           {value_source(data['value_from'], data['seeds'])}")
+    for name in ("report", "choose", "seed"):
+        values = data[f"{name}_values"]
+        label = "search" if name == "seed" else name
+        if values:
+            seeds = counted(len(values), "seed")
+            lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
+    if data["stop_rule"]:
+        lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
+    if data.get("audit") is not None:
+        lines.append(f"audit      {_audit(data['audit'])}")
+    if data["error"]:
+        lines.append(f"error      {data['error']}")
+    lines.append(
+        f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
+    )
+    more = "".join(
+        f", {steps(data[f'{kind}_env_steps'])} of {word}"
+        for kind, word in (("eval", "evaluation"), ("warmup", "warm-up"))
+        if data[f"{kind}_env_steps"]
+    )
+    lines.append(f"env steps  {steps(data['env_steps'])} in the search{more}")
+    if data["started_at"] is not None and data["ended_at"] is not None:
+        began = datetime.fromtimestamp(data["started_at"]).strftime("%Y-%m-%d %H:%M:%S")
+        lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
+    return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
+
+
+def _audit(data: Mapping[str, Any]) -> str:
+    whole = data["whole"]
+    bar = f"the median of trials never stopped ({_number(data['bar'])})"
+    if data["ended"] is not None:
+        return f"it ran on and finished {data['ended']} {bar}"
+    audited = counted(whole["audited"], "audited trial")
+    return f"{whole['wrong']} of {audited} finished better than {bar}"
+
+
+def _number(value: Any) -> str:
+    """Format a value, which JSON holds as text if it is not finite."""
+    return value if isinstance(value, str) else number(value)
+
+
+def _params(params: Mapping[str, Any]) -> str:
+    width = max(map(len, params), default=0)
+    lines = [f"  {name:<{width}}  {param(value)}" for name, value in params.items()]
+    return "\n".join(["searched knobs", *(lines or ["  none: the default configuration"])])
+
+
+def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [
+            str(row["rung"]), steps(row["env_steps"]), _number(row["value"]), _action(row),
+            f"{row['rank']} of {row['judged']}", _number(row["cutoff"]), row["rule"],
+        ]
+        for row in decisions
+    ]  # fmt: skip
+    header = ("rung", "env steps", "value", "action", "rank", "cut-off", "rule")
+    right = (True, True, True, False, True, True, False)
+    return f"decisions at rungs\n{aligned(header, rows, right)}"
+
+
+def _action(decision: Mapping[str, Any]) -> str:
+    copied = decision.get("source")
+    return decision["action"] if copied is None else f"{decision['action']} of {copied}"
+
+
+def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
+    """Summarise replicates: one line a stream and number of env steps."""
+    groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in evaluations:
+        groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
+    order = {"search": 0, "choose": 1, "report": 2}
+    rows = [
+        [stream, steps(at), *_summed(groups[stream, at])]
+        for stream, at in sorted(groups, key=lambda key: (order[key[0]], key[1]))
+    ]
+    header = ("evaluated", "env steps", "seeds", "episodes", "return", "min", "max", "length")
+    return aligned(header, rows, (False, *[True] * 7))
+
+
+def _summed(group: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the cells of several evaluations; `-` where a value is not finite."""
+
+    def over(name: str, how: Callable[[list[float]], float]) -> str:
+        values = [row[name] for row in group]
+        return number(None if None in values else how(values))
+
+    episodes = sum(row["episodes"] for row in group)
+    return [
+        str(len(group)),
+        str(episodes),
+        over("return_mean", fmean),
+        over("return_min", min),
+        over("return_max", max),
+        over("length_mean", fmean),
+    ]
