@@ -74,8 +74,8 @@ def factory_of(asked: Any, programs: dict[Any, Any], spent: dict[str, float]) ->
             spent["copies"] += len(changes)
 
     class Kept(LocalFactory):
-        def make(self, config: Any, lanes: int | None) -> Timed:
-            program = self.program_of(config, lanes)
+        def make(self, resolved: Any, lanes: int | None) -> Timed:
+            program = self.program_of(resolved, lanes)
             key = (program.plan, program.lanes, program.updates, program.tile)
             return Timed(self.split, programs.setdefault(key, program))
 

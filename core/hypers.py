@@ -17,7 +17,7 @@ from ..knobs import KNOBS, complete
 from .pytree import Leaf, Pytree, pytree
 from .schedules import KINDS
 
-__all__ = ["OFF", "SAME", "Hypers", "make_hypers"]
+__all__ = ["OFF", "SAME", "Hypers", "hypers_of", "make_hypers"]
 
 OFF = math.inf
 """How a clip or limit that is off looks in `Hypers`."""
@@ -116,18 +116,23 @@ class Hypers(Pytree):
 
 
 def make_hypers(config: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
-    """Return the traced part of a configuration as NumPy scalars, canonical in dtype.
+    """Return the traced part of a configuration: `hypers_of` what `knobs.complete` makes of it."""
+    return hypers_of(complete(config), env_params, eval_params)
+
+
+def hypers_of(full: Mapping[str, Any], env_params: Any, eval_params: Any) -> Hypers:
+    """Return the traced part of a complete configuration as NumPy scalars, canonical in dtype.
 
     Every leaf is float32 or int32 and never weakly typed, so that no value recompiles a program.
 
     Args:
-        config: knob -> value, as for `knobs.complete`.
+        full: every knob, see `knobs.complete`; what else it holds is not looked at.
         env_params: the environment's parameters, a pytree of numbers.
         eval_params: those of the evaluation environment.
     """
-    full = complete(config)
     if full["gae_lambda_initial"] is None:  # no annealing is annealing between equals
-        full["gae_lambda_initial"] = full["gae_lambda_final"] = full["gae_lambda"]
+        same = dict.fromkeys(("gae_lambda_initial", "gae_lambda_final"), full["gae_lambda"])
+        full = {**full, **same}
     leaves = {name: _encode(name, full[name]) for name, knob in KNOBS.items() if knob.traced}
     return Hypers(**leaves, env_params=_floats(env_params), eval_params=_floats(eval_params))
 

@@ -25,6 +25,7 @@ __all__ = [
     "features_of",
     "make_plan",
     "plan_hash",
+    "plan_of",
 ]
 
 FEATURES: Mapping[str, str] = {
@@ -172,10 +173,20 @@ def make_plan(
     eval_env: EnvPlan | None = None,
     features: tuple[str, ...] | None = None,
 ) -> Plan:
-    """Return the static part of a configuration.
+    """Return the static part of a configuration: `plan_of` what `knobs.complete` makes of it."""
+    return plan_of(complete(config), env, eval_env, features)
+
+
+def plan_of(
+    full: Mapping[str, Any],
+    env: EnvPlan,
+    eval_env: EnvPlan | None = None,
+    features: tuple[str, ...] | None = None,
+) -> Plan:
+    """Return the static part of a complete configuration.
 
     Args:
-        config: knob -> value, as for `knobs.complete`.
+        full: every knob, see `knobs.complete`; what else it holds is not looked at.
         env: the environment.
         eval_env: the one that evaluates; the same if None.
         features: costly switches that this study may turn on; None: those that are on here.
@@ -183,7 +194,6 @@ def make_plan(
     Raises:
         ConfigError: something is on that `features` leaves out, or does not go with it.
     """
-    full = complete(config)
     on = tuple(name for name, knob in FEATURES.items() if full[knob])
     features = on if features is None else features
     names = {field.name for field in dataclasses.fields(Plan)} & set(KNOBS)

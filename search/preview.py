@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from ..errors import ConfigError
-from ..knobs import complete
-from ..studies.check import CheckReport, check
+from ..studies.check import CheckReport, Cost, check
 from ..studies.spec import Study
 from .book.warm_start import warm_start
+from .lanes.contract import Resolved
 
 __all__ = ["preview"]
 
@@ -44,41 +43,33 @@ def preview(study: Study) -> tuple[CheckReport, str]:
 
     if workers > 1:
         try:
-            factory.check_divides(complete({**study.fixed, **study.space.default()}), workers)
+            factory.check_divides(factory.resolve(study.default()), workers)
         except ConfigError as error:
             if study.executor.address is None:
                 raise
             notes.append(f"if nodes have as many devices as this machine: {error}")
 
-    @lru_cache(maxsize=1)
-    def made(key: str) -> tuple[int, int, int, int]:
-        config = configs[key]
+    firsts: dict[str, Resolved] = {}
+
+    def bucket_key(config: Mapping[str, Any]) -> str:
+        resolved = factory.resolve(config)
+        firsts.setdefault(resolved.bucket, resolved)
+        return resolved.bucket
+
+    def cost_of(bucket: str) -> Cost:
+        first = firsts[bucket]
         if workers == 1:
-            program = factory.program_of(config)
+            program = factory.program_of(first)
             lanes = program.lanes
         else:
-            division = factory.divide(config, None, workers, workers)
-            program = factory.make_share(config, division).program
+            division = factory.divide(first, None, workers, workers)
+            program = factory.make_share(first, division).program
             lanes = division.total
-        parameters = parameter_count(program.plan, program.example)
         memory = workers * program.memory_bytes()
-        return lanes, memory, parameters, parts_of(program.plan)
+        parameters = parameter_count(program.plan, program.example)
+        return Cost(lanes, memory, parameters, parts_of(program.plan))
 
-    configs: dict[str, Mapping[str, Any]] = {}
-
-    def cost(config: Mapping[str, Any]) -> tuple[int, int, int, int]:
-        key = factory.bucket_of(config)
-        configs[key] = config
-        return made(key)
-
-    report = check(
-        study,
-        lanes_of=lambda config: cost(config)[0],
-        memory_of=lambda config: cost(config)[1],
-        bucket_key=factory.bucket_of,
-        parameters_of=lambda config: cost(config)[2],
-        parts_of=lambda config: cost(config)[3],
-    )
+    report = check(study, bucket_key, cost_of)
     report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))
     return _told(report, earlier), ""
 

@@ -40,6 +40,7 @@ from .engine.loop import Loop
 from .engine.measure_baselines import measure_baselines
 from .engine.settle import Policies
 from .lanes.contract import PopulationFactory
+from .lanes.resolver import Resolver
 from .ray_tune.drive import drive
 from .rules.registry import make_pruner
 from .samplers.ask_ahead import AskAhead
@@ -150,11 +151,11 @@ def run(
             kept = _kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
-        ledger = restore_ledger(study, store, store.clock)
+        ledger = restore_ledger(study, store, store.clock, Resolver(study, factory))
         ledger.earlier = earlier.history
         if not store.created:
             was = length_of(store.meta)
-            lengthen(ledger, was, factory, store.checkpoint())
+            lengthen(ledger, was, store.checkpoint())
         goes_on = _reopen(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
@@ -231,7 +232,7 @@ def _run(
         parts: dict[str, Any] = {
             "ledger": ledger,
             "factory": factory,
-            "intake": Intake(ledger, factory, ahead, buckets),
+            "intake": Intake(ledger, ahead, buckets),
             "curves": callbacks.listening(curves) if settings.callbacks else curves,
             "committer": _committer(store, ledger, buckets, settings),
             "policies": policies,

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError
-from ..knobs import complete
 from ..store.rows import Stream
 from ..studies.spec import Study
 from .lanes.compile_cache import enable_compilation_cache
-from .lanes.contract import Refill, refuse_failed
+from .lanes.contract import Refill, Resolved, refuse_failed
 from .lanes.lane_count import startable_replicates
 from .lanes.user_code import import_user_code
 from .streams import generator
@@ -79,7 +78,7 @@ def measure_lanes(
     from .lanes.local import LocalFactory
 
     factory = LocalFactory(study)
-    default = complete({**study.fixed, **study.space.default()})
+    default = factory.resolve(study.default())
     whole = factory.program_of(default)
     block = whole.tile * len(whole.devices)
     tried = candidates(block, whole.lanes, startable_replicates(study)) if lanes is None else lanes
@@ -118,19 +117,19 @@ def _check_divides(lanes: int, devices: int) -> None:
         )
 
 
-def _measure(factory: Any, default: dict[str, Any], lanes: int, seconds: float) -> Measured:
+def _measure(factory: Any, default: Resolved, lanes: int, seconds: float) -> Measured:
     population = factory.make(default, lanes)
     program = population.program
     started = time.perf_counter()
     program.compile()
     compiled = time.perf_counter()
-    configs = [_config(factory, default, lane) for lane in range(lanes)]
+    drawn = [_drawn(factory, default, lane) for lane in range(lanes)]
     everyone = list(range(lanes))
 
     def chunk(replicate: int | None = None) -> float:
         refills: list[Refill] = []
         if replicate is not None:
-            refills = [Refill(lane, configs[lane], Stream.SEARCH, replicate) for lane in everyone]
+            refills = [Refill(lane, drawn[lane], Stream.SEARCH, replicate) for lane in everyone]
         result = population.advance(refills, everyone)
         refuse_failed(result.failed.values())
         return result.seconds
@@ -160,15 +159,15 @@ def _usual_seconds(run: Callable[[], float], seconds: float) -> float:
     return statistics.median(found)
 
 
-def _config(factory: Any, default: dict[str, Any], lane: int) -> dict[str, Any]:
+def _drawn(factory: Any, default: Resolved, lane: int) -> Resolved:
     """Return a configuration of the default's program: drawn again until it is one."""
-    study, bucket = factory.study, factory.bucket_of(default)
+    study = factory.study
     for attempt in range(20):
         rng: np.random.Generator = generator(study.seed, "tune", lane, attempt)
         try:
-            config = complete({**study.fixed, **study.space.draw(rng)})
+            found = factory.resolve(study.complete(study.space.draw(rng)))
         except ConfigError:  # knobs that contradict each other: drawn again
             continue
-        if factory.bucket_of(config) == bucket:
-            return config
+        if found.bucket == default.bucket:
+            return found
     return default

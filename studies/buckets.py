@@ -9,7 +9,7 @@ from typing import Any
 
 from ..environments import find
 from ..errors import ConfigError
-from ..knobs import KNOBS, complete
+from ..knobs import KNOBS
 from ..spaces.distributions import freeze
 from ..spaces.space import Parameter, Space
 from .quanta import Quanta, quanta_of
@@ -26,11 +26,13 @@ class Bucket:
     """One program's worth of configurations.
 
     Attributes:
+        key: its name: what `bucket_key` gave.
         static: the static knobs that differ between buckets, name -> value.
         config: one complete configuration of it.
         quanta: how its runs are cut.
     """
 
+    key: Any
     static: Mapping[str, Any]
     config: Mapping[str, Any]
     quanta: Quanta
@@ -54,7 +56,7 @@ class Buckets:
 
 
 def buckets_of(
-    study: Study, bucket_key: Callable[[Mapping[str, Any]], str] | None = None
+    study: Study, bucket_key: Callable[[Mapping[str, Any]], Any] | None = None
 ) -> Buckets:
     """Enumerate the buckets of a study.
 
@@ -67,13 +69,13 @@ def buckets_of(
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
-    default = {**study.fixed, **study.space.default()}
+    default = study.space.default()
     points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
     for point in taken[:_MOST_POINTS]:
         try:
-            given = {**_without(default, part.names if point else ()), **point}
-            config = complete(given, own_words=bool(study.imports))
+            params = {**_without(default, part.names if point else ()), **point}
+            config = study.complete(params, own_words=bool(study.imports))
         except ConfigError as error:
             refused[str(error)] = None
             continue
@@ -81,7 +83,7 @@ def buckets_of(
         if key not in found:
             shown = {name: config[name] for name in config if name in static}
             steps = config["num_envs"] * config["rollout_length"]
-            found[key] = Bucket(shown, config, quanta_of(study, steps))
+            found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     return Buckets(tuple(found.values()), more, endless, tuple(refused))
 
@@ -97,8 +99,8 @@ def _key(study: Study, config: Mapping[str, Any]) -> Any:
     return tuple(freeze(value) for name, value in config.items() if _is_static(study, name))
 
 
-def _without(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in names}
+def _without(params: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in params.items() if name not in names}
 
 
 def _static_part(space: Space, static: set[str]) -> tuple[Space, tuple[str, ...]]:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import ConfigError
-from ..knobs import complete
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, mebibytes, policy_words
@@ -20,12 +19,29 @@ from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
 from .spec import Constraint, SearchSpec, Study
 
-__all__ = ["CheckReport", "check", "spread_note"]
+__all__ = ["CheckReport", "Cost", "check", "spread_note"]
 
 _DRAWS = 2000
 _LISTED = 12
 _WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
 Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the program of a bucket takes of a machine.
+
+    Attributes:
+        lanes: that it has.
+        memory_bytes: estimate for all of them.
+        parameters: trainable ones of one lane.
+        parts: that a minibatch's gradient is summed from.
+    """
+
+    lanes: int
+    memory_bytes: int
+    parameters: int
+    parts: int
 
 
 @dataclass(frozen=True)
@@ -43,8 +59,8 @@ class BucketReport:
 
     static: Mapping[str, Any]
     quanta: Quanta
-    lanes: int | None
-    memory_bytes: int | None
+    lanes: int | None = None
+    memory_bytes: int | None = None
     parameters: int | None = None
     parts: int | None = None
 
@@ -108,21 +124,15 @@ class CheckReport:
 
 def check(
     study: Study,
-    lanes_of: Callable[[Config], int] | None = None,
-    memory_of: Callable[[Config], int] | None = None,
     bucket_key: Callable[[Config], str] | None = None,
-    parameters_of: Callable[[Config], int] | None = None,
-    parts_of: Callable[[Config], int] | None = None,
+    cost_of: Callable[[str], Cost] | None = None,
 ) -> CheckReport:
     """Examine a study.
 
     Args:
         study: loaded, so free of mistakes that a file can show by itself.
-        lanes_of: lanes of the program of a complete configuration.
-        memory_of: bytes that all lanes of that program need.
         bucket_key: names the bucket of a complete configuration.
-        parameters_of: trainable parameters of one lane.
-        parts_of: parts that a minibatch's gradient is summed from.
+        cost_of: what the program of a bucket, by that name, takes of the machine.
 
     Raises:
         ConfigError: no configuration of it can run.
@@ -140,10 +150,7 @@ def check(
         BucketReport(
             bucket.static,
             bucket.quanta,
-            lanes_of(bucket.config) if lanes_of else None,
-            memory_of(bucket.config) if memory_of else None,
-            parameters_of(bucket.config) if parameters_of else None,
-            parts_of(bucket.config) if parts_of else None,
+            **({} if cost_of is None else asdict(cost_of(bucket.key))),
         )
         for bucket in buckets.found[:_LISTED]
     )
@@ -166,7 +173,7 @@ def _refused(study: Study, draws: list[dict[str, Any]]) -> list[str]:
     for params in draws:
         if study.space.forbidden(params) is None:
             try:
-                complete({**study.fixed, **params}, own_words=bool(study.imports))
+                study.complete(params, own_words=bool(study.imports))
             except ConfigError as error:
                 counts[str(error)] = counts.get(str(error), 0) + 1
     return [f"{text} ({count / _DRAWS:.1%} of draws)" for text, count in counts.items()]

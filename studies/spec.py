@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, Literal
 
+from ..knobs import complete
 from ..spaces.space import Space
 
 __all__ = [
@@ -360,3 +361,23 @@ class Study:
     def horizon(self) -> int:
         """Env steps that schedules and chunks are laid out over."""
         return self.env_steps if self.schedule_env_steps is None else self.schedule_env_steps
+
+    def complete(self, params: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
+        """Return the whole configuration that searched values make with what is fixed.
+
+        Args:
+            params: active searched knob -> value.
+            own_words: as of `knobs.complete`.
+
+        Raises:
+            ConfigError: a value is illegal, or values contradict each other.
+        """
+        return complete({**self.fixed, **params}, own_words)
+
+    def default(self) -> dict[str, Any]:
+        """Return the whole default configuration.
+
+        Raises:
+            ConfigError: as of `complete`.
+        """
+        return self.complete(self.space.default())

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
-from ..knobs import KNOBS, complete
+from ..knobs import KNOBS
 from ..spaces.space import Parameter
 from .fields import DEAF_METHODS, foreign_keys
 from .notes import Notes
@@ -234,7 +234,7 @@ class _Checks:
         told: set[str] = set()
         for names, params in _corners(self.study):
             try:
-                complete({**self.study.fixed, **params}, own_words=True)
+                self.study.complete(params, own_words=True)
             except ConfigError as error:
                 if str(error) not in told:
                     told.add(str(error))

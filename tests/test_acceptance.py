@@ -107,16 +107,16 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 def test_the_base_configuration_learns_on_every_seed():
     """Far less than its 200k env steps are enough to double what a random policy gets."""
-    from hpo.knobs import complete
     from hpo.search.lanes.contract import Refill
     from hpo.search.lanes.local import LocalFactory
     from hpo.store import Stream
     from hpo.studies.load import load as load_study
 
     study = load_study(ROOT / "studies" / "base_cartpole.yaml", ["env_steps=61440"])
-    config = complete(study.fixed)
-    population = LocalFactory(study).make(config, lanes=4)
-    refills = [Refill(lane, config, Stream.SEARCH, lane) for lane in range(3)]
+    factory = LocalFactory(study)
+    resolved = factory.resolve(study.default())
+    population = factory.make(resolved, lanes=4)
+    refills = [Refill(lane, resolved, Stream.SEARCH, lane) for lane in range(3)]
     chunks = -(-30_000 // population.steps_per_chunk)
     for chunk in range(chunks):
         result = population.advance([] if chunk else refills, range(3))
@@ -127,13 +127,12 @@ def test_the_base_configuration_learns_on_every_seed():
     ("name", "most"), [("base_cartpole", 200_000), ("base_pendulum", 500_000)]
 )
 def test_base_studies_stay_within_their_env_steps(name, most):
-    from hpo.knobs import complete
     from hpo.search.lanes.local import LocalFactory
     from hpo.studies.load import load as load_study
 
     study = load_study(ROOT / "studies" / f"{name}.yaml")
     factory = LocalFactory(study)
-    plan = factory.split.plan(complete(study.fixed))
+    plan = factory.split.parts(study.default()).plan
     assert factory.split.quanta(plan).env_steps == study.env_steps <= most
     assert study.seeds.per_config == 10 and study.evaluation.episodes == 100
 

@@ -113,7 +113,6 @@ def lanes(small: bool, work: Path) -> Outcome:
     """Run 16 configurations of other loads and rates in one program, and some of them alone."""
     import numpy as np
 
-    from hpo.knobs import complete
     from hpo.search.lanes.contract import Refill
     from hpo.search.lanes.local import LocalFactory
     from hpo.store.rows import Stream
@@ -126,8 +125,8 @@ def lanes(small: bool, work: Path) -> Outcome:
     study = load(ROOT / "studies" / "deeprmsa.yaml", changes)
     factory = LocalFactory(study)
     configs = [
-        complete({**study.fixed, "env.load": 150.0 + 10.0 * i,
-                  "learning_rate": 1e-4 * (i + 1)})
+        factory.resolve(study.complete({"env.load": 150.0 + 10.0 * i,
+                                        "learning_rate": 1e-4 * (i + 1)}))
         for i in range(LANES)
     ]  # fmt: skip
     chunks = 3 if small else 10

@@ -150,13 +150,12 @@ class _Factory:
     backend: str = "analytic"
     device_count: int = 1
 
-    def bucket_of(self, config: Params) -> str:
-        return "one"
+    def resolve(self, config: Params) -> Any:
+        from hpo.search.lanes.contract import Resolved
 
-    def quantum(self, config: Params) -> int:
-        return 1_000
+        return Resolved(config, "one", 1_000)
 
-    def make(self, config: Params, lanes: int | None) -> _Lanes:
+    def make(self, resolved: Any, lanes: int | None) -> _Lanes:
         return _Lanes(lanes or IN_FLIGHT)
 
 
@@ -174,7 +173,7 @@ class _Lanes:
 
         from hpo.search.lanes.contract import ChunkResult
 
-        self._configs |= {refill.lane: dict(refill.config) for refill in refills}
+        self._configs |= {refill.lane: dict(refill.resolved.config) for refill in refills}
         return ChunkResult({}, np.zeros(self.lanes, dtype=bool), 0.0)
 
     def evaluate(self, lanes: Sequence[int]) -> list[Any]:
@@ -192,7 +191,7 @@ class _Lanes:
         raise NotImplementedError("nothing is resumed here")
 
     def export_policy(
-        self, lane: int, config: Params, directory: Path, about: Mapping[str, Any] = {}
+        self, lane: int, resolved: Any, directory: Path, about: Mapping[str, Any] = {}
     ) -> None:
         directory.mkdir()
 

@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ...errors import StoreError
-from ...knobs import complete
 from ...store.journal import Journal
 from ...store.query import query
 from ...store.rows import Stream, TrialRow
@@ -29,7 +27,8 @@ from ..book.lineage import Segment, lineage_of, params_at
 from ..book.schedule import schedule_of
 from ..book.trials import Run
 from ..lanes.compile_cache import enable_compilation_cache
-from ..lanes.contract import Change, Population, Refill, refuse_failed
+from ..lanes.contract import Change, Population, Refill, Resolved, refuse_failed
+from ..lanes.resolver import Resolver
 from ..lanes.user_code import import_user_code
 from ..study_files import changed_files, words_of_changes
 
@@ -116,12 +115,15 @@ def replay(
     from ..lanes.local import LocalFactory
 
     factory = LocalFactory(study, compiling)
-    config = _config(study, record.lineage, 0)
-    population = factory.make_small(config, len(record.replicates))
-    points, rows = _train(study, population, record)
+    resolver = Resolver(study, factory)
+
+    def resolved_at(env_steps: int) -> Resolved:
+        return resolver.of(params_at(record.lineage, env_steps))
+
+    population = factory.make_small(resolved_at(0), len(record.replicates))
+    points, rows = _train(study, population, record, resolved_at)
     if export is not None:
-        last = _config(study, record.lineage, record.env_steps)
-        population.export_policy(0, last, export)
+        population.export_policy(0, resolved_at(record.env_steps), export)
     curve = record.curve(folder, next(iter(rows.values()), {}))
     both = [(curve[key], rows[key]) for key in rows if key in curve]
     return Replay(
@@ -216,7 +218,10 @@ class _Record:
 
 
 def _train(
-    study: Study, population: Population, record: _Record
+    study: Study,
+    population: Population,
+    record: _Record,
+    resolved_at: Callable[[int], Resolved],
 ) -> tuple[list[Point], dict[tuple[int, int], dict[str, float]]]:
     """Train all replicates of the lineage; give evaluations and curve rows."""
     quantum, warmup = population.steps_per_chunk, population.warmup_chunks
@@ -226,14 +231,14 @@ def _train(
     runs = {lane: Run(record.row.trial, Stream.SEARCH, record.replicates[lane]) for lane in lanes}
     for chunk in range(warmup + record.env_steps // quantum):
         here = max(0, chunk - warmup) * quantum
-        config = _config(study, record.lineage, here)
+        resolved = resolved_at(here)
         refills: list[Refill] = []
         if chunk == 0:
             refills = [
-                Refill(lane, config, Stream.SEARCH, record.replicates[lane]) for lane in lanes
+                Refill(lane, resolved, Stream.SEARCH, record.replicates[lane]) for lane in lanes
             ]
         elif here > 0 and any(part.env_steps == here for part in record.lineage):
-            population.change([Change(lane, config) for lane in lanes])
+            population.change([Change(lane, resolved) for lane in lanes])
         result = population.advance(refills, list(lanes))
         refuse_failed(result.failed.values())
         if chunk < warmup:
@@ -257,10 +262,6 @@ def _train(
                     was = record.returns[replicate, after]
                     points.append(Point(after, replicate, trial, was, now))
     return points, curve
-
-
-def _config(study: Study, lineage: Sequence[Segment], env_steps: int) -> dict[str, Any]:
-    return complete({**study.fixed, **params_at(lineage, env_steps)})
 
 
 def _trained_by(lineage: Sequence[Segment], env_steps: int) -> int:

@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import ConfigError, suggestion
-from ...knobs import complete
 from ...store.rows import Stream
 from ...studies.spec import Study
 from ..book.objective import measure
 from ..book.schedule import schedule_of
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, refuse_failed
+from ..lanes.resolver import Resolver
 from ..lanes.user_code import import_user_code
 from .actions import Action, Actions
 from .parts import PARTS, fields_of
@@ -91,8 +91,8 @@ class AutoRLEnv:
             raise ConfigError(f"reward is {reward!r}; allowed: value, gain")
         self._reward = reward
         factory = LocalFactory(self._study)
-        default = complete({**self._study.fixed, **self._space.default()})
-        self._population = factory.make_small(default, runs)
+        self._resolver = Resolver(self._study, factory)
+        self._population = factory.make_small(self._resolver.default(), runs)
         self.num_envs = runs
         self._actions = Actions(self._space, runs)
         self.knobs = self._actions.knobs
@@ -169,12 +169,12 @@ class AutoRLEnv:
         self._episode = self._episode + 1 if seed is None else int(seed) + 1
         defaults = [self._space.default() for _ in range(self.num_envs)]
         given = defaults if configs is None else self._actions.read(configs, defaults)
-        configs_of = {run: self._config(given[run]) for run in chosen}
-        for run, config in configs_of.items():
+        starts = {run: self._resolver.of(given[run]) for run in chosen}
+        for run, resolved in starts.items():
             self._params[run] = given[run]
             self._replicates[run] = (self._episode - 1) * self.num_envs + run
             replicate = int(self._replicates[run])
-            self._fresh[run] = Refill(run, config, Stream.SEARCH, replicate)
+            self._fresh[run] = Refill(run, resolved, Stream.SEARCH, replicate)
             self._done_steps[run], self._alive[run] = 0, True
             self._metrics[run], self._values[run] = 0.0, np.nan
         return self._observe(), {"replicate": self._replicates.copy()}
@@ -324,18 +324,17 @@ class AutoRLEnv:
         wanted = self._actions.read(given, self._params)
         alive = [int(run) for run in np.flatnonzero(self._alive)]
         moved = {
-            run: self._config(wanted[run]) for run in alive if wanted[run] != self._params[run]
+            run: self._resolver.of(wanted[run])
+            for run in alive
+            if wanted[run] != self._params[run]
         }
-        for run, config in moved.items():
+        for run, resolved in moved.items():
             self._params[run] = wanted[run]
             if run in self._fresh:
-                self._fresh[run] = dataclasses.replace(self._fresh[run], config=config)
-        changes = [Change(run, config) for run, config in moved.items() if run not in self._fresh]
+                self._fresh[run] = dataclasses.replace(self._fresh[run], resolved=resolved)
+        changes = [Change(run, new) for run, new in moved.items() if run not in self._fresh]
         if changes:
             self._population.change(changes)
-
-    def _config(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        return complete({**self._study.fixed, **params})
 
 
 def _checked_objective(name: str) -> str:

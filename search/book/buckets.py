@@ -9,10 +9,9 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...store.rows import Stream
-from ..lanes.contract import Population
+from ..lanes.contract import Population, Resolved
 from .schedule import Schedule
 from .trials import Run, RunState
 
@@ -28,7 +27,7 @@ class Bucket:
     Attributes:
         key: short hash of the Plan.
         example: a trial with this Plan.
-        config: its complete configuration, from which the population is made.
+        resolved: its configuration, from which the population is made.
         schedule: when its replicates are evaluated, judged and done.
         population: None until it first gets the device, and after an error.
         slots: the replicate in each lane; empty until the population is made.
@@ -37,7 +36,7 @@ class Bucket:
 
     key: str
     example: int
-    config: Mapping[str, Any]
+    resolved: Resolved
     schedule: Schedule
     population: Population | None = None
     slots: list[Run | None] = field(default_factory=list)

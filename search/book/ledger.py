@@ -6,11 +6,10 @@ Parts read trials and state here and write rows here; nothing else passes betwee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...knobs import complete
 from ...store.pareto import places
 from ...store.rows import (
     AskRow,
@@ -21,6 +20,8 @@ from ...store.rows import (
     TrialState,
 )
 from ...studies.spec import Study
+from ..lanes.contract import Resolved
+from ..lanes.resolver import Resolver
 from ..samplers.contract import Past
 from .lineage import lineage_of, params_at
 from .objective import Objective, Objectives
@@ -63,6 +64,8 @@ class Ledger:
         state: LoopState,
         ended: Iterable[Trial] = (),
         clock: Callable[[], float] | None = None,
+        *,
+        resolver: Resolver,
     ):
         self.study = study
         self.objective = Objective(study.metric)
@@ -75,6 +78,8 @@ class Ledger:
         self.earlier: tuple[Past, ...] = ()
         self.undecided: frozenset[int] = frozenset()
         self._clock = clock
+        self._resolver = resolver
+        self._resolved: dict[int, Resolved] = {}  # held for live trials
         self._pasts: dict[int, Past] = {}
         self._judged: list[list[int]] = []
         for number, trial in self.trials.items():
@@ -113,6 +118,8 @@ class Ledger:
         trial.bits = self.state.bits
         trial.seed_values = trial.values_of(Stream.SEARCH)
         del self.state.live[trial.number]
+        if held := self._resolved.pop(trial.number, None):
+            self._resolver.touch(held)  # its policy, or its confirmation, may ask for it
         self.state.told.append(trial.number)
         self.ended.append(trial)
         self.touch(trial)
@@ -158,18 +165,28 @@ class Ledger:
             return 0.0
         return sum(max(0.0, amount) for amount in self.objectives.violations(limited))
 
-    def config_of(self, number: int) -> dict[str, Any]:
-        """Return the whole configuration of a trial: every knob, and `env.<name>` where searched.
+    def resolved(self, params: Mapping[str, Any]) -> Resolved:
+        """Return the configuration of some searched values, ready for lanes.
 
         Raises:
-            ConfigError: its values contradict each other.
+            ConfigError: they contradict each other, or no program can run them.
         """
-        return complete({**self.study.fixed, **self.trials[number].params})
+        return self._resolver.of(params)
 
-    def config_at(self, number: int, env_steps: int) -> dict[str, Any]:
-        """Return the whole configuration that trains a trial's lineage on from some env steps."""
-        params = params_at(lineage_of(self.trials[number]), env_steps)
-        return complete({**self.study.fixed, **params})
+    def resolved_of(self, number: int) -> Resolved:
+        """Return the configuration of a trial, ready for lanes; kept while the trial is live.
+
+        Raises:
+            ConfigError: as of `resolved`.
+        """
+        found = self.resolved(self.trials[number].params)
+        if number in self.state.live:
+            self._resolved[number] = found
+        return found
+
+    def resolved_at(self, number: int, env_steps: int) -> Resolved:
+        """Return the configuration that trains a trial's lineage on from some env steps."""
+        return self.resolved(params_at(lineage_of(self.trials[number]), env_steps))
 
     def now(self) -> float | None:
         """Return the seconds since the epoch."""

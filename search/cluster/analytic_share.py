@@ -8,7 +8,7 @@ from typing import Any
 
 from ...store.rows import Stream
 from ..lanes.analytic import AnalyticFactory, AnalyticPopulation
-from ..lanes.contract import EvaluationResult
+from ..lanes.contract import EvaluationResult, Resolved
 from ..lanes.division import Division
 from .share_host import Machine
 
@@ -34,27 +34,23 @@ class AnalyticShares:
         """See `ShareSource`."""
         return Machine(self.factory.backend, self.factory.device_count, {})
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`."""
-        return self.factory.bucket_of(config)
+        return self.factory.resolve(config)
 
-    def quantum(self, config: Mapping[str, Any]) -> int:
-        """See `PopulationFactory`."""
-        return self.factory.quantum(config)
-
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, resolved: Resolved) -> None:
         """See `ShareSource`; every configuration can run."""
 
-    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
+    def divide(self, resolved: Resolved, lanes: int | None) -> Division:
         """See `ShareSource`; a block stands for as many devices of one lane."""
         return Division.of(lanes or self.factory.lanes, self.shares, 1, self.factory.block)
 
-    def make(self, config: Mapping[str, Any], division: Division) -> AnalyticPopulation:
+    def make(self, resolved: Resolved, division: Division) -> AnalyticPopulation:
         """See `ShareSource`."""
-        return self.factory.make(config, division.own)
+        return self.factory.make(resolved, division.own)
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """See `PopulationFactory`."""
-        return self.factory.baseline(name, config, seeds)
+        return self.factory.baseline(name, resolved, seeds)

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Any
 
-from ...knobs import complete
 from ...studies.check import spread_note
 from ...studies.spec import Study
 from ..lanes.compile_cache import enable_compilation_cache
@@ -39,7 +38,7 @@ def factory_of(
     Raises:
         HpoError: the study cannot run here, or there is no cluster.
     """
-    config = complete({**study.fixed, **study.space.default()})
+    config = study.default()
     with ExitStack() as opened:
         if study.search.driver == "ray_tune":  # before jax, whose threads a fork would not survive
             from .via_ray import connected
@@ -62,11 +61,11 @@ def _made(
         from ..lanes.local import LocalFactory
 
         local = LocalFactory(study, compiling, warn)
-        local.check(config)
+        local.check(local.resolve(config))
         yield local
         return
     with _on_cluster(study, compiling, warn) as shared:
-        shared.check(config)
+        shared.check(shared.resolve(config))
         yield shared
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from ...store.rows import Stream
 from ...studies.spec import Study
 from ..lanes.compile_cache import enable_compilation_cache
-from ..lanes.contract import EvaluationResult
+from ..lanes.configuration import parts_of
+from ..lanes.contract import EvaluationResult, Resolved
 from ..lanes.division import Division
 from ..lanes.local_population import LocalPopulation
 from ..lanes.user_code import check_registered, import_user_code
@@ -60,29 +61,25 @@ class LocalShares:
         """See `ShareSource`."""
         return Machine(self._factory.backend, self._factory.device_count, versions())
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`."""
-        return self._factory.bucket_of(config)
+        return self._factory.resolve(config)
 
-    def quantum(self, config: Mapping[str, Any]) -> int:
-        """See `PopulationFactory`."""
-        return self._factory.quantum(config)
-
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, resolved: Resolved) -> None:
         """See `ShareSource`."""
-        self._factory.split.hypers(config)
-        self._factory.check_divides(config, self._shares)
+        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
+        self._factory.check_divides(resolved, self._shares)
 
-    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
+    def divide(self, resolved: Resolved, lanes: int | None) -> Division:
         """See `ShareSource`."""
-        return self._factory.divide(config, lanes, self._shares, self._neighbours)
+        return self._factory.divide(resolved, lanes, self._shares, self._neighbours)
 
-    def make(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+    def make(self, resolved: Resolved, division: Division) -> LocalPopulation:
         """See `ShareSource`."""
-        return self._factory.make_share(config, division)
+        return self._factory.make_share(resolved, division)
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """See `PopulationFactory`."""
-        return self._factory.baseline(name, config, seeds)
+        return self._factory.baseline(name, resolved, seeds)

@@ -10,14 +10,14 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ...disk import delete_folder, make_folder, new_folder, write_bytes
 from ...errors import ConfigError, HpoError, StoreError
 from ...store.rows import Stream
-from ..lanes.contract import Change, ChunkResult, EvaluationResult, Population, Refill
+from ..lanes.contract import Change, ChunkResult, EvaluationResult, Population, Refill, Resolved
 from ..lanes.division import Division
 
 __all__ = [
@@ -37,6 +37,8 @@ Files = dict[str, bytes]
 
 RECORD = "shares.json"
 """What lies beside the shares of a checkpoint."""
+
+_KEPT = 4096  # configurations of a host
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,11 @@ class ShareSource(Protocol):
         """What populations run on."""
         ...
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`."""
         ...
 
-    def quantum(self, config: Mapping[str, Any]) -> int:
-        """See `PopulationFactory`."""
-        ...
-
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, resolved: Resolved) -> None:
         """Refuse a configuration that no program can run.
 
         Raises:
@@ -103,16 +101,16 @@ class ShareSource(Protocol):
         """
         ...
 
-    def divide(self, config: Mapping[str, Any], lanes: int | None) -> Division:
+    def divide(self, resolved: Resolved, lanes: int | None) -> Division:
         """Divide the lanes of a population; None leaves their number to the study or the rule."""
         ...
 
-    def make(self, config: Mapping[str, Any], division: Division) -> Population:
+    def make(self, resolved: Resolved, division: Division) -> Population:
         """Make one share of a population."""
         ...
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """See `PopulationFactory`."""
         ...
@@ -130,6 +128,7 @@ class ShareHost:
         self._warnings: list[str] = []
         self._source: ShareSource | None = None
         self._populations: dict[tuple[int, str], Population] = {}
+        self._resolved: dict[str, Resolved] = {}
 
     def machine_name(self) -> str:
         """Return which machine this is; answers before anything heavy is imported."""
@@ -148,10 +147,11 @@ class ShareHost:
     def _answer(self, share: int, method: str, args: tuple[Any, ...]) -> Any:
         calls: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
-            "bucket_of": lambda config: self._known.bucket_of(config),
-            "quantum": lambda config: self._known.quantum(config),
-            "check": lambda config: self._known.check(config),
-            "baseline": lambda *given: self._known.baseline(*given),
+            "resolve": self._resolve,
+            "check": lambda resolved: self._known.check(self._own(resolved)),
+            "baseline": lambda name, resolved, seeds: self._known.baseline(
+                name, self._own(resolved), seeds
+            ),
         }
         try:
             if method in calls:
@@ -172,12 +172,32 @@ class ShareHost:
             self._source = self._make_source(neighbours, lambda text: self._warnings.append(text))
         return self._source.machine
 
+    # ------------------------------------------------------------------ configurations
+
+    def _resolve(self, config: Mapping[str, Any]) -> tuple[str, int]:
+        """Return the bucket and the quantum of a complete configuration."""
+        found = self._known.resolve(config)
+        return found.bucket, found.steps_per_chunk
+
+    def _own(self, resolved: Resolved) -> Resolved:
+        """Return what this host's populations take in place of what has travelled, made once.
+
+        The latest ones are kept under the names that travel as their payload.
+        """
+        name: str = resolved.payload
+        found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
+        self._resolved[name] = found  # the latest come last
+        if len(self._resolved) > _KEPT:
+            del self._resolved[next(iter(self._resolved))]
+        return found
+
     # ------------------------------------------------------------------ on one share of a bucket
 
-    def _do_make(self, at: tuple[int, str], config: Mapping[str, Any], lanes: int | None) -> Facts:
+    def _do_make(self, at: tuple[int, str], resolved: Resolved, lanes: int | None) -> Facts:
         self._populations.pop(at, None)  # frees the memory of what an error has left
-        division = self._known.divide(config, lanes)
-        made = self._populations[at] = self._known.make(config, division)
+        own = self._own(resolved)
+        division = self._known.divide(own, lanes)
+        made = self._populations[at] = self._known.make(own, division)
         return Facts(division, made.block, made.steps_per_chunk, made.warmup_chunks)
 
     def _do_compile(self, at: tuple[int, str]) -> None:
@@ -189,18 +209,21 @@ class ShareHost:
     def _do_advance(
         self, at: tuple[int, str], refills: Sequence[Refill], busy: Sequence[int]
     ) -> ChunkResult:
-        return self._populations[at].advance(refills, busy)
+        own = [replace(refill, resolved=self._own(refill.resolved)) for refill in refills]
+        return self._populations[at].advance(own, busy)
 
     def _do_change(
         self,
         at: tuple[int, str],
         changes: Sequence[Change],
-        incoming: Mapping[int, tuple[Any, Mapping[str, Any]]],
+        incoming: Mapping[int, tuple[Any, Resolved]],
     ) -> None:
-        if changes:
-            self._populations[at].change(changes)
-        if incoming:
-            self._populations[at].put(incoming)
+        own = [replace(change, resolved=self._own(change.resolved)) for change in changes]
+        states = {lane: (state, self._own(new)) for lane, (state, new) in incoming.items()}
+        if own:
+            self._populations[at].change(own)
+        if states:
+            self._populations[at].put(states)
 
     def _do_take(self, at: tuple[int, str], lanes: Sequence[int]) -> list[Any]:
         return self._populations[at].take(lanes)
@@ -209,10 +232,12 @@ class ShareHost:
         return self._populations[at].evaluate(lanes)
 
     def _do_export_policy(
-        self, at: tuple[int, str], lane: int, config: Mapping[str, Any], about: Mapping[str, Any]
+        self, at: tuple[int, str], lane: int, resolved: Resolved, about: Mapping[str, Any]
     ) -> Files:
         with tempfile.TemporaryDirectory(prefix="hpo-") as work:
-            self._populations[at].export_policy(lane, config, Path(work) / "policy", about)
+            self._populations[at].export_policy(
+                lane, self._own(resolved), Path(work) / "policy", about
+            )
             return pack(Path(work) / "policy")
 
     def _do_save(self, at: tuple[int, str], folder: str, token: str) -> Files | None:

@@ -1,11 +1,13 @@
 """Makes populations whose lanes are spread over the workers of a cluster.
 
 What a configuration is (its bucket, its quantum) is asked of a worker: the process that runs the
-search needs neither jax nor a device.
+search needs neither jax nor a device. A configuration travels as its knobs and a name, under which
+every host keeps what it has made of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +15,7 @@ from typing import Any
 
 from ...store.codec import plain_json
 from ...store.rows import Stream
-from ..lanes.contract import EvaluationResult
+from ..lanes.contract import EvaluationResult, Resolved
 from .share_host import Machine
 from .shares import SharedPopulation, Team, asked
 
@@ -38,38 +40,28 @@ class SharedFactory:
         self._team, self._compiling = team, compiling
         self.backend = machine.backend
         self.device_count = machine.device_count * team.shares
-        self._known: dict[tuple[str, str], Any] = {}
 
-    def _of(self, what: str, config: Mapping[str, Any]) -> Any:
-        """Ask what never changes about a configuration, once."""
-        key = (what, json.dumps(plain_json(config), sort_keys=True))
-        if key not in self._known:
-            self._known[key] = asked(self._team, 0, (what, (dict(config),)))
-        return self._known[key]
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`; a worker is asked."""
+        given = dict(config)
+        bucket, steps = asked(self._team, 0, ("resolve", (given,)))
+        text = json.dumps(plain_json(given), sort_keys=True)
+        return Resolved(given, bucket, steps, hashlib.sha256(text.encode()).hexdigest()[:16])
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
-        """See `PopulationFactory`."""
-        return self._of("bucket_of", config)
-
-    def quantum(self, config: Mapping[str, Any]) -> int:
-        """See `PopulationFactory`."""
-        return self._of("quantum", config)
-
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, resolved: Resolved) -> None:
         """Refuse a configuration that no program can run.
 
         Raises:
             ConfigError: says why.
         """
-        asked(self._team, 0, ("check", (dict(config),)))
+        asked(self._team, 0, ("check", (resolved,)))
 
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> SharedPopulation:
+    def make(self, resolved: Resolved, lanes: int | None) -> SharedPopulation:
         """See `PopulationFactory`."""
-        key = self.bucket_of(config)
-        return SharedPopulation(self._team, key, config, lanes, self._compiling)
+        return SharedPopulation(self._team, resolved, lanes, self._compiling)
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """See `PopulationFactory`."""
-        return asked(self._team, 0, ("baseline", (name, dict(config), list(seeds))))
+        return asked(self._team, 0, ("baseline", (name, resolved, list(seeds))))

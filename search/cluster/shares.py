@@ -21,7 +21,7 @@ import numpy as np
 
 from ...disk import delete_folder, new_folder, read_text, write_text
 from ...errors import ConfigError, HpoError, SearchError, StoreError
-from ..lanes.contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
+from ..lanes.contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 from .share_host import RECORD, Facts, Fault, pack, unpack
 
 __all__ = ["Call", "Lost", "SharedPopulation", "Team", "WorkerError", "asked", "sound"]
@@ -96,8 +96,7 @@ class SharedPopulation:
 
     Args:
         team: reaches the hosts.
-        key: of the bucket, under which hosts know it.
-        config: whose bucket.
+        resolved: whose bucket; hosts know it under the bucket's name.
         lanes: of all shares together; None leaves them to the rule.
         compiling: entered around each compile, with words for it.
     """
@@ -105,14 +104,13 @@ class SharedPopulation:
     def __init__(
         self,
         team: Team,
-        key: str,
-        config: Mapping[str, Any],
+        resolved: Resolved,
         lanes: int | None,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ):
         """Let every host make its share."""
-        self._team, self._key, self._compiling = team, key, compiling
-        self._config, self._asked = dict(config), lanes
+        self._team, self._compiling = team, compiling
+        self._resolved, self._asked = resolved, lanes
         shares = range(team.shares)
         self._known = dict.fromkeys(shares, -1)
         self._saved: dict[int, Path] = {}
@@ -217,7 +215,7 @@ class SharedPopulation:
     def change(self, changes: Sequence[Change]) -> None:
         """See `Population`; states of lanes elsewhere are taken before anything is changed."""
         own: dict[int, list[Change]] = {}
-        wanted: dict[int, dict[int, tuple[int, Mapping[str, Any]]]] = {}
+        wanted: dict[int, dict[int, tuple[int, Resolved]]] = {}
         for change in changes:
             share, lane = self._where(change.lane)
             own.setdefault(share, [])
@@ -225,13 +223,13 @@ class SharedPopulation:
                 source = None if change.source is None else self._where(change.source)[1]
                 own[share].append(replace(change, lane=lane, source=source))
             else:
-                wanted.setdefault(share, {})[lane] = (change.source, change.config)
+                wanted.setdefault(share, {})[lane] = (change.source, change.resolved)
         sources = sorted({lane for lanes in wanted.values() for lane, _ in lanes.values()})
         states = dict(zip(sources, self.take(sources), strict=True))
         work = {}
         for share, there in own.items():
             moved = wanted.get(share, {}).items()
-            incoming = {lane: (states[source], config) for lane, (source, config) in moved}
+            incoming = {lane: (states[source], new) for lane, (source, new) in moved}
             work[share] = (there, incoming)
         self._ask("change", work, remember=True)
 
@@ -239,7 +237,7 @@ class SharedPopulation:
         """See `Population`."""
         return self._gathered("take", lanes)
 
-    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         """See `Population`."""
         work: dict[int, tuple[list[Change], dict[int, Any]]] = {}
         for lane, state in states.items():
@@ -262,13 +260,13 @@ class SharedPopulation:
     def export_policy(
         self,
         lane: int,
-        config: Mapping[str, Any],
+        resolved: Resolved,
         directory: Path,
         about: Mapping[str, Any] = {},
     ) -> None:
         """See `Population`; the files come over, whatever file system the host has."""
         share, own = self._where(lane)
-        files = self._ask("export_policy", {share: (own, dict(config), dict(about))})[share]
+        files = self._ask("export_policy", {share: (own, resolved, dict(about))})[share]
         unpack(files, directory)
 
     def save(self, directory: Path) -> None:
@@ -341,7 +339,7 @@ class SharedPopulation:
         return {share: sound(answers[share]) for share in work}
 
     def _call(self, method: str, args: tuple[Any, ...]) -> Call:
-        return method, (self._key, *args)
+        return method, (self._resolved.bucket, *args)
 
     def _mourn(self, share: int, lost: Lost) -> None:
         """Replace a host that died, unless the work itself seems to kill hosts."""
@@ -375,7 +373,7 @@ class SharedPopulation:
         A folder that is gone belonged to a commit in which no replicate of these lanes had begun,
         so whatever counts came later.
         """
-        way: list[Call] = [self._call("make", (self._config, self._asked))]
+        way: list[Call] = [self._call("make", (self._resolved, self._asked))]
         saved = self._saved.get(share)
         if saved is not None and saved.exists():
             way.append(self._call("restore", (pack(saved),)))

@@ -21,6 +21,7 @@ from ..book.schedule import schedule_of
 from ..book.state import BucketState, EndedTrial, LoopState
 from ..book.trials import LIVE, RunState, Trial
 from ..lanes.contract import PopulationFactory
+from ..lanes.resolver import Resolver
 
 __all__ = ["Committer", "restore_buckets", "restore_ledger"]
 
@@ -106,7 +107,9 @@ class Committer:
         return path.name
 
 
-def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) -> Ledger:
+def restore_ledger(
+    study: Study, store: StudyStore, clock: Callable[[], float], resolver: Resolver
+) -> Ledger:
     """Rebuild what the loop knew at the last commit; a new study gives an empty ledger."""
     head = store.head
     state = LoopState() if head.number == 0 else LoopState.from_text(head.loop_state)
@@ -122,7 +125,7 @@ def restore_ledger(study: Study, store: StudyStore, clock: Callable[[], float]) 
         for row in store.journal.trials()
         if row.state not in LIVE
     ]
-    ledger = Ledger(study, state, ended, clock)
+    ledger = Ledger(study, state, ended, clock, resolver=resolver)
     ledger.undecided = frozenset(
         number
         for number, trial in state.live.items()
@@ -141,15 +144,15 @@ def restore_buckets(
     """
     buckets: dict[str, Bucket] = {}
     for entry in ledger.state.buckets:
-        config = ledger.config_of(entry.example)
-        if factory.bucket_of(config) != entry.key:
+        resolved = ledger.resolved_of(entry.example)
+        if resolved.bucket != entry.key:
             raise StoreError(
                 f"trial {entry.example} was compiled as {entry.key} when the study began and "
-                f"would be {factory.bucket_of(config)} now; go on with the hpo that began it, "
+                f"would be {resolved.bucket} now; go on with the hpo that began it, "
                 "or begin again with --new"
             )
-        schedule = schedule_of(ledger.study, factory.quantum(config))
-        bucket = Bucket(entry.key, entry.example, config, schedule)
+        schedule = schedule_of(ledger.study, resolved.steps_per_chunk)
+        bucket = Bucket(entry.key, entry.example, resolved, schedule)
         bucket.slots = [None] * entry.lanes
         buckets[entry.key] = bucket
     for trial in ledger.state.live.values():
@@ -161,7 +164,7 @@ def restore_buckets(
     ended = ledger.state.ended
     for bucket in buckets.values():
         if any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket):
-            bucket.population = factory.make(bucket.config, bucket.lanes)
+            bucket.population = factory.make(bucket.resolved, bucket.lanes)
             bucket.population.restore(_saved(checkpoint, bucket.key))
     return buckets
 

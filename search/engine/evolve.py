@@ -7,12 +7,12 @@ that diverged, take over the whole training state of a trial in the upper one, w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
-from ...knobs import complete
 from ...spaces.space import DRAWS
 from ...store.rows import DecisionRow, Stream, TrialState
 from ...studies.spec import EarlyTerminate, Study
@@ -54,23 +54,30 @@ class Evolver:
         return f"{self.early.type} quantile={self.early.quantile:g}"
 
     def new_params(
-        self, trial: int, source: Mapping[str, Any], situation: Situation
+        self,
+        trial: int,
+        source: Mapping[str, Any],
+        situation: Situation,
+        resolve: Callable[[Mapping[str, Any]], object],
     ) -> dict[str, Any]:
-        """Return a copy's knobs: new ones that no rule forbids, else those of the copied trial."""
+        """Return a copy's knobs: new ones that no rule forbids, else those of the copied trial.
+
+        Args:
+            trial: the copy.
+            source: knobs of the copied trial.
+            situation: what the explorer may look at.
+            resolve: raises ConfigError for knobs that cannot run.
+        """
         space = self.study.space
         for attempt in range(DRAWS):
             rng = generator(self.study.seed, "explore", trial, situation.rung, attempt)
             params = self.explorer.explore(source, situation, rng)
-            if params != source and space.forbidden(params) is None and self._fits(params):
+            if params == source or space.forbidden(params) is not None:
+                continue
+            with suppress(ConfigError):  # knobs that contradict each other: drawn again
+                resolve(params)
                 return params
         return dict(source)
-
-    def _fits(self, params: Mapping[str, Any]) -> bool:
-        try:
-            complete({**self.study.fixed, **params})
-        except ConfigError:  # knobs that contradict each other: drawn again
-            return False
-        return True
 
 
 def make_evolver(study: Study) -> Evolver | None:
@@ -169,7 +176,9 @@ class _Rung:
                 situation = Situation(
                     self.rung, self.loss[source.number], self.ledger.state.gains, tuple(decided)
                 )
-                new = self.evolver.new_params(trial.number, params, situation)
+                new = self.evolver.new_params(
+                    trial.number, params, situation, self.ledger.resolved
+                )
                 decided.append((new, self.loss[source.number]))
                 changes += self._copy(trial, source, new, way)
             self._decide(trial, source, old, max(kept, default=None))
@@ -207,7 +216,7 @@ class _Rung:
         trial.params, trial.lost = params, False
         own = Segment(self.env_steps, trial.number, params)
         trial.schedule = tuple(part.as_json() for part in (*way, own))
-        config = self.ledger.config_of(trial.number)
+        resolved = self.ledger.resolved_of(trial.number)
         changes: list[Change] = []
         pairs = zip(trial.runs_of(Stream.SEARCH), source.runs_of(Stream.SEARCH), strict=True)
         for run, other in pairs:
@@ -216,7 +225,7 @@ class _Rung:
             run.extras, run.rung_extras = list(other.extras), list(other.rung_extras)
             run.roll_on_from(other)
             if other.state is RunState.RUNNING and other.lane is not None:
-                changes.append(Change(self.bucket.claim(run), config, other.lane))
+                changes.append(Change(self.bucket.claim(run), resolved, other.lane))
         trial.seed_values = trial.values_of(Stream.SEARCH)
         return changes
 

@@ -25,7 +25,6 @@ from ..book.ledger import Ledger
 from ..book.schedule import schedule_of
 from ..book.state import EndedTrial, Phase
 from ..book.trials import Run, RunState, Trial
-from ..lanes.contract import PopulationFactory
 
 __all__ = [
     "as_begun",
@@ -96,15 +95,12 @@ def length_of(meta: StudyMeta) -> int:
     return plain(read_text(meta.study_text, "study.resolved.yaml"))["env_steps"]
 
 
-def lengthen(
-    ledger: Ledger, before: int, factory: PopulationFactory, checkpoint: Path | None
-) -> None:
+def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
     """Let the trial of a study whose runs grew go on; nothing is written yet.
 
     Args:
         ledger: restored, of the study as it is asked for now.
         before: env steps of a run, as the journal has them.
-        factory: makes populations.
         checkpoint: the lanes of the last commit.
 
     Raises:
@@ -112,11 +108,11 @@ def lengthen(
     """
     study, ended = ledger.study, ledger.state.ended
     if ended is not None and ended.env_steps < study.env_steps:
-        if _is_as_long(study, ended.env_steps, factory.quantum(ledger.config_of(0))):
+        if _is_as_long(study, ended.env_steps, ledger.resolved_of(0).steps_per_chunk):
             return
         if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
             raise _cannot(f"{checkpoint} is gone, the lanes at the end of the run")
-        _check_points(study, ended.env_steps, factory.quantum(ledger.config_of(0)))
+        _check_points(study, ended.env_steps, ledger.resolved_of(0).steps_per_chunk)
         _reopen(ledger, ended.trial)
     elif study.env_steps != before and ledger.state.phase is Phase.DONE:
         raise _cannot(_lost(ledger, before))

@@ -15,7 +15,6 @@ from ..book.ledger import Ledger
 from ..book.schedule import schedule_of
 from ..book.state import PendingAsk
 from ..book.trials import Run, Trial
-from ..lanes.contract import PopulationFactory
 from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposal, Proposals
 
@@ -32,11 +31,10 @@ class Intake:
     def __init__(
         self,
         ledger: Ledger,
-        factory: PopulationFactory,
         ahead: AskAhead,
         buckets: dict[str, Bucket],
     ):
-        self._ledger, self._factory, self._ahead = ledger, factory, ahead
+        self._ledger, self._ahead = ledger, ahead
         self.buckets = buckets
 
     def begin(self, count: float) -> None:
@@ -132,13 +130,12 @@ class Intake:
         Raises:
             ConfigError: no program can run this configuration.
         """
-        config = self._ledger.config_of(trial.number)
-        key = self._factory.bucket_of(config)
-        trial.bucket = key
+        resolved = self._ledger.resolved_of(trial.number)
+        key = trial.bucket = resolved.bucket
         if key not in self.buckets:
             self._check_alone(trial)
-            schedule = schedule_of(self._ledger.study, self._factory.quantum(config))
-            self.buckets[key] = Bucket(key, trial.number, config, schedule)
+            schedule = schedule_of(self._ledger.study, resolved.steps_per_chunk)
+            self.buckets[key] = Bucket(key, trial.number, resolved, schedule)
         return self.buckets[key]
 
     def _check_alone(self, trial: Trial) -> None:

@@ -176,7 +176,7 @@ class Loop:
             return True
         lanes = bucket.lanes or self._study.population.lanes
         try:
-            bucket.population = self._factory.make(bucket.config, lanes)
+            bucket.population = self._factory.make(bucket.resolved, lanes)
         except Exception as error:
             self._fail(bucket, [*bucket.waiting, *bucket.busy()], error)
             return False
@@ -217,10 +217,10 @@ class Loop:
         if run.lane is None:
             raise RuntimeError(f"{run} has no lane")
         if run.stream is Stream.SEARCH:
-            config = self._ledger.config_of(run.trial)
+            resolved = self._ledger.resolved_of(run.trial)
         else:
-            config = self._ledger.config_at(run.trial, 0)
-        return Refill(run.lane, config, run.stream, run.replicate)
+            resolved = self._ledger.resolved_at(run.trial, 0)
+        return Refill(run.lane, resolved, run.stream, run.replicate)
 
     def _following(self, bucket: Bucket, busy: Sequence[Run]) -> list[Change]:
         """Return the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
@@ -231,7 +231,7 @@ class Loop:
                 continue
             here = bucket.trained(run) * bucket.schedule.quantum
             if here > 0 and any(entry["env_steps"] == here for entry in schedule):
-                changes.append(Change(run.lane, self._ledger.config_at(run.trial, here)))
+                changes.append(Change(run.lane, self._ledger.resolved_at(run.trial, here)))
         return changes
 
     # ------------------------------------------------------------------ after a chunk

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...knobs import complete
 from ...store.baselines import attribute_of
 from ...store.rows import BaselineRow, Stream
 from ...studies.spec import Study
@@ -43,12 +42,12 @@ def measure_baselines(
     wanted = replicates_of(study)
     there = {row.baseline: {key: len(values) for key, values in row.values.items()}
              for row in known}  # fmt: skip
-    config = complete({**study.fixed, **study.space.default()})
+    resolved = ledger.resolved(study.space.default())
     for name in study.baselines:
         if there.get(name) == {str(stream): count for stream, count in wanted.items()}:
             continue
         seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
-        seen = factory.baseline(name, config, seeds)
+        seen = factory.baseline(name, resolved, seeds)
         values: dict[str, tuple[float, ...]] = {}
         metrics: dict[str, dict[str, tuple[float, ...]]] = {}
         for stream in wanted:

@@ -116,8 +116,8 @@ class Policies:
             raise RuntimeError(f"{run} has no lane")
         delete_folder(path)
         make_folder(path.parent)
-        config, origin = ledger.config_of(run.trial), about(ledger, bucket, run)
-        bucket.population.export_policy(run.lane, config, path, origin)
+        resolved, origin = ledger.resolved_of(run.trial), about(ledger, bucket, run)
+        bucket.population.export_policy(run.lane, resolved, path, origin)
         sync_tree(path)
 
     def _path(self, trial: int) -> Path:

@@ -21,7 +21,7 @@ from ...disk import new_folder, read_text, write_text
 from ...store.rows import Stream
 from ...studies.curve_rows import row_ends
 from ..streams import generator, uniform
-from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
+from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 
 __all__ = ["AnalyticFactory", "AnalyticPopulation"]
 
@@ -58,25 +58,23 @@ class AnalyticFactory:
     backend: str = "analytic"
     device_count: int = 1
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
-        """See `PopulationFactory`."""
-        return "x".join(str(width) for width in config["hidden_sizes"])
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`; the payload is the configuration as plain JSON."""
+        bucket = "x".join(str(width) for width in config["hidden_sizes"])
+        plain = json.loads(json.dumps(config))
+        return Resolved(config, bucket, self.quanta.get(bucket, 1_000), plain)
 
-    def quantum(self, config: Mapping[str, Any]) -> int:
+    def make(self, resolved: Resolved, lanes: int | None) -> AnalyticPopulation:
         """See `PopulationFactory`."""
-        return self.quanta.get(self.bucket_of(config), 1_000)
-
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> AnalyticPopulation:
-        """See `PopulationFactory`."""
-        return AnalyticPopulation(self, self.quantum(config), lanes or self.lanes)
+        return AnalyticPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """See `PopulationFactory`; what a lane with no skill would return."""
-        population = self.make(config, self.lanes)
+        population = self.make(resolved, self.lanes)
         return [
-            population.result_of(_Lane(dict(config), stream, replicate))
+            population.result_of(_Lane(resolved.payload, stream, replicate))
             for stream, replicate in seeds
         ]
 
@@ -85,7 +83,7 @@ class AnalyticFactory:
 class _Lane:
     """What one lane carries from chunk to chunk."""
 
-    config: dict[str, Any]
+    config: Mapping[str, Any]
     stream: Stream
     replicate: int
     chunks: int = 0
@@ -112,7 +110,7 @@ class AnalyticPopulation:
         started = time.perf_counter()
         self.compile()
         for refill in refills:
-            config = json.loads(json.dumps(refill.config))
+            config = refill.resolved.payload
             self._state[refill.lane] = _Lane(config, refill.stream, refill.replicate)
         diverged = np.zeros(self.lanes, dtype=bool)
         skills, before = np.zeros(self.lanes), np.zeros(self.lanes)
@@ -157,8 +155,7 @@ class AnalyticPopulation:
             lane = before[change.lane if change.source is None else change.source]
             if lane is None:
                 raise ValueError(f"lane {change.source} is empty and was to be copied")
-            config = json.loads(json.dumps(change.config))
-            self._state[change.lane] = replace(lane, config=config)
+            self._state[change.lane] = replace(lane, config=change.resolved.payload)
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
         """See `Population`."""
@@ -167,10 +164,10 @@ class AnalyticPopulation:
             raise ValueError("an empty lane was to be taken")
         return [replace(lane) for lane in found if lane is not None]
 
-    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         """See `Population`."""
-        for lane, (state, config) in states.items():
-            self._state[lane] = replace(state, config=json.loads(json.dumps(config)))
+        for lane, (state, resolved) in states.items():
+            self._state[lane] = replace(state, config=resolved.payload)
 
     def compile(self) -> None:
         """See `Population`."""
@@ -213,7 +210,7 @@ class AnalyticPopulation:
     def export_policy(
         self,
         lane: int,
-        config: Mapping[str, Any],
+        resolved: Resolved,
         directory: Path,
         about: Mapping[str, Any] = {},
     ) -> None:
@@ -221,7 +218,7 @@ class AnalyticPopulation:
         state = self._state[lane]
         if state is None:
             raise ValueError(f"lane {lane} is empty")
-        text = json.dumps({**asdict(state), "config": config, "about": dict(about)})
+        text = json.dumps({**asdict(state), "config": resolved.config, "about": dict(about)})
         write_text(new_folder(directory) / "policy.json", text)
 
 

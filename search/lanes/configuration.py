@@ -7,20 +7,58 @@ A complete configuration is split into the Plan of its bucket and the traced res
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...core.envs import registry as environments
-from ...core.hypers import Hypers, make_hypers
-from ...core.plan import FEATURES, EnvPlan, Plan, features_of, make_plan
+from ...core.hypers import Hypers, hypers_of
+from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
 from ...environments import files_of
-from ...knobs import KNOBS, complete
+from ...knobs import KNOBS
 from ...spaces.space import Condition
 from ...studies.quanta import Quanta, quanta_of
 from ...studies.spec import Study
+from .contract import Resolved
 
-__all__ = ["Split", "knobs_of"]
+__all__ = ["Parts", "Split", "knobs_of", "parts_of"]
 
 _SEPARATE = "separate_vf_optimiser"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A complete configuration as the core takes it: the payload of what `Split` resolves.
+
+    Attributes:
+        config: every knob and environment parameter.
+        plan: the static part.
+        env_params, eval_params: given parameters of the training and the evaluation environment.
+    """
+
+    config: Mapping[str, Any]
+    plan: Plan
+    env_params: Mapping[str, float]
+    eval_params: Mapping[str, float]
+
+    @cached_property
+    def hypers(self) -> Hypers:
+        """The traced part; made when a lane first needs it, because it makes the environments.
+
+        Raises:
+            ConfigError: an environment does not take what it is given.
+        """
+        env, eval_env = (environments.make(at) for at in (self.plan.env, self.plan.eval_env))
+        return hypers_of(
+            self.config,
+            environments.params_of(env, self.env_params),
+            environments.params_of(eval_env, self.eval_params),
+        )
+
+
+def parts_of(resolved: Resolved) -> Parts:
+    """Return what the core takes of a configuration that `Split.resolve` gave."""
+    return resolved.payload
 
 
 class Split:
@@ -40,18 +78,35 @@ class Split:
         self.separate_critic = True in possible[_SEPARATE]
         self.reward_units = frozenset(map(bool, possible["raw_reward_deviation"]))
 
-    def plan(self, config: Mapping[str, Any]) -> Plan:
-        """Return the static part of a configuration of this study."""
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """Return a complete configuration of this study, split, with the program it belongs to.
+
+        Raises:
+            ConfigError: no program can run it.
+        """
+        parts = self.parts(config)
+        steps = self.quanta(parts.plan).steps_per_chunk
+        return Resolved(config, plan_hash(parts.plan), steps, parts)
+
+    def parts(self, config: Mapping[str, Any]) -> Parts:
+        """Return a complete configuration of this study, split.
+
+        Raises:
+            ConfigError: as of `resolve`.
+        """
         overrides = self.study.evaluation.env
         env, eval_env = self._env_plan(config, {}), self._env_plan(config, overrides)
-        return make_plan(knobs_of(config), env, eval_env, self._features(config))
+        plan = plan_of(config, env, eval_env, self._features(config))
+        train = _params(plan.env, self._given(config, {}))
+        held_out = _params(plan.eval_env, self._given(config, overrides))
+        return Parts(config, plan, train, held_out)
 
     def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the features that configurations of the same bucket as this one may turn on.
 
         A searched switch whose conditions on static knobs do not hold is off in all of them.
         """
-        known = {**self.study.space.constants, **complete(knobs_of(config))}
+        known = {**self.study.space.constants, **config}
 
         def may_hold(condition: Condition) -> bool:
             name = condition.name
@@ -62,40 +117,26 @@ class Split:
         off = {parameter.name for parameter in searched} - active
         return tuple(name for name in self.features if FEATURES[name] not in off)
 
-    def env_params(self, config: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the given parameters of the training and of the evaluation environment."""
-        plan = self.plan(config)
-        overrides = self.study.evaluation.env
-        return self._params(plan.env, config, {}), self._params(plan.eval_env, config, overrides)
-
-    def hypers(self, config: Mapping[str, Any]) -> Hypers:
-        """Return the traced part of a configuration of this study."""
-        plan = self.plan(config)
-        train, held_out = self.env_params(config)
-        return make_hypers(
-            knobs_of(config),
-            environments.params_of(environments.make(plan.env), train),
-            environments.params_of(environments.make(plan.eval_env), held_out),
-        )
-
     def quanta(self, plan: Plan) -> Quanta:
         """Return how the runs of a bucket are cut into chunks."""
         return quanta_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
         """Return the static part of the environment: given keys that are no traced parameter."""
-        id_ = self.study.env.id
-        given = {**self.study.env.values, **_env_values(config), **overrides}
+        id_, given = self.study.env.id, self._given(config, overrides)
         floats = environments.float_params(id_)
         keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
         folder = self.study.source if files_of(id_, keys) else ""
         return EnvPlan(id_, tuple(sorted(keys.items())), folder)
 
-    def _params(self, plan: EnvPlan, config: Mapping[str, Any], overrides: Mapping[str, Any]
-                ) -> dict[str, float]:  # fmt: skip
-        given = {**self.study.env.values, **_env_values(config), **overrides}
-        static = dict(plan.keys)
-        return {name: value for name, value in given.items() if name not in static}
+    def _given(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what an environment is given: keys and parameters, the last word last."""
+        return {**self.study.env.values, **_env_values(config), **overrides}
+
+
+def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:
+    static = dict(plan.keys)
+    return {name: value for name, value in given.items() if name not in static}
 
 
 def knobs_of(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,8 +24,26 @@ __all__ = [
     "Population",
     "PopulationFactory",
     "Refill",
+    "Resolved",
     "refuse_failed",
 ]
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One configuration, ready for lanes; `PopulationFactory.resolve` makes it once.
+
+    Attributes:
+        config: every knob and environment parameter, complete and validated.
+        bucket: short hash of its Plan; configurations with equal ones share a program.
+        steps_per_chunk: env steps of one chunk of one lane of that program (the quantum).
+        payload: what the populations of its factory take of it.
+    """
+
+    config: Mapping[str, Any]
+    bucket: str
+    steps_per_chunk: int
+    payload: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -34,13 +52,13 @@ class Refill:
 
     Attributes:
         lane: 0 .. lanes-1; whatever ran there is forgotten.
-        config: every knob and environment parameter, complete and validated.
+        resolved: the configuration.
         stream: which seeds.
         replicate: index within the stream; with the study's seed it fixes every random number.
     """
 
     lane: int
-    config: Mapping[str, Any]
+    resolved: Resolved
     stream: Stream
     replicate: int
 
@@ -51,13 +69,14 @@ class Change:
 
     Attributes:
         lane: 0 .. lanes-1.
-        config: as in `Refill`, from here on; it differs from the one before in traced knobs alone.
+        resolved: the configuration from here on; it differs from the one before in traced knobs
+            alone.
         source: the lane whose whole training state (networks, optimiser, normalisers, random
             stream, environments) this one takes over; None keeps its own.
     """
 
     lane: int
-    config: Mapping[str, Any]
+    resolved: Resolved
     source: int | None = None
 
 
@@ -170,7 +189,7 @@ class Population(Protocol):
         """
         ...
 
-    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         """Let lanes go on from states that `take` gave, here or in an equal population.
 
         Args:
@@ -204,7 +223,7 @@ class Population(Protocol):
     def export_policy(
         self,
         lane: int,
-        config: Mapping[str, Any],
+        resolved: Resolved,
         directory: Path,
         about: Mapping[str, Any] = {},
     ) -> None:
@@ -212,7 +231,7 @@ class Population(Protocol):
 
         Args:
             lane: whose.
-            config: that it was trained with.
+            resolved: the configuration that it was trained with.
             directory: a new folder.
             about: where it comes from, to be kept with it; plain JSON values.
         """
@@ -237,26 +256,29 @@ class PopulationFactory(Protocol):
         """How many devices lanes are spread over."""
         ...
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
-        """Return the short hash of the Plan of a complete configuration; no compile."""
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """Return a complete configuration, ready for the lanes of this factory; no compile.
+
+        Args:
+            config: as `Study.complete` gives it.
+
+        Raises:
+            ConfigError: no program can run it.
+        """
         ...
 
-    def quantum(self, config: Mapping[str, Any]) -> int:
-        """Return the env steps of one chunk of one lane in this configuration's bucket."""
-        ...
-
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> Population:
+    def make(self, resolved: Resolved, lanes: int | None) -> Population:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
         ...
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """Evaluate a rule that learns nothing as replicates are evaluated.
 
         Args:
             name: one of `Study.baselines`.
-            config: whose evaluation environment it serves.
+            resolved: whose evaluation environment it serves.
             seeds: stream and replicate of each evaluation.
         """
         ...

@@ -24,17 +24,16 @@ from ...core.hypers import Hypers
 from ...core.initial import Initial, kept
 from ...core.memory import estimate_memory, parameter_count
 from ...core.parts import read_part
-from ...core.plan import Plan, plan_hash
+from ...core.plan import Plan
 from ...core.population import Device, lane_shapes
 from ...core.reward_state import reward_notes
 from ...core.state import lane_key
 from ...errors import ConfigError
-from ...knobs import complete
 from ...store.rows import Stream
 from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
-from .configuration import Split
-from .contract import EvaluationResult
+from .configuration import Parts, Split, parts_of
+from .contract import EvaluationResult, Resolved
 from .division import Division
 from .hosting import workers_of
 from .lane_count import (
@@ -79,57 +78,57 @@ class LocalFactory:
         self.split = Split(study)
         self._saved = _saved(study)
         if self._saved is not None:  # one that does not fit is refused before anything begins
-            default = complete({**study.fixed, **study.space.default()})
-            self._initial(self.split.plan(default), self.split.hypers(default))
+            default = self.split.parts(study.default())
+            self._initial(default.plan, default.hypers)
 
-    def check(self, config: Mapping[str, Any]) -> None:
+    def check(self, resolved: Resolved) -> None:
         """Refuse a configuration that cannot run, or a population that finds no room.
 
         Raises:
             ConfigError: says why.
         """
-        self.split.hypers(config)
+        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
         if population_replicates(self.study) > 1:  # all of them must have a lane
-            self.program_of(config)
+            self.program_of(resolved)
 
-    def bucket_of(self, config: Mapping[str, Any]) -> str:
-        """Return the short hash of the Plan of a complete configuration; no compile."""
-        return plan_hash(self.split.plan(config))
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """Return a complete configuration, split, with the program it belongs to; no compile.
 
-    def quantum(self, config: Mapping[str, Any]) -> int:
-        """Return the env steps of one chunk of one lane in this configuration's bucket."""
-        return self.split.quanta(self.split.plan(config)).steps_per_chunk
+        Raises:
+            ConfigError: no program can run it.
+        """
+        return self.split.resolve(config)
 
-    def _tile(self, plan: Plan, example: Hypers) -> int:
+    def _tile(self, parts: Parts) -> int:
         """Return the lanes a tile; one on CPU where update_epochs varies.
 
         All lanes of a tile loop as long as the one with the most epochs: with epochs drawn from
         2 .. 10, tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
         """
-        tile = tile_of(self.backend, parameter_count(plan, example))
+        tile = tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
         varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
         return 1 if varies and self.backend == "cpu" else tile
 
-    def make(self, config: Mapping[str, Any], lanes: int | None) -> LocalPopulation:
+    def make(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
-        return self._population(self.program_of(config, lanes))
+        return self._population(self.program_of(resolved, lanes))
 
     def _population(self, compiled: program.Program) -> LocalPopulation:
         return LocalPopulation(self.split, compiled, self.compiling)
 
-    def make_small(self, config: Mapping[str, Any], replicates: int) -> LocalPopulation:
+    def make_small(self, resolved: Resolved, replicates: int) -> LocalPopulation:
         """Make a population for few replicates that gives the bits of the study's own.
 
         It has the tile, the devices and the features of the study's, and so few lanes as hold
         the replicates.
         """
-        whole = self.program_of(config)
+        whole = self.program_of(resolved)
         block = whole.tile * len(whole.devices)
         lanes = -(-max(1, replicates) // block) * block
         return self._population(dataclasses.replace(whole, lanes=lanes))
 
     def divide(
-        self, config: Mapping[str, Any], lanes: int | None, shares: int, neighbours: int = 1
+        self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
     ) -> Division:
         """Divide the lanes of a bucket into equal shares that stand for one population.
 
@@ -137,26 +136,26 @@ class LocalFactory:
         gives as many as all shares together hold.
 
         Args:
-            config: whose bucket.
+            resolved: whose bucket.
             lanes: of all shares together; None leaves them to the study or the rule.
             shares: how many there are.
             neighbours: of them that share this machine's memory.
         """
         asked, count = self.study.population.lanes, len(self.devices)
-        plan, example = self.split.plan(config), self.split.hypers(config)
-        tile = self._tile(plan, example) if asked is None else self.program_of(config, asked).tile
+        parts = parts_of(resolved)
+        tile = self._tile(parts) if asked is None else self.program_of(resolved, asked).tile
         if lanes is None and asked is None:
-            lanes = shares * self._auto_lanes(plan, example, tile, shares, neighbours)
+            lanes = shares * self._auto_lanes(parts, tile, shares, neighbours)
         total = -(-(lanes or asked or 1) // count) * count
         return Division.of(-(-total // tile) * tile, shares, tile, count)
 
-    def check_divides(self, config: Mapping[str, Any], shares: int) -> None:
+    def check_divides(self, resolved: Resolved, shares: int) -> None:
         """Refuse lanes that leave a share without any.
 
         Raises:
             ConfigError: says how many shares would do.
         """
-        division = self.divide(config, None, shares)
+        division = self.divide(resolved, None, shares)
         tiles = division.total // division.tile
         if tiles < shares:
             raise ConfigError(
@@ -165,23 +164,24 @@ class LocalFactory:
                 f"executor.workers: {tiles}, or more lanes, or executor: {{type: local}}"
             )
 
-    def make_share(self, config: Mapping[str, Any], division: Division) -> LocalPopulation:
+    def make_share(self, resolved: Resolved, division: Division) -> LocalPopulation:
         """Make one of several equal populations that stand for one; its lanes have the same bits.
 
         The tile is that of one process.
         """
-        whole = self.program_of(config, division.own)
+        whole = self.program_of(resolved, division.own)
         return self._population(dataclasses.replace(whole, tile=division.tile))
 
     def baseline(
-        self, name: str, config: Mapping[str, Any], seeds: Sequence[tuple[Stream, int]]
+        self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """Evaluate a heuristic of an optical network as replicates are evaluated."""
         from ...core.envs.history import unwrapped
         from ...core.envs.optical.baselines import evaluate_baseline
         from ...core.envs.optical.environment import OpticalEnvironment
 
-        environment = unwrapped(environments.make(self.split.plan(config).eval_env))
+        parts = parts_of(resolved)
+        environment = unwrapped(environments.make(parts.plan.eval_env))
         if not isinstance(environment, OpticalEnvironment):
             raise ConfigError(f"baseline {name!r}: {environment.id} is no optical network")
         keys = [
@@ -190,24 +190,24 @@ class LocalFactory:
         ]
         how = self.study.evaluation
         found = evaluate_baseline(
-            environment, name, self.split.hypers(config).eval_params, np.stack(keys), how.episodes,
-            how.steps,
-        )  # fmt: skip
+            environment, name, parts.hypers.eval_params, np.stack(keys), how.episodes, how.steps
+        )
         return results_of(found, range(len(seeds)))
 
-    def program_of(self, config: Mapping[str, Any], lanes: int | None = None) -> program.Program:
+    def program_of(self, resolved: Resolved, lanes: int | None = None) -> program.Program:
         """Return the program of this configuration's bucket: its lanes and tile; no compile.
 
         Lanes that are asked for are rounded up to a multiple of the devices.
         """
-        plan, example = self.split.plan(config), self.split.hypers(config)
+        split = parts_of(resolved)
+        plan, example = split.plan, split.hypers
         _check_alike(plan)
-        tile = self._tile(plan, example)
+        tile = self._tile(split)
         if lanes is None:
             lanes = self.study.population.lanes
         count = len(self.devices)
         if lanes is None:
-            lanes = self._auto_lanes(plan, example, tile)
+            lanes = self._auto_lanes(split, tile)
         else:
             lanes = -(-lanes // count) * count
             while lanes % (count * tile):
@@ -229,9 +229,7 @@ class LocalFactory:
 
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
-    def _auto_lanes(
-        self, plan: Plan, example: Hypers, tile: int, shares: int = 1, neighbours: int = 1
-    ) -> int:
+    def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
         """Return the lanes of one share by the rule of `search.lanes`.
 
         Raises:
@@ -239,7 +237,7 @@ class LocalFactory:
         """
         count = len(self.devices)
         memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
-        per_lane = estimate_memory(plan, example, count * tile, tile, count)
+        per_lane = estimate_memory(parts.plan, parts.hypers, count * tile, tile, count)
         needed = -(-population_replicates(self.study) // shares)
         lanes = auto_lanes(
             Machine(self.backend, count, memory), tile,

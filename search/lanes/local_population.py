@@ -18,6 +18,7 @@ from ...core import checkpoint, saved_policy
 from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
 from ...core.host.outcome import EnvironmentsFailed
+from ...core.hypers import Hypers
 from ...core.metrics import split_rows
 from ...core.parts import write_parts
 from ...core.program import Program
@@ -25,12 +26,11 @@ from ...core.reward_state import RewardState
 from ...core.state import LaneState
 from ...disk import new_folder
 from ...errors import ConfigError
-from ...knobs import complete
 from ...store.rows import Stream
 from ...studies.curve_rows import curve_rows, row_ends
 from ...via_gymnasium import is_gymnasium
-from .configuration import Split, knobs_of
-from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill
+from .configuration import Split, knobs_of, parts_of
+from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 
 __all__ = ["STREAMS", "LocalPopulation", "results_of"]
 
@@ -102,7 +102,7 @@ class LocalPopulation:
             rows.replicate[at] = refill.replicate
             rows.updates[at] = -self.warmup_chunks * self._program.updates
             rows.total_updates[at] = self._total_updates
-            _put_row(rows.hypers, self._split.hypers(refill.config), at)
+            _put_row(rows.hypers, parts_of(refill.resolved).hypers, at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         found, diverged = split_rows(metrics, self._row_ends)
         values, *parts = self._timed([self._in_order(row) for row in found])
@@ -145,7 +145,7 @@ class LocalPopulation:
             rows.mask[at] = True
             if change.source is not None:
                 rows.source[at] = self._place[change.source]
-            _put_row(rows.hypers, self._split.hypers(change.config), at)
+            _put_row(rows.hypers, parts_of(change.resolved).hypers, at)
         self._lanes = self._program.change(self._lanes, rows)
 
     def compile_evaluation(self) -> None:
@@ -163,7 +163,7 @@ class LocalPopulation:
         self._check_movable()
         return [self._program.lane(self._lanes, int(self._place[lane])) for lane in lanes]
 
-    def put(self, states: Mapping[int, tuple[Any, Mapping[str, Any]]]) -> None:
+    def put(self, states: Mapping[int, tuple[Any, Resolved]]) -> None:
         """Let lanes go on from states that `take` gave; see `Population`.
 
         Every word is copied as it is. All lanes pass through the host, so this is for the rare
@@ -171,10 +171,10 @@ class LocalPopulation:
         """
         self._check_movable()
         whole = jax.tree.map(np.array, jax.device_get(self._lanes))
-        for lane, (state, config) in states.items():
+        for lane, (state, resolved) in states.items():
             at = int(self._place[lane])
             _put_row(whole.state, state, at)
-            _put_row(whole.hypers, self._split.hypers(config), at)
+            _put_row(whole.hypers, parts_of(resolved).hypers, at)
         self._lanes = self._program.place(whole)
 
     def _check_movable(self) -> None:
@@ -231,21 +231,21 @@ class LocalPopulation:
     def export_policy(
         self,
         lane: int,
-        config: Mapping[str, Any],
+        resolved: Resolved,
         directory: Path,
         about: Mapping[str, Any] = {},
     ) -> None:
         """Write one lane's policy (with normaliser and resolved configuration)."""
         state = self._program.lane(self._lanes, int(self._place[lane]))
-        train, held_out = self._split.env_params(config)
-        parts = self._parts(int(self._place[lane]), config, state)
+        split = parts_of(resolved)
+        parts = self._parts(int(self._place[lane]), split.hypers, state)
         begun = parts.pop("begun_anew", 0)
         anew = {"trajectories_begun_anew": begun} if begun else {}
         saved = saved_policy.SavedPolicy(
             plan=self._program.plan,
-            config=complete(knobs_of(config)),
-            env_params=train,
-            eval_params=held_out,
+            config=knobs_of(split.config),
+            env_params=split.env_params,
+            eval_params=split.eval_params,
             params=state.params,
             statistics=state.observation_statistics,
             about={"study": self._split.study.name, **about, **anew},
@@ -254,7 +254,7 @@ class LocalPopulation:
         saved_policy.save_policy(directory, saved)
         write_parts(directory, parts)
 
-    def _parts(self, at: int, config: Mapping[str, Any], state: LaneState) -> dict[str, Any]:
+    def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:
         """Return the parts of a lane that the study wants beside its policies.
 
         Those of a rollout are left out if its environments failed; see `HostProgram.look` for
@@ -263,7 +263,7 @@ class LocalPopulation:
         wanted = self._split.study.checkpoint.parts
         found: dict[str, Any] = {"parameters": state.params, "optimiser": state.moments}
         if not set(wanted) <= set(found):
-            found |= self._program.look(self._lanes, at, self._split.hypers(config))
+            found |= self._program.look(self._lanes, at, hypers)
         return {part: found[part] for part in (*wanted, "begun_anew") if part in found}
 
 

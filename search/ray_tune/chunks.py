@@ -115,7 +115,7 @@ class DrivenChunks:
     def _refill(self, run: Run) -> Refill:
         if run.lane is None:
             raise RuntimeError(f"{run} has no lane")
-        return Refill(run.lane, self._ledger.config_of(run.trial), run.stream, run.replicate)
+        return Refill(run.lane, self._ledger.resolved_of(run.trial), run.stream, run.replicate)
 
     def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
         """Fail the trials that an error hit, and with the lanes those that had rested in them.

@@ -111,9 +111,9 @@ class KeptStates:
         self._take_over(trial, bucket, kept, request.params)
         going = [run for run in runs if run.replicate in kept.states]
         room(bucket, sum(run.lane is None for run in going))
-        config = self._ledger.config_of(trial.number)
+        resolved = self._ledger.resolved_of(trial.number)
         bucket.population.put(
-            {bucket.claim(run): (kept.states[run.replicate], config) for run in going}
+            {bucket.claim(run): (kept.states[run.replicate], resolved) for run in going}
         )
         return None if own else kept.trial
 

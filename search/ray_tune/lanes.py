@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...errors import ConfigError, SearchError
-from ...knobs import complete
 from ...store.rows import AskRow, Stream, TrialState
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
@@ -60,12 +59,11 @@ class DrivenLanes:
     def bucket_of_default(self) -> Bucket:
         """Return the bucket of the default configuration."""
         study = self._ledger.study
-        config = complete({**study.fixed, **study.space.default()})
-        key = self._factory.bucket_of(config)
-        if key not in self.buckets:
-            schedule = schedule_of(study, self._factory.quantum(config))
-            self.buckets[key] = Bucket(key, 0, config, schedule)
-        return self.buckets[key]
+        resolved = self._ledger.resolved(study.space.default())
+        if resolved.bucket not in self.buckets:
+            schedule = schedule_of(study, resolved.steps_per_chunk)
+            self.buckets[resolved.bucket] = Bucket(resolved.bucket, 0, resolved, schedule)
+        return self.buckets[resolved.bucket]
 
     def width(self, bucket: Bucket) -> int:
         """Make the lanes of a bucket, and say how many trials they hold.
@@ -95,7 +93,7 @@ class DrivenLanes:
             others = [other.lanes for other in self.buckets.values() if other.lanes]
             lanes = bucket.lanes or self._ledger.study.population.lanes
             bucket.population = self._factory.make(
-                bucket.config, lanes or min(others, default=None)
+                bucket.resolved, lanes or min(others, default=None)
             )
             bucket.slots = bucket.slots or [None] * bucket.population.lanes
         return bucket.population

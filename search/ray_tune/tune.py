@@ -302,9 +302,9 @@ class _Explore:
         """Return the source's configuration with other knobs."""
         self._count += 1
         point = config[POINT]
-        evolver = _evolver(_DESKS[self._name].study)
-        old = json.loads(point["params"])
-        new = evolver.new_params(self._count, old, Situation(self._count, 0.0))
+        study, old = _DESKS[self._name].study, json.loads(point["params"])
+        situation = Situation(self._count, 0.0)
+        new = _evolver(study).new_params(self._count, old, situation, study.complete)
         return {**config, POINT: point_of(point["trial"], new)}
 
 

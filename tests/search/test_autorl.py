@@ -12,7 +12,6 @@ import pytest
 
 import hpo
 from hpo.errors import ConfigError, StoreError
-from hpo.knobs import complete
 from hpo.search.autorl.environment import FEATURES
 from hpo.search.lanes.contract import Refill
 from hpo.store import Stream
@@ -76,10 +75,11 @@ def test_runs_are_those_of_a_study_to_the_last_bit(env):
     env.reset({"learning_rate": 3e-3}, seed=2)
     first = env.step()[0]
     second = env.step({"ent_coef": 0.05})[0]
-    population, config = env._population, env._config({"learning_rate": 3e-3, "ent_coef": 0.01})
+    population = env._population
+    resolved = env._resolver.of({"learning_rate": 3e-3, "ent_coef": 0.01})
     quantum = population.steps_per_chunk
     fresh = type(population)(population._split, population._program)
-    fresh.advance([Refill(5, complete(config), Stream.SEARCH, 7)], [5])
+    fresh.advance([Refill(5, resolved, Stream.SEARCH, 7)], [5])
     for _ in range(512 // quantum - 1):
         seen = fresh.advance([], [5])
     at = env.features.index("loss")

@@ -4,12 +4,12 @@ from hpo.search.book.trials import Run, RunState
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.rows import Stream
 
-CONFIG = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": (16,)}
+RESOLVED = AnalyticFactory().resolve({"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": (16,)})
 SCHEDULE = Schedule(1000, 16, (2, 8), frozenset({2, 8, 16}))
 
 
 def bucket(key="a", lanes=4, waiting=0, busy=0, first=0):
-    made = Bucket(key, first, CONFIG, SCHEDULE, AnalyticFactory().make(CONFIG, lanes))
+    made = Bucket(key, first, RESOLVED, SCHEDULE, AnalyticFactory().make(RESOLVED, lanes))
     made.slots = [None] * lanes
     made.enqueue(Run(first + index, Stream.SEARCH, 0) for index in range(busy))
     for run in made.place(busy):
@@ -56,7 +56,7 @@ def test_waiting_replicates_of_an_ended_trial_are_forgotten():
 
 def test_warmup_does_not_count_as_training():
     factory = AnalyticFactory(warmup_chunks=2)
-    made = Bucket("a", 0, CONFIG, SCHEDULE, factory.make(CONFIG, 2))
+    made = Bucket("a", 0, RESOLVED, SCHEDULE, factory.make(RESOLVED, 2))
     run = Run(0, Stream.SEARCH, 0)
     seen = []
     for _ in range(4):

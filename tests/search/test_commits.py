@@ -12,6 +12,7 @@ from hpo.search.book.progress import Silent
 from hpo.search.book.state import LoopState
 from hpo.search.engine import commits
 from hpo.search.engine.commits import Committer
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.commit import Head
@@ -42,7 +43,9 @@ def times(monkeypatch, seconds, cost=0.0, first_chunk=0.25, boundaries=True, **s
     """Return when a study whose chunks take 0.25 s commits, from the start of its life on."""
     clock = Clock(cost)
     monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    ledger = Ledger(samples.study(), LoopState(boundary=7))
+    study = samples.study()
+    resolver = Resolver(study, samples.AnalyticFactory())
+    ledger = Ledger(study, LoopState(boundary=7), resolver=resolver)
     committer = Committer(clock, ledger, {}, **settings)
     committer.commit_if_due()  # before the first chunk nothing is new
     clock.now += first_chunk

@@ -286,8 +286,8 @@ def test_a_study_that_is_cut_goes_on_where_it_was(driven):
 
 def test_an_error_in_the_lanes_fails_the_trials_in_them(driven):
     class Broken(samples.AnalyticFactory):
-        def make(self, config, lanes):
-            made = super().make(config, lanes)
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
             advance, calls = made.advance, []
 
             def once(refills, busy):

@@ -191,8 +191,8 @@ def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
             return result
 
     class LateFactory(samples.AnalyticFactory):
-        def make(self, config, lanes):
-            return Late(self, self.quantum(config), lanes or self.lanes)
+        def make(self, resolved, lanes):
+            return Late(self, resolved.steps_per_chunk, lanes or self.lanes)
 
     go(tmp_path / "s", study(), LateFactory(lanes=40, diverges_above=9.0))
     rows, _ = read(tmp_path / "s")
@@ -217,8 +217,8 @@ class Recorded(AnalyticPopulation):
 class RecordedFactory(samples.AnalyticFactory):
     seen: dict = dataclasses.field(default_factory=dict)
 
-    def make(self, config, lanes):
-        return Recorded(self, self.quantum(config), lanes or self.lanes)
+    def make(self, resolved, lanes):
+        return Recorded(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
 @pytest.mark.parametrize("warmup", [0, 3])

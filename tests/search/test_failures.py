@@ -29,8 +29,8 @@ class Breaking(Factory):
 
     method, error = "advance", MemoryError("out of memory\nand more lines")
 
-    def make(self, config, lanes):
-        made = super().make(config, lanes)
+    def make(self, resolved, lanes):
+        made = super().make(resolved, lanes)
         good = getattr(made, self.method)
 
         def sometimes(*args):
@@ -95,10 +95,10 @@ def test_an_evaluation_that_fails_costs_the_trials_evaluated(tmp_path):
 
 def test_a_population_that_cannot_be_made_costs_those_who_waited(tmp_path):
     class Unmakable(Factory):
-        def make(self, config, lanes):
-            if config["hidden_sizes"] == (64, 64):
+        def make(self, resolved, lanes):
+            if resolved.config["hidden_sizes"] == (64, 64):
                 raise RuntimeError("cannot compile")
-            return super().make(config, lanes)
+            return super().make(resolved, lanes)
 
     study = samples.study(samples.WITH_BUCKETS, budget=Budget(trials=24, max_failures=100))
     results = go(tmp_path, study, Unmakable(lanes=4))
@@ -111,10 +111,10 @@ def test_a_population_that_cannot_be_made_costs_those_who_waited(tmp_path):
 
 def test_knobs_that_contradict_each_other_fail_their_trial(tmp_path):
     class Picky(Factory):
-        def bucket_of(self, config):
+        def resolve(self, config):
             if config["hidden_sizes"] == (32,):
                 raise ConfigError("32 is no width")
-            return super().bucket_of(config)
+            return super().resolve(config)
 
     study = samples.study(samples.WITH_BUCKETS, budget=Budget(trials=24, max_failures=100))
     results = go(tmp_path, study, Picky(lanes=4))
@@ -151,8 +151,8 @@ class OneFails(Factory):
 
     at, method = 0, "advance"
 
-    def make(self, config, lanes):
-        made = super().make(config, lanes)
+    def make(self, resolved, lanes):
+        made = super().make(resolved, lanes)
         good, calls = getattr(made, self.method), []
 
         def sometimes(*args):

@@ -20,8 +20,8 @@ LENGTH = 16_000
 class Failing(samples.AnalyticFactory):
     """Fails in the middle of the runs on seeds that choose."""
 
-    def make(self, config, lanes):
-        return FailingPopulation(self, self.quantum(config), lanes or self.lanes)
+    def make(self, resolved, lanes):
+        return FailingPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
 class FailingPopulation(AnalyticPopulation):

@@ -8,6 +8,7 @@ from hpo.search.book.schedule import schedule_of
 from hpo.search.book.state import LoopState
 from hpo.search.book.trials import Run, RunState, Trial
 from hpo.search.engine.judge import is_due, judge
+from hpo.search.lanes.resolver import Resolver
 from hpo.search.rules.asha import Asha
 from hpo.store.rows import Stream, TrialState
 from hpo.studies.spec import EarlyTerminate
@@ -26,9 +27,13 @@ def trial(number, *rung_values, state=RunState.RUNNING):
     return Trial(number, {}, "random", 0, bucket="a", state=TrialState.RUNNING, runs=runs)
 
 
+def empty(study=STUDY):
+    return Ledger(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
+
+
 def judged(*trials, study=STUDY, eta=2.0, ledger=None):
     if ledger is None:
-        ledger = Ledger(study, LoopState())
+        ledger = empty(study)
     for entry in trials:
         ledger.add(entry)
     judge(ledger, Asha(eta), SCHEDULES)
@@ -137,7 +142,7 @@ def test_minimised_metrics_turn_around():
 
 
 def test_nobody_is_judged_without_a_rule():
-    ledger = Ledger(STUDY, LoopState())
+    ledger = empty()
     ledger.add(trial(0, [1.0]))
     judge(ledger, None, SCHEDULES)
     assert ledger.unwritten.decisions == []

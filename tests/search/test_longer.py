@@ -13,7 +13,6 @@ import pytest
 
 from hpo.core.saved_policy import load_policy
 from hpo.errors import StoreError
-from hpo.knobs import complete
 from hpo.search.book.progress import Silent
 from hpo.search.book.state import LoopState
 from hpo.search.engine.growth import as_begun, single_as_begun, words_of_growth
@@ -299,9 +298,9 @@ def test_the_horizon_is_that_of_the_study_in_the_folder(tmp_path):
 class OneProgram(LocalFactory):
     """Compiles the program of a study with one bucket once, for all its populations."""
 
-    def program_of(self, config, lanes=None):
+    def program_of(self, resolved, lanes=None):
         if not hasattr(self, "only"):
-            self.only = super().program_of(config, lanes)
+            self.only = super().program_of(resolved, lanes)
         return self.only
 
 
@@ -312,7 +311,8 @@ def test_real_lanes_go_on_to_the_same_bits(tmp_path):
                         "normalise_rewards: true, normalise_observations: true, ")  # fmt: skip
     short = single(loads(text))
     long = single(loads(text, overrides=["env_steps=6144", "schedule_env_steps=4096"]))
-    assert LocalFactory(short).quantum(short.fixed) == LocalFactory(long).quantum(long.fixed)
+    steps = {LocalFactory(each).resolve(each.default()).steps_per_chunk for each in (short, long)}
+    assert len(steps) == 1
     factory = OneProgram(long)
     for study, folder in ((short, "grown"), (long, "grown"), (long, "long")):
         go(study, tmp_path / folder, factory=factory)
@@ -330,15 +330,16 @@ def test_real_lanes_go_on_to_the_same_bits(tmp_path):
 def _check_init(text, folder):
     """A study that starts from such a policy takes reward statistics; old folders lack them."""
     study = loads(f"{text}init: {{from: '{folder}'}}\n")
-    config = complete({**study.fixed, **study.space.default()})
     warned = []
-    started = LocalFactory(study, warn=warned.append).program_of(config).initial
+    factory = LocalFactory(study, warn=warned.append)
+    started = factory.program_of(factory.resolve(study.default())).initial
     assert float(started.rewards.returns.count) == 6144 and warned == []
     path = folder / "policy.json"
     document = json.loads(path.read_text())
     assert document.pop("reward_state")["returns"]["count"] == 6144
     path.write_text(json.dumps(document))
-    started = LocalFactory(study, warn=warned.append).program_of(config).initial
+    factory = LocalFactory(study, warn=warned.append)
+    started = factory.program_of(factory.resolve(study.default())).initial
     assert started.rewards.returns is None
     assert len(warned) == 1 and "no reward statistics (normalise_rewards)" in warned[0]
     report, _ = preview(study)

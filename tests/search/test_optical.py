@@ -1,5 +1,6 @@
 """Optical networks as lanes: warm-up at refill, bitwise independence, metrics in the tables."""
 
+from functools import partial
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -48,10 +49,15 @@ def factory():
     return LocalFactory(loads(STUDY))
 
 
-def config(load, blocks=12, **knobs):
+@pytest.fixture(scope="module")
+def config(factory):
+    return partial(resolved_by, factory)
+
+
+def resolved_by(factory, load, blocks=12, **knobs):
     fixed = {"num_envs": 4, "rollout_length": 8, "num_minibatches": 2, "hidden_sizes": (8,)}
     given = {"env.load": load, "env.aggregate_slots": blocks, **fixed, **knobs}
-    return complete(given)
+    return factory.resolve(complete(given))
 
 
 def curve(population, refills, lane):
@@ -65,12 +71,12 @@ def curve(population, refills, lane):
 
 
 @pytest.fixture(scope="module")
-def alone(factory):
+def alone(factory, config):
     population = factory.make(config(10.0), None)
     return curve(population, [Refill(0, config(10.0), Stream.SEARCH, 1)], 0), population
 
 
-def test_lanes_of_other_loads_change_no_bit(factory, alone):
+def test_lanes_of_other_loads_change_no_bit(factory, config, alone):
     expected, _ = alone
     population = factory.make(config(10.0), None)
     others = [Refill(i, config(60.0, learning_rate=1e-2), Stream.SEARCH, i) for i in (0, 1, 3)]
@@ -81,7 +87,7 @@ def test_lanes_of_other_loads_change_no_bit(factory, alone):
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def test_load_is_traced(factory, alone):
+def test_load_is_traced(config, alone):
     _, population = alone
     rows = [Refill(i, config(load), Stream.SEARCH, 0) for i, load in enumerate((2.0, 60.0))]
     low, high = (
@@ -103,12 +109,12 @@ def test_warm_up_steps_networks_and_learns_nothing(alone):
     assert 0.0 < used[0] < used[-1]  # from the empty network to a full one
 
 
-def test_buckets_of_searched_keys_are_programs(factory):
-    small, large = (factory.split.plan(config(10.0, blocks)) for blocks in (12, 4))
+def test_buckets_of_searched_keys_are_programs(config):
+    small, large = (config(10.0, blocks).payload.plan for blocks in (12, 4))
     assert dict(small.env.keys)["aggregate_slots"] == 12
     assert "load" not in dict(small.env.keys)
-    assert factory.bucket_of(config(10.0)) == factory.bucket_of(config(20.0))
-    assert factory.bucket_of(config(10.0)) != factory.bucket_of(config(10.0, 4))
+    assert config(10.0).bucket == config(20.0).bucket
+    assert config(10.0).bucket != config(10.0, 4).bucket
     assert large.env == large.eval_env
 
 
@@ -116,7 +122,7 @@ def test_an_evaluation_that_policies_do_not_fit_is_refused():
     text = STUDY.replace("evaluation:", "eval_env: {topology: ring7}\nevaluation:")
     factory = LocalFactory(loads(text))
     with pytest.raises(ConfigError, match="eval_env: it has other observations"):
-        factory.make(config(10.0), None)
+        factory.make(resolved_by(factory, 10.0), None)
 
 
 def test_a_study_ends_with_metrics_and_warm_up_in_its_tables(tmp_path):
@@ -207,9 +213,9 @@ def test_baselines_stand_beside_trials_that_see_a_history():
     for history in (1, 3):
         study = loads(STUDY.replace("fixed: {", f"fixed: {{history: {history}, "))
         seeds = [(Stream.SEARCH, 0), (Stream.CHOOSE, 1)]
-        measured.append(
-            LocalFactory(study).baseline("ksp_ff", config(20.0, history=history), seeds)
-        )
+        factory = LocalFactory(study)
+        seen = resolved_by(factory, 20.0, history=history)
+        measured.append(factory.baseline("ksp_ff", seen, seeds))
     for plain, stacked in zip(*measured, strict=True):
         for name, values in plain.metrics.items():
             np.testing.assert_array_equal(values, stacked.metrics[name])

@@ -140,9 +140,8 @@ def test_it_starts_from_a_policy_with_its_optimiser(study, unbroken, folder, tmp
     (folder / "on.yaml").write_text(text)
     again = load(folder / "on.yaml")
     factory = LocalFactory(again)
-    config = knobs.complete({**again.fixed, "learning_rate": 1e-3})
-    split = factory.split
-    initial = factory._initial(split.plan(config), split.hypers(config))
+    parts = factory.split.parts(again.complete({"learning_rate": 1e-3}))
+    initial = factory._initial(parts.plan, parts.hypers)
     counts = [leaf for leaf in initial.moments[0] if hasattr(leaf, "count")]
     assert counts and int(counts[0].count) > 0
 

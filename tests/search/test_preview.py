@@ -23,11 +23,9 @@ def test_lanes_and_memory_are_those_of_the_programs(monkeypatch):
     report, note = preview(study)
     assert note == ""
     factory = local.LocalFactory(study)
-    from hpo.knobs import complete
-
     for bucket in report.buckets:
-        config = complete({**study.fixed, **study.space.default(), **bucket.static})
-        program = factory.program_of(config)
+        params = {**study.space.default(), **bucket.static}
+        program = factory.program_of(factory.resolve(study.complete(params)))
         assert bucket.lanes == program.lanes == 24
         assert bucket.memory_bytes == program.memory_bytes() > 0
     small, large = (bucket.memory_bytes for bucket in report.buckets)

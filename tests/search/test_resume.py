@@ -230,8 +230,8 @@ def test_a_bucket_that_changed_is_refused(tmp_path):
     run(study, tmp_path / "s", factory, [CutAt(5)], samples.quick())
 
     class Other(Factory):
-        def bucket_of(self, config):
-            return "other"
+        def resolve(self, config):
+            return dataclasses.replace(super().resolve(config), bucket="other")
 
     with pytest.raises(StoreError, match="would be other now"):
         run(study, tmp_path / "s", Other(), (), samples.quick())

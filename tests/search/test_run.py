@@ -190,8 +190,8 @@ def diverging(*rates):
 
 def test_one_diverged_replicate_ends_its_trial_unless_tolerated(tmp_path):
     class HalfDiverges(Factory):
-        def make(self, config, lanes):
-            made = super().make(config, lanes)
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
             step = made._step
             made._step = lambda lane: step(lane) or (lane.replicate == 1 and lane.chunks == 5)
             return made
@@ -210,8 +210,8 @@ def test_one_diverged_replicate_ends_its_trial_unless_tolerated(tmp_path):
 
 def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
     class Blind(Factory):
-        def make(self, config, lanes):
-            made = super().make(config, lanes)
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
             good = made.evaluate
             made.evaluate = lambda which: [
                 dataclasses.replace(result, returns=result.returns * math.nan)
@@ -270,8 +270,8 @@ def test_the_winner_is_chosen_on_fresh_seeds_and_reported_on_others(tmp_path):
 
 def test_a_candidate_that_diverges_on_fresh_seeds_is_not_confirmed(tmp_path):
     class Fragile(Factory):
-        def make(self, config, lanes):
-            made = super().make(config, lanes)
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
             step = made._step
             made._step = lambda lane: (
                 step(lane)

@@ -58,8 +58,8 @@ class LosesSecondSeeds(AnalyticPopulation):
 
 
 class LosingFactory(samples.AnalyticFactory):
-    def make(self, config, lanes):
-        return LosesSecondSeeds(self, self.quantum(config), lanes or self.lanes)
+    def make(self, resolved, lanes):
+        return LosesSecondSeeds(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
 def test_a_trial_whose_last_replicate_diverges_when_the_others_have_left_ends(tmp_path):

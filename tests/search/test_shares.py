@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
-from hpo.knobs import complete
 from hpo.search.cluster.analytic_share import AnalyticShares, analytic_shares
 from hpo.search.cluster.share_host import ShareHost, pack, unpack
 from hpo.search.cluster.shared_factory import SharedFactory
@@ -30,7 +29,18 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))
 FACTORY = samples.AnalyticFactory(
     rows=2, lanes=12, block=2, quanta={"16": 500, "32": 1_000, "64x64": 2_000}, diverges_above=0.3
 )
+SEARCH = Stream.SEARCH
 CONFIG = {"learning_rate": 1e-3, "gamma": 0.99, "hidden_sizes": [32]}
+
+
+def configured(factory, **knobs):
+    return factory.resolve({**CONFIG, **knobs})
+
+
+def made(factory, lanes=12):
+    """A population, and the configuration that it was made for."""
+    resolved = configured(factory)
+    return factory.make(resolved, lanes), resolved
 
 
 class FakeTeam:
@@ -114,8 +124,8 @@ def test_a_study_over_shares_whose_hosts_die_has_the_tables_of_one_alone(
 class Failing(samples.AnalyticFactory):
     """The environment of every share's own lane 1 fails."""
 
-    def make(self, config, lanes):
-        made = super().make(config, lanes)
+    def make(self, resolved, lanes):
+        made = super().make(resolved, lanes)
         good = made.advance
 
         def advance(refills, busy):
@@ -127,23 +137,24 @@ class Failing(samples.AnalyticFactory):
 
 def test_lanes_whose_environments_failed_on_a_worker_are_known_by_their_own_numbers():
     factory = Failing(lanes=12, block=2, quanta={"32": 1_000})
-    shared = factory_over(FakeTeam(factory)).make(CONFIG, 12)
-    refills = [Refill(lane, CONFIG, Stream.SEARCH, lane) for lane in range(12)]
+    shared, resolved = made(factory_over(FakeTeam(factory)))
+    refills = [Refill(lane, resolved, SEARCH, lane) for lane in range(12)]
     found = shared.advance(refills, range(12))
     assert found.failed == {1: "one of 4", 3: "one of 4", 5: "one of 4"}
 
 
 def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
     team = FakeTeam()
-    shared, alone = factory_over(team).make(CONFIG, 12), FACTORY.make(CONFIG, 12)
+    factory = factory_over(team)
+    shared, alone = made(factory)[0], made(FACTORY)[0]
     assert (shared.lanes, shared.block) == (12, 2)
-    refills = [
-        Refill(lane, {**CONFIG, "learning_rate": 1e-3 * (lane + 1)}, Stream.SEARCH, lane)
-        for lane in (0, 1, 2, 7, 11)
-    ]
-    lanes = [refill.lane for refill in refills]
+    lanes = [0, 1, 2, 7, 11]
     seen = {}
-    for population in (shared, alone):
+    for population, maker in ((shared, factory), (alone, FACTORY)):
+        refills = [
+            Refill(lane, configured(maker, learning_rate=1e-3 * (lane + 1)), SEARCH, lane)
+            for lane in lanes
+        ]
         chunks = [population.advance(refills, lanes), population.advance([], lanes)]
         seen[population] = (chunks, population.evaluate([11, 0, 7]))
     for ours, theirs in zip(seen[shared][0], seen[alone][0], strict=True):
@@ -167,19 +178,19 @@ def test_lanes_are_dealt_block_by_block_and_results_come_back_in_their_order():
 
 def test_a_copy_from_another_share_takes_what_was_there_before():
     team = FakeTeam()
-    shared, alone = factory_over(team).make(CONFIG, 12), FACTORY.make(CONFIG, 12)
-    refills = [
-        Refill(lane, {**CONFIG, "learning_rate": 10.0 ** -(1 + lane / 4)}, Stream.SEARCH, lane)
-        for lane in range(12)
-    ]
-    turned = [
-        Change(0, {**CONFIG, "gamma": 0.95}, 2),  # from another share
-        Change(2, {**CONFIG, "gamma": 0.96}, 0),  # ... which takes over this one's in turn
-        Change(1, {**CONFIG, "gamma": 0.97}, 0),  # within the share
-        Change(5, {**CONFIG, "gamma": 0.98}),
-    ]
     returns = []
-    for population in (shared, alone):
+    for factory in (factory_over(team), FACTORY):
+        population, _ = made(factory)
+        refills = [
+            Refill(lane, configured(factory, learning_rate=10.0 ** -(1 + lane / 4)), SEARCH, lane)
+            for lane in range(12)
+        ]
+        turned = [
+            Change(0, configured(factory, gamma=0.95), 2),  # from another share
+            Change(2, configured(factory, gamma=0.96), 0),  # ... which takes over this one's
+            Change(1, configured(factory, gamma=0.97), 0),  # within the share
+            Change(5, configured(factory, gamma=0.98)),
+        ]
         population.advance(refills, range(12))
         population.change(turned)
         population.advance([], range(12))
@@ -190,8 +201,8 @@ def test_a_copy_from_another_share_takes_what_was_there_before():
 def test_what_was_saved_and_done_since_brings_a_share_back(tmp_path):
     deaths = []
     team = FakeTeam(dies=lambda share, method, number: deaths.pop() if deaths else "")
-    population = factory_over(team).make(CONFIG, 12)
-    refills = [Refill(lane, CONFIG, Stream.SEARCH, lane) for lane in range(12)]
+    population, resolved = made(factory_over(team))
+    refills = [Refill(lane, resolved, SEARCH, lane) for lane in range(12)]
     population.advance(refills, range(12))
     population.save(tmp_path / "saved")
     population.advance([], range(12))
@@ -201,7 +212,7 @@ def test_what_was_saved_and_done_since_brings_a_share_back(tmp_path):
     assert team.deaths == 1
     back = [method for share, method in team.calls if share == 0]
     assert back == ["advance", "make", "restore", "advance", "advance"]  # from the save on, again
-    again = factory_over(FakeTeam()).make(CONFIG, 12)
+    again, _ = made(factory_over(FakeTeam()))
     again.restore(tmp_path / "saved")
     again.advance([], range(12))
     np.testing.assert_array_equal(
@@ -211,7 +222,7 @@ def test_what_was_saved_and_done_since_brings_a_share_back(tmp_path):
 
 def test_of_each_machine_one_host_compiles_first():
     team = FakeTeam()
-    population = factory_over(team).make(CONFIG, 12)
+    population, _ = made(factory_over(team))
     population.compile()
     population.compile()
     compiled = [share for share, method in team.calls if method == "compile"]
@@ -220,28 +231,28 @@ def test_of_each_machine_one_host_compiles_first():
 
 def test_lanes_that_kill_every_host_are_given_up():
     team = FakeTeam(dies=lambda share, method, number: "early" if method == "advance" else "")
-    population = factory_over(team).make(CONFIG, 12)
+    population, resolved = made(factory_over(team))
     with pytest.raises(WorkerError, match="3 workers died one after the other"):
-        population.advance([Refill(0, CONFIG, Stream.SEARCH, 0)], [0])
+        population.advance([Refill(0, resolved, SEARCH, 0)], [0])
 
 
 def test_what_goes_wrong_on_a_host_comes_out_by_its_kind(tmp_path):
     class Broken(AnalyticShares):
-        def check(self, config):
+        def check(self, resolved):
             raise ConfigError("no such knob")
 
-        def quantum(self, config):
-            raise ZeroDivisionError("by nothing")
+        def resolve(self, config):
+            return super().resolve(config) if config["gamma"] else 1 / config["gamma"]
 
     team = FakeTeam()
     team._source = lambda neighbours, warn: Broken(FACTORY, 3)
     team.replace(0)
     factory = factory_over(team)
+    population, resolved = made(factory)
     with pytest.raises(ConfigError, match="no such knob"):
-        factory.check(CONFIG)
-    with pytest.raises(WorkerError, match="ZeroDivisionError: by nothing"):
-        factory.quantum(CONFIG)
-    population = factory.make(CONFIG, 12)
+        factory.check(resolved)
+    with pytest.raises(WorkerError, match="ZeroDivisionError: float division by zero"):
+        configured(factory, gamma=0.0)
     with pytest.raises(WorkerError, match="empty lane"):
         population.evaluate([0])
 
@@ -273,17 +284,17 @@ def test_a_bucket_that_kills_hosts_fails_its_trials_alone(tmp_path):
 
 
 def test_a_checkpoint_of_other_workers_is_refused(tmp_path):
-    population = factory_over(FakeTeam()).make(CONFIG, 12)
+    population, _ = made(factory_over(FakeTeam()))
     population.save(tmp_path / "saved")
     with pytest.raises(StoreError, match="3 x 4 lanes, but here are 2 x 6"):
-        factory_over(FakeTeam(shares=2)).make(CONFIG, 12).restore(tmp_path / "saved")
+        made(factory_over(FakeTeam(shares=2)))[0].restore(tmp_path / "saved")
     with pytest.raises(StoreError, match="is no checkpoint"):
         population.restore(tmp_path)
 
 
 def test_a_host_that_does_not_see_the_folder_hands_its_files_over(tmp_path, monkeypatch):
-    population = factory_over(FakeTeam()).make(CONFIG, 12)
-    population.advance([Refill(0, CONFIG, Stream.SEARCH, 0)], [0])
+    population, resolved = made(factory_over(FakeTeam()))
+    population.advance([Refill(0, resolved, SEARCH, 0)], [0])
     population.save(tmp_path / "seen")
     monkeypatch.setattr("hpo.search.cluster.share_host._sees", lambda record, token: False)
     population.save(tmp_path / "sent")
@@ -323,10 +334,9 @@ def test_the_cluster_being_gone_ends_the_study_and_running_again_goes_on(tmp_pat
 
 def test_a_population_is_made_with_as_many_lanes_again():
     team = FakeTeam()
-    population = SharedPopulation(team, "32", CONFIG, None)
+    population = SharedPopulation(team, configured(factory_over(team)), None)
     assert population.lanes == 12
-    made = [args for args in team.hosts[0]._populations.values()]
-    assert [entry.lanes for entry in made] == [4]
+    assert [entry.lanes for entry in team.hosts[0]._populations.values()] == [4]
 
 
 @pytest.mark.parametrize("lanes", [5, 8])
@@ -340,7 +350,7 @@ def test_lanes_that_do_not_fill_all_blocks_are_the_same_study(tmp_path, monkeypa
     team = FakeTeam(factory, dies=at_random(f"{lanes}"))
     machine = AnalyticShares(factory, team.shares).machine
     shared = SharedFactory(team, machine)
-    population = shared.make(CONFIG, None)
+    population, _ = made(shared, None)
     assert population.lanes == lanes
     run(study, tmp_path / "shared", shared, (), samples.quick(commit_seconds=0.05))
     assert tables_equal(tmp_path / "alone", tmp_path / "shared") == []
@@ -371,14 +381,14 @@ def test_every_lane_has_a_place_of_its_own_and_tiles_stay_whole(total, shares, t
 def test_a_checkpoint_of_other_lanes_is_refused(tmp_path):
     small, large = (dataclasses.replace(FACTORY, lanes=lanes) for lanes in (5, 6))
 
-    def made(factory):
+    def shared(factory):
         machine = AnalyticShares(factory, 3).machine
-        return SharedFactory(FakeTeam(factory), machine).make(CONFIG, None)
+        return made(SharedFactory(FakeTeam(factory), machine), None)[0]
 
-    made(small).save(tmp_path / "saved")
+    shared(small).save(tmp_path / "saved")
     with pytest.raises(StoreError, match="go on with as many workers"):
-        made(large).restore(tmp_path / "saved")
-    made(small).restore(tmp_path / "saved")
+        shared(large).restore(tmp_path / "saved")
+    shared(small).restore(tmp_path / "saved")
 
 
 TEXT = """\
@@ -396,15 +406,15 @@ def test_real_lanes_are_those_of_one_process():
     """Two workers of two devices: four lanes are two tiles of two, one for each worker."""
     study = loads(TEXT + "population: {lanes: 4}\n")
     factory = LocalFactory(study)
-    config = complete({**study.fixed, **study.space.default()})
-    alone = factory.program_of(config)
-    division = factory.divide(config, None, 2, 2)
+    default = factory.resolve(study.default())
+    alone = factory.program_of(default)
+    division = factory.divide(default, None, 2, 2)
     assert (division.total, division.tile, division.unit) == (alone.lanes, alone.tile, alone.tile)
-    share = factory.make_share(config, division)
+    share = factory.make_share(default, division)
     assert (share.program.tile, share.lanes) == (alone.tile, 4)
-    again = factory.divide(config, division.total, 2, 2)
+    again = factory.divide(default, division.total, 2, 2)
     assert again == division, "what a resumed study asks for"
-    before = factory.divide(config, 8, 2, 2)
+    before = factory.divide(default, 8, 2, 2)
     assert (before.total, before.unit, before.own) == (8, 4, 4), "as studies begun before have it"
 
 

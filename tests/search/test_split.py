@@ -38,10 +38,9 @@ def study():
 def test_a_switch_that_a_bucket_never_has_is_not_compiled_into_it(study, params, features):
     """By the static knobs of its conditions; where a traced one decides it is in the program."""
     split = Split(study)
-    config = {**study.fixed, **params}
-    plan = split.plan(config)
+    plan = split.parts(study.complete(params)).plan
     assert plan.features == features
-    assert split.plan({**config, "gamma": 0.9}) == plan
+    assert split.parts(study.complete({**params, "gamma": 0.9})).plan == plan
 
 
 @pytest.mark.parametrize(
@@ -74,6 +73,6 @@ def test_every_configuration_of_the_space_has_a_plan(study):
     """Nothing is on that its program was made without."""
     split = Split(study)
     for params in study.space.grid(2):
-        plan = split.plan({**study.fixed, **params})
+        plan = split.parts(study.complete(params)).plan
         assert set(plan.features) <= set(split.features)
     assert knobs_of({"env.k": 3, "gamma": 0.9}) == {"gamma": 0.9}

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from hpo.studies.check import check
+from hpo.studies.check import Cost, check
 from hpo.studies.expected import passing
 from hpo.studies.load import loads
 
@@ -121,7 +121,9 @@ def test_whole_numbers_for_a_real_knob_are_told():
 def test_lanes_and_memory_come_from_the_caller():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
     report = check(
-        loads(text), lanes_of=lambda config: config["num_envs"], memory_of=lambda config: 2**30
+        loads(text),
+        lambda config: f"of {config['num_envs']}",
+        lambda key: Cost(int(key.removeprefix("of ")), 2**30, 7, 1),
     )
     assert "8 lanes; 1,024 MiB" in report.text()
     data = json.loads(json.dumps(report.as_data()))
@@ -146,7 +148,7 @@ def test_policies_on_the_way_are_counted():
         "space: {gamma: {min: 0.9, max: 0.99}}\nseeds: {per_config: 2}\nbudget: {trials: 7}\n"
         "checkpoint: {keep_best: 3, policies_every: 50k, best_of_each: true}\n"
     )
-    told = check(loads(text), parameters_of=lambda config: 100_000).text()
+    told = check(loads(text), cost_of=lambda key: Cost(8, 2**30, 100_000, 1)).text()
     assert "every 50,000 env steps, 6 a run: 36 of the 3 best trials" in told
     assert f"about {36 * 470_000 / 2**20:,.0f} MiB" in told
     assert "7, one a trial at its best evaluation; about 3.1 MiB" in told

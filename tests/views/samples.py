@@ -31,8 +31,8 @@ class ReturningPopulation(AnalyticPopulation):
 
 
 class ReturningFactory(search.AnalyticFactory):
-    def make(self, config, lanes):
-        return ReturningPopulation(self, self.quantum(config), lanes or self.lanes)
+    def make(self, resolved, lanes):
+        return ReturningPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)
 
 
 FACTORY = search.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)

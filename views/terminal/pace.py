@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from ...knobs import complete
 from ...search.book.progress import Progress
 from ...search.book.state import Phase
 from ...studies.expected import expected_steps
@@ -44,7 +43,7 @@ class Pace:
     """
 
     def __init__(self, study: Study):
-        config = complete({**study.fixed, **study.space.default()})
+        config = study.default()
         quanta = quanta_of(study, config["num_envs"] * config["rollout_length"])
         self._expected = expected_steps(study, quanta).total
         self._wall = study.budget.wall_seconds
