@@ -22,7 +22,7 @@ from .tables import PARAM_PREFIX, TABLES, damaged_table
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
     import duckdb
 
-__all__ = ["TIMEOUT_SECONDS", "query", "require_tables", "rows_as_json"]
+__all__ = ["TIMEOUT_SECONDS", "has_column", "query", "require_tables", "rows_as_json"]
 
 
 TIMEOUT_SECONDS = 60.0
@@ -84,6 +84,13 @@ def query(
             f"the query does not run: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
         ) from error
+
+
+def has_column(folder: Path, table: str, column: str) -> bool:
+    """Return whether a study has published a table with that column."""
+    if not (folder / f"{table}.parquet").is_file():
+        return False
+    return column in query(folder, f"SELECT * FROM {table} LIMIT 0")[0]
 
 
 def require_tables(folder: Path) -> None:

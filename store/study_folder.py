@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import disk
 from ..errors import StoreError, suggestion
+from .commit import Head
 from .journal import JOURNAL_NAME, Journal
 from .leaderboard import Entry, leaderboard_of
 from .lock import lock_holder
@@ -28,6 +29,7 @@ __all__ = [
     "free_name",
     "list_studies",
     "read_leaderboard",
+    "state_of",
 ]
 
 RESULTS = Path("results")
@@ -194,14 +196,13 @@ def _summary(path: Path) -> StudySummary:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
             entries = leaderboard_of(meta, journal.trials())
-        is_running = lock_holder(path) is not None
+        state = state_of(path, head)
     except StoreError as error:
         return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
     waiting = sum(counts.get(state, 0) for state in ("waiting", "running"))
-    state = head.phase if head.phase == "finished" else "interrupted"
     return StudySummary(
         name=path.name,
-        state="running" if is_running else state,
+        state=state,
         trials=sum(counts.values()),
         done=sum(counts.values()) - waiting,
         best=entries[0].value if entries else None,
@@ -209,6 +210,13 @@ def _summary(path: Path) -> StudySummary:
         updated_at=head.at,
         path=path,
     )
+
+
+def state_of(folder: Path, head: Head) -> str:
+    """Return `running` while a process writes the study, else `finished` or `interrupted`."""
+    if lock_holder(folder) is not None:
+        return "running"
+    return "finished" if head.phase == "finished" else "interrupted"
 
 
 def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFolder:

@@ -83,6 +83,28 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
 
 
+def test_without_words_the_help_is_printed(say):
+    assert say() == say("--help")
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    out = say("--help")[1]
+    verbs = re.findall(r"^    (\S+)", out.partition("COMMAND\n")[2], re.M)
+    assert len(verbs) == 21
+    for words in ([], *([verb] for verb in verbs)):
+        code, out, _ = say(*words, "--help")
+        assert code == 0 and max(map(len, out.splitlines())) <= 80, words
+
+
+def test_the_package_runs_as_a_module(home):
+    command = [sys.executable, "-m", "hpo"]
+    done = subprocess.run([*command, "list", "--json"], cwd=home, capture_output=True, check=True)
+    assert [study["name"] for study in json.loads(done.stdout)] == ["tiny"]
+    assert subprocess.run([*command, "show", "x"], capture_output=True).returncode == 2
+
+
 @pytest.mark.parametrize("words", [["top"], ["list"], ["run", "nowhere.yaml"], ["schema"]])
 def test_what_only_reads_starts_no_jax(home, words):
     code = f"""
@@ -109,7 +131,6 @@ def test_version(say):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "COMMAND"),
         (["rnu"], "unknown command 'rnu'; did you mean 'run'? Known: init, "),
         (["run"], "FILE"),
         (["run", "x.yaml", "--sett", "a=b"], "--sett"),
@@ -206,6 +227,13 @@ def test_check_fails_where_configurations_cannot_run(say):
 
 def test_schema_is_json(say):
     assert json.loads(say("schema")[1])["title"] == "hpo study"
+
+
+def test_check_counts_one_of_each_in_the_singular(say):
+    one = ["--set", "budget.trials=1", "--set", "space={gamma: {min: 0.9, max: 0.99}}"]
+    out = say("check", "tiny.yaml", *one, "--set", "population={lanes: 1}")[1]
+    assert "1 knob searched" in out and "1 full trial)" in out and "1 bucket," in out
+    assert not re.search(r"\b1 \w+s\b(?! program)", out), out
 
 
 # ---------------------------------------------------------------------- running
@@ -336,7 +364,7 @@ def trained(home, tmp_path_factory):
 def test_training_ends_with_values_curve_picture_and_policy(say, trained):
     code, out, err = say(*trained.words)
     assert code == 0
-    assert "not searched here: learning_rate, lr_schedule" in err
+    assert "hpo train does not search: learning_rate, lr_schedule" in err
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
     assert out.startswith("alone: CartPole-v1, 2 seeds of 4.1k env steps\n")
     assert len(lines["seeds"].split()) == 2 and len(lines["return"].split()[1]) > 10
@@ -538,11 +566,11 @@ def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, home):
     code, out = first.end()
     assert code == 130
     assert any("press Ctrl-C again" in line for line in first.lines)
-    assert first.lines[-1].endswith("Go on with: hpo " + " ".join(LONG))
+    assert first.lines[-1].endswith("Resume with: hpo " + " ".join(LONG))
     assert "no winner yet" in out
 
     second = running()
-    second.wait_for("going on with long")
+    second.wait_for("resuming long")
     second.wait_for("| search")
     second.process.send_signal(signal.SIGINT)
     second.wait_for("press Ctrl-C again")
@@ -550,7 +578,7 @@ def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, home):
     code, out = second.end()
     assert code == 130
     # The chunk may have ended between the presses: then the study left in the clean way.
-    assert any("Left at once" in line or "Interrupted" in line for line in second.lines)
+    assert any("Quit at once" in line or "Interrupted" in line for line in second.lines)
     done = subprocess.run([*HPO, "top", "--study", "long"], cwd=home, capture_output=True,
                           text=True, check=True)  # fmt: skip
     assert done.stdout.startswith("long: interrupted")

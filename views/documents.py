@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,25 @@ from .visible import echo
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["print_json", "write_csv"]
+__all__ = ["finite_or_none", "print_answer", "print_json", "write_csv"]
 
 
 def print_json(data: Any) -> None:
     """Print one JSON document; every number in it must be finite."""
     echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_answer(as_json: bool, data: Any, text: str) -> None:
+    """Print what a verb found: as one JSON document, or as text."""
+    if as_json:
+        print_json(data)
+    else:
+        echo(text)
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number as JSON can hold it."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def write_csv(path: str, columns: Mapping[str, np.ndarray]) -> None:

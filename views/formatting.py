@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from textwrap import wrap
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = [
     "counted",
     "duration",
     "folded",
+    "moment",
     "number",
     "param",
     "sparkline",
@@ -64,6 +66,11 @@ def duration(seconds: float) -> str:
         if whole < next_:
             return f"{whole // per}{large}{whole % per // (per // 60):02d}{small}"
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+
+
+def moment(seconds: float) -> str:
+    """Format a time since the epoch, in the zone of this machine."""
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def number(value: float | None) -> str:
@@ -182,16 +189,17 @@ class Listing:
 
     def stacked(self, width: int) -> str:
         """Return the table in `width` characters, columns from `below` on under the others."""
-        heads = aligned(
-            self.header[: self.below],
-            [row[: self.below] for row in self.rows],
-            self.right[: self.below],
-        )
-        head, rule, *lines = heads.split("\n")
+        above = self if self.below is None else self.first(self.below)
+        head, rule, *lines = above.text().split("\n")
         notes = ["; ".join(filter(None, row[self.below :])) for row in self.rows]
         pairs = zip(lines, notes, strict=True)
         found = [f"{line}\n{folded(f'    {note}', width)}" for line, note in pairs]
         return "\n".join([head, rule, *found])
+
+    def first(self, columns: int) -> Listing:
+        """Return the table with its first columns alone."""
+        rows = [row[:columns] for row in self.rows]
+        return Listing(self.header[:columns], rows, self.right[:columns])
 
     def text(self) -> str:
         """Return the table with one line a row."""

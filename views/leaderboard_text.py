@@ -14,10 +14,12 @@ from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
-from .formatting import aligned, between, counted, number, param, steps
+from .formatting import Listing, between, counted, number, param, steps
 
 __all__ = [
+    "RUNG_NOTE",
     "audit_words",
+    "baselines_listing",
     "board",
     "front_line",
     "print_baselines",
@@ -26,6 +28,8 @@ __all__ = [
     "winner_line",
 ]
 
+RUNG_NOTE = "(value): at its last rung, of a trial that did not finish its run."
+_INTERVAL = "95% interval"
 _GAP = 2  # blanks between two columns: one of padding, one of the box
 
 
@@ -50,7 +54,7 @@ def print_leaderboard(
     console.print(board(shown, console.width, objectives))
     notes: list[str] = []
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
-        notes.append("(value): at its last rung, of a trial that did not finish its run.")
+        notes.append(RUNG_NOTE)
     if len(shown) < len(entries):
         notes.append(
             f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."
@@ -60,23 +64,32 @@ def print_leaderboard(
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
-    """Print the values of rules that learn nothing, and how far the best trial is from them."""
+    """Print the table of baselines, without comparison while no trial has a value."""
     if not baselines:
         return
+    listing = baselines_listing(baselines)
     compared = any(entry.difference is not None for entry in baselines)
-    header = ["baseline", "value", "95% interval", "seeds"]
-    header += ["best minus this", "95% interval"] if compared else []
+    text = listing.text() if compared else listing.first(4).text()
+    console.print(Text(text), soft_wrap=True)
+
+
+def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
+    """Return the values of rules that learn nothing, and how far the best trial is from them."""
     rows: list[list[str]] = []
     for entry in baselines:
-        row = [entry.baseline, number(entry.value), between(entry.around.low, entry.around.high)]
-        row.append(f"{len(entry.values)} ({entry.stream})")
-        if compared:
-            apart, around = entry.difference, entry.difference_around
-            row.append("" if apart is None else f"{apart:+.4g}")
-            row.append("" if around is None else between(around.low, around.high))
-        rows.append(row)
-    text = aligned(header, rows, [False, True, False, False, True, False][: len(header)])
-    console.print(Text(text), soft_wrap=True)
+        apart, around = entry.difference, entry.difference_around
+        rows.append(
+            [
+                entry.baseline,
+                number(entry.value),
+                between(entry.around.low, entry.around.high),
+                f"{len(entry.values)} ({entry.stream})",
+                "" if apart is None else f"{apart:+.4g}",
+                "" if around is None else between(around.low, around.high),
+            ]
+        )
+    header = ("baseline", "value", _INTERVAL, "seeds", "best minus this", _INTERVAL)
+    return Listing(header, rows, (False, True, False, False, True, False))
 
 
 def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) -> Table:
@@ -114,7 +127,7 @@ def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) 
 def _one(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
     intervals = [_around(entry) for entry in entries]
     shown = [("value", [_value(entry) for entry in entries])]
-    return [*shown, ("95% interval", intervals)] if any(intervals) else shown
+    return [*shown, (_INTERVAL, intervals)] if any(intervals) else shown
 
 
 def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[str, list[str]]]:

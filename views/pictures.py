@@ -22,6 +22,7 @@ __all__ = [
     "draw_training",
     "new_figure",
     "require_matplotlib",
+    "save_figure",
 ]
 
 _DPI = 120
@@ -47,6 +48,12 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
+def save_figure(figure: Any, path: Path, kind: str = "png") -> None:
+    """Write a figure, whole or not at all."""
+    with output(path, "wb") as file:
+        figure.savefig(file, dpi=_DPI, format=kind)
+
+
 def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     """Draw service blocking over load, one line a rule, with its 95% interval."""
     figure = new_figure(8.0, 5.0)
@@ -67,8 +74,7 @@ def draw_curves(path: Path, results: Sequence[Compared], title: str) -> None:
     axes.set_title(title, fontsize="medium")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    with output(Path(path), "wb") as file:
-        figure.savefig(file, dpi=_DPI, format="png")
+    save_figure(figure, path)
 
 
 Curve = Sequence[tuple[int, float]]
@@ -111,8 +117,7 @@ def draw_training(
     axes.grid(alpha=0.3)
     if mean or points:
         axes.legend(fontsize="small")
-    with output(Path(path), "wb") as file:
-        figure.savefig(file, dpi=_DPI, format="png")
+    save_figure(figure, path)
 
 
 def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
@@ -140,8 +145,7 @@ def draw_network(path: Path, topology: Topology, occupancy: np.ndarray | None, t
     _draw_links(axes[0], topology)
     if occupancy is not None:
         _draw_spectrum(axes[1], topology, occupancy)
-    with output(Path(path), "wb") as file:
-        figure.savefig(file, dpi=_DPI, format="png")
+    save_figure(figure, path)
 
 
 def _draw_links(axes: Any, topology: Topology) -> None:

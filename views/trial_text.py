@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from statistics import fmean
 from typing import Any
 
@@ -14,15 +13,17 @@ from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json, unpack_evaluation
 from ..store.journal import Journal
 from ..store.leaderboard import leaderboard_of
-from ..store.query import query
+from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
+from .documents import finite_or_none
 from .formatting import (
     aligned,
     between,
     counted,
     duration,
     folded,
+    moment,
     number,
     param,
     sparkline,
@@ -100,9 +101,9 @@ def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
         "replicate": first.replicate,
         "env_steps": first.env_steps,
         "episodes": len(episodes),
-        "return_mean": _finite(math.fsum(returns) / len(returns)),
-        "return_min": _finite(min(returns)),
-        "return_max": _finite(max(returns)),
+        "return_mean": finite_or_none(math.fsum(returns) / len(returns)),
+        "return_min": finite_or_none(min(returns)),
+        "return_max": finite_or_none(max(returns)),
         "length_mean": _mean([episode.episode_length for episode in episodes]),
         "metrics": {
             name: _mean([episode.metrics[name] for episode in episodes if name in episode.metrics])
@@ -116,25 +117,18 @@ def _curve(folder: StudyFolder, trial: int) -> list[dict[str, Any]]:
 
     Empty until the tables are published for the first time, which is within the first minute.
     """
-    if not folder.table("curves").is_file():
-        return []
-    names, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
-    if _CURVE not in names:
+    if not has_column(folder.path, "curves", _CURVE):
         return []
     _, rows = query(
         folder.path,
         f"SELECT env_steps, avg({_CURVE}) FILTER (isfinite({_CURVE})) FROM curves "
         f"WHERE trial = {int(trial)} AND stream = 'search' GROUP BY env_steps ORDER BY env_steps",
     )
-    return [{"env_steps": at, _CURVE: _finite(value)} for at, value in rows]
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    return [{"env_steps": at, _CURVE: finite_or_none(value)} for at, value in rows]
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return _finite(math.fsum(values) / len(values)) if values else None
+    return finite_or_none(math.fsum(values) / len(values)) if values else None
 
 
 # ---------------------------------------------------------------------- as text
@@ -199,7 +193,7 @@ def _head(data: Mapping[str, Any]) -> str:
     )
     lines.append(f"env steps  {steps(data['env_steps'])} in the search{more}")
     if data["started_at"] is not None and data["ended_at"] is not None:
-        began = datetime.fromtimestamp(data["started_at"]).strftime("%Y-%m-%d %H:%M:%S")
+        began = moment(data["started_at"])
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
     return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
 

@@ -51,7 +51,7 @@ def test_the_table_fits_a_terminal(capsys, tmp_path, monkeypatch):
     assert header.split() == ["lanes", "tile", "env", "steps/s", "rollouts", "updates", "refill",
                               "compile", "memory"]  # fmt: skip
     assert row.split()[3:] == ["123.456s", "123.456s", "12m34s", "12m34s", "131,072", "MiB"]
-    assert words.startswith("rollouts, updates: of a chunk; refill:")
+    assert words.startswith("rollouts, updates: of one chunk; refill:")
     assert last.startswith("population: {lanes: 16384}")
     assert max(map(len, lines)) <= 80
 

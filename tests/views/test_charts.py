@@ -167,7 +167,7 @@ def test_slices_and_rails_show_values_at_one_point_of_all_trials(snapshot):
 def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(snapshot):
     picture = importance(snapshot)
     bars, along = picture.panels
-    assert "that no result had led to" in picture.caption and "biased" not in picture.caption
+    assert "none proposed by a model" in picture.caption and "biased" not in picture.caption
     assert bars.bars[0].label == "learning_rate" and bars.bars[0].share == 1.0
     shares = [float(bar.text.removesuffix("%")) for bar in bars.bars]
     assert shares == sorted(shares, reverse=True) and sum(shares) == pytest.approx(100, abs=2)

@@ -45,7 +45,7 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     assert data["difference"] == pytest.approx(mean(apart))
     around = interval(apart)
     assert data["difference_interval"] == {"low": around.low, "high": around.high, "kind": "t"}
-    assert f"trial {winner.trial} was chosen as the winner on these seeds" in text
+    assert f"trial {winner.trial} was selected as the winner on these seeds" in text
     assert data["caution"] in text and "the same seeds, one by one" in text
 
 
@@ -63,13 +63,13 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
     with Journal(results.folder) as journal:
         rows = [journal.trial(number) for number in numbers]
         meta, head = journal.meta, journal.head()
-    # Seed 0 of the one and seed 5 of the other: five values each, of unlike seeds.
+    # Seed 0 of the one and seed 5 of the other: five values each, of on different seeds.
     lost = [replace(rows[0], seed_values=rows[0].seed_values[1:]),
             replace(rows[1], seed_values=rows[1].seed_values[:-1])]  # fmt: skip
     with StudyStore(StudyFolder(tmp_path / "lost"), meta) as store:
         store.commit(loop_state=head.loop_state, checkpoint=None, trials=lost, phase="finished")
     data, text = compared(capsys, SimpleNamespace(folder=tmp_path / "lost"), *numbers)
-    assert not data["paired"] and data["seeds"] == [5, 5] and "unlike seeds" in text
+    assert not data["paired"] and data["seeds"] == [5, 5] and "on different seeds" in text
 
 
 @pytest.mark.parametrize("form", ["csv", "tensorboard"])
@@ -84,18 +84,21 @@ def test_a_damaged_table_is_no_traceback_of_an_export(capsys, tmp_path, form):
     ("words", "told"),
     [
         (["export", "optuna", "--to", "x.log", "--set", "name"], "allowed: name=NAME"),
-        (["compare", "a", "b", "--study", "small"], "--study small goes with two trials"),
+        (["compare", "a", "b", "--study", "small"], "--study small needs two of its trials"),
         (["importance", "--at", "1k", "--over-progress"], "leave --at out"),
-        (["importance", "--at", "1x"], "'1x' is no number of env steps such as 50k"),
+        (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 50k"),
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
         (["plot", "history", "--at", "2k"], "options of hpo plot importance"),
         (["plot", "curves", "--method", "fanova"], "options of hpo plot importance"),
         (["plot", "importance", "--at", "2.5k"], "no evaluation at 2500 env steps"),
-        (["show", "0", "--heuristic", "ksp_ff"], "--heuristic goes with --env FILE"),
-        (["show", "0", "--env", "x.yaml"], "give one of them"),
-        (["eval", "policy", "--seeds", "3"], "--seeds is about optical networks"),
-        (["eval", "policy", "--plot", "x.png"], "--plot is about optical networks"),
-        (["eval", "--heuristic", "ksp_ff", "--episodes", "3"], "--episodes is about policies"),
+        (["show", "0", "--heuristic", "ksp_ff"], "--heuristic needs --env FILE"),
+        (["show", "0", "--env", "x.yaml"], "give only one of them"),
+        (["eval", "policy", "--seeds", "3"], "--seeds is for optical networks only"),
+        (["eval", "policy", "--plot", "x.png"], "--plot is for optical networks only"),
+        (
+            ["eval", "--heuristic", "ksp_ff", "--episodes", "3"],
+            "--episodes is not for optical networks",
+        ),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(capsys, results, words, told):
@@ -131,7 +134,7 @@ def test_a_trial_that_was_not_confirmed_is_compared_on_the_seeds_of_the_search(c
     data, _ = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["means"] == [mean(ours), mean(theirs)]
     assert (
-        f"trial {winner.trial} was chosen as the winner on these seeds of the" in data["caution"]
+        f"trial {winner.trial} was selected as the winner on these seeds of the" in data["caution"]
     )
 
 
@@ -141,7 +144,7 @@ def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys,
     assert one.best.value_from == "report"
     data = compared_studies(capsys, tmp_path, "one", "two")
     assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
-    assert "of two also chose it" in data["caution"] and "of one" not in data["caution"]
+    assert "of two also selected it" in data["caution"] and "of one" not in data["caution"]
 
 
 def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):
@@ -152,7 +155,9 @@ def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):
     samples.make_results(tmp_path, "other", env=EnvSpec("Acrobot-v1"))
     assert "no verdict" not in compared_studies(capsys, tmp_path, "plain", "same")["verdict"]
     told = compared_studies(capsys, tmp_path, "plain", "hard")["verdict"]
-    assert told == "no verdict: they were evaluated apart (gravity: 9.8 and 20.0)"
-    assert "only values from one environment" in compared_studies(
+    assert (
+        told == "no verdict: they were evaluated in different environments (gravity: 9.8 and 20.0)"
+    )
+    assert "only values from the same environment" in compared_studies(
         capsys, tmp_path, "plain", "other"
     )

@@ -158,7 +158,7 @@ def test_the_strongest_of_rules_paths_and_orders(capsys, network):
     expected = same["service_blocking_probability"]["mean"]
     assert row["service_blocking_probability"]["mean"] == expected
     assert main(["eval", *given, "--k", "2"]) == 0
-    assert "less the best" in capsys.readouterr().out
+    assert "minus the best" in capsys.readouterr().out
 
 
 def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
@@ -205,7 +205,10 @@ def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path)
         (["--k", "5,x", "--heuristic", "ksp_ff"], "allowed: whole numbers from 1"),
         (["--path-order", "hop", "--heuristic", "ksp_ff"], "did you mean 'hops'?"),
         (["--k", "5"], "nothing to evaluate"),
-        (["--k", "2", "--heuristic", "ksp_ff", "--loads", "1,2"], "--loads is about one network"),
+        (
+            ["--k", "2", "--heuristic", "ksp_ff", "--loads", "1,2"],
+            "--loads is for a single network",
+        ),
     ],
 )
 def test_mistakes_are_one_line(capsys, network, argv, words):
@@ -221,7 +224,7 @@ def test_what_is_no_network_is_refused(capsys, tmp_path):
     path = tmp_path / "pole.yaml"
     path.write_text("env: CartPole-v1\n")
     text = refusal(capsys, "eval", "--env", str(path), "--heuristic", "ksp_ff")
-    assert "no optical network" in text
+    assert "not an optical network" in text
     assert "nothing to show" in refusal(capsys, "show")
 
 

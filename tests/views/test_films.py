@@ -132,9 +132,9 @@ def test_a_network_is_filmed_request_by_request(tmp_path, capsys):
     with Image.open(film) as shown:
         assert shown.n_frames > 5
     for more, words in (
-        (["--trace", "x.csv"], "--video and --trace are two answers"),
+        (["--trace", "x.csv"], "--video and --trace cannot be combined"),
         (["--loads", "1,2"], "--video follows one seed"),
-        (["--k", "1,2"], "--video is about one network"),
+        (["--k", "1,2"], "--video is for a single network"),
     ):
         assert main([*given, "--video", str(film), *more]) == 2
         assert words in capsys.readouterr().err

@@ -84,6 +84,6 @@ def test_a_study_whose_every_trial_failed_says_how_to_begin_again(results):
     entries = [dataclasses.replace(entry, state="failed", value=None)
                for entry in results.leaderboard]  # fmt: skip
     text = winner_line(entries, "eval/return_mean")
-    assert "Every trial failed; `hpo show TRIAL` says of what." in text and "--new" in text
+    assert "Every trial failed; `hpo show TRIAL` shows why." in text and "--new" in text
     some = [*entries[1:], dataclasses.replace(entries[0], state="stopped")]
-    assert winner_line(some, "eval/return_mean").startswith("No trial has run to its end")
+    assert winner_line(some, "eval/return_mean").startswith("No trial has finished its run")

@@ -69,7 +69,7 @@ def test_a_wide_terminal_shows_every_knob_a_narrow_one_those_that_differ():
 def test_a_stopped_trial_shows_the_value_at_its_rung_and_a_note_says_so():
     text = printed(samples.entries(*rows()), 100)
     assert "stopped at 1" in text and "(-1234)" in text.replace("(-1235)", "(-1234)")
-    assert "(value) is the value at the last rung" in text
+    assert "(value): at its last rung" in text
     assert "(value)" not in printed(samples.entries(rows()[0]), 100)
 
 
@@ -83,7 +83,7 @@ def test_intervals_that_rich_could_take_for_markup_are_printed():
     row = samples.row(0, value=5.0, seed_values=(float("nan"),) * 5)
     text = printed(samples.entries(row), 100)
     assert "finished" in text
-    assert "no trial yet" in printed([], 80)
+    assert "no trials yet" in printed([], 80)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_intervals_that_rich_could_take_for_markup_are_printed():
     [
         (
             {"choose_values": (1.0,) * 8, "report_values": (1.0,) * 16},
-            "the mean of 16 fresh seeds that chose nothing",
+            "the mean of 16 fresh seeds that did not select it",
         ),
-        ({"choose_values": (1.0,) * 8}, "8 fresh seeds that also chose the winner"),
-        ({"seed_values": (1.0,)}, "from 1 seed of the search, which also chose it"),
-        ({"value": None}, "No trial has run to its end"),
+        ({"choose_values": (1.0,) * 8}, "8 fresh seeds that also selected it"),
+        ({"seed_values": (1.0,)}, "from 1 seed of the search, which also selected it"),
+        ({"value": None}, "No trial has finished its run"),
     ],
 )  # fmt: skip
 def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
@@ -114,7 +114,7 @@ def test_baselines_stand_below_with_their_difference():
     console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
     print_baselines(console, baseline_entries(known, entries, "maximize"))
     text = console.file.getvalue()
-    assert "best less this" in text and "16 (report)" in text
+    assert "best minus this" in text and "16 (report)" in text
     assert "477.5" in text and "+10" in text and "[10, 10]" in text
     console = Console(file=io.StringIO(), width=80, markup=False, highlight=False)
     print_baselines(console, baseline_entries(known, [], "maximize"))

@@ -51,10 +51,10 @@ def test_before_a_trial_has_ended_the_picture_says_who_leads():
     """In a population that evolves that is all there is until the end."""
     one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
     text = "\n".join(screen(panel("", (one, OUTLOOK), 0.0, "")))
-    assert "-312.5 at 81.9k env steps in trial 7; none has run to its end yet" in text
+    assert "-312.5 at 81.9k env steps in trial 7; none has finished yet" in text
     assert status_line(one, OUTLOOK).endswith("| leads -312.5 at 81.9k in trial 7")
     nobody = samples.progress(best=None)
-    assert "best       none has run to its end yet" in "\n".join(
+    assert "best       none has finished yet" in "\n".join(
         screen(panel("", (nobody, OUTLOOK), 0.0, ""))
     )
 
@@ -85,7 +85,7 @@ def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
     assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     for words in (
         "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in ",
-        "beginning small", "new best", "confirm: trials", "confirm: trial ",
+        "starting small", "new best", "confirm: trials", "confirm: trial ",
     ):  # fmt: skip
         assert words in said
 
@@ -129,4 +129,4 @@ def test_a_line_is_folded_at_words_and_a_command_stays_whole():
     view.leaving()
     lines = console.file.getvalue().splitlines()
     assert "compiled the training program:" in lines and "CartPole-v1 in 26s" in lines
-    assert lines[-1] == view.command and lines[-2].endswith("Go on with:")
+    assert lines[-1] == view.command and lines[-2].endswith("Resume with:")

@@ -69,7 +69,7 @@ def test_every_section_is_there_and_linked(text, folder):
     assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
     snapshot = read_snapshot(folder)
     best = f"{snapshot.winner.value:.4g}"
-    assert parsed.texts["strong"] == best and "6 fresh seeds that chose nothing" in text
+    assert parsed.texts["strong"] == best and "6 fresh seeds that did not select it" in text
     rows = re.findall(r'<tr data-t="(\d+)"', text)
     assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
     assert "seeds: {per_config: 2" in parsed.texts["code"]
@@ -79,7 +79,7 @@ def test_the_audit_is_told(text, folder):
     audit = read_snapshot(folder).audit
     assert audit is not None and audit.whole.audited >= 10
     assert f"{audit.whole.wrong} of {audit.whole.audited} audited trials" in text
-    assert "tau with the end" in text and "wrong stops" in text
+    assert "tau with final values" in text and "wrong stops" in text
 
 
 def test_nothing_is_asked_of_a_network(text):

@@ -40,8 +40,8 @@ def test_one_trial_runs_and_several_run_on_fresh_seeds():
     view.on_confirm(Phase.CHOOSE, (10, 12))
     view.on_confirm(Phase.REPORT, ())
     assert view.stream.getvalue().splitlines() == [
-        "confirm: trial 10 runs on fresh seeds, which choose the winner",
-        "confirm: trials 10, 12 run on fresh seeds, which choose the winner",
+        "confirm: trial 10 runs on fresh seeds, which select the winner",
+        "confirm: trials 10, 12 run on fresh seeds, which select the winner",
     ]
 
 
@@ -52,7 +52,7 @@ def test_lines_tell_the_events_in_order(tmp_path):
     view.on_ready = lambda: ready.append(True)
     watched(tmp_path, view)
     text = stream.getvalue()
-    order = ["beginning small: CartPole-v1", "| search", "new best: ", "confirm: trials ",
+    order = ["starting small: CartPole-v1", "| search", "new best: ", "confirm: trials ",
              "confirm: trial ", "| done"]  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)
@@ -82,7 +82,7 @@ def test_a_study_gone_on_with_says_so(tmp_path):
     stream = io.StringIO()
     bigger = samples.search.Budget(trials=26)
     watched(tmp_path, LinesView(stream), budget=bigger)
-    assert stream.getvalue().startswith("going on with small")
+    assert stream.getvalue().startswith("resuming small")
 
 
 def test_quiet_says_warnings_and_answers_only(tmp_path):
@@ -95,8 +95,8 @@ def test_quiet_says_warnings_and_answers_only(tmp_path):
     view.leaving()
     lines = stream.getvalue().splitlines()
     assert lines[0] == "warning: the csv logger failed"
-    assert "again to leave at once" in lines[1]
-    assert lines[2].endswith("Go on with: hpo run small.yaml")
+    assert "again to quit at once" in lines[1]
+    assert lines[2].endswith("Resume with: hpo run small.yaml")
 
 
 def test_a_view_nobody_reads_harms_no_study(tmp_path):

@@ -35,8 +35,8 @@ def test_the_winner_has_everything(results, folder):
     assert streams.count(("search", 0)) == 3  # two rungs and the end
     assert {name for name, _ in streams} == {"search", "choose", "report"}
     text = trial_text(data)
-    for words in ("confirmed, rank 1 of 24", "6 fresh seeds that chose nothing", "learning_rate",
-                  "judged at rungs", "report", "search     2 seeds: "):  # fmt: skip
+    for words in ("confirmed, rank 1 of 24", "6 fresh seeds that did not select it",
+                  "learning_rate", "decisions at rungs", "report", "search     2 seeds: "):  # fmt: skip
         assert words in text
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...store.leaderboard import Entry
-from ...store.query import query
+from ...store.query import has_column, query
 from ...store.rows import Stream
 from ...store.statistics import interval, mean
 from ..formatting import counted, number, steps
@@ -69,13 +69,8 @@ def _training(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[i
         wanted: trial -> streams.
     """
     folder = snapshot.folder
-    if not folder.table("curves").is_file():
-        return {}
-    names, _ = query(folder.path, "SELECT * FROM curves LIMIT 0")
-    if _RETURN not in names:
-        return {}
     pairs = ", ".join(f"({n}, '{stream}')" for n, streams in wanted.items() for stream in streams)
-    if not pairs:
+    if not pairs or not has_column(folder.path, "curves", _RETURN):
         return {}
     _, rows = query(
         folder.path,

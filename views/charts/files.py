@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...disk import output
-from ..pictures import new_figure
+from ..pictures import new_figure, save_figure
 from .model import STYLES, XY, Band, Bars, Dot, Key, Line, Panel, Parallel, Picture
 
 __all__ = ["SUFFIXES", "draw_picture"]
@@ -14,7 +13,6 @@ __all__ = ["SUFFIXES", "draw_picture"]
 SUFFIXES = (".png", ".svg", ".pdf")
 _COLUMNS = 3
 _WIDE = 9.0
-_DPI = 120
 _BAR = 0.3
 
 
@@ -43,8 +41,7 @@ def draw_picture(path: Path, picture: Picture, study: str) -> None:
         handles = [_handle(key) for key in picture.keys]
         figure.legend(handles=handles, fontsize="x-small", ncols=len(handles),
                       loc="outside lower center", frameon=False)  # fmt: skip
-    with output(path, "wb") as file:
-        figure.savefig(file, dpi=_DPI, format=path.suffix.removeprefix("."))
+    save_figure(figure, path, path.suffix.removeprefix("."))
 
 
 def _rows(panels: Any) -> list[list[Panel]]:

@@ -16,9 +16,8 @@ from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.commit import Head
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.lock import lock_holder
 from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
-from ...store.study_folder import StudyFolder
+from ...store.study_folder import StudyFolder, state_of
 from ...studies.spec import Study
 from .model import Scale
 from .scales import round_ticks
@@ -40,7 +39,7 @@ class Snapshot:
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
-        running: a process is writing it.
+        standing: `running`, `finished` or `interrupted`.
     """
 
     folder: StudyFolder
@@ -52,7 +51,7 @@ class Snapshot:
     decisions: Sequence[DecisionRow]
     audit: Audit | None
     usage: Usage
-    running: bool
+    standing: str
 
     @property
     def study(self) -> Study:
@@ -68,13 +67,6 @@ class Snapshot:
     def sign(self) -> float:
         """1 where larger values are better, else -1."""
         return 1.0 if self.meta.goal == "maximize" else -1.0
-
-    @property
-    def standing(self) -> str:
-        """Return `running`, `finished` or `interrupted`."""
-        if self.running:
-            return "running"
-        return "finished" if self.head.phase == "finished" else "interrupted"
 
     @property
     def winner(self) -> Entry | None:
@@ -150,7 +142,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             decisions=decisions,
             audit=audit_of(meta, rows, decisions),
             usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
-            running=lock_holder(folder.path) is not None,
+            standing=state_of(folder.path, head),
         )
 
 

@@ -20,9 +20,8 @@ from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.study_folder import StudyFolder, find_study
 from ...studies.load import recorded
-from ..documents import print_json
+from ..documents import print_answer
 from ..formatting import counted
-from ..visible import echo
 
 __all__ = ["do_compare"]
 
@@ -89,11 +88,9 @@ def do_compare(args: Namespace) -> int:
         if apart
         else result.verdict
     )
-    if args.json:
-        data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric}
-        print_json({**data, "caution": caution, "verdict": verdict, **result.as_json()})
-    else:
-        echo(_text(result, sides, meta, caution, verdict))
+    data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric, "caution": caution}
+    data |= {"verdict": verdict, **result.as_json()}
+    print_answer(args.json, data, _text(result, sides, meta, caution, verdict))
     return 0
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, UnknownNameError
 from ...store.statistics import interval
-from ..documents import print_json
+from ..documents import print_answer
 from ..formatting import aligned, between, counted
-from ..visible import echo
 
 if TYPE_CHECKING:
     from ...core.envs.optical.environment import OpticalEnvironment
@@ -87,7 +86,7 @@ def print_survey(
     for option, given in clashing.items():
         if given is not None:
             raise ConfigError(
-                f"{option} is about one network; leave --k and --path-order out, and give "
+                f"{option} is for a single network; leave --k and --path-order out, and give "
                 "--set k=10 --set path_order=hops instead"
             )
     if not rules:
@@ -98,10 +97,7 @@ def print_survey(
     for environments in groups:
         found += survey(environments, rules, seeds=args.seeds, steps=args.steps, seed=args.seed)
     data = survey_data(found, title)
-    if args.json:
-        print_json(data)
-    else:
-        echo(survey_text(data))
+    print_answer(args.json, data, survey_text(data))
     return 0
 
 

@@ -17,7 +17,7 @@ from ...environments import ENVIRONMENTS, rooted
 from ...errors import ConfigError
 from ...search.lanes.compile_cache import enable_compilation_cache
 from ...studies.env_file import EnvFile, read_env_file
-from ..documents import print_json, write_csv
+from ..documents import print_answer, print_json, write_csv
 from ..network_results import compare, found_loads, results_data, results_text
 from ..terminal.console import plain_warnings
 from ..visible import echo
@@ -311,8 +311,5 @@ def _film(args: Namespace, question: _Question) -> int:
 
 
 def _print(args: Namespace, data: Mapping[str, Any]) -> int:
-    if args.json:
-        print_json(data)
-    else:
-        echo(results_text(data))
+    print_answer(args.json, data, results_text(data))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,8 @@ from ...search.lanes.compile_cache import enable_compilation_cache
 from ...search.lanes.user_code import import_user_code
 from ...store.statistics import interval, mean
 from ...user_files import parse_json
-from ..documents import print_json, write_csv
+from ..documents import finite_or_none, print_answer, write_csv
 from ..formatting import between, counted, number
-from ..visible import echo
 
 if TYPE_CHECKING:  # jax is loaded once the words are known to be right
     from ...core.saved_policy import SavedPolicy
@@ -72,23 +70,20 @@ def do_eval(args: Namespace) -> int:
         "episodes": len(returns),
         "seed": args.seed,
         "greedy": not args.sample,
-        "return_mean": _finite(mean(returns)),
-        "ci_low": _finite(around.low),
-        "ci_high": _finite(around.high),
-        "return_min": _finite(min(returns)),
-        "return_max": _finite(max(returns)),
+        "return_mean": finite_or_none(mean(returns)),
+        "ci_low": finite_or_none(around.low),
+        "ci_high": finite_or_none(around.high),
+        "return_min": finite_or_none(min(returns)),
+        "return_max": finite_or_none(max(returns)),
         "length_mean": mean(lengths),
         "metrics": {
-            name: _finite(mean([float(value) for value in values[0]]))
+            name: finite_or_none(mean([float(value) for value in values[0]]))
             for name, values in sorted(found.metrics.items())
         },
-        "returns": [_finite(value) for value in returns],
+        "returns": [finite_or_none(value) for value in returns],
         "about": dict(saved.about),
     }
-    if args.json:
-        print_json(data)
-    else:
-        echo(_text(data))
+    print_answer(args.json, data, _text(data))
     return 0
 
 
@@ -119,11 +114,9 @@ def _trace(args: Namespace, saved: SavedPolicy) -> int:
     count = len(columns["step"])
     data = {"env": saved.plan.eval_env.id, "trace": str(args.trace), "episodes": args.episodes,
             "env_steps": count}  # fmt: skip
-    if args.json:
-        print_json(data)
-    else:
-        episodes = counted(args.episodes, "episode")
-        echo(f"wrote {counted(count, 'env step')} of {episodes} into {args.trace}")
+    episodes = counted(args.episodes, "episode")
+    text = f"wrote {counted(count, 'env step')} of {episodes} into {args.trace}"
+    print_answer(args.json, data, text)
     return 0
 
 
@@ -135,11 +128,9 @@ def _film(args: Namespace, saved: SavedPolicy) -> int:
     count = write_film(args.video, rate, pictures)
     data = {"env": saved.plan.eval_env.id, "video": str(args.video), "episodes": args.episodes,
             "pictures": count}  # fmt: skip
-    if args.json:
-        print_json(data)
-    else:
-        episodes = counted(args.episodes, "episode")
-        echo(f"wrote {counted(count, 'picture')} of {episodes} into {args.video}")
+    episodes = counted(args.episodes, "episode")
+    text = f"wrote {counted(count, 'picture')} of {episodes} into {args.video}"
+    print_answer(args.json, data, text)
     return 0
 
 
@@ -166,7 +157,3 @@ def _text(data: dict[str, Any]) -> str:
     ]
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
     return "\n".join(lines)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, StoreError
 from ...store.study_folder import find_study
-from ..documents import print_json
+from ..documents import print_answer, print_json
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
 from ..visible import echo
@@ -83,8 +83,5 @@ def do_report(args: Namespace) -> int:
     from ..report.report import report
 
     path = report(args.study, args.out, args.to)
-    if args.json:
-        print_json({"report": str(path)})
-    else:
-        echo(path)
+    print_answer(args.json, {"report": str(path)}, str(path))
     return 0

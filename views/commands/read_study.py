@@ -13,11 +13,10 @@ from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.lock import lock_holder
 from ...store.query import query, rows_as_json
 from ...store.rows import StudyMeta
-from ...store.study_folder import StudyFolder, find_study, list_studies
-from ..documents import print_json
+from ...store.study_folder import StudyFolder, find_study, list_studies, state_of
+from ..documents import print_answer, print_json
 from ..formatting import counted
 from ..leaderboard_text import (
     audit_words,
@@ -39,6 +38,7 @@ __all__ = [
     "do_show",
     "do_top",
     "export_policy",
+    "print_exported",
 ]
 
 _ROWS = 10
@@ -67,9 +67,7 @@ def _read(folder: StudyFolder) -> _Board:
         audited = any(row.audited for row in rows)
         audit = audit_of(meta, rows, journal.decisions()) if audited else None
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
-    at_rest = "finished" if head.phase == "finished" else "interrupted"
-    state = "running" if lock_holder(folder.path) else at_rest
-    return _Board(entries, baselines, meta, state, audit)
+    return _Board(entries, baselines, meta, state_of(folder.path, head), audit)
 
 
 def do_top(args: Namespace) -> int:
@@ -116,10 +114,7 @@ def do_show(args: Namespace) -> int:
     if args.trial is None:
         raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
     data = trial_data(_folder(args), args.trial)
-    if args.json:
-        print_json(data)
-    else:
-        echo(trial_text(data, knows_blocks(sys.stdout)))
+    print_answer(args.json, data, trial_text(data, knows_blocks(sys.stdout)))
     return 0
 
 
@@ -179,8 +174,13 @@ def do_best(args: Namespace) -> int:
     for name, value in first.params.items():
         echo(f"  {name}: {value}")
     if exported is not None:
-        echo(f"its policy is in {exported}/; try: hpo eval {exported}", file=sys.stderr)
+        print_exported(exported)
     return 0
+
+
+def print_exported(target: Path) -> None:
+    """Print where a policy was written, and how to evaluate it."""
+    echo(f"wrote its policy to {target}/; try: hpo eval {target}", file=sys.stderr)
 
 
 def check_export(target: Path) -> None:

@@ -14,10 +14,11 @@ from ...search.after.replay import Point, Replay, replay
 from ...store.codec import finite_json
 from ...store.statistics import mean
 from ...store.study_folder import find_study
-from ..documents import print_json
+from ..documents import print_answer
 from ..formatting import aligned, counted, number, steps
 from ..lineage_text import lineage_text
 from ..visible import echo
+from .read_study import print_exported
 
 __all__ = ["do_replay"]
 
@@ -34,12 +35,9 @@ def do_replay(args: Namespace) -> int:
         raise ConfigError(f"{target} exists already; choose another folder with --export")
     folder = find_study(args.study, Path(args.out))
     found = replay(folder, args.trial, Path(args.source), target, _said)
-    if args.json:
-        print_json(_data(found, target))
-    else:
-        echo(_text(found))
+    print_answer(args.json, _data(found, target), _text(found))
     if target is not None:
-        echo(f"its policy is in {target}/; try: hpo eval {target}", file=sys.stderr)
+        print_exported(target)
     return 0 if found.same else 1
 
 

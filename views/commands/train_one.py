@@ -16,7 +16,7 @@ from ...store.study_folder import StudyFolder
 from ...studies.load import load
 from ...studies.single import single
 from ...studies.spec import Study
-from ..documents import print_json
+from ..documents import print_answer
 from ..formatting import between, counted, number, sparkline, steps
 from ..terminal.console import knows_blocks
 from ..trial_text import trial_data
@@ -57,10 +57,7 @@ def do_train(args: Namespace) -> int:
     if args.export is not None and data["policy"] is not None:
         target = export_policy(StudyFolder(results.folder), 0, Path(args.export))
         data |= {"policy": str(target), "seed_policies": _folders(target / "seeds")}
-    if args.json:
-        print_json(data)
-    else:
-        echo(_text(study, data))
+    print_answer(args.json, data, _text(study, data))
     return 0 if data["value"] is not None else _DIVERGED
 
 

@@ -11,6 +11,7 @@ from ...store.audits import Audit, AuditedRung
 from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
 from ..formatting import between, number, param, steps
+from ..leaderboard_text import RUNG_NOTE, baselines_listing
 from .page import Cell, table
 
 __all__ = ["audit_table", "baselines_table", "leaderboard_table", "rungs_table"]
@@ -70,7 +71,7 @@ def _notes(snapshot: Snapshot, shown: Sequence[Entry]) -> list[str]:
             "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
         )
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
-        notes.append("(value): at its last rung, of a trial that did not finish its run.")
+        notes.append(RUNG_NOTE)
     if any(entry.confirmed for entry in shown):
         notes.append(
             "Confirmed trials were run again on fresh seeds. Those seeds selected the first of "
@@ -110,20 +111,10 @@ def _param(params: Any, name: str) -> Cell:
 
 def baselines_table(snapshot: Snapshot) -> str:
     """Return the values of rules that learn nothing, and how far the best trial is from them."""
-    rows = [
-        [
-            Cell(e.baseline),
-            _number(e.value),
-            Cell(between(e.around.low, e.around.high)),
-            Cell(f"{len(e.values)} ({e.stream})"),
-            Cell("" if e.difference is None else f"{e.difference:+.4g}", e.difference),
-            Cell("" if (a := e.difference_around) is None else between(a.low, a.high)),
-        ]
-        for e in snapshot.baselines
-    ]
-    header = ("baseline", "value", "95% interval", "seeds", "best minus this", "95% interval")
-    right = (False, True, False, False, True, False)
-    return table("Baselines", header, rows, right=right)
+    listing = baselines_listing(snapshot.baselines)
+    sorts = [(None, e.value, None, None, e.difference, None) for e in snapshot.baselines]
+    rows = [list(map(Cell, texts, by)) for texts, by in zip(listing.rows, sorts, strict=True)]
+    return table("Baselines", listing.header, rows, right=listing.right)
 
 
 # ---------------------------------------------------------------------- early stopping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from html import escape
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
 from ..charts.pareto_chart import pareto
 from ..charts.snapshot import Snapshot, read_snapshot
-from ..formatting import between, counted, duration, number, param, steps
+from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
 from .html_tables import (
     audit_table,
@@ -161,7 +160,7 @@ def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
 
 def _foot(snapshot: Snapshot) -> str:
     seconds = snapshot.head.at
-    at = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S") if seconds else "-"
+    at = moment(seconds) if seconds else "-"
     return (
         f"Written by hpo {escape(__version__)} from commit {snapshot.head.number} of "
         f"{escape(at)}. This file needs no network; SQL over the same tables: "

@@ -52,9 +52,9 @@ def standing_text(progress: Progress) -> str:
         return best_text(progress.best)
     leader = progress.leader
     if leader is None:
-        return "no trial has finished its run yet"
+        return "none has finished yet"
     at = f"{number(leader.value)} at {steps(leader.env_steps)} env steps"
-    return f"{at} in trial {leader.trial}; no trial has finished its run yet"
+    return f"{at} in trial {leader.trial}; none has finished yet"
 
 
 def best_text(best: Best) -> str:
