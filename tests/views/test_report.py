@@ -206,7 +206,7 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     audited = next(n for n, row in snapshot.rows.items() if row.audited and row.value is not None)
     assert main(["show", str(audited), "--study", str(folder.path)]) == 0
     than = "better than" if snapshot.rows[audited].value > snapshot.audit.bar else "worse than"
-    assert f"it ran on and ended {than}" in capsys.readouterr().out
+    assert f"it ran on and finished {than}" in capsys.readouterr().out
     stopped = next(n for n, row in snapshot.rows.items() if str(row.state) == "stopped")
     assert main(["show", str(stopped), "--study", str(folder.path)]) == 0
     assert "audited stops ended better than the median" in capsys.readouterr().out

@@ -36,7 +36,8 @@ def test_the_winner_has_everything(results, folder):
     assert {name for name, _ in streams} == {"search", "choose", "report"}
     text = trial_text(data)
     for words in ("confirmed, rank 1 of 24", "6 fresh seeds that did not select it",
-                  "learning_rate", "decisions at rungs", "report", "search     2 seeds: "):  # fmt: skip
+                  "learning_rate", "decisions at rungs", "report",
+                  "search     2 seeds: "):  # fmt: skip
         assert words in text
 
 
