@@ -371,7 +371,7 @@ def test_training_ends_with_values_curve_picture_and_policy(say, trained):
     assert lines["picture"] == str(trained.study / "training.png")
     assert (trained.study / "training.png").read_bytes().startswith(b"\x89PNG")
     assert lines["policy"].startswith(str(trained.study / "policies" / "trial_0"))
-    assert out.endswith(f"of all seeds are in {trained.study / 'policies' / 'trial_0_seeds'}/\n")
+    assert out.endswith(f"those of all seeds: {trained.study / 'policies' / 'trial_0_seeds'}/\n")
 
 
 def test_every_seed_s_policy_is_kept_and_exported(say, trained):

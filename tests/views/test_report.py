@@ -209,7 +209,7 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     assert f"it ran on and finished {than}" in capsys.readouterr().out
     stopped = next(n for n, row in snapshot.rows.items() if str(row.state) == "stopped")
     assert main(["show", str(stopped), "--study", str(folder.path)]) == 0
-    assert "audited stops ended better than the median" in capsys.readouterr().out
+    assert "finished better than the median" in capsys.readouterr().out
 
 
 def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path):
