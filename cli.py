@@ -118,112 +118,104 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
-    init.add_argument("env", metavar="ENV", help="an environment; `hpo envs` lists them")
+    _option(init, "env", "ENV", "an environment; `hpo envs` lists them")
     taken = verb("import", "import_study", "convert another system's sweep into a study file")
-    taken.add_argument(
-        "kind", metavar="KIND", choices=_IMPORTED,
-        help=f"the system that SOURCE comes from: {', '.join(_IMPORTED)}",
+    _option(
+        taken, "kind", "KIND",
+        f"the system that SOURCE comes from: {', '.join(_IMPORTED)}", choices=_IMPORTED,
     )  # fmt: skip
-    taken.add_argument(
-        "source", metavar="SOURCE",
-        help="a sweep, a file of flags, a command line, a search space or a storage; flags "
+    _option(
+        taken, "source", "SOURCE",
+        "a sweep, a file of flags, a command line, a search space or a storage; flags "
         "after `--` override it",
     )  # fmt: skip
-    taken.add_argument("--study", metavar="NAME", help="the study, if a storage holds several")
-    taken.add_argument(
-        "--env", metavar="ID", help="the environment; for rlzoo also whose configuration to read"
-    )
-    taken.add_argument(
-        "--space", action="store_true",
-        help="search around the one configuration that SOURCE holds, over the usual ranges",
+    _option(taken, "--study", "NAME", "the study, if a storage holds several")
+    _option(taken, "--env", "ID", "the environment; for rlzoo also whose configuration to read")
+    _flag(
+        taken, "--space",
+        "search around the one configuration that SOURCE holds, over the usual ranges",
     )  # fmt: skip
     for parser in (init, taken):
-        parser.add_argument("--out", metavar="FILE", help="write to FILE instead of stdout")
+        _option(parser, "--out", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do and cost, and its mistakes")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
-    tune.add_argument(
-        "--lanes", metavar="N,N,...", type=_counts,
-        help="numbers of lanes to time (default: some around what the study would use)",
+    _option(
+        tune, "--lanes", "N,N,...",
+        "numbers of lanes to time (default: some around what the study would use)", type=_counts,
     )  # fmt: skip
-    tune.add_argument(
-        "--seconds", metavar="S", type=_positive, default=3,
-        help="time each for S seconds, and its rollouts alone as long again (default: 3)",
+    _option(
+        tune, "--seconds", "S",
+        "time each for S seconds, and its rollouts alone as long again (default: 3)",
+        type=_positive, default=3,
     )  # fmt: skip
     train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
-        parser.add_argument("file", metavar="FILE", help="a study file")
+        _option(parser, "file", "FILE", "a study file")
         _add_set(parser, "override a key of FILE, such as budget.trials=10; repeatable")
         _add_json(parser)
     for parser in (run, train):
         parser.add_argument("--name", help="name the study, and so its folder")
         _add_out(parser)
-        parser.add_argument(
-            "--new", action="store_true", help="start NAME-2 beside the study that is there"
-        )
-        parser.add_argument("--quiet", action="store_true", help="print only the results")
-        parser.add_argument(
-            "--accept-new-bits", action="store_true",
-            help="resume although results on this machine differ from the earlier machine's",
+        _flag(parser, "--new", "start NAME-2 beside the study that is there")
+        _flag(parser, "--quiet", "print only the results")
+        _flag(
+            parser, "--accept-new-bits",
+            "resume although results on this machine differ from the earlier machine's",
         )  # fmt: skip
-        parser.add_argument(
-            "--accept-changed-files", action="store_true",
-            help="resume although a file that the study names, such as one of `imports`, changed",
+        _flag(
+            parser, "--accept-changed-files",
+            "resume although a file that the study names, such as one of `imports`, changed",
         )  # fmt: skip
     _add_export(train, "copy")
 
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard of a study")
-    top.add_argument(
-        "-n", type=_positive, metavar="N", help="show N trials (default: 10; all with --json)"
-    )
+    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=_positive)
     show = verb("show", "read_study", "print everything about one trial")
-    show.add_argument("trial", metavar="TRIAL", type=int, nargs="?", help="the trial's number")
+    _option(show, "trial", "TRIAL", "the trial's number", type=int, nargs="?")
     _add_network(show, "draw this optical network into --out PICTURE.png")
     query = verb("query", "read_study", "query the tables trials, evaluations and curves in SQL")
-    query.add_argument("sql", metavar="SQL", help='such as "SELECT * FROM trials ORDER BY rank"')
+    _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner of a study, or export its policy")
     _add_export(best, "copy")
     replay = verb("replay", "replay_trial", "train a trial again and compare every number")
-    replay.add_argument("trial", metavar="TRIAL", type=int, help="the trial's number")
+    _option(replay, "trial", "TRIAL", "the trial's number", type=int)
     _add_export(replay, "write")
-    replay.add_argument(
-        "--source", metavar="DIR", default=".",
-        help="the folder of the study file, if it names other files (default: .)",
+    _option(
+        replay, "--source", "DIR",
+        "the folder of the study file, if it names other files (default: .)", default=".",
     )  # fmt: skip
     export = verb("export", "export_tables", "copy a study's tables for another tool")
-    export.add_argument("format", metavar="FORMAT", choices=_FORMATS, help=", ".join(_FORMATS))
-    export.add_argument(
-        "--to", metavar="DIR", required=True,
-        help="the folder to write into; for optuna a storage, such as sqlite:///trials.db",
+    _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
+    _option(
+        export, "--to", "DIR",
+        "the folder to write into; for optuna a storage, such as sqlite:///trials.db",
+        required=True,
     )  # fmt: skip
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
     ranked = verb("importance", "knob_importance", "show which knobs mattered most")
     _add_importance(ranked)
-    ranked.add_argument("--over-progress", action="store_true", help="at every point of the runs")
+    _flag(ranked, "--over-progress", "at every point of the runs")
     compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
     for side in "ab":
-        compared.add_argument(side, metavar=side.upper(), help="a trial's number, or a study")
+        _option(compared, side, side.upper(), "a trial's number, or a study")
     plot = verb("plot", "plot_report", "draw a study as a picture")
-    plot.add_argument("kind", metavar="PICTURE", choices=_PICTURES, help=", ".join(_PICTURES))
-    plot.add_argument("--to", metavar="FILE", help="a PNG, SVG or PDF (default: PICTURE.png)")
+    _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES)
+    _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write everything about a study as one HTML file")
-    report.add_argument("--to", metavar="FILE", help="default: report.html in the study's folder")
+    _option(report, "--to", "FILE", "default: report.html in the study's folder")
     about_one = (top, show, query, best, replay, export, ranked, compared, plot, report)
     for parser in about_one:
-        parser.add_argument(
-            "--study", metavar="NAME", help="a study or its folder (default: the only one)"
-        )
+        _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
     for parser in (top, best, ranked, report):
-        parser.add_argument(
-            "study", metavar="STUDY", nargs="?", default=argparse.SUPPRESS, help="same as --study"
-        )
-    query.add_argument("--csv", action="store_true", help="print CSV")
-    query.add_argument(
-        "--timeout", metavar="SECONDS", type=_seconds, default=60.0,
-        help="stop the query after SECONDS; 0: never (default: 60)",
+        _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
+    _flag(query, "--csv", "print CSV")
+    _option(
+        query, "--timeout", "SECONDS",
+        "stop the query after SECONDS; 0: never (default: 60)", type=_seconds, default=60.0,
     )  # fmt: skip
     listing = verb("list", "read_study", "list the studies")
     for parser in (*about_one, listing):
@@ -233,104 +225,96 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy on seeds no study uses")
-    evaluate.add_argument(
-        "directory",
-        metavar="POLICY_DIR",
-        nargs="?",
-        help="a policy from `hpo best --export`, as with --policy",
-    )
-    evaluate.add_argument(
-        "--episodes", type=_positive, metavar="N",
-        help="evaluate N episodes (default: 100; 1 with --video)",
+    _option(
+        evaluate, "directory", "POLICY_DIR",
+        "a policy from `hpo best --export`, as with --policy", nargs="?",
+    )  # fmt: skip
+    _option(
+        evaluate, "--episodes", "N",
+        "evaluate N episodes (default: 100; 1 with --video)", type=_positive,
     )  # fmt: skip
     _add_network(evaluate, "evaluate in this optical network")
-    evaluate.add_argument(
-        "--seeds", type=_positive, metavar="N", help="serve N streams of requests (default: 10)"
-    )
-    evaluate.add_argument(
-        "--steps", type=_positive, metavar="N",
-        help="serve N requests a stream after the warm-up (default: 20000; 300 with --video)",
+    _option(evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=_positive)
+    _option(
+        evaluate, "--steps", "N",
+        "serve N requests a stream after the warm-up (default: 20000; 300 with --video)",
+        type=_positive,
     )  # fmt: skip
-    evaluate.add_argument(
-        "--loads", metavar="LOADS", help="loads in Erlang, such as 100:300:10 or 100,150"
-    )
-    evaluate.add_argument(
-        "--find-load", type=float, metavar="SHARE",
-        help="find the load at which SHARE of the requests is blocked",
+    _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
+    _option(
+        evaluate, "--find-load", "SHARE",
+        "find the load at which SHARE of the requests is blocked", type=float,
     )  # fmt: skip
-    evaluate.add_argument("--k", metavar="N,N", help="numbers of candidate paths to compare")
-    evaluate.add_argument(
-        "--path-order", metavar="NAMES", help="orders of candidate paths to compare, or all"
-    )
-    evaluate.add_argument("--plot", metavar="FILE", help="draw blocking over load as PNG")
-    evaluate.add_argument("--trace", metavar="FILE", help="write every env step (request) as CSV")
-    evaluate.add_argument(
-        "--video", metavar="FILE", help="draw what happens as GIF or MP4, by FILE's suffix"
-    )
-    evaluate.add_argument(
-        "--sample", action="store_true", help="sample actions instead of taking the most likely"
-    )
-    evaluate.add_argument(
-        "--import", dest="imports", metavar="FILE", action="append", default=[],
-        help="a Python file that registers the policy's environment; repeatable",
+    _option(evaluate, "--k", "N,N", "numbers of candidate paths to compare")
+    _option(evaluate, "--path-order", "NAMES", "orders of candidate paths to compare, or all")
+    _option(evaluate, "--plot", "FILE", "draw blocking over load as PNG")
+    _option(evaluate, "--trace", "FILE", "write every env step (request) as CSV")
+    _option(evaluate, "--video", "FILE", "draw what happens as GIF or MP4, by FILE's suffix")
+    _flag(evaluate, "--sample", "sample actions instead of taking the most likely")
+    _option(
+        evaluate, "--import", "FILE",
+        "a Python file that registers the policy's environment; repeatable",
+        dest="imports", action="append", default=[],
     )  # fmt: skip
     knobs = verb("knobs", "catalogue", "list the hyperparameters that can be tuned")
     envs = verb("envs", "catalogue", "list the environments")
-    knobs.add_argument(
-        "word", metavar="WORD", nargs="?",
-        help="only those with WORD in their name, here or in another system, or meaning",
+    _option(
+        knobs, "word", "WORD",
+        "only those with WORD in their name, here or in another system, or meaning", nargs="?",
     )  # fmt: skip
-    envs.add_argument(
-        "word", metavar="WORD", nargs="?", help="only those with WORD in their id or meaning"
-    )
+    _option(envs, "word", "WORD", "only those with WORD in their id or meaning", nargs="?")
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
 
 
+def _option(
+    parser: argparse.ArgumentParser, name: str, metavar: str, text: str, **more: Any
+) -> None:
+    parser.add_argument(name, metavar=metavar, help=text, **more)
+
+
+def _flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    parser.add_argument(name, action="store_true", help=text)
+
+
 def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
-    parser.add_argument("--env", metavar="FILE", help=f"{text}: a file of its keys, or a study")
+    _option(parser, "--env", "FILE", f"{text}: a file of its keys, or a study")
     _add_set(parser, "override a key of --env; repeatable")
-    parser.add_argument(
-        "--heuristic", metavar="NAME", help="heuristics of optical networks: NAME,NAME or all"
-    )
-    parser.add_argument("--policy", metavar="DIR", help="a policy from `hpo best --export`")
-    parser.add_argument(
-        "--seed", metavar="N", type=_seed, default=0, help="the random seed (default: 0)"
-    )
+    _option(parser, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
+    _option(parser, "--policy", "DIR", "a policy from `hpo best --export`")
+    _option(parser, "--seed", "N", "the random seed (default: 0)", type=_seed, default=0)
 
 
 def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
-    parser.add_argument(
-        "--at", type=_env_steps, metavar="STEPS",
-        help=f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
+    _option(
+        parser, "--at", "STEPS",
+        f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
+        type=_env_steps,
     )  # fmt: skip
-    parser.add_argument(
-        "--all", action="store_true",
-        help=f"{prefix}include trials that a model proposed, which biases the result",
-    )  # fmt: skip
-    parser.add_argument(
-        "--method", metavar="METHOD", choices=_METHODS,
-        help=f"{prefix}{' or '.join(_METHODS)} (default: {_METHODS[0]})",
+    _flag(
+        parser, "--all", f"{prefix}include trials that a model proposed, which biases the result"
+    )
+    _option(
+        parser, "--method", "METHOD",
+        f"{prefix}{' or '.join(_METHODS)} (default: {_METHODS[0]})", choices=_METHODS,
     )  # fmt: skip
 
 
 def _add_export(parser: argparse.ArgumentParser, how: str) -> None:
-    parser.add_argument("--export", metavar="DIR", help=f"{how} the policy into a new folder")
+    _option(parser, "--export", "DIR", f"{how} the policy into a new folder")
 
 
 def _add_set(parser: argparse.ArgumentParser, text: str) -> None:
-    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help=text)
+    _option(parser, "--set", "KEY=VALUE", text, action="append", default=[])
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    _flag(parser, "--json", "print one JSON document")
 
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", metavar="DIR", default="results", help="the folder of results (default: results)"
-    )
+    _option(parser, "--out", "DIR", "the folder of results (default: results)", default="results")
 
 
 def _positive(text: str) -> int:
