@@ -53,8 +53,13 @@ def work(task: dict[str, Any]) -> None:
     """Serve one side: a program of the task, in whichever checkout is importable."""
     from hpo.core import program
     from hpo.core.envs import registry
-    from hpo.search.lanes.lane_count import tile_of
 
+    try:
+        from hpo.machine.devices import prepare_devices
+        from hpo.search.lanes.lane_count import tile_of
+    except ImportError:  # an earlier commit
+        from hpo.core.program import prepare_devices  # pyright: ignore
+        from hpo.search.lanes import tile_of  # pyright: ignore
     try:
         from hpo.core.hypers import make_hypers
         from hpo.core.memory import parameter_count
@@ -63,7 +68,7 @@ def work(task: dict[str, Any]) -> None:
         from hpo.core.program import parameter_count  # pyright: ignore
         from hpo.core.state import EnvPlan, make_hypers, make_plan  # pyright: ignore
 
-    devices = program.prepare_devices("cpu")
+    devices = prepare_devices("cpu")
     import jax
     import numpy as np
     from worker import serve

@@ -172,9 +172,9 @@ def measure_single(env_id: str, updates: int, seconds: float, devices: tuple) ->
 def child(task: Mapping[str, Any]) -> None:
     """Do one task and print a JSON line a measurement, the first of them about the machine."""
     make_importable()
-    from hpo.core import program
+    from hpo.machine.devices import prepare_devices
 
-    devices = program.prepare_devices(task["platform"], task["deterministic"])
+    devices = prepare_devices(task["platform"], task["deterministic"])
     backend = devices[0].platform
     if task["kind"] == "about":
         return say({"backend": backend, "device": devices[0].device_kind, "count": len(devices)})

@@ -24,11 +24,12 @@ from checkout import make_importable
 make_importable()
 
 from hpo.core.envs import registry  # noqa: E402
-from hpo.core.host.program import HostProgram  # noqa: E402
-from hpo.core.host.workers import Workers  # noqa: E402
+from hpo.core.host.host_program import HostProgram  # noqa: E402
 from hpo.core.hypers import make_hypers  # noqa: E402
 from hpo.core.plan import EnvPlan, make_plan  # noqa: E402
-from hpo.core.program import EvaluationPlan, prepare_devices  # noqa: E402
+from hpo.core.program import EvaluationPlan  # noqa: E402
+from hpo.machine.devices import prepare_devices  # noqa: E402
+from hpo.machine.workers import Workers  # noqa: E402
 
 ENVIRONMENTS = ("gym:CartPole-v1", "gym:LunarLander-v3", "gym:HalfCheetah-v5")
 KNOBS = {"num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64]}

@@ -27,9 +27,10 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
     from hpo.core.plan import EnvPlan, make_plan
+    from hpo.machine.devices import prepare_devices
     from hpo.search.lanes.lane_count import tile_of
 
-    program.prepare_devices("cpu")
+    prepare_devices("cpu")
     import jax
     import numpy as np
     from worker import serve

@@ -28,6 +28,7 @@ from rates import rates
 checkout.make_importable()
 
 from hpo.core import program  # noqa: E402
+from hpo.machine.devices import prepare_devices  # noqa: E402
 
 ROUNDS = 3
 ENVS, STEPS = 16, 100
@@ -59,7 +60,7 @@ def training(network: str, knobs: dict[str, Any], lanes: int) -> dict[str, float
     import numpy as np
 
     plan, example = plan_and_hypers(network, knobs)
-    devices = program.prepare_devices("cpu")[: max(1, lanes)]
+    devices = prepare_devices("cpu")[: max(1, lanes)]
     made = program.Program(plan, lanes, 1, 1, program.EvaluationPlan(), tuple(devices), example)
     refills = made.no_refills()
     refills.mask[:] = True
@@ -131,7 +132,7 @@ def product_rate() -> float:
     import jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    devices = program.prepare_devices("cpu")
+    devices = prepare_devices("cpu")
     count, rows, width, repeats = len(devices), 4400, 128, 200
     spread = NamedSharding(Mesh(devices, ("d",)), PartitionSpec("d"))
     x = jax.device_put(jnp.ones((count, rows, width)), spread)
@@ -169,7 +170,7 @@ def main() -> None:
     parser.add_argument("--rejax-python", help="python of a venv with rejax")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     args = parser.parse_args()
-    devices = program.prepare_devices("cpu")
+    devices = prepare_devices("cpu")
     knobs = {name: json.loads(value) for name, value in (item.split("=", 1) for item in args.set)}
     import jax
 

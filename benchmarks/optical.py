@@ -23,6 +23,7 @@ from pathlib import Path
 from rates import rates
 
 from hpo.core import program
+from hpo.machine.devices import prepare_devices
 
 ROUNDS = 5
 PARTS = ("heuristics", "steps", "memory", "ppo")
@@ -44,13 +45,13 @@ def timed(run: Callable[[], None], steps: int) -> dict[str, float]:
 
 
 def make(**keys):
-    from hpo.core.envs.optical.environment import make_from_keys
+    from hpo.core.envs.optical.optical_environment import make_from_keys
 
     return make_from_keys(warmup_requests=0, **keys)
 
 
 def heuristics() -> list[dict]:
-    from hpo.core.envs.optical.evaluate import evaluate_heuristic
+    from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
     from hpo.core.envs.optical.heuristics import heuristic_names
 
     rows, env = [], make()
@@ -168,7 +169,7 @@ def ppo() -> list[dict]:
     from hpo.core.observations import as_array
     from hpo.core.plan import EnvPlan, make_plan
 
-    rows, devices = [], program.prepare_devices("cpu")
+    rows, devices = [], prepare_devices("cpu")
     for name, (kind, keys, knobs, envs, length) in PPO.items():
         knobs = {**knobs, "num_envs": envs, "rollout_length": length, "num_minibatches": 1}
         where = EnvPlan(kind, tuple(sorted({**keys, "warmup_requests": 0}.items())))
@@ -223,7 +224,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here too")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     args = parser.parse_args()
-    program.prepare_devices("cpu")
+    prepare_devices("cpu")
     found: dict = {"machine": platform.machine(), "cores": os.cpu_count(), "python": sys.version}
     import jax
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .saved_policy import SavedPolicy, load_policy
-    from .use import evaluate, predict
+    from .policy_folder import load_policy
+    from .saved_policy import SavedPolicy, evaluate, predict
 
 __all__ = ["SavedPolicy", "evaluate", "load_policy", "predict"]
 
-_HOMES = {"SavedPolicy": "saved_policy", "load_policy": "saved_policy"}
+_HOMES = {"load_policy": "policy_folder"}
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +19,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_HOMES.get(name, 'use')}", __name__), name)
+    return getattr(import_module(f".{_HOMES.get(name, 'saved_policy')}", __name__), name)

@@ -6,6 +6,7 @@ runs out of cache, so that its gradient is taken part by part; what is learned i
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import lru_cache
 
@@ -16,7 +17,7 @@ from .activations import computed_numbers
 from .hypers import make_hypers
 from .plan import AUTOMATIC, Plan
 
-__all__ = ["fitting_parts", "parts_of"]
+__all__ = ["fitting_parts", "for_platform"]
 
 # Counted is all that one forward pass computes, most of which no compiler keeps. On cores with
 # 1 MiB of cache a sample's gradient cost least at 10 to 60 MB, 1.4 to 1.9 times as much at 180 and
@@ -25,14 +26,19 @@ _CACHE_BYTES = 16 * 2**20
 _FEWEST_ROWS = 16
 
 
-def parts_of(plan: Plan) -> int:
-    """Return the parts of every minibatch of a plan, on the device that jax uses.
+def for_platform(plan: Plan, platform: str) -> Plan:
+    """Return a plan that says in how many parts the gradient of every minibatch is summed.
 
-    As many as the plan says; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
+    As many as it says already; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
+
+    Args:
+        plan: of a study.
+        platform: of the devices that it is compiled for.
     """
     if plan.gradient_accumulation != AUTOMATIC:
-        return plan.gradient_accumulation
-    return _parts_on_cpu(plan) if jax.default_backend() == "cpu" else 1
+        return plan
+    parts = _parts_on_cpu(plan) if platform == "cpu" else 1
+    return dataclasses.replace(plan, gradient_accumulation=parts)
 
 
 def fitting_parts(rows: int, row_bytes: int, least: int = _FEWEST_ROWS) -> int:

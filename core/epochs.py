@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from . import optimisers
-from .accumulation import parts_of
 from .hypers import Hypers
+from .lane_state import LaneState, use_key
 from .losses import Losses, loss_and_gradient
 from .over_lanes import over_lanes
 from .plan import Plan
@@ -25,7 +25,6 @@ from .pytree import Pytree, pytree
 from .samples import Samples
 from .scheduled import Scheduled, progress_of, scheduled_values
 from .shuffle import permutation
-from .state import LaneState, use_key
 
 __all__ = ["Learning", "minibatch_shape", "run_epochs"]
 
@@ -99,7 +98,7 @@ def run_epochs(
 
     def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
         live = index < epochs
-        if count == 1 and parts_of(plan) == 1 and drawn is None:
+        if count == 1 and plan.gradient_accumulation == 1 and drawn is None:
             return step(hypers, values, state, learning, samples, live, None, closes)
 
         def shuffle(key: Array, updates: Array) -> Array:
@@ -112,10 +111,11 @@ def run_epochs(
         places, weights = _split(plan, order, count, size)
 
         def minibatch(learning: Learning, part: tuple[Array, Array | None, Array | None]) -> Any:
-            taken = over_lanes(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
-                samples, part[0]
+            places, weight, closes = part
+            rows = over_lanes(lambda tree, at: jax.tree.map(lambda x: x[at], tree))(
+                samples, places
             )
-            return step(hypers, values, state, learning, taken, live, *part[1:]), None
+            return step(hypers, values, state, learning, rows, live, weight, closes), None
 
         learning, _ = jax.lax.scan(minibatch, learning, (places, weights, closes))
         return learning
@@ -212,7 +212,7 @@ def _split(
     Minibatches are filled up to a whole number of parts, the last one to the size of the others.
     """
     lanes, rows = order.shape
-    parts = parts_of(plan)
+    parts = plan.gradient_accumulation
     wide = math.ceil(size / parts) * parts
     flat = np.arange(count * wide)
     place = size * (flat // wide) + flat % wide  # in an order without end

@@ -17,10 +17,11 @@ from .envs import registry as environments
 from .envs.bodies import agents_of, mask_all, mean_over_bodies, per_body, reset_all, step_all
 from .envs.contract import Environment
 from .hypers import Hypers
+from .lane_state import use_key
 from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
-from .state import use_key
+from .trajectory import forget, where_ended
 
 __all__ = [
     "STEP_LIMIT",
@@ -253,18 +254,11 @@ def _restart(
     """Replace state, observation and memory of episodes that ended by fresh ones."""
     keys = restart_keys(words)
     fresh = jax.vmap(lambda *lane: reset_all(env, *lane))(keys, lanes.hypers.eval_params)
-
-    def pick(which: Array, new: Any, old: Any) -> Any:
-        def one(a: Array, b: Array) -> Array:
-            return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 2)), a, b)
-
-        return jax.tree.map(one, new, old)
-
+    fresh_state, fresh_observation = fresh
     state, observation, memory = going
     segments = per_body(env, ended)
-    empty = policy.initial_carry(plan, segments.shape)
     return (
-        pick(ended, fresh[0], state),
-        pick(segments, fresh[1], observation),
-        pick(segments, empty, memory),
+        where_ended(ended, fresh_state, state),
+        where_ended(segments, fresh_observation, observation),
+        forget(plan, segments, memory),
     )

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ConfigError
 from .envs import registry as environments
 from .envs.contract import DrawingEnvironment
-from .envs.history import Remembering, unwrapped
+from .envs.stacked_observations import Remembering, unwrapped
 from .evaluation import Policies, advance, begin, last_step
 from .plan import Plan
 

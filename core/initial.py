@@ -12,11 +12,11 @@ from jaxtyping import Array
 
 from ..errors import ConfigError
 from . import policy
+from .lane_state import LaneState
 from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Pytree, pytree
 from .reward_state import RewardState
-from .state import LaneState
 
 __all__ = ["Initial", "Keep", "kept", "start_from"]
 

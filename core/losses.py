@@ -6,16 +6,14 @@ need (see `plan.FEATURES`) is compiled into theirs alone.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import policy
-from .accumulation import parts_of
 from .advantages import Steps, v_trace
 from .envs import registry as environments
 from .hypers import OFF, SAME, Hypers
@@ -30,6 +28,35 @@ __all__ = ["Losses", "loss_and_gradient", "ppo_loss"]
 
 _LEAST_TOTAL = 1e-8  # of weights: a minibatch without a row that counts has no loss
 Mean = Callable[[Array], Array]
+
+
+class _Means(NamedTuple):
+    """The means of one minibatch, weighted as its rows count.
+
+    Attributes:
+        policy: for the policy loss and the entropy.
+        value: for the value loss, the KL and the statistics.
+        mass: for the valid-mass loss.
+        in_parts: they give parts of means, of a minibatch that comes in several.
+    """
+
+    policy: Mean
+    value: Mean
+    mass: Mean
+    in_parts: bool = False
+
+
+@pytree
+class _Weights(Pytree):
+    """What single steps count for, as in `masking.RowWeights`; None where all count alike."""
+
+    policy: Float[Array, "..."] | None
+    value: Float[Array, "..."] | None
+    mass: Float[Array, "..."] | None
+
+    def means(self) -> _Means:
+        """Return the means over all rows."""
+        return _Means(_mean(self.policy), _mean(self.value), _mean(self.mass))
 
 
 @pytree
@@ -105,15 +132,14 @@ def ppo_loss(
         rows: the minibatch.
         weight: 0 for rows that only fill the last minibatch up, or None if there are none.
     """
-    plan = dataclasses.replace(plan, gradient_accumulation=1)  # the rows are no part of others
     terms = _forward(params, plan, hypers, rows)
     learned = _learned(plan, hypers, coefficients, rows, terms)
     flat_rows, terms, learned = (_flat(plan, part) for part in (rows, terms, learned))
     weights = _weights(plan, rows, weight)
-    advantage = _normalised(learned.advantage, hypers, _mean(weights[1]))
+    means = weights.means()
+    advantage = _normalised(learned.advantage, hypers, means.value)
     learned = learned.replace(advantage=advantage)
-    means = (_mean(weights[0]), _mean(weights[1]), _mean(weights[2]))
-    return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights[1])
+    return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights.value)
 
 
 def loss_and_gradient(
@@ -124,39 +150,43 @@ def loss_and_gradient(
     rows: Samples,
     weight: Float[Array, " B"] | None,
 ) -> tuple[Losses, dict[str, Any]]:
-    """Return the losses and the gradient of `ppo_loss`, in as many parts as `parts_of` says.
+    """Return the losses and the gradient of `ppo_loss`, in `gradient_accumulation` parts.
 
     The parts are of equal size, one after the other, and their sum is that of the whole
     minibatch: advantages are normalised over all of it and means divided by its weights.
     """
-    count = parts_of(plan)
+    count = plan.gradient_accumulation
     if count == 1:
         (_, losses), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
             params, plan, hypers, coefficients, rows, weight
         )
         return losses, gradient
-    parts = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
-    learned = jax.lax.map(lambda p: _learned_of(params, plan, hypers, coefficients, p), parts[0])
-    weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(*parts)
-    flat = [None if w is None else w.reshape(-1) for w in weights]
-    size = jnp.float32(learned.advantage.size)
-    totals = [size if w is None else jnp.maximum(jnp.sum(w), _LEAST_TOTAL) for w in flat]
-    advantage = _normalised(learned.advantage.reshape(-1), hypers, _mean(flat[1]))
+    rows, fills = jax.tree.map(lambda x: x.reshape((count, -1, *x.shape[1:])), (rows, weight))
+    learned = jax.lax.map(lambda p: _learned_of(params, plan, hypers, coefficients, p), rows)
+    weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(rows, fills)
+    flat: _Weights = jax.tree.map(lambda w: w.reshape(-1), weights)
+    totals = _totals(flat, learned.advantage.size)
+    advantage = _normalised(learned.advantage.reshape(-1), hypers, _mean(flat.value))
     learned = learned.replace(advantage=advantage.reshape(learned.advantage.shape))
 
     def loss(params: dict[str, Any], part: tuple[Any, ...]) -> tuple[Array, Losses]:
         rows, weights, learned = part
         terms = _flat(plan, _forward(params, plan, hypers, rows))
-        first, second, third = map(_mean, weights, totals)
+        means = _Means(
+            _mean(weights.policy, totals.policy),
+            _mean(weights.value, totals.value),
+            _mean(weights.mass, totals.mass),
+            in_parts=True,
+        )
         return _loss(
-            plan, hypers, coefficients, _flat(plan, rows), terms, learned,
-            (first, second, third), weights[1],
-        )  # fmt: skip
+            plan, hypers, coefficients, _flat(plan, rows), terms, learned, means, weights.value
+        )
 
     def add(sums: tuple[Losses, Any], part: tuple[Any, ...]) -> tuple[tuple[Losses, Any], None]:
         (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(params, part)
-        low = jnp.minimum(sums[0].ratio_min, losses.ratio_min)
-        high = jnp.maximum(sums[0].ratio_max, losses.ratio_max)
+        before, _ = sums
+        low = jnp.minimum(before.ratio_min, losses.ratio_min)
+        high = jnp.maximum(before.ratio_max, losses.ratio_max)
         total, gradient = jax.tree.map(jnp.add, sums, (losses, gradient))
         return (total.replace(ratio_min=low, ratio_max=high), gradient), None
 
@@ -164,7 +194,7 @@ def loss_and_gradient(
     start = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
     start = start.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf)
     zeros = jax.tree.map(jnp.zeros_like, params)
-    (losses, gradient), _ = jax.lax.scan(add, (start, zeros), (parts[0], weights, learned))
+    (losses, gradient), _ = jax.lax.scan(add, (start, zeros), (rows, weights, learned))
     square = losses.ratio_std - jnp.square(losses.ratio_mean - 1.0)  # see `_loss`
     return losses.replace(ratio_std=jnp.sqrt(jnp.maximum(square, 0.0))), gradient
 
@@ -240,17 +270,25 @@ def _flat(plan: Plan, tree: Any) -> Any:
     return jax.tree.map(flat, tree)
 
 
-def _weights(
-    plan: Plan, rows: Samples, weight: Float[Array, " B"] | None
-) -> tuple[Array | None, Array | None, Array | None]:
-    """Return what single steps count for in policy loss, value loss and valid-mass loss."""
+def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _Weights:
+    """Return what single steps count for."""
     fills = _flat(plan, weight)
     if rows.weights is None:
-        return fills, fills, fills
+        return _Weights(fills, fills, fills)
     own = _flat(plan, rows.weights)
     if fills is None:
-        return own.policy, own.value, own.mass
-    return own.policy * fills, own.value * fills, own.mass * fills
+        return _Weights(own.policy, own.value, own.mass)
+    return _Weights(own.policy * fills, own.value * fills, own.mass * fills)
+
+
+def _totals(weights: _Weights, rows: int) -> _Weights:
+    """Return what the rows of a whole minibatch count for together."""
+
+    def total(weight: Array | None) -> Array:
+        whole = jnp.float32(rows)
+        return whole if weight is None else jnp.maximum(jnp.sum(weight), _LEAST_TOTAL)
+
+    return _Weights(total(weights.policy), total(weights.value), total(weights.mass))
 
 
 def _mean(weight: Array | None, total: Array | None = None) -> Mean:
@@ -268,15 +306,14 @@ def _loss(
     rows: Samples,
     terms: _Terms,
     learned: _Learned,
-    means: tuple[Mean, Mean, Mean],
+    means: _Means,
     counts: Float[Array, " B"] | None,
 ) -> tuple[Float[Array, ""], Losses]:
     """Return the loss of single steps.
 
-    Where a minibatch comes in parts, `means` give parts of means, and `ratio_std` is that of the
-    mean of (r - 1)^2.
+    Where a minibatch comes in parts, `ratio_std` is the part's share of the mean of (r - 1)^2.
     """
-    over_policy, over_value, over_mass = means
+    over_policy, over_value, over_mass = means.policy, means.value, means.mass
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
     ratio = jnp.exp(log_ratio)
     approx_kl = over_value((ratio - 1.0) - log_ratio)
@@ -299,10 +336,10 @@ def _loss(
         loss = loss + coefficients.valid_mass_coef * mass_loss
     ratio_mean = over_value(ratio)
     present = ratio if counts is None else jnp.where(counts > 0.0, ratio, 1.0)
-    if parts_of(plan) == 1:
-        ratio_std = jnp.sqrt(jnp.maximum(over_value(jnp.square(ratio - ratio_mean)), 0.0))
-    else:
+    if means.in_parts:
         ratio_std = over_value(jnp.square(ratio - 1.0))
+    else:
+        ratio_std = jnp.sqrt(jnp.maximum(over_value(jnp.square(ratio - ratio_mean)), 0.0))
     return loss, Losses(
         loss=loss,
         policy_loss=policy_loss,

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from .accumulation import parts_of
 from .activations import computed_numbers
 from .envs import registry as environments
 from .hypers import Hypers
@@ -39,7 +38,7 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     observation = _bytes(shapes.observation)
     segments = shapes.episode_return.shape[0]  # environments, times their bodies
     trajectory = plan.rollout_length * (observation + 32 * segments)
-    rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / parts_of(plan))
+    rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
     activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running

@@ -46,7 +46,7 @@ A Plan compiles in only those that its study can switch on.
 """
 
 AUTOMATIC = 0
-"""`gradient_accumulation` where `accumulation.parts_of` decides."""
+"""`gradient_accumulation` until `accumulation.for_platform` decides, as a `Program` is made."""
 
 _OVER_LINKS = ("gnn", "transformer")
 

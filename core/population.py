@@ -20,12 +20,12 @@ from .envs import registry as environments
 from .envs.bodies import agents_of, reset_all
 from .hypers import Hypers
 from .initial import Initial, start_from
+from .lane_state import LaneState, lane_key, use_key
 from .metrics import Metrics
 from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
 from .rollout import rollout
-from .state import LaneState, lane_key, use_key
 from .update import update
 
 __all__ = [
@@ -234,9 +234,10 @@ def rollout_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:
 
     def tile_chunk(lanes: Lanes) -> tuple[LaneState, Array]:
         def one(state: LaneState, _: None) -> tuple[LaneState, Array]:
-            state, trajectory, _sums, value = rollout(plan, lanes.hypers, state)
-            sums = [total(leaf) for leaf in jax.tree.leaves(trajectory)]
-            return state.replace(updates=state.updates + 1), sum(sums, jnp.sum(value, axis=1))
+            played = rollout(plan, lanes.hypers, state)
+            sums = [total(leaf) for leaf in jax.tree.leaves(played.trajectory)]
+            after = played.state.replace(updates=state.updates + 1)
+            return after, sum(sums, jnp.sum(played.last_value, axis=1))
 
         state, sums = jax.lax.scan(one, lanes.state, None, length=updates)
         return state, jnp.sum(sums, axis=0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,11 +19,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from ..errors import ConfigError
+from .accumulation import for_platform
 from .checkpoint import restore_tree, save_tree
 from .evaluation import Episodes, Policies, evaluate
 from .hypers import Hypers
 from .initial import Initial
-from .look import look
+from .inspection import look
+from .lane_state import LaneState
 from .memory import estimate_memory
 from .metrics import Metrics
 from .plan import Plan
@@ -40,80 +41,18 @@ from .population import (
     lane_shapes,
     rollout_function,
 )
-from .state import LaneState
 
-__all__ = [
-    "EvaluationPlan",
-    "Program",
-    "compiler_options",
-    "prepare_devices",
-]
+__all__ = ["EvaluationPlan", "Program", "compiler_options"]
 
 
 # XLA copies the state of a CPU loop more often than it must unless it looks at live ranges by
 # region: one lane did 1.5 times the work per CPU-second without the copies, with the same bits.
 _CPU_OPTIONS = {"xla_cpu_copy_insertion_use_region_analysis": True}
-_DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 
 def compiler_options(devices: Sequence[Device]) -> dict[str, bool]:
     """Return XLA's options for training programs on these devices."""
     return _CPU_OPTIONS if devices[0].platform == "cpu" else {}
-
-
-def prepare_devices(
-    platform: str = "auto", deterministic: bool = False, cores: int | None = None
-) -> tuple[Device, ...]:
-    """Return the devices to use: all of the platform; on CPU one a core, at least two.
-
-    At least two host devices are used everywhere, because one gives other bits than several.
-
-    Args:
-        platform: `auto`, `cpu` or `gpu`.
-        deterministic: on GPUs, use only kernels that give the same bits every time (slower: no
-            atomic scatters, no autotuning); on CPU they always do.
-        cores: of this process's share of the machine; None: all.
-
-    Raises:
-        ConfigError: jax was used before this call with a single host device or, where that was
-            asked for, without deterministic kernels; or the platform is not there.
-    """
-    started = _has_started()
-    flags = os.environ.get("XLA_FLAGS", "")
-    lacking = deterministic and platform != "cpu" and _DETERMINISTIC not in flags
-    if not started:
-        known = int(jax.config.values["jax_num_cpu_devices"])
-        jax.config.update("jax_num_cpu_devices", max(2, cores or os.cpu_count() or 2, known))
-        if platform != "auto":
-            jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
-        if lacking:
-            os.environ["XLA_FLAGS"] = f"{flags} {_DETERMINISTIC}".strip()
-    try:
-        devices = tuple(jax.devices(None if platform == "auto" else platform))
-    except RuntimeError as error:
-        raise ConfigError(f"device is {platform!r}, but jax finds none: {error}") from error
-    if started and lacking and devices[0].platform != "cpu":
-        raise ConfigError(
-            "population.deterministic was asked for after jax had started; set the "
-            f"environment variable XLA_FLAGS='{_DETERMINISTIC}', or use hpo before jax"
-        )
-    if devices[0].platform == "cpu" and len(devices) < 2:
-        raise ConfigError(
-            "jax was started with one host device before hpo could ask for two; "
-            "set the environment variable JAX_NUM_CPU_DEVICES=2, or use hpo before jax"
-        )
-    return devices
-
-
-def _has_started() -> bool:
-    """Return whether jax has made its devices, whose number and XLA's flags are then settled."""
-    known = int(jax.config.values["jax_num_cpu_devices"])
-    try:
-        jax.config.update("jax_num_cpu_devices", known + 1)  # refused once there are devices
-    except RuntimeError:
-        return True
-    jax.config.update("jax_num_cpu_devices", known)
-    return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +69,7 @@ class Program:
     """One Plan compiled for L lanes.
 
     Attributes:
-        plan: the static part of all its lanes.
+        plan: the static part of all its lanes, with nothing left to the devices.
         lanes: L; a multiple of devices times tile.
         updates: K, updates a chunk.
         tile: lanes a tile.
@@ -150,7 +89,9 @@ class Program:
     initial: Initial | None = None
 
     def __post_init__(self) -> None:
-        """Check that lanes divide into devices and tiles."""
+        """Settle what the plan leaves to the devices; check that lanes divide into them."""
+        plan = for_platform(self.plan, self.devices[0].platform)
+        object.__setattr__(self, "plan", plan)  # what is compiled: nothing asks for it later
         share = len(self.devices) * self.tile
         if self.lanes % share:
             fitting = math.ceil(self.lanes / share) * share

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import StoreError
+from .lane_state import LaneState
 from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
-from .state import LaneState
 
 __all__ = ["RewardState", "reward_notes"]
 

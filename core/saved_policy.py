@@ -1,19 +1,15 @@
-"""A trained policy by itself: act with it, evaluate it, write it down, read it back.
+"""A trained policy by itself: let it act, evaluate it, here or in another environment.
 
-A policy folder holds `policy.json` (environment, every knob) and Orbax arrays (parameters and
-normaliser); it needs nothing of the study it came from.
+from hpo.core import evaluate, load_policy, predict
 """
 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import functools
-import json
-import os
-import shutil
+import math
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from numbers import Real
 from typing import Any
 
 import jax
@@ -21,28 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from ..disk import make_folder, new_folder, read_text, telling, write_text
-from ..environments import files_of
-from ..errors import ConfigError, StoreError
-from ..user_files import parse_json
+from ..environments import find
+from ..errors import ConfigError, UnknownNameError
 from . import acting, policy
-from .checkpoint import restore_tree, save_tree
 from .envs import registry as environments
-from .envs.contract import HostedEnvironment
-from .evaluation import Episodes, Policies, evaluate
+from .envs.contract import HostedEnvironment, same_observations
+from .evaluation import Episodes, Policies
+from .evaluation import evaluate as evaluate_policies
 from .hypers import Hypers, make_hypers
+from .lane_state import lane_key
 from .normalise import RunningStatistics
-from .plan import EnvPlan, Plan, make_plan
-from .population import lane_shapes
+from .plan import EnvPlan, Plan, as_seen
 from .reward_state import RewardState
-from .state import lane_key
 from .trace import trace
 
-__all__ = ["SavedPolicy", "load_policy", "save_policy"]
+__all__ = ["SavedPolicy", "evaluate", "predict"]
 
-_FORMAT = 1
-_FILES = "files"
-_FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 _HELD_OUT = 3  # seed stream of `SavedPolicy.evaluate`; 0 to 2 are the study's
 
 
@@ -189,10 +179,10 @@ class SavedPolicy:
             steps: for continuous operation, see `evaluation.evaluate`.
         """
         if isinstance(environments.make(self.plan.eval_env), HostedEnvironment):
-            from .host.evaluate import evaluate_here
+            from .host.host_evaluation import evaluate_here
 
             return evaluate_here(self.plan, self._alone(seed), episodes, greedy, steps)
-        run = jax.jit(lambda lanes: evaluate(self.plan, lanes, episodes, greedy, steps))
+        run = jax.jit(lambda lanes: evaluate_policies(self.plan, lanes, episodes, greedy, steps))
         return jax.device_get(run(self._alone(seed)))
 
     def trace(
@@ -244,91 +234,107 @@ class SavedPolicy:
         return jax.tree.map(lambda x: jnp.asarray(x)[None], one)
 
 
-def save_policy(directory: Path, saved: SavedPolicy) -> None:
-    """Write a policy into a new directory.
+def predict(
+    policy: SavedPolicy,
+    observation: Any,
+    *,
+    mask: Array | None = None,
+    carry: Any = None,
+    key: PRNGKeyArray | None = None,
+    deterministic: bool = True,
+) -> tuple[Array, Any]:
+    """Return an action for one observation, or one each for a batch, and the carry.
+
+    Args:
+        policy: from `load_policy`.
+        observation: as the environment gives it, a list or an array; leading batch axes are
+            allowed. With `history: n` its last n ones, oldest first, zeros before the start.
+        mask: valid actions, if the environment has them.
+        carry: what the last call gave, None at the start of an episode; recurrent networks
+            remember by it, others pass it through.
+        key: a random key, needed unless `deterministic`.
+        deterministic: the mode of the distribution instead of a sample.
 
     Raises:
-        FileExistsError: it is there already.
+        ConfigError: the observation has not the shape the policy was trained for.
     """
-    if directory.exists():
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
-    new_folder(directory)
-    document = {
-        "format": _FORMAT,
-        "env": _take_along(saved.plan.env, "env", directory),
-        "eval_env": _take_along(saved.plan.eval_env, "eval_env", directory),
-        "features": list(saved.plan.features),
-        "config": dict(saved.config),
-        "env_params": dict(saved.env_params),
-        "eval_params": dict(saved.eval_params),
-        "about": dict(saved.about),
+    return policy.predict(
+        observation, mask=mask, carry=carry, key=key, deterministic=deterministic
+    )
+
+
+def evaluate(
+    policy: SavedPolicy,
+    env: str | Mapping[str, Any] | None = None,
+    *,
+    episodes: int = 20,
+    seed: int = 0,
+    greedy: bool = True,
+    steps: int | None = None,
+) -> Episodes:
+    """Return returns and lengths [1, episodes] on seeds that no study uses.
+
+    Args:
+        policy: from `load_policy`.
+        env: another environment than the one it was evaluated in: an id, or a mapping of `id` and
+            keys as under `env:` of a study; left out, `id` is the policy's own.
+        episodes: how many.
+        seed: of the episodes.
+        greedy: the mode of the distribution instead of a sample.
+        steps: count so many env steps after the warm-up instead, in continuous operation.
+
+    Raises:
+        ConfigError: the environment has other observations or actions than the policy.
+    """
+    if env is not None:
+        policy = _moved(policy, {"id": env} if isinstance(env, str) else env)
+    return policy.evaluate(episodes, seed, greedy, steps)
+
+
+def _moved(policy: SavedPolicy, env: Mapping[str, Any]) -> SavedPolicy:
+    """Return the policy with another environment to be evaluated in."""
+    before = policy.plan.eval_env
+    given = {name: value for name, value in env.items() if name != "id"}
+    id_ = env.get("id", before.id)
+    _check_keys(id_, given)
+    floats = environments.float_params(id_)
+    keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
+    params = {name: _number(id_, name, given[name]) for name in given if name in floats}
+    if id_ == before.id:
+        keys, params = {**dict(before.keys), **keys}, {**policy.eval_params, **params}
+    plan = as_seen(EnvPlan(id_, tuple(sorted(keys.items())), before.folder), policy.config)
+    ours, theirs = environments.make(policy.plan.env), environments.make(plan)
+    alike = {
+        "action_space": ours.action_space == theirs.action_space,
+        "observation_struct": same_observations(ours, theirs),
     }
-    if saved.rewards is not None:
-        document["reward_state"] = saved.rewards.as_data()
-    text = json.dumps(document, indent=2, sort_keys=True)
-    save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
-    write_text(directory / "policy.json", text + "\n")
+    for name, same in alike.items():
+        if not same:
+            what = "actions" if name == "action_space" else "observations"
+            raise ConfigError(
+                f"{id_} has other {what} ({getattr(theirs, name)}) than {policy.plan.env.id}, "
+                f"where this policy was trained ({getattr(ours, name)})"
+            )
+    moved = dataclasses.replace(policy.plan, eval_env=plan)
+    return dataclasses.replace(policy, plan=moved, eval_params=params)
 
 
-def load_policy(directory: str | Path) -> SavedPolicy:
-    """Read a policy that `save_policy` wrote.
-
-    Raises:
-        StoreError: it is not a policy folder, or damaged.
-    """
-    directory = Path(directory)
-    path = directory / "policy.json"
-    if not path.is_file():
-        raise StoreError(f"{directory} is not a policy folder: it has no policy.json")
-    try:
-        document = parse_json(read_text(path))
-    except ValueError as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != _FORMAT:
-        raise StoreError(f"{path} has format {found!r}; this hpo reads {_FORMAT}")
-    missing = [name for name in _FIELDS if name not in document]
-    if missing:
-        raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
-    config = {name: _tuples(value) for name, value in document["config"].items()}
-    env, eval_env = (_env_plan(document[name], directory) for name in ("env", "eval_env"))
-    plan = make_plan(config, env, eval_env, tuple(document["features"]))
-    empty = SavedPolicy(
-        plan, config, document["env_params"], document["eval_params"], {},
-        RunningStatistics.empty(()), document["about"], _rewards(document, path),
-    )  # fmt: skip
-    shapes = lane_shapes(plan, empty.hypers())
-    like = {"params": shapes.params, "statistics": shapes.observation_statistics}
-    arrays = restore_tree(directory / "arrays", like)
-    return dataclasses.replace(empty, params=arrays["params"], statistics=arrays["statistics"])
+def _check_keys(id_: str, given: Mapping[str, Any]) -> None:
+    """Refuse keys that an environment of the table does not have."""
+    known = find(id_)
+    if known is not None:
+        names = [*known.keys, *known.params]
+        for name in given:
+            if name not in names:
+                raise UnknownNameError(f"key of {id_}", name, names)
 
 
-def _rewards(document: Mapping[str, Any], path: Path) -> RewardState | None:
-    if "reward_state" not in document:
-        return None
-    try:
-        return RewardState.from_data(document["reward_state"])
-    except StoreError as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
+def _number(id_: str, name: str, value: Any) -> float:
+    """Return the value of a parameter."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ConfigError(f"{name} of {id_} is {value!r}; allowed: a number")
+    return float(value)
 
 
-def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
-    """Return an environment as JSON data; the files that it is made of are copied beside it."""
-    keys = dict(env.keys)
-    for key, file in files_of(env.id, keys).items():
-        copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"
-        make_folder(directory / _FILES)
-        with telling(directory / copied):
-            shutil.copyfile(Path(env.folder) / file, directory / copied)
-        keys[key] = copied.as_posix()
-    return {"id": env.id, "keys": keys}
-
-
-def _env_plan(document: Mapping[str, Any], directory: Path) -> EnvPlan:
-    keys = {name: _tuples(value) for name, value in document["keys"].items()}
-    folder = str(directory) if files_of(document["id"], keys) else ""
-    return EnvPlan(document["id"], tuple(sorted(keys.items())), folder)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, (list, tuple)) else value

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .hypers import OFF, Hypers
+from .lane_state import LaneState
 from .optimisers import StepSizes, step_sizes
 from .plan import Plan
 from .pytree import Pytree, pytree
 from .schedules import annealed_lambda, curve
-from .state import LaneState
 
 __all__ = ["Coefficients", "Scheduled", "progress_of", "scheduled_values"]
 

@@ -17,16 +17,17 @@ from .advantages import Steps, gae, temporal_differences, v_trace
 from .envs import registry as environments
 from .epochs import Learning, minibatch_shape, run_epochs
 from .hypers import Hypers
+from .lane_state import LaneState, use_key
 from .masking import row_weights
 from .metrics import Metrics, mask_metrics
 from .observations import as_array
 from .over_lanes import over_lanes
 from .plan import Plan
 from .priority import importance_weights, probabilities
-from .rollout import EpisodeSums, Trajectory, rollout
+from .rollout import rollout
 from .samples import Samples, Segments
 from .scheduled import Scheduled, progress_of, scheduled_values
-from .state import LaneState, use_key
+from .trajectory import EpisodeSums, Rollout, Trajectory
 
 __all__ = ["learn", "prepare", "update"]
 
@@ -40,34 +41,16 @@ def update(plan: Plan, hypers: Hypers, state: LaneState) -> tuple[LaneState, Met
 
     Lanes in warm-up (negative `updates`) step their environments and learn nothing.
     """
-    state, trajectory, sums, last_value = rollout(plan, hypers, state)
-    return learn(plan, hypers, state, trajectory, sums, last_value)
+    return learn(plan, hypers, rollout(plan, hypers, state))
 
 
-def learn(
-    plan: Plan,
-    hypers: Hypers,
-    state: LaneState,
-    trajectory: Trajectory,
-    sums: EpisodeSums,
-    last_value: Float[Array, "L E"],
-) -> tuple[LaneState, Metrics]:
-    """Return the lanes [L] after learning from a rollout, and what it showed.
-
-    Args:
-        plan: static part.
-        hypers: traced part.
-        state: of the lanes after the rollout (`observation` is the one after it); its `updates`
-            are those before this update.
-        trajectory: the rollout, time first.
-        sums: of the episodes that ended in it.
-        last_value: V of the observation after it.
-    """
-    values, state, samples = prepare(plan, hypers, state, trajectory, last_value)
-    in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
+def learn(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[LaneState, Metrics]:
+    """Return the lanes [L] after learning from a rollout, and what it showed."""
+    values, state, samples = prepare(plan, hypers, played)
+    in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), played.trajectory)
     learning = run_epochs(plan, hypers, values, state, samples)
     metrics = over_lanes(lambda *lane: _measure(plan, *lane))(
-        hypers, values, state, learning, samples, in_lanes, sums
+        hypers, values, state, learning, samples, in_lanes, played.sums
     )
     state = state.replace(
         params=learning.params,
@@ -78,17 +61,9 @@ def learn(
     return state, metrics
 
 
-def prepare(
-    plan: Plan,
-    hypers: Hypers,
-    state: LaneState,
-    trajectory: Trajectory,
-    last_value: Float[Array, "L E"],
-) -> tuple[Scheduled, LaneState, Samples]:
-    """Return what the lanes [L] learn from: scheduled values, new statistics, samples.
-
-    Arguments are those of `learn`.
-    """
+def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, LaneState, Samples]:
+    """Return what the lanes [L] learn from: scheduled values, new statistics, samples."""
+    state, trajectory = played.state, played.trajectory
     rows = trajectory.reward.shape[2] * (1 if plan.by_segments else trajectory.reward.shape[0])
     count, _ = minibatch_shape(plan, rows)
 
@@ -99,7 +74,7 @@ def prepare(
     values = over_lanes(schedule)(hypers, state)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
     state, samples = over_lanes(lambda *lane: _prepare(plan, *lane))(
-        hypers, values, state, in_lanes, last_value
+        hypers, values, state, in_lanes, played.last_value
     )
     return values, state, samples
 
@@ -133,14 +108,23 @@ def _prepare(
         state = state.replace(
             observation_statistics=_where(learns, merged, state.observation_statistics)
         )
-    parts = (observation, seen.action, seen.mask, seen.log_prob, seen.value, advantages)
-    rows = jax.tree.map(lambda x: _rows(plan, x), parts)
-    noise = _entropy_noise(plan, state, rows[5].shape)
-    toward = rows[5]
+    toward = advantages
     if "vf_gae_lambda" in plan.features:
         toward = _advantages(plan, hypers, steps, values.coefficients.vf_gae_lambda)
-        toward = _rows(plan, toward)
-    samples = Samples(*rows, target=toward + rows[4], noise=noise)
+    in_time = Samples(
+        observation=observation,
+        action=seen.action,
+        mask=seen.mask,
+        log_prob=seen.log_prob,
+        value=seen.value,
+        advantage=advantages,
+        target=toward,
+    )
+    samples: Samples = jax.tree.map(lambda x: _rows(plan, x), in_time)
+    samples = samples.replace(
+        target=samples.target + samples.value,
+        noise=_entropy_noise(plan, state, samples.advantage.shape),
+    )
     if policy.is_recurrent(plan):
         ended = seen.terminated | seen.truncated
         first = jnp.concatenate([jnp.zeros_like(ended[:1]), ended])

@@ -30,7 +30,6 @@ def preview(study: Study) -> tuple[CheckReport, str]:
         return _told(
             check(study), earlier
         ), "lanes and memory depend on the study's imports, which run with it"
-    from ..core.accumulation import parts_of
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
 
@@ -67,7 +66,7 @@ def preview(study: Study) -> tuple[CheckReport, str]:
             lanes = division.total
         memory = workers * program.memory_bytes()
         parameters = parameter_count(program.plan, program.example)
-        return Cost(lanes, memory, parameters, parts_of(program.plan))
+        return Cost(lanes, memory, parameters, program.plan.gradient_accumulation)
 
     report = check(study, bucket_key, cost_of)
     report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))

@@ -32,7 +32,7 @@ def read_baselines(
         text = "baselines are heuristics of optical networks, and env is none; leave them out"
         notes.add(text, items[0])
         return ()
-    from ..core.envs.optical.settings import HEURISTIC_NAMES  # no jax
+    from ..core.envs.optical.optical_settings import HEURISTIC_NAMES  # no jax
 
     names: list[str] = []
     for item in items:

@@ -79,7 +79,7 @@ def _look_at(notes: Notes, root: Node, study: Study, values: Mapping[str, Any]) 
 
 
 def _code(id_: str, values: Mapping[str, Any]) -> Any:
-    from ..core.host.spaces import code_of  # numpy
+    from ..core.host.space_code import code_of  # numpy
     from ..via_gymnasium import make
 
     env = make(id_, values)

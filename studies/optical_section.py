@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.envs.optical.modulation import make_modulation
+from ..core.envs.optical.optical_settings import OpticalSettings
 from ..core.envs.optical.request_list import read_requests
-from ..core.envs.optical.settings import OpticalSettings
 from ..core.envs.optical.topologies import make_topology
 from ..core.envs.optical.traffic_matrix import read_traffic_matrix
 from ..environments import ENVIRONMENTS, rooted

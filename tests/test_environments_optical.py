@@ -4,9 +4,9 @@ from dataclasses import fields
 
 import pytest
 
+from hpo.core.envs.optical.candidate_paths import PATH_ORDERS
 from hpo.core.envs.optical.modulation import modulation_names
-from hpo.core.envs.optical.paths import PATH_ORDERS
-from hpo.core.envs.optical.settings import (
+from hpo.core.envs.optical.optical_settings import (
     ENVIRONMENT_IDS,
     OBSERVATIONS,
     REWARDS,

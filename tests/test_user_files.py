@@ -8,7 +8,7 @@ from hpo.core.envs.optical.modulation import make_modulation
 from hpo.core.envs.optical.request_list import read_requests
 from hpo.core.envs.optical.topologies import make_topology
 from hpo.core.envs.optical.traffic_matrix import read_traffic_matrix
-from hpo.core.saved_policy import load_policy
+from hpo.core.policy_folder import load_policy
 from hpo.errors import ConfigError, HpoError, StudyError
 from hpo.spaces.configspace_files import read_configspace
 from hpo.studies import load

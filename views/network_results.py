@@ -12,8 +12,8 @@ from .formatting import aligned, between, counted, number
 
 if TYPE_CHECKING:
     from ..core.envs.optical.agents import Rule
-    from ..core.envs.optical.environment import OpticalEnvironment
-    from ..core.envs.optical.evaluate import Evaluation, Summary
+    from ..core.envs.optical.heuristic_evaluation import Evaluation, Summary
+    from ..core.envs.optical.optical_environment import OpticalEnvironment
 
 __all__ = ["Compared", "compare", "found_loads", "results_data", "results_text"]
 
@@ -42,7 +42,7 @@ def compare(
     loads: Sequence[float] | None,
 ) -> list[Compared]:
     """Evaluate every rule on the same streams, one program a rule."""
-    from ..core.envs.optical.evaluate import evaluate_heuristic
+    from ..core.envs.optical.heuristic_evaluation import evaluate_heuristic
 
     return [
         Compared(

@@ -14,7 +14,7 @@ from ..errors import MissingExtraError
 from .network_results import Compared
 
 if TYPE_CHECKING:
-    from ..core.envs.optical.topologies import Topology
+    from ..core.envs.optical.topology import Topology
 
 __all__ = [
     "draw_curves",

@@ -17,7 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from ...errors import ConfigError
 from ...via_gymnasium import facts_of, make
-from ..host.spaces import SpaceCode, code_of
+from ..host.space_code import SpaceCode, code_of
 from .contract import ActionSpace, Box, Discrete, MultiDiscrete, Step
 from .foreign import ForeignEnvironment, made_params
 

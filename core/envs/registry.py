@@ -16,8 +16,8 @@ from ...via_gymnasium import is_gymnasium
 from ..plan import EnvPlan
 from .contract import Environment, HostedEnvironment
 from .from_gymnax import GymnaxEnvironment
-from .history import StackedEnvironment
 from .navigators import Navigators
+from .stacked_observations import StackedEnvironment
 
 __all__ = ["float_params", "known", "make", "params_of", "register"]
 
@@ -67,7 +67,7 @@ def _make(plan: EnvPlan) -> Environment:
         raise UnknownNameError("environment", plan.id, known())
     known_as = entry(plan.id)
     if known_as.source == "optical":
-        from .optical.environment import make_from_keys
+        from .optical.optical_environment import make_from_keys
 
         return make_from_keys(id=plan.id, **rooted(plan.id, keys, plan.folder))
     if known_as.source == "navigators":

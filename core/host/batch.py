@@ -6,14 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from .board import Board
 from .outcome import FINE, Outcome
 from .said import numbers
+from .shared_arrays import SharedArrays
 from .slots import Opening, Slots
-from .spaces import SpaceCode
-from .workers import Workers
+from .space_code import SpaceCode
 
-__all__ = ["Batch", "LocalBatch", "TimedBatch", "make_batch"]
+__all__ = ["Batch", "BatchMaker", "LocalBatch", "TimedBatch", "make_batch"]
 
 
 @runtime_checkable
@@ -21,12 +20,12 @@ class Batch(Protocol):
     """N slots with an environment each.
 
     Attributes:
-        board: their actions and observations.
+        arrays: their actions and observations.
         may_lose: other processes hold the environments, and may end; `steady` brings back what
             is then lost.
     """
 
-    board: Board
+    arrays: SharedArrays
     may_lose: bool
 
     @property
@@ -35,7 +34,7 @@ class Batch(Protocol):
         ...
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
-        """Begin episodes in some slots; their first observations are then on the board.
+        """Begin episodes in some slots; their first observations are then in the arrays.
 
         Raises:
             ConfigError: an environment cannot be made as asked.
@@ -43,7 +42,7 @@ class Batch(Protocol):
         ...
 
     def step(self, restart: bool) -> Outcome:
-        """Take the actions on the board in all active slots.
+        """Take the actions in the arrays in all active slots.
 
         Args:
             restart: begin a new episode where one ended.
@@ -52,6 +51,15 @@ class Batch(Protocol):
 
     def close(self) -> None:
         """Close all environments."""
+        ...
+
+
+@runtime_checkable
+class BatchMaker(Protocol):
+    """What steps environments elsewhere: `machine.workers.Workers`, in processes of their own."""
+
+    def batch(self, id_: str, code: SpaceCode, count: int, tells: bool = False) -> Batch:
+        """Make a batch of `count` slots; with `tells` it has in `said` what environments say."""
         ...
 
 
@@ -67,8 +75,8 @@ class LocalBatch:
     def __init__(
         self, id_: str, code: SpaceCode, count: int, more: Mapping[str, Any] | None = None
     ):
-        self.board = Board.over(code, count, bytearray(Board.size_of(code, count)))
-        self.slots = Slots(id_, code, self.board, more)
+        self.arrays = SharedArrays.over(code, count, bytearray(SharedArrays.size_of(code, count)))
+        self.slots = Slots(id_, code, self.arrays, more)
 
     def open(self, openings: Sequence[Opening]) -> Outcome:
         """Begin episodes."""
@@ -99,7 +107,7 @@ class TimedBatch:
     """
 
     def __init__(self, inner: Batch):
-        self._inner, self.board, self.may_lose = inner, inner.board, inner.may_lose
+        self._inner, self.arrays, self.may_lose = inner, inner.arrays, inner.may_lose
         self.seconds, self.steps = 0.0, 0
 
     @property
@@ -119,7 +127,7 @@ class TimedBatch:
         started = time.perf_counter()
         outcome = self._inner.step(restart)
         self.seconds += time.perf_counter() - started
-        self.steps += int(self.board.active.sum())
+        self.steps += int(self.arrays.active.sum())
         return outcome
 
     def close(self) -> None:
@@ -128,7 +136,7 @@ class TimedBatch:
 
 
 def make_batch(
-    id_: str, code: SpaceCode, count: int, workers: Workers | None, tells: bool = False
+    id_: str, code: SpaceCode, count: int, workers: BatchMaker | None, tells: bool = False
 ) -> TimedBatch:
     """Make a batch of `count` slots, with workers or, without any, in this process.
 

@@ -18,16 +18,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, UInt32
 
 from .. import policy
+from ..acting import act_to_learn, value_of
 from ..envs import registry as environments
 from ..hypers import Hypers
-from ..look import look_at
+from ..inspection import look_at
+from ..lane_state import LaneState
 from ..metrics import Metrics
 from ..over_lanes import over_lanes
 from ..plan import Plan
 from ..population import Lanes, refill_lanes
 from ..pytree import Leaf, Pytree, pytree
-from ..rollout import ROLLOUT_NOISE, ROLLOUT_STEPS, EpisodeSums, Trajectory, forget
-from ..state import LaneState, use_key
+from ..rollout import draw
+from ..trajectory import EpisodeSums, Rollout, Trajectory, count_step, forget
 from ..update import learn
 
 __all__ = ["Functions", "HostRollout", "HostSteps", "look_function"]
@@ -40,25 +42,36 @@ _LANES, _TIME_FIRST, _EVERYWHERE = (
 
 
 @pytree
-class HostRollout(Pytree):
-    """What the policy did so far, [T, L, E, ...].
+class HostActions(Pytree):
+    """What the policy did, [T, L, E, ...]; of one step without the first axis.
 
     Attributes:
-        noise: of the actions, drawn for the whole rollout.
-        words: uint32 [T, L, E, 2], likewise; for what else is random in acting.
         observation: acted on (with words for dropout, where that is on).
         action: of the policy.
         log_prob: of the action.
         value: V(s).
+    """
+
+    observation: Any
+    action: Array
+    log_prob: Float[Array, "..."]
+    value: Float[Array, "..."]
+
+
+@pytree
+class HostRollout(Pytree):
+    """What a rollout has on the devices so far, [T, L, E, ...].
+
+    Attributes:
+        noise: of the actions, drawn for the whole rollout.
+        words: likewise; for what else is random in acting.
+        done: what the policy did.
         bootstrap: V of the final observation where an episode was cut, else 0.
     """
 
     noise: Array
     words: UInt32[Array, "T L E 2"]
-    observation: Any
-    action: Array
-    log_prob: Float[Array, "T L E"]
-    value: Float[Array, "T L E"]
+    done: HostActions
     bootstrap: Float[Array, "T L E"]
 
 
@@ -133,14 +146,9 @@ class Functions:
             step: Array, observation: Array, ended: Array,
         ) -> tuple[Any, HostRollout, Array]:  # fmt: skip
             actor = _actor(lanes, forget(plan, ended, memory), rollout, step, observation)
-            found, memory, taken = self._in_tiles(_act, actor)
-            rows = {
-                name: jax.tree.map(
-                    lambda all_, one: _put(all_, one, step), getattr(rollout, name), row
-                )
-                for name, row in found.items()
-            }
-            return memory, rollout.replace(**rows), taken
+            row, memory, taken = self._in_tiles(_act, actor)
+            done = jax.tree.map(lambda all_, one: _put(all_, one, step), rollout.done, row)
+            return memory, rollout.replace(done=done), taken
 
         into = (_LANES, _LANES, _TIME_FIRST, _EVERYWHERE, _LANES, _LANES)
         return self._spread(local, into, (_LANES, _TIME_FIRST, _LANES), 2)
@@ -177,7 +185,8 @@ class Functions:
             rollout: HostRollout, steps: HostSteps,
         ) -> tuple[LaneState, Metrics]:  # fmt: skip
             def run() -> tuple[LaneState, Metrics]:
-                return _learn(plan, lanes, memory, after, rollout, steps)
+                played = _played(plan, lanes, memory, after, rollout, steps)
+                return learn(plan, lanes.hypers, played)
 
             def rest() -> tuple[LaneState, Metrics]:
                 shapes = jax.eval_shape(run)[1]
@@ -189,7 +198,7 @@ class Functions:
             lanes: Lanes, busy: Array, refused: Array, memory: Any, after: Array,
             rollout: HostRollout, steps: HostSteps,
         ) -> tuple[Lanes, Metrics]:  # fmt: skip
-            count = busy.shape[0] // tile
+            count = busy.shape[0] // tile  # tiles
 
             def lanes_first(x: Array) -> Array:
                 return x.reshape((count, tile, *x.shape[1:]))
@@ -202,9 +211,7 @@ class Functions:
 
             by_lane = jax.tree.map(lanes_first, (lanes, busy, memory, after))
             by_time = jax.tree.map(time_first, (rollout, steps))
-            states, metrics = jax.lax.map(
-                lambda tiles: one(*tiles[0], *tiles[1]), (by_lane, by_time)
-            )
+            states, metrics = jax.lax.map(lambda tiles: one(*tiles), (*by_lane, *by_time))
             rows: Metrics = joined(metrics)
             rows = rows.replace(diverged=rows.diverged | refused)
             return Lanes(lanes.hypers, joined(states)), rows
@@ -239,53 +246,28 @@ def _put(rows: Array, row: Array, step: Array) -> Array:
 def _begin(plan: Plan, lanes: Lanes) -> HostRollout:
     """Draw the random numbers of a rollout, and make room for what happens in it."""
     env = environments.make(plan.env)
-    batch = (plan.rollout_length, plan.num_envs)
-
-    def draw(state: LaneState) -> tuple[Array, Array]:
-        noise_key = use_key(state.key, ROLLOUT_NOISE, state.updates)
-        words = jax.random.bits(use_key(state.key, ROLLOUT_STEPS, state.updates), (*batch, 2))
-        return policy.draw_noise(plan, env, noise_key, batch), words
-
-    noise, words = over_lanes(draw, out_axes=1)(lanes.state)
+    noise, words = over_lanes(lambda state: draw(plan, env, state), out_axes=1)(lanes.state)
     actor = _Actor(lanes.hypers, lanes.state, noise[0], words[0], lanes.state.observation)
     shapes, _, _ = jax.eval_shape(over_lanes(lambda lane: _act(plan, lane)), actor)
 
     def room(row: Any) -> Array:
         return jnp.zeros((plan.rollout_length, *row.shape), row.dtype)
 
-    rows = jax.tree.map(room, shapes)
-    return HostRollout(noise=noise, words=words, bootstrap=room(shapes["value"]), **rows)
+    done = jax.tree.map(room, shapes)
+    return HostRollout(noise=noise, words=words, done=done, bootstrap=room(shapes.value))
 
 
-def _act(plan: Plan, actor: _Actor) -> tuple[dict[str, Any], Any, Array]:
-    """Return one lane's rollout rows [E, ...], its memory, and its environments' actions."""
-    hypers, state = actor.hypers, actor.state
+def _act(plan: Plan, actor: _Actor) -> tuple[HostActions, Any, Array]:
+    """Return one lane's rows [E, ...], its memory, and its environments' actions."""
+    env = environments.make(plan.env)
     shown = policy.keyed(plan, actor.observation, actor.words)
-    seen = policy.normalised(plan, hypers, state.observation_statistics, shown)
-    outputs, memory = policy.step(plan, state.params, seen, state.carry)
-    distribution = policy.distribution_of(plan, hypers, state.params, outputs, None)
-    action = distribution.sample(actor.noise)
-    rows = {
-        "observation": shown,
-        "action": action,
-        "log_prob": distribution.log_prob(action),
-        "value": outputs.value,
-    }
-    return rows, memory, policy.environment_action(plan, environments.make(plan.env), action)
+    acted = act_to_learn(plan, env, actor.hypers, actor.state, shown, None, actor.noise)
+    row = HostActions(shown, acted.action, acted.log_prob, acted.value)
+    return row, acted.memory, acted.taken
 
 
 def _value(plan: Plan, actor: _Actor) -> Float[Array, " E"]:
-    hypers, state = actor.hypers, actor.state
-    seen = policy.normalised(plan, hypers, state.observation_statistics, actor.observation)
-    return policy.step(plan, state.params, seen, state.carry)[0].value
-
-
-def _learn(
-    plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
-) -> tuple[LaneState, Metrics]:
-    """Learn from one rollout of a tile of lanes."""
-    state, trajectory, sums, last = _played(plan, lanes, memory, after, rollout, steps)
-    return learn(plan, lanes.hypers, state, trajectory, sums, last)
+    return value_of(plan, actor.hypers, actor.state, actor.observation)
 
 
 def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
@@ -296,62 +278,46 @@ def look_function(plan: Plan) -> Callable[..., dict[str, Any]]:
     """
 
     def look(hypers: Hypers, lanes: Lanes, *played: Any) -> dict[str, Any]:
-        state, trajectory, _, last = _played(plan, lanes, *played)
-        return look_at(plan, hypers, state, trajectory, last)
+        return look_at(plan, hypers, _played(plan, lanes, *played))
 
     return look
 
 
 def _played(
     plan: Plan, lanes: Lanes, memory: Any, after: Array, rollout: HostRollout, steps: HostSteps
-) -> tuple[LaneState, Trajectory, EpisodeSums, Array]:
+) -> Rollout:
     """Return what `core.rollout.rollout` does, of a rollout of a tile of lanes."""
     before = jax.tree.map(lambda x: x[None], lanes.state.carry)
-    state, sums = _account(lanes.state, steps)
+    state, sums = _counted(lanes.state, steps)
     ended = jnp.asarray(steps.terminated[-1] | steps.truncated[-1])
     state = state.replace(observation=after, carry=forget(plan, ended, memory))
 
     def value(hypers: Hypers, state: LaneState) -> Array:
-        return _value(plan, _Actor(hypers, state, state.key, state.key, state.observation))
+        return value_of(plan, hypers, state, state.observation)
 
     last = over_lanes(value)(lanes.hypers, state)
     trajectory = Trajectory(
-        observation=rollout.observation,
-        action=rollout.action,
+        observation=rollout.done.observation,
+        action=rollout.done.action,
         mask=None,
-        log_prob=rollout.log_prob,
-        value=rollout.value,
+        log_prob=rollout.done.log_prob,
+        value=rollout.done.value,
         reward=steps.reward,
         terminated=steps.terminated,
         truncated=steps.truncated,
         bootstrap=rollout.bootstrap,
         carry=before,
     )
-    return state, trajectory, sums, last
+    return Rollout(state, trajectory, sums, last)
 
 
-def _account(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:
+def _counted(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:
     """Count the episodes that ended in a rollout [T, L, E]."""
-    zero = jnp.zeros(state.updates.shape, jnp.float32)
 
-    def step(carry: tuple[LaneState, EpisodeSums], seen: Any) -> Any:
-        state, sums = carry
-        reward, ended = seen
-        episode_return = state.episode_return + reward
-        episode_length = state.episode_length + 1
-        gone = ended.astype(jnp.float32)
-        sums = sums.replace(
-            episodes=sums.episodes + jnp.sum(gone, axis=-1),
-            returns=sums.returns + jnp.sum(gone * episode_return, axis=-1),
-            lengths=sums.lengths + jnp.sum(gone * episode_length.astype(jnp.float32), axis=-1),
-        )
-        state = state.replace(
-            episode_return=jnp.where(ended, 0.0, episode_return),
-            episode_length=jnp.where(ended, 0, episode_length),
-        )
-        return (state, sums), None
+    def step(carry: tuple[LaneState, EpisodeSums], seen: tuple[Array, Array]) -> Any:
+        return count_step(*carry, *seen), None
 
+    start = (state, EpisodeSums.of_none(state.updates.shape[0]))
     ended = steps.terminated | steps.truncated
-    start = (state, EpisodeSums(zero, zero, zero, {}))
     (state, sums), _ = jax.lax.scan(step, start, (steps.reward, ended))
     return state, sums

@@ -1,4 +1,4 @@
-"""Environments stepped one after the other, each the sole user of its row of the board.
+"""Environments stepped one after the other, each the sole user of its row of the arrays.
 
 An episode's seed follows from the words that name its slot's stream and from the episode's number,
 so that what an environment does depends on nothing but these and the actions it is given.
@@ -16,8 +16,8 @@ import numpy as np
 from ...errors import HpoError
 from ...faults import is_interrupt, told
 from ...via_gymnasium import drawn_by, make
-from .board import Board
-from .spaces import SpaceCode
+from .shared_arrays import SharedArrays
+from .space_code import SpaceCode
 
 __all__ = ["Opening", "Slots", "episode_seed"]
 
@@ -54,12 +54,12 @@ def episode_seed(stream: str, episode: int) -> int:
 
 
 class Slots:
-    """The environments of some slots of a board.
+    """The environments of some slots of the arrays.
 
     Args:
         id_: of all of them, `gym:...`.
         code: how their observations and actions look.
-        board: where they are written.
+        arrays: where they are written.
         more: arguments of every constructor besides those of an opening.
 
     Attributes:
@@ -67,9 +67,13 @@ class Slots:
     """
 
     def __init__(
-        self, id_: str, code: SpaceCode, board: Board, more: Mapping[str, Any] | None = None
+        self,
+        id_: str,
+        code: SpaceCode,
+        arrays: SharedArrays,
+        more: Mapping[str, Any] | None = None,
     ):
-        self._id, self._code, self._board, self._more = id_, code, board, dict(more or {})
+        self._id, self._code, self._arrays, self._more = id_, code, arrays, dict(more or {})
         self.info: dict[int, Mapping[str, Any]] = {}
         self._envs: dict[int, Any] = {}
         self._values: dict[int, Mapping[str, Any]] = {}
@@ -90,7 +94,7 @@ class Slots:
             try:
                 self._open(opening)
             except HpoError:
-                self._board.inside[opening.slot] = 0
+                self._arrays.inside[opening.slot] = 0
                 raise
             except BaseException as error:
                 self._fail(opening.slot, error, failed)
@@ -118,8 +122,8 @@ class Slots:
             What environments raised, by slot; there is none in these slots any more.
         """
         failed: dict[int, str] = {}
-        actions = self._code.actions(self._board.action)
-        for slot in np.flatnonzero(self._board.active).tolist():
+        actions = self._code.actions(self._arrays.action)
+        for slot in np.flatnonzero(self._arrays.active).tolist():
             env = self._envs.get(slot)
             if env is None:  # another process has it
                 continue
@@ -130,25 +134,25 @@ class Slots:
         return failed
 
     def _step(self, slot: int, env: Any, action: Any, restart: bool) -> None:
-        board = self._board
+        arrays = self._arrays
         self._enter(slot)
         raw, reward, terminated, truncated, info = env.step(action)
-        board.reward[slot] = reward
-        board.terminated[slot], board.truncated[slot] = terminated, truncated
+        arrays.reward[slot] = reward
+        arrays.terminated[slot], arrays.truncated[slot] = terminated, truncated
         self.info[slot] = info
         self._show(slot, raw)
         if terminated or truncated:
-            board.final[slot] = board.observation[slot]
+            arrays.final[slot] = arrays.observation[slot]
             if restart:
                 stream, episode = self._streams[slot]
                 self._streams[slot] = (stream, episode + 1)
                 self._reset(slot)
-        board.inside[slot] = 0
+        arrays.inside[slot] = 0
 
     def _enter(self, slot: int) -> None:
-        """Note on the board that a call of a slot's environment begins."""
+        """Note in the arrays that a call of a slot's environment begins."""
         self._calls = self._calls % _MOST_CALLS + 1
-        self._board.inside[slot] = self._calls
+        self._arrays.inside[slot] = self._calls
 
     def _fail(self, slot: int, error: BaseException, failed: dict[int, str]) -> None:
         """Note what an environment raised, and let go of it; a real interrupt goes on."""
@@ -160,7 +164,7 @@ class Slots:
         except BaseException as another:  # it is broken already: the first error is told
             if is_interrupt(another):
                 raise
-        self._board.inside[slot] = 0
+        self._arrays.inside[slot] = 0
 
     def drawn(self, slot: int) -> Any:
         """Return what the environment of a slot draws of itself now.
@@ -179,13 +183,13 @@ class Slots:
         """Begin the episode that the stream says; nothing of another one is seen in it."""
         self._enter(slot)
         raw, _ = self._envs[slot].reset(seed=episode_seed(*self._streams[slot]))
-        self._board.observation[slot] = 0
+        self._arrays.observation[slot] = 0
         self._show(slot, raw)
-        self._board.inside[slot] = 0
+        self._arrays.inside[slot] = 0
 
     def _show(self, slot: int, raw: Any) -> None:
         """Write an observation; where they are stacked, the oldest makes room for the newest."""
-        rows, seen = self._board.observation, self._code.observed(raw)
+        rows, seen = self._arrays.observation, self._code.observed(raw)
         if self._code.history == 1:
             rows[slot] = seen
         else:
@@ -198,7 +202,7 @@ class Slots:
         if env is not None:
             self._enter(slot)
             env.close()
-            self._board.inside[slot] = 0
+            self._arrays.inside[slot] = 0
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from ...disk import write_bytes
 from ...errors import ConfigError, StoreError
+from .action_log import ActionLog
 from .batch import TimedBatch
-from .history import History
 from .slots import Opening
 from .steady import Steady
 
@@ -63,12 +63,12 @@ class Stage:
     @property
     def observation(self) -> np.ndarray:
         """What to act on next, [L, E, ...]; a copy."""
-        return self.lanes_view(self.batch.board.observation).copy()
+        return self.lanes_view(self.batch.arrays.observation).copy()
 
     @property
     def final(self) -> np.ndarray:
         """The last observation of each episode that ended in this step, [L, E, ...]; a copy."""
-        return self.lanes_view(self.batch.board.final).copy()
+        return self.lanes_view(self.batch.arrays.final).copy()
 
     def begin(self, values: Mapping[int, Mapping[str, Any]], keys: np.ndarray) -> None:
         """Begin anew in some lanes; a lane whose environment refuses its values is `refused`.
@@ -130,9 +130,9 @@ class Stage:
 
     def step(self, actions: np.ndarray, busy: np.ndarray) -> None:
         """Take one action [L, E, ...] in every environment of the busy lanes [L]."""
-        board = self.batch.board
-        board.action[:] = actions.reshape(board.action.shape)
-        board.active[:] = np.repeat(busy & self._open & ~self.refused, self._shape[1])
+        arrays = self.batch.arrays
+        arrays.action[:] = actions.reshape(arrays.action.shape)
+        arrays.active[:] = np.repeat(busy & self._open & ~self.refused, self._shape[1])
         self._steady.step(restart=True)
         self._note_failures()
 
@@ -140,18 +140,18 @@ class Stage:
         """Forget what runs in lanes that are not busy [L]."""
         gone = np.flatnonzero(self._open & ~busy)
         self._open[gone] = False
-        self._steady.history.rested(self._slots(gone))
+        self._steady.log.rested(self._slots(gone))
 
     # ------------------------------------------------------------------ on disk
 
     def save(self, path: Path) -> None:
         """Write what brings the environments back to where they are."""
-        history, whole = self._steady.history, io.BytesIO()
+        log, whole = self._steady.log, io.BytesIO()
         np.savez_compressed(
             whole,
-            actions=history.kept(self.batch.board),
-            begun=history.begun,
-            episodes=history.episodes,
+            actions=log.kept(self.batch.arrays),
+            begun=log.begun,
+            episodes=log.episodes,
             open=self._open,
             refused=self.refused,
         )
@@ -213,7 +213,7 @@ class Stage:
         }
         other = [lane for lane, given in values.items() if given != known.get(lane)]
         copied = np.flatnonzero(moved)
-        self._steady.history.take_over(self._slots(copied), self._slots(source[copied]))
+        self._steady.log.take_over(self._slots(copied), self._slots(source[copied]))
         self._open, self.refused = self._open[source], self.refused[source]
         self._values = {**known, **values}
         moved[other] = True
@@ -238,7 +238,7 @@ class Stage:
             repeat themselves and began a new episode.
         """
         other, lanes = Stage(batch, *self._shape, self._warn), np.array([lane])
-        other._steady.history = self._steady.history.of(self._slots(lanes))
+        other._steady.log = self._steady.log.of(self._slots(lanes))
         other._open[lane], other._values = True, {lane: self._values[lane]}
         return other, other._bring_back(lanes, keys, observation)
 
@@ -260,7 +260,7 @@ class Stage:
     ) -> np.ndarray:
         """Open lanes anew and take their actions again; give which begin new episodes, [L, E]."""
         pairs = [divmod(slot, self._shape[1]) for slot in self._slots(lanes).tolist()]
-        episodes = self._steady.history.episodes
+        episodes = self._steady.log.episodes
         lost = self._steady.bring_back(
             [
                 self._opening(
@@ -269,7 +269,7 @@ class Stage:
                 )
                 for lane, env in pairs
             ],
-            observation.reshape(self.batch.board.observation.shape),
+            observation.reshape(self.batch.arrays.observation.shape),
         )  # fmt: skip
         self._note_failures()
         mask = np.zeros(len(episodes), bool)
@@ -281,7 +281,7 @@ class Stage:
             whole = io.BytesIO(path.read_bytes())
             with np.load(whole, allow_pickle=False) as found:
                 actions = list(found["actions"])
-                self._steady.history = History(actions, found["begun"], found["episodes"])
+                self._steady.log = ActionLog(actions, found["begun"], found["episodes"])
                 self._open, self.refused = found["open"], found["refused"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise StoreError(f"the environments of {path} cannot be read: {error}") from error

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...errors import ConfigError, SearchError
+from .action_log import ActionLog
 from .batch import Batch
-from .history import History
 from .outcome import Outcome
 from .slots import Opening
 
@@ -42,10 +42,10 @@ class Steady:
         batch: holds them.
         each: slots of a replicate.
         warn: takes a line about a process that ended.
-        keeps: the history; only a batch that loses nothing does without.
+        keeps: the log; only a batch that loses nothing does without.
 
     Attributes:
-        history: what brings them back.
+        log: what brings them back.
         out: bool [N], slots of replicates that were given up, until they are opened again.
     """
 
@@ -56,9 +56,9 @@ class Steady:
         warn: Callable[[str], None] = lambda text: None,
         keeps: bool = True,
     ):
-        count = len(batch.board.active)
+        count = len(batch.arrays.active)
         self.batch, self._each, self._warn, self._keeps = batch, each, warn, keeps
-        self.history = History.empty(count)
+        self.log = ActionLog.empty(count)
         self.out = np.zeros(count, bool)
         self._reasons: dict[int, str] = {}
         self._lost = np.zeros(count, bool)
@@ -67,24 +67,24 @@ class Steady:
     # ------------------------------------------------------------------ what is asked for
 
     def open(self, openings: Sequence[Opening]) -> None:
-        """Begin episodes, their first observations are then on the board.
+        """Begin episodes, their first observations are then in the arrays.
 
         Raises:
             ConfigError: an environment cannot be made as asked.
             SearchError: processes end before they do anything.
         """
         slots = self._remember(openings)
-        self.history.opened(slots, np.array([opening.episode for opening in openings], np.int64))
+        self.log.opened(slots, np.array([opening.episode for opening in openings], np.int64))
         self._lost[slots] = False
         call = _Call()
         self._heed(self.batch.open(openings), call)
         self._begin(slots[self._lost[slots]], call)
 
     def bring_back(self, openings: Sequence[Opening], observation: np.ndarray) -> np.ndarray:
-        """Open slots anew, in the episodes and at the steps that the history has of them.
+        """Open slots anew, in the episodes and at the steps that the log has of them.
 
         Args:
-            openings: of the slots; `episode` is the history's.
+            openings: of the slots; `episode` is the log's.
             observation: [N, ...] what they must show then.
 
         Returns:
@@ -101,12 +101,12 @@ class Steady:
             left = slots[self._lost[slots] & ~self.out[slots]]
         gone &= ~self.out
         anew = np.flatnonzero(gone)
-        self.history.opened(anew, self.history.episodes[anew] + 1)
+        self.log.opened(anew, self.log.episodes[anew] + 1)
         self._begin(anew, call)
         return anew
 
     def step(self, restart: bool) -> np.ndarray:
-        """Take the actions on the board in all active slots that were not given up.
+        """Take the actions in the arrays in all active slots that were not given up.
 
         Args:
             restart: begin a new episode where one ended.
@@ -117,18 +117,18 @@ class Steady:
             also the final one, and the next is that of a new episode. Else it begins from the
             start, at its first observation.
         """
-        board, outcome = self.batch.board, None
-        before = board.observation.copy() if self.batch.may_lose else board.observation
+        arrays, outcome = self.batch.arrays, None
+        before = arrays.observation.copy() if self.batch.may_lose else arrays.observation
         anew = np.zeros(len(self.out), bool)
         if not (self._lost.any() or self.out.any()):
             outcome = self.batch.step(restart)
         if outcome is None or outcome:
             anew = self._persist(outcome, before, restart)
         if self._keeps:
-            self.history.stepped(board)
+            self.log.stepped(arrays)
         if anew.any() and not restart:
             slots = np.flatnonzero(anew)
-            self.history.opened(slots, self.history.episodes[slots])
+            self.log.opened(slots, self.log.episodes[slots])
         return anew
 
     def _persist(self, outcome: Outcome | None, before: np.ndarray, restart: bool) -> np.ndarray:
@@ -142,8 +142,8 @@ class Steady:
         Returns:
             bool [N], slots whose episode was lost.
         """
-        board, call = self.batch.board, _Call()
-        active, action = board.active & ~self.out, board.action.copy()
+        arrays, call = self.batch.arrays, _Call()
+        active, action = arrays.active & ~self.out, arrays.action.copy()
         anew, todo = np.zeros(len(active), bool), active.copy()
         while todo.any():
             lost = np.flatnonzero(todo & self._lost)
@@ -154,15 +154,15 @@ class Steady:
                 todo &= ~anew & ~self.out
                 continue
             if outcome is None:
-                board.action[:], board.active[:] = action, todo
+                arrays.action[:], arrays.active[:] = action, todo
                 outcome = self.batch.step(restart)
             self._heed(outcome, call)
             todo &= self._lost & ~self.out
             outcome = None
         if anew.any():
             self._cut(anew, before, restart, call)
-        board.action[:], board.active[:] = action, active & ~self.out
-        board.reward[active & self.out] = 0.0
+        arrays.action[:], arrays.active[:] = action, active & ~self.out
+        arrays.reward[active & self.out] = 0.0
         return anew & ~self.out
 
     def take_reasons(self) -> dict[int, str]:
@@ -198,44 +198,42 @@ class Steady:
             self._lost[slots] |= bool(outcome)  # they stand in the midst of their ways back
             return not outcome
 
-        if not self.history.replay(self.batch.board, slots, again):
+        if not self.log.replay(self.batch.arrays, slots, again):
             return None
-        shown, now = was[slots], self.batch.board.observation[slots]
+        shown, now = was[slots], self.batch.arrays.observation[slots]
         same = (now == shown) | ((now != now) & (shown != shown))
-        return same.all(axis=tuple(range(1, same.ndim))) & (self.history.begun[slots] >= 0)
+        return same.all(axis=tuple(range(1, same.ndim))) & (self.log.begun[slots] >= 0)
 
     def _begin(self, slots: np.ndarray, call: _Call) -> None:
-        """Begin the episodes that the history names, until all are open or given up."""
+        """Begin the episodes that the log names, until all are open or given up."""
         left = slots[~self.out[slots]]
         while len(left):
             self._reopen(left, 0, call)
             left = slots[self._lost[slots] & ~self.out[slots]]
 
     def _cut(self, anew: np.ndarray, before: np.ndarray, restart: bool, call: _Call) -> None:
-        """Begin episodes in place of those that are lost, and say so on the board."""
-        board, slots = self.batch.board, np.flatnonzero(anew)
+        """Begin episodes in place of those that are lost, and say so in the arrays."""
+        arrays, slots = self.batch.arrays, np.flatnonzero(anew)
         left = slots[~self.out[slots]]
         while len(left):
             self._reopen(left, int(restart), call)
             left = slots[self._lost[slots] & ~self.out[slots]]
-        board.reward[slots], board.terminated[slots] = 0.0, False
-        board.truncated[slots] = restart
-        board.final[slots] = before[slots]
+        arrays.reward[slots], arrays.terminated[slots] = 0.0, False
+        arrays.truncated[slots] = restart
+        arrays.final[slots] = before[slots]
         self._warn(
             f"{len(slots)} environments do not repeat themselves and could not be brought back "
             "to where they were when a worker process ended; they begin new episodes"
         )
 
     def _reopen(self, slots: np.ndarray, later: int, call: _Call) -> bool:
-        """Make environments anew in slots, `later` episodes behind those in the history.
+        """Make environments anew in slots, `later` episodes behind those in the log.
 
         Returns:
             Whether all of them are open now.
         """
         openings = [
-            replace(
-                self._openings[slot], episode=int(self.history.episodes[slot]) + later, fresh=True
-            )
+            replace(self._openings[slot], episode=int(self.log.episodes[slot]) + later, fresh=True)
             for slot in slots.tolist()
         ]
         self._lost[slots] = False
@@ -283,7 +281,7 @@ class Steady:
         self._reasons.setdefault(replicate, why)
         slots = np.arange(replicate * self._each, (replicate + 1) * self._each)
         self.out[slots], self._lost[slots] = True, False
-        self.history.rested(slots)
+        self.log.rested(slots)
 
 
 def _blame(how: str) -> str:

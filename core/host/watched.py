@@ -5,7 +5,7 @@ They are those of `evaluate.evaluate_here` with the same key, stepped in this pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 
 import jax
@@ -17,7 +17,7 @@ from ..evaluation import Policies, Seen
 from ..plan import Plan
 from ..trace import columns_of
 from .batch import LocalBatch
-from .evaluate import act_function, begin, hosted, play
+from .host_evaluation import act_function, begin, hosted, play
 from .said import columns
 from .steady import Steady
 
@@ -33,24 +33,28 @@ def trace_here(
     every step, it is nan in the others.
     """
     env = hosted(plan)
-    code, board_rows, infos = env.code, [], []
+    code = env.code
+    steps_seen: list[Seen] = []
+    infos: list[Mapping[int, Mapping[str, float]]] = []
     with closing(LocalBatch(env.id, code, episodes)) as batch:
-        board, act = batch.board, jax.jit(act_function(plan, greedy))
+        arrays, act = batch.arrays, jax.jit(act_function(plan, greedy))
         steady, running = Steady(batch, episodes, keeps=False), np.ones(episodes, bool)
         begin(plan, policies, steady, running)
         for turn in play(plan, act, policies, steady, running, steps):
-            taken = np.asarray(code.actions(board.action))
-            ends = (board.terminated.copy(), board.truncated.copy())
-            board_rows.append((turn.running, turn.observation, taken, board.reward.copy(), *ends))
+            seen = Seen(
+                counted=turn.running[None],
+                observation=turn.observation[None],
+                action=np.asarray(code.actions(arrays.action))[None],
+                reward=arrays.reward[None].copy(),
+                terminated=arrays.terminated[None].copy(),
+                truncated=arrays.truncated[None].copy(),
+                info={},
+            )
+            steps_seen.append(seen)
             infos.append(batch.said)
-    # [steps][episodes, ...] -> [episodes, steps, ...]
-    counted, observation, action, reward, terminated, truncated = (
-        np.moveaxis(np.stack(rows), 0, 1) for rows in zip(*board_rows, strict=True)
-    )
-    seen = Seen(
-        counted, observation, action, reward, terminated, truncated, columns(infos, counted)
-    )
-    return columns_of(seen)
+    # [steps][1, episodes, ...] -> [episodes, steps, ...]
+    whole: Seen = jax.tree.map(lambda *rows: np.moveaxis(np.concatenate(rows), 0, 1), *steps_seen)
+    return columns_of(whole.replace(info=columns(infos, np.asarray(whole.counted))))
 
 
 def film_here(

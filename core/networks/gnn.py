@@ -13,10 +13,10 @@ from jaxtyping import Array, Float, Int
 from ..envs.contract import Routes
 from ..plan import Plan
 from .graph import GraphState, Incidence, Messages
+from .link_shares import SHARES, shares
 from .mlp import Head, initialiser
 from .outputs import Outputs
-from .paths import Nearby, marked_pairs, membership, nearby
-from .shares import SHARES, shares
+from .path_pooling import Nearby, marked_pairs, membership, nearby
 
 __all__ = ["GNN"]
 

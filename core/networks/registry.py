@@ -14,11 +14,11 @@ from ..envs import registry as environments
 from ..plan import RECURRENT, Plan
 from .cnn import CNN, convolutions_of, is_stacked
 from .gnn import GNN
+from .link_shares import SHARES
 from .mlp import MLP
 from .outputs import Outputs
-from .paths import routes_of
+from .path_pooling import routes_of
 from .recurrent import Recurrent
-from .shares import SHARES
 from .transformer import LinkTransformer, SequenceTransformer
 
 __all__ = ["NetworkFactory", "RecurrentNetwork", "known", "make", "register"]

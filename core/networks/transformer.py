@@ -15,10 +15,10 @@ from ..envs.contract import Routes
 from ..plan import Plan
 from .attention import Blocks, Chosen, HeadLayers, Keyed
 from .dense import Dense
+from .link_shares import SHARES, shares
 from .mlp import Head, initialiser
 from .outputs import Outputs
-from .paths import Nearby, Pooling, membership, nearby
-from .shares import SHARES, shares
+from .path_pooling import Nearby, Pooling, membership, nearby
 
 __all__ = ["LinkTransformer", "SequenceTransformer"]
 

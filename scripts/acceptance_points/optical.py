@@ -53,7 +53,7 @@ def agreement(small: bool, work: Path) -> Outcome:
 def blocking(small: bool, work: Path) -> Outcome:
     """Measure the published steady-state blocking probabilities."""
     from hpo.core.envs.optical.published import compare_with_published
-    from hpo.core.program import prepare_devices
+    from hpo.machine.devices import prepare_devices
 
     prepare_devices("cpu")
     sizes: dict[str, Any] = {"seeds": 4, "steps": 1000, "warmup": 500} if small else {}

@@ -19,7 +19,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "environment": ("env_state", "observation", "episode_return", "episode_length"),
     "position": ("key", "updates", "total_updates"),
 }
-"""Part -> the fields of `core.state.LaneState` that it stands for.
+"""Part -> the fields of `core.lane_state.LaneState` that it stands for.
 
 A field in none of these belongs to `environment`.
 """
@@ -31,7 +31,7 @@ def fields_of(parts: Iterable[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: a part is not known, or none was named.
     """
-    from ...core.state import LaneState
+    from ...core.lane_state import LaneState
 
     named = {field for fields in PARTS.values() for field in fields}
     others = [field.name for field in dataclasses.fields(LaneState) if field.name not in named]

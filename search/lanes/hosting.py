@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...core.host.worker import serve
-from ...core.host.workers import Workers
+from ...machine.worker import serve
+from ...machine.workers import Workers
 from ...studies.spec import Study
 from ...via_gymnasium import facts_of
 from .user_code import import_user_code

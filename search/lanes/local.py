@@ -16,19 +16,23 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ...core import program, saved_policy
+from ...core import program
+from ...core.accumulation import for_platform
 from ...core.envs import registry as environments
 from ...core.envs.contract import same_observations
-from ...core.host.workers import Workers
 from ...core.hypers import Hypers
 from ...core.initial import Initial, kept
+from ...core.lane_state import lane_key
 from ...core.memory import estimate_memory, parameter_count
-from ...core.parts import read_part
 from ...core.plan import Plan
+from ...core.policy_folder import load_policy
+from ...core.policy_parts import read_part
 from ...core.population import Device, lane_shapes
 from ...core.reward_state import reward_notes
-from ...core.state import lane_key
+from ...core.saved_policy import SavedPolicy
 from ...errors import ConfigError
+from ...machine.devices import prepare_devices
+from ...machine.workers import Workers
 from ...store.rows import Stream
 from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
@@ -70,7 +74,7 @@ class LocalFactory:
         self.compiling, self.warn = compiling, warn
         self._noted: set[str] = set()
         self._cores = cores or os.cpu_count() or 1
-        self.devices = program.prepare_devices(
+        self.devices = prepare_devices(
             study.population.device, study.population.deterministic, cores
         )
         self.backend = self.devices[0].platform
@@ -176,9 +180,9 @@ class LocalFactory:
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """Evaluate a heuristic of an optical network as replicates are evaluated."""
-        from ...core.envs.history import unwrapped
-        from ...core.envs.optical.baselines import evaluate_baseline
-        from ...core.envs.optical.environment import OpticalEnvironment
+        from ...core.envs.optical.heuristic_baseline import evaluate_baseline
+        from ...core.envs.optical.optical_environment import OpticalEnvironment
+        from ...core.envs.stacked_observations import unwrapped
 
         parts = parts_of(resolved)
         environment = unwrapped(environments.make(parts.plan.eval_env))
@@ -225,7 +229,7 @@ class LocalFactory:
         }
         if not is_gymnasium(plan.env.id):
             return program.Program(**parts)
-        from ...core.host.program import HostProgram
+        from ...core.host.host_program import HostProgram
 
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
 
@@ -237,7 +241,8 @@ class LocalFactory:
         """
         count = len(self.devices)
         memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
-        per_lane = estimate_memory(parts.plan, parts.hypers, count * tile, tile, count)
+        plan = for_platform(parts.plan, self.backend)
+        per_lane = estimate_memory(plan, parts.hypers, count * tile, tile, count)
         needed = -(-population_replicates(self.study) // shares)
         lanes = auto_lanes(
             Machine(self.backend, count, memory), tile,
@@ -291,9 +296,9 @@ def _init_folder(study: Study) -> Path:
     return Path(study.source) / (study.init.folder if study.init is not None else "")
 
 
-def _saved(study: Study) -> saved_policy.SavedPolicy | None:
+def _saved(study: Study) -> SavedPolicy | None:
     """Return the policy that the study's lanes start from."""
-    return None if study.init is None else saved_policy.load_policy(_init_folder(study))
+    return None if study.init is None else load_policy(_init_folder(study))
 
 
 def _check_alike(plan: Plan) -> None:

@@ -14,16 +14,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...core import checkpoint, saved_policy
+from ...core import checkpoint
 from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
 from ...core.host.outcome import EnvironmentsFailed
 from ...core.hypers import Hypers
+from ...core.lane_state import LaneState
 from ...core.metrics import split_rows
-from ...core.parts import write_parts
+from ...core.policy_folder import save_policy
+from ...core.policy_parts import write_parts
 from ...core.program import Program
 from ...core.reward_state import RewardState
-from ...core.state import LaneState
+from ...core.saved_policy import SavedPolicy
 from ...disk import new_folder
 from ...errors import ConfigError
 from ...store.rows import Stream
@@ -241,7 +243,7 @@ class LocalPopulation:
         parts = self._parts(int(self._place[lane]), split.hypers, state)
         begun = parts.pop("begun_anew", 0)
         anew = {"trajectories_begun_anew": begun} if begun else {}
-        saved = saved_policy.SavedPolicy(
+        saved = SavedPolicy(
             plan=self._program.plan,
             config=knobs_of(split.config),
             env_params=split.env_params,
@@ -251,7 +253,7 @@ class LocalPopulation:
             about={"study": self._split.study.name, **about, **anew},
             rewards=RewardState.of(state),
         )
-        saved_policy.save_policy(directory, saved)
+        save_policy(directory, saved)
         write_parts(directory, parts)
 
     def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:

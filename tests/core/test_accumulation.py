@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from hpo.core import accumulation, policy
-from hpo.core.accumulation import fitting_parts, parts_of
+from hpo.core.accumulation import fitting_parts, for_platform
 from hpo.core.hypers import make_hypers
 from hpo.core.losses import loss_and_gradient
-from hpo.core.plan import AUTOMATIC, EnvPlan, make_plan
+from hpo.core.plan import AUTOMATIC, EnvPlan, make_plan, plan_hash
+from hpo.core.program import EvaluationPlan, Program
 from hpo.core.samples import Samples
 from hpo.core.scheduled import Coefficients
 from hpo.errors import ConfigError
@@ -44,24 +45,34 @@ def test_what_is_said_holds_and_only_networks_over_links_are_cut():
         return make_plan({"num_envs": 16, "rollout_length": 64, **knobs}, RING)
 
     assert plan().gradient_accumulation == plan(network="lstm").gradient_accumulation == 1
-    assert parts_of(plan(network="gnn", gradient_accumulation=3)) == 3
+    given = plan(network="gnn", gradient_accumulation=3)
+    assert for_platform(given, "cpu") is given and given.gradient_accumulation == 3
     assert plan(network="gnn").gradient_accumulation == AUTOMATIC
-    assert parts_of(plan()) == 1
+    assert for_platform(plan(), "cpu") == plan()
     with pytest.raises(ConfigError, match="gradient_accumulation is 0; allowed: an integer"):
         plan(gradient_accumulation=0)
 
 
-def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one(monkeypatch):
-    def parts(**knobs):
-        return parts_of(make_plan({"network": "gnn", "num_envs": 16, **NARROW, **knobs}, RING))
+def test_on_a_cpu_parts_grow_with_rows_and_widths_and_on_a_gpu_there_is_one():
+    def parts(platform="cpu", **knobs):
+        plan = make_plan({"network": "gnn", "num_envs": 16, **NARROW, **knobs}, RING)
+        return for_platform(plan, platform).gradient_accumulation
 
     found = [parts(num_minibatches=count) for count in (32, 8, 2, 1)]
     assert found[0] == 1 and found == sorted(set(found))
     assert parts(num_minibatches=1, gnn_edge_mlp_latent=512) > parts(num_minibatches=1)
     clips = {"rho_clip": 1.0, "c_clip": 1.0, "num_minibatches": 1}
     assert 1 < parts(**clips) <= 16, "whole segments"
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert parts(num_minibatches=1) == 1
+    assert parts("gpu", num_minibatches=1) == 1
+
+
+def test_a_program_settles_it_for_its_devices_and_the_study_s_plan_keeps_its_name():
+    knobs = {"network": "gnn", "num_envs": 16, "num_minibatches": 1, **NARROW}
+    plan, hypers = make_plan(knobs, RING), make_hypers(knobs, {}, {})
+    made = Program(plan, 2, 1, 1, EvaluationPlan(), tuple(jax.devices())[:2], hypers)
+    assert made.plan == for_platform(plan, "cpu") and made.plan.gradient_accumulation > 1
+    assert dataclasses.replace(made, lanes=4).plan == made.plan
+    assert plan.gradient_accumulation == AUTOMATIC and plan_hash(plan) != plan_hash(made.plan)
 
 
 def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
@@ -69,7 +80,8 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     plan = make_plan(TINY, EnvPlan("CartPole-v1"), features=())
     monkeypatch.setattr(accumulation, "_CACHE_BYTES", 1)
     accumulation._parts_on_cpu.cache_clear()
-    assert parts_of(plan) == 2
+    plan = for_platform(plan, "cpu")
+    assert plan.gradient_accumulation == 2
     rng = np.random.default_rng(2)
     hypers = jax.tree.map(jnp.asarray, make_hypers(TINY, {}, {}))
     probe = jax.eval_shape(lambda key: policy.init_params(plan, hypers, key), jax.random.key(0))

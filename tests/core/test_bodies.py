@@ -14,12 +14,12 @@ from hpo.core.envs.bodies import agents_of, mean_over_bodies, per_body
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.evaluation import Policies, evaluate
 from hpo.core.hypers import make_hypers
+from hpo.core.lane_state import use_key
 from hpo.core.memory import estimate_memory
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane
 from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
-from hpo.core.state import use_key
 from hpo.core.update import learn
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -62,7 +62,7 @@ class Played:
         @jax.jit
         def once(hypers, state):
             rolled = rollout(self.plan, hypers, state)
-            return learn(self.plan, hypers, *rolled), rolled
+            return learn(self.plan, hypers, rolled), rolled
 
         @jax.jit
         def played(hypers, state):
@@ -97,8 +97,8 @@ def test_segments_are_the_bodies_stepped_by_hand(played):
     ends = cuts = 0
     for lane in range(LANES):
         state = lane_of(played.state, lane)
-        after = lane_of(played.seen[0], lane)
-        trajectory = lane_of(played.seen[1], lane, 1)
+        after = lane_of(played.seen.state, lane)
+        trajectory = lane_of(played.seen.trajectory, lane, 1)
         assert trajectory.action.shape == (STEPS, ENVS * BODIES, 2)
         words = np.asarray(jax.random.bits(use_key(state.key, ROLLOUT_STEPS, 0), (STEPS, ENVS, 2)))
         for e in range(ENVS):
@@ -123,7 +123,7 @@ def test_segments_are_the_bodies_stepped_by_hand(played):
 
 def test_only_valid_components_are_taken_and_log_probabilities_are_the_network_s(played):
     for lane in range(LANES):
-        trajectory = lane_of(played.seen[1], lane, 1)
+        trajectory = lane_of(played.seen.trajectory, lane, 1)
         params = slow.as_float64(lane_of(played.state, lane).params)
         flat = {name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
                 for name in ("observation", "mask", "action")}  # fmt: skip
@@ -143,7 +143,7 @@ def test_only_valid_components_are_taken_and_log_probabilities_are_the_network_s
 def test_valid_actions_are_those_whose_components_all_are(played):
     """Mass, number and share taken, by the table of all combinations of a body's components."""
     for lane in range(LANES):
-        trajectory = lane_of(played.seen[1], lane, 1)
+        trajectory = lane_of(played.seen.trajectory, lane, 1)
         flat = {name: getattr(trajectory, name).reshape(STEPS * ENVS * BODIES, -1)
                 for name in ("observation", "mask", "action")}  # fmt: skip
         logits, _ = slow.network(
@@ -162,7 +162,7 @@ def test_valid_actions_are_those_whose_components_all_are(played):
 
 
 def test_cut_bodies_are_bootstrapped_and_ended_ones_are_not(played):
-    trajectory = played.seen[1]
+    trajectory = played.seen.trajectory
     cut = trajectory.truncated & ~trajectory.terminated
     assert cut.any() and np.all(trajectory.bootstrap[cut] != 0.0)
     assert np.all(trajectory.bootstrap[~cut] == 0.0)
@@ -172,7 +172,10 @@ def test_cut_bodies_are_bootstrapped_and_ended_ones_are_not(played):
 
 def test_an_episode_counts_once_and_its_return_is_the_mean_of_its_bodies(played):
     for lane in range(LANES):
-        trajectory, sums = lane_of(played.seen[1], lane, 1), lane_of(played.seen[2], lane)
+        trajectory, sums = (
+            lane_of(played.seen.trajectory, lane, 1),
+            lane_of(played.seen.sums, lane),
+        )
         running, length = np.zeros(ENVS * BODIES), np.zeros(ENVS, int)
         episodes, returns, lengths = 0, 0.0, 0
         for t in range(STEPS):
@@ -191,7 +194,7 @@ def test_an_episode_counts_once_and_its_return_is_the_mean_of_its_bodies(played)
 def test_advantages_are_of_each_body_by_itself(played):
     knobs = KNOBS
     for lane in range(LANES):
-        trajectory, last = lane_of(played.seen[1], lane, 1), played.seen[3][lane]
+        trajectory, last = lane_of(played.seen.trajectory, lane, 1), played.seen.last_value[lane]
         ended = trajectory.terminated | trajectory.truncated
         returns, running = [], np.zeros(ENVS * BODIES)
         for t in range(STEPS):
@@ -217,7 +220,7 @@ def test_statistics_see_every_body_and_minibatches_hold_all_of_them(played):
     state, metrics = played.updated
     np.testing.assert_array_equal(state.observation_statistics.count, [STEPS * ENVS * BODIES] * 2)
     np.testing.assert_array_equal(state.return_statistics.count, [STEPS * ENVS * BODIES] * 2)
-    seen = played.seen[1].observation[:, 0].reshape(-1, 3)
+    seen = played.seen.trajectory.observation[:, 0].reshape(-1, 3)
     np.testing.assert_allclose(state.observation_statistics.mean[0], seen.mean(0), rtol=1e-4)
     assert np.all(metrics.ratio_start_error <= 1e-6) and not metrics.diverged.any()
     # 4 epochs of 2 gradient steps, each over half of the 72 samples

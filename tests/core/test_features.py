@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hpo.core.look import look
+from hpo.core.inspection import look
 from hpo.core.plan import FEATURES, EnvPlan
 from hpo.core.priority import probabilities
 from hpo.core.update import prepare

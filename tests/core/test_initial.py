@@ -10,8 +10,8 @@ import pytest
 
 from hpo.core.initial import kept, start_from
 from hpo.core.normalise import RunningStatistics
-from hpo.core.parts import part_path, read_part, write_parts
 from hpo.core.plan import make_plan
+from hpo.core.policy_parts import part_path, read_part, write_parts
 from hpo.core.population import init_lane, lane_shapes
 from hpo.core.program import EvaluationPlan, Program
 from hpo.core.reward_state import RewardState, reward_notes

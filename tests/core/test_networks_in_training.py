@@ -60,7 +60,7 @@ class Trained:
         @jax.jit
         def once(hypers, state):
             rolled = rollout(plan, hypers, state)
-            return learn(plan, hypers, *rolled), rolled[1]
+            return learn(plan, hypers, rolled), rolled.trajectory
 
         first = begin(self.hypers)
         (second, metrics), _ = once(self.hypers, first)

@@ -10,11 +10,11 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
+from hpo.core.lane_state import use_key
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import ENV_RESET, init_lane
 from hpo.core.pytree import stack
 from hpo.core.rollout import ROLLOUT_STEPS, rollout
-from hpo.core.state import use_key
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -43,12 +43,10 @@ class Rolled:
         begin = jax.jit(lambda hypers: jax.lax.map(start, (hypers, replicates)))
         once = jax.jit(lambda hypers, state: rollout(self.plan, hypers, state))
         first = begin(self.hypers)
-        second, *seen_first = once(self.hypers, first)
-        second = second.replace(updates=second.updates + 1)
-        third, *seen_second = once(self.hypers, second)
-        self.states, self.seen = jax.device_get(
-            ((first, second, third), (seen_first, seen_second))
-        )
+        begun = once(self.hypers, first)
+        second = begun.state.replace(updates=begun.state.updates + 1)
+        went_on = once(self.hypers, second)
+        self.states, self.seen = jax.device_get(((first, second, went_on.state), (begun, went_on)))
 
     def lane(self, lane):
         """Return (states, both rollouts' (trajectory, sums, last value)) of one lane."""
@@ -56,8 +54,8 @@ class Rolled:
         def at(tree, axis):
             return jax.tree.map(lambda x: np.take(x, lane, axis=axis), tree)
 
-        seen = [(at(trajectory, 1), at(sums, 0), at(last, 0))
-                for trajectory, sums, last in self.seen]  # fmt: skip
+        seen = [(at(played.trajectory, 1), at(played.sums, 0), at(played.last_value, 0))
+                for played in self.seen]  # fmt: skip
         return [at(state, 0) for state in self.states], seen
 
 

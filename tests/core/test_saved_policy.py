@@ -14,8 +14,9 @@ from hpo.core.hypers import make_hypers
 from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
+from hpo.core.policy_folder import load_policy, save_policy
 from hpo.core.reward_state import RewardState
-from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
+from hpo.core.saved_policy import SavedPolicy
 from hpo.errors import HpoError, StoreError
 from hpo.knobs import complete
 

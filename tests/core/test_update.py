@@ -66,7 +66,7 @@ def test_an_update_is_a_rollout_and_what_is_learnt_from_it(pendulum):
     """The comparisons here are of `learn` after `rollout`; `update` is traced to the same."""
 
     def halves(hypers, state):
-        return learn(pendulum.plan, hypers, *rollout(pendulum.plan, hypers, state))
+        return learn(pendulum.plan, hypers, rollout(pendulum.plan, hypers, state))
 
     lanes = pendulum.begin([FIRST, SECOND])
     whole = jax.make_jaxpr(lambda *lanes: update(pendulum.plan, *lanes))(*lanes)

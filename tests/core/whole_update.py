@@ -19,12 +19,12 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.epochs import PRIORITY, SHUFFLE
 from hpo.core.hypers import make_hypers
+from hpo.core.lane_state import use_key
 from hpo.core.plan import make_plan
 from hpo.core.population import init_lane
 from hpo.core.pytree import stack
 from hpo.core.rollout import rollout
 from hpo.core.shuffle import permutation
-from hpo.core.state import use_key
 from hpo.core.update import learn
 from hpo.knobs import complete
 
@@ -48,8 +48,8 @@ class Updates:
             )
 
         def both(hypers, state):
-            rolled = _, trajectory, _, last = rollout(self.plan, hypers, state)
-            return learn(self.plan, hypers, *rolled), trajectory, last
+            rolled = rollout(self.plan, hypers, state)
+            return learn(self.plan, hypers, rolled), rolled.trajectory, rolled.last_value
 
         self._start = jax.jit(lambda *args: jax.lax.map(start, args))
         self.both = jax.jit(both)

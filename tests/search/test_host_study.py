@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.core.host import stage
-from hpo.core.saved_policy import load_policy
+from hpo.core.policy_folder import load_policy
 from hpo.search.api import run as train
 from hpo.search.book.progress import Silent
 from hpo.search.lanes.hosting import worker_count

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from hpo.core.saved_policy import load_policy
+from hpo.core.policy_folder import load_policy
 from hpo.errors import StoreError
 from hpo.search.book.progress import Silent
 from hpo.search.book.state import LoopState

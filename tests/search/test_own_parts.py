@@ -12,7 +12,7 @@ import pytest
 from hpo import environments, knobs
 from hpo.cli import main
 from hpo.core import own_distributions, own_optimisers
-from hpo.core.saved_policy import load_policy
+from hpo.core.policy_folder import load_policy
 from hpo.errors import ConfigError, StudyError
 from hpo.search.lanes import user_code
 from hpo.search.lanes.local import LocalFactory

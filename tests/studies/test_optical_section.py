@@ -58,7 +58,7 @@ def test_heuristics_stand_beside_the_trials_unless_told_otherwise():
 
 def test_the_names_of_heuristics_are_those_of_the_heuristics():
     from hpo.core.envs.optical.heuristics import HEURISTICS
-    from hpo.core.envs.optical.settings import HEURISTIC_NAMES
+    from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES
 
     assert tuple(HEURISTICS) == HEURISTIC_NAMES
 

@@ -16,7 +16,7 @@ from ..documents import print_answer
 from ..formatting import aligned, between, counted
 
 if TYPE_CHECKING:
-    from ...core.envs.optical.environment import OpticalEnvironment
+    from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.envs.optical.survey import Surveyed
 
 __all__ = ["path_counts", "path_orders", "print_survey", "survey_data", "survey_text"]
@@ -50,7 +50,7 @@ def path_orders(text: str | None) -> list[str]:
     Raises:
         UnknownNameError: no such order.
     """
-    from ...core.envs.optical.paths import PATH_ORDERS
+    from ...core.envs.optical.candidate_paths import PATH_ORDERS
 
     if text is None:
         return []

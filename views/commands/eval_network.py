@@ -25,7 +25,7 @@ from .eval_candidates import path_counts, path_orders, print_survey
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ...core.envs.optical.agents import Rule
-    from ...core.envs.optical.environment import OpticalEnvironment
+    from ...core.envs.optical.optical_environment import OpticalEnvironment
 
 __all__ = ["do_eval_network", "do_show_network"]
 
@@ -181,15 +181,15 @@ def _question(args: Namespace) -> _Question:
     if sampled and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
     enable_compilation_cache()
-    from ...core.program import prepare_devices
+    from ...machine.devices import prepare_devices
 
     prepare_devices()
-    from ...core.envs.optical.environment import make_from_keys
     from ...core.envs.optical.heuristics import heuristic_names, make_heuristic
+    from ...core.envs.optical.optical_environment import make_from_keys
 
     saved = None
     if args.policy is not None:
-        from ...core.saved_policy import load_policy
+        from ...core.policy_folder import load_policy
 
         saved = load_policy(args.policy)
     if file is not None:
@@ -227,11 +227,11 @@ def _survey(args: Namespace) -> int:
     if file is None:
         raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
     enable_compilation_cache()
-    from ...core.program import prepare_devices
+    from ...machine.devices import prepare_devices
 
     prepare_devices()
-    from ...core.envs.optical.environment import make_from_keys
-    from ...core.envs.optical.settings import HEURISTIC_NAMES
+    from ...core.envs.optical.optical_environment import make_from_keys
+    from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
     id_, keys = file.spec.id, rooted(file.spec.id, dict(file.spec.values), file.folder)
     with plain_warnings():

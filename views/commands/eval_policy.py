@@ -51,8 +51,8 @@ def do_eval(args: Namespace) -> int:
         raise ConfigError("nothing to evaluate; give POLICY_DIR, or --env FILE --heuristic NAME")
     directory = Path(args.policy)
     enable_compilation_cache()
-    from ...core.program import prepare_devices
-    from ...core.saved_policy import load_policy
+    from ...core.policy_folder import load_policy
+    from ...machine.devices import prepare_devices
 
     prepare_devices()
     saved = load_policy(directory)

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, UInt32
 
-from .environment import OpticalEnvironment, OpticalState
 from .heuristics import Heuristic, make_heuristic
+from .network_state import OpticalState
+from .optical_environment import OpticalEnvironment
 from .resources import Offers
 from .traffic import OpticalParams
 

@@ -18,9 +18,10 @@ from jaxtyping import Array, Bool, Int, UInt32
 from ....errors import UnknownNameError
 from ...pytree import Pytree, pytree
 from .bits import NONE, ZERO, first_set, last_set, nearest_set, shift_up, unpack, window
-from .environment import OpticalEnvironment, OpticalState
+from .network_state import OpticalState
+from .network_tables import take
+from .optical_environment import OpticalEnvironment
 from .resources import Offers, links_by_slot
-from .tables import take
 from .traffic import OpticalParams
 
 __all__ = ["HEURISTICS", "Heuristic", "heuristic_names", "make_heuristic"]

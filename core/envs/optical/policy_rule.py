@@ -12,9 +12,10 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt32
 from ....errors import ConfigError
 from ...pytree import Pytree, pytree
 from ..contract import Environment, same_observations
-from ..history import pushed, unwrapped
+from ..stacked_observations import pushed, unwrapped
 from .agents import Agent, Answer
-from .environment import OpticalEnvironment, OpticalState
+from .network_state import OpticalState
+from .optical_environment import OpticalEnvironment
 from .resources import Offers
 from .traffic import OpticalParams
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .environment import make_from_keys
-from .evaluate import Summary, evaluate_heuristic
+from .heuristic_evaluation import Summary, evaluate_heuristic
+from .optical_environment import make_from_keys
 
 __all__ = ["PUBLISHED", "Comparison", "Published", "compare_with_published"]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ....errors import ConfigError
 from ....user_files import reading
-from .paths import pair_index
-from .topologies import Topology
+from .candidate_paths import pair_index
+from .topology import Topology
 
 __all__ = ["RequestList", "exact_ticks", "read_requests"]
 

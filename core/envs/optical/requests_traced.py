@@ -14,11 +14,11 @@ from jax import lax
 
 from .agents import Rule, make_agent, restarted
 from .bits import unpack
-from .environment import OpticalEnvironment
-from .evaluate import BLOCK
+from .heuristic_evaluation import BLOCK
+from .network_tables import take
+from .optical_environment import OpticalEnvironment
 from .random_words import random_words
 from .spectrum import TICKS_PER_HOLDING
-from .tables import take
 from .traffic import WORDS_PER_REQUEST
 
 __all__ = ["spectra", "trace_heuristic"]

@@ -24,8 +24,8 @@ from .bits import (
     window,
     word_count,
 )
+from .network_tables import NetworkTables, take
 from .spectrum import Spectrum, advance, empty_spectrum, slot_ticks
-from .tables import NetworkTables, take
 from .traffic import OpticalParams, Request
 
 __all__ = ["FlexibleGrid", "Lightpaths", "Offers", "Place", "Resources", "SharedLightpaths"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .topologies import Topology
+from .topology import Topology
 
 __all__ = ["laplacian_features", "line_graph_features"]
 

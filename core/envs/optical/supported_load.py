@@ -12,8 +12,8 @@ import numpy as np
 
 from ....errors import ConfigError
 from .agents import Rule
-from .environment import OpticalEnvironment
-from .evaluate import Evaluation, evaluate_heuristic
+from .heuristic_evaluation import Evaluation, evaluate_heuristic
+from .optical_environment import OpticalEnvironment
 
 __all__ = ["SupportedLoad", "find_load"]
 

@@ -20,9 +20,10 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from ...pytree import Pytree, pytree
-from .environment import OpticalEnvironment, OpticalState
-from .evaluate import Evaluation, run_tiles, seed_streams
+from .heuristic_evaluation import Evaluation, run_tiles, seed_streams
 from .heuristics import Choice, Heuristic, make_heuristic
+from .network_state import OpticalState
+from .optical_environment import OpticalEnvironment
 from .resources import FlexibleGrid, Offers, SharedLightpaths
 from .traffic import OpticalParams
 

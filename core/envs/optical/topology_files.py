@@ -13,7 +13,7 @@ from xml.etree.ElementTree import ParseError
 
 from ....errors import ConfigError
 from ....user_files import parse_json, reading
-from .topologies import NodeId, Topology
+from .topology import NodeId, Topology
 
 __all__ = ["read_topology"]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from ....errors import ConfigError, UnknownNameError
 from ....user_files import reading
-from .paths import pair_index
-from .topologies import Topology
+from .candidate_paths import pair_index
+from .topology import Topology
 
 __all__ = ["pair_weights", "read_traffic_matrix"]
 

@@ -10,7 +10,7 @@ import time
 import gymnasium
 import numpy as np
 
-from hpo.core.host.worker import serve
+from hpo.machine.worker import serve
 
 __all__ = ["serve"]
 

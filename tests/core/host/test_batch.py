@@ -14,9 +14,9 @@ import pytest
 
 from hpo.core.host.batch import make_batch
 from hpo.core.host.slots import Opening, episode_seed
-from hpo.core.host.spaces import code_of
-from hpo.core.host.workers import Workers
+from hpo.core.host.space_code import code_of
 from hpo.errors import ConfigError
+from hpo.machine.workers import Workers
 from hpo.via_gymnasium import make
 
 CARTPOLE = "gym:CartPole-v1"
@@ -37,20 +37,20 @@ def workers():
 
 def drive(batch, slots, values=None, steps=STEPS, seed=0):
     """Open slots, take random actions that depend on the slot alone; give all that was seen."""
-    board, values = batch.board, values or {}
+    arrays, values = batch.arrays, values or {}
     batch.open([Opening(slot, values, f"words/{slot}") for slot in slots])
-    draws = [np.random.default_rng([seed, slot]) for slot in range(len(board.active))]
-    board.active[:] = False
-    board.active[list(slots)] = True
-    seen = [board.observation.copy()]
+    draws = [np.random.default_rng([seed, slot]) for slot in range(len(arrays.active))]
+    arrays.active[:] = False
+    arrays.active[list(slots)] = True
+    seen = [arrays.observation.copy()]
     for _ in range(steps):
-        board.action[:] = [draw.integers(2) for draw in draws]
+        arrays.action[:] = [draw.integers(2) for draw in draws]
         batch.step(restart=True)
-        ended = board.terminated | board.truncated
-        final = np.where(ended[:, None], board.final, 0.0)
+        ended = arrays.terminated | arrays.truncated
+        final = np.where(ended[:, None], arrays.final, 0.0)
         seen.append(np.concatenate(
-            [board.observation, final, board.reward[:, None], board.terminated[:, None],
-             board.truncated[:, None]], axis=1,
+            [arrays.observation, final, arrays.reward[:, None], arrays.terminated[:, None],
+             arrays.truncated[:, None]], axis=1,
         ))  # fmt: skip
     return seen
 
@@ -83,25 +83,25 @@ def test_a_slot_is_its_environment_alone(workers):
 def test_stacked_observations_are_the_last_of_the_episode(count, workers):
     """Oldest first, zeros before its start; so is the final one of an episode."""
     batch = batch_of(CARTPOLE, 2, workers if count else None, history=3)
-    board, episode = batch.board, 0
-    assert board.observation.shape == board.final.shape == (2, 3, 4)
+    arrays, episode = batch.arrays, 0
+    assert arrays.observation.shape == arrays.final.shape == (2, 3, 4)
     batch.open([Opening(slot, {"max_episode_steps": 5}, f"words/{slot}") for slot in range(2)])
-    board.active[:] = True
+    arrays.active[:] = True
     env = gymnasium.make("CartPole-v1", max_episode_steps=5)
     past = [np.zeros(4), np.zeros(4), env.reset(seed=episode_seed("words/1", 0))[0]]
-    np.testing.assert_array_equal(board.observation[1], np.float32(past))
+    np.testing.assert_array_equal(arrays.observation[1], np.float32(past))
     for _ in range(12):
-        board.action[:] = 1
+        arrays.action[:] = 1
         batch.step(restart=True)
         observation, _, terminated, truncated, _ = env.step(1)
         past.append(observation)
-        assert bool(board.truncated[1]) == truncated and bool(board.terminated[1]) == terminated
+        assert bool(arrays.truncated[1]) == truncated and bool(arrays.terminated[1]) == terminated
         if truncated or terminated:
-            np.testing.assert_array_equal(board.final[1], np.float32(past[-3:]))
+            np.testing.assert_array_equal(arrays.final[1], np.float32(past[-3:]))
             episode += 1
             observation, _ = env.reset(seed=episode_seed("words/1", episode))
             past = [np.zeros(4), np.zeros(4), observation]
-        np.testing.assert_array_equal(board.observation[1], np.float32(past[-3:]))
+        np.testing.assert_array_equal(arrays.observation[1], np.float32(past[-3:]))
     assert episode == 2
 
 
@@ -125,9 +125,9 @@ def test_a_slot_opened_again_begins_where_it_began(workers):
     first = drive(batch, [0, 1])
     for fresh in (False, True):
         batch.open([Opening(0, {}, "words/0", fresh=fresh)])
-        np.testing.assert_array_equal(batch.board.observation[0], first[0][0])
+        np.testing.assert_array_equal(batch.arrays.observation[0], first[0][0])
     batch.open([Opening(0, {}, "words/0", episode=1)])
-    assert not np.array_equal(batch.board.observation[0], first[0][0])
+    assert not np.array_equal(batch.arrays.observation[0], first[0][0])
 
 
 def test_seeds_are_far_apart():
@@ -152,7 +152,7 @@ def test_values_that_are_refused_are_said_so_and_harm_nothing_else(count, worker
 
 FAILING = """\
 import gymnasium
-from hpo.core.host.worker import serve
+from hpo.machine.worker import serve
 
 class Fails(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
@@ -178,7 +178,7 @@ def test_an_environment_that_fails_is_told_with_file_and_line(count, tmp_path, m
     own = Workers(count, "hpo_test_failing:serve") if count else None
     batch = batch_of("gym:hpo-test/Fails-v0", 2, own)
     assert not batch.open([Opening(0, {}, "a")])
-    batch.board.active[:] = [True, False]
+    batch.arrays.active[:] = [True, False]
     outcome = batch.step(restart=True)
     said = f"{tmp_path / 'hpo_test_failing.py'}:12: ValueError: a broken joint"
     assert outcome.failed == {0: said} and not outcome.lost and not outcome.ended
@@ -196,7 +196,7 @@ def test_it_tells_the_numbers_of_each_slot_s_last_step(there, workers):
     slips = [True, False, True]
     batch.open([Opening(slot, {"is_slippery": slips[slot]}, "a") for slot in range(3)])
     assert batch.said == {}
-    batch.board.active[:] = [True, True, False]
+    batch.arrays.active[:] = [True, True, False]
     batch.step(restart=True)
     assert batch.said == {0: {"prob": pytest.approx(1 / 3)}, 1: {"prob": 1.0}}
     batch.open([Opening(1, {"is_slippery": True}, "a")])
@@ -243,14 +243,14 @@ PARENT = """\
 import sys, time
 from hpo.core.host.batch import make_batch
 from hpo.core.host.slots import Opening
-from hpo.core.host.spaces import code_of
-from hpo.core.host.workers import Workers
+from hpo.core.host.space_code import code_of
+from hpo.machine.workers import Workers
 from hpo.via_gymnasium import make
 workers = Workers(2)
 code = code_of("gym:CartPole-v1", make("gym:CartPole-v1", {}))
 batch = make_batch("gym:CartPole-v1", code, 4, workers)
 batch.open([Opening(slot, {}, str(slot)) for slot in range(4)])
-batch.board.active[:] = True
+batch.arrays.active[:] = True
 print(*workers.process_ids, flush=True)
 assert "jax" not in sys.modules
 while sys.argv[1] == "busy":

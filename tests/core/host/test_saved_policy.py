@@ -13,7 +13,8 @@ from hpo.core.hypers import make_hypers
 from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.policy import init_params
-from hpo.core.saved_policy import SavedPolicy, load_policy, save_policy
+from hpo.core.policy_folder import load_policy, save_policy
+from hpo.core.saved_policy import SavedPolicy
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 

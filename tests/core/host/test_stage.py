@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hpo.core.host import history as history_module
+from hpo.core.host import action_log
 from hpo.core.host.batch import make_batch
-from hpo.core.host.spaces import code_of
+from hpo.core.host.space_code import code_of
 from hpo.core.host.stage import Stage
 from hpo.errors import StoreError
 from hpo.via_gymnasium import make
@@ -32,8 +32,8 @@ def play(stage, steps, seed, busy=BUSY):
     rng, seen = np.random.default_rng(seed), []
     for _ in range(steps):
         stage.step(rng.integers(2, size=(LANES, ENVS)), busy)
-        board = stage.batch.board
-        seen.append((stage.observation, stage.lanes_view(board.reward).copy()))
+        arrays = stage.batch.arrays
+        seen.append((stage.observation, stage.lanes_view(arrays.reward).copy()))
     return seen
 
 
@@ -108,7 +108,7 @@ def test_environments_that_do_not_repeat_themselves_begin_anew_and_that_is_said(
 
 
 def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(history_module, "LONGEST", 50)
+    monkeypatch.setattr(action_log, "LONGEST", 50)
     warnings, stage = [], begun("gym:Pendulum-v1")
     for _ in range(60):
         stage.step(np.zeros((LANES, ENVS, 1), np.float32), BUSY)
@@ -119,7 +119,7 @@ def test_episodes_longer_than_what_is_kept_begin_anew(tmp_path, monkeypatch):
 def test_what_is_kept_does_not_grow(monkeypatch):
     stage = begun("gym:CartPole-v1")
     play(stage, 3000, seed=1)
-    assert len(stage._steady.history.actions) < 400
+    assert len(stage._steady.log.actions) < 400
 
 
 def test_a_lane_whose_values_are_refused_is_marked_and_said_so(twins):

@@ -11,11 +11,11 @@ import pytest
 
 from hpo.core.host.batch import make_batch
 from hpo.core.host.slots import Opening
-from hpo.core.host.spaces import code_of
+from hpo.core.host.space_code import code_of
 from hpo.core.host.steady import Steady
-from hpo.core.host.workers import Workers
 from hpo.errors import SearchError
 from hpo.faults import Leave
+from hpo.machine.workers import Workers
 from hpo.via_gymnasium import make
 
 REPLICATES, EACH, STEPS = 3, 2, 30
@@ -54,21 +54,21 @@ def opened(made, values=None):
 
 def played(made, steps=STEPS, before=lambda step: None, restart=True, seed=0):
     """Take random actions that depend on slot and step alone; give all that was seen."""
-    board, seen = made.batch.board, []
+    arrays, seen = made.batch.arrays, []
     draws = [np.random.default_rng([seed, slot]) for slot in range(COUNT)]
     running = np.ones(COUNT, bool)
     for step in range(steps):
         before(step)
-        board.action[:] = [draw.integers(2) for draw in draws]
-        board.active[:] = running
+        arrays.action[:] = [draw.integers(2) for draw in draws]
+        arrays.active[:] = running
         anew = made.step(restart)
-        ended = board.terminated | board.truncated
-        final = np.where(ended[:, None], board.final, 0.0)
-        row = [board.observation, final, board.reward[:, None], board.terminated[:, None],
-               board.truncated[:, None], board.active[:, None], anew[:, None]]  # fmt: skip
+        ended = arrays.terminated | arrays.truncated
+        final = np.where(ended[:, None], arrays.final, 0.0)
+        row = [arrays.observation, final, arrays.reward[:, None], arrays.terminated[:, None],
+               arrays.truncated[:, None], arrays.active[:, None], anew[:, None]]  # fmt: skip
         seen.append(np.concatenate(row, axis=1))
         if not restart:
-            running &= ~(ended & board.active)
+            running &= ~(ended & arrays.active)
     return np.stack(seen)
 
 
@@ -178,7 +178,7 @@ def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tm
     before = []
 
     def note(step):
-        before.append(made.batch.board.observation[3].copy())
+        before.append(made.batch.arrays.observation[3].copy())
 
     seen = played(made, steps=12, before=note)
     assert "1 environments do not repeat themselves" in warnings[1] and len(warnings) == 2
@@ -188,7 +188,7 @@ def test_what_does_not_repeat_itself_is_cut_and_begins_a_new_episode(workers, tm
     assert (reward, terminated, truncated) == (0.0, 0.0, 1.0)
     np.testing.assert_array_equal(final, before[4])
     assert observation[0] == 0.0 and seen[4, 3, 8] == 1.0 and seen[:, :, 8].sum() == 1.0
-    assert made.history.episodes[3] >= 1
+    assert made.log.episodes[3] >= 1
 
 
 def test_in_evaluation_what_does_not_repeat_itself_begins_from_its_start(workers, tmp_path):
@@ -208,20 +208,20 @@ def test_another_batch_of_the_same_workers_comes_back_too(workers, undisturbed):
     np.testing.assert_array_equal(played(one, steps=6, seed=1), played(other, steps=6, seed=1))
 
 
-def test_what_is_brought_back_from_a_history_survives_a_death_on_the_way(workers, tmp_path):
-    """As when a study goes on: openings, the history, and what was shown last."""
+def test_what_is_brought_back_from_a_log_survives_a_death_on_the_way(workers, tmp_path):
+    """As when a study goes on: openings, the log, and what was shown last."""
     once = str(tmp_path / "once")
     source = opened(steady(workers))
     played(source, steps=8)
-    values = {3: {"how": "kill", "once": once, "at": int(source.history.begun[3])}}
+    values = {3: {"how": "kill", "once": once, "at": int(source.log.begun[3])}}
     assert values[3]["at"] > 1
     made = steady(workers)
-    made.history = source.history
+    made.log = source.log
     openings = [
-        Opening(slot, values.get(slot, {}), f"words/{slot}", int(source.history.episodes[slot]))
+        Opening(slot, values.get(slot, {}), f"words/{slot}", int(source.log.episodes[slot]))
         for slot in range(COUNT)
     ]
-    gone = made.bring_back(openings, source.batch.board.observation.copy())
+    gone = made.bring_back(openings, source.batch.arrays.observation.copy())
     assert Path(once).exists() and not len(gone) and not made.out.any()
 
 

@@ -11,7 +11,7 @@ import pytest
 from hpo.core.envs import registry as environments
 from hpo.core.networks import registry
 from hpo.core.networks.gnn import GNN
-from hpo.core.networks.paths import (
+from hpo.core.networks.path_pooling import (
     marked_pairs,
     membership,
     nearby,

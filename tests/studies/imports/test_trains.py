@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hpo.core.envs.optical.settings import OpticalSettings
+from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.knobs import KNOBS, complete, matters
 from hpo.studies.imports.wandb import read_sweep
 from hpo.studies.imports.xlron import read_flags

@@ -1,6 +1,6 @@
 import pytest
 
-from hpo.core.envs.optical.settings import HEURISTIC_NAMES, OpticalSettings
+from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES, OpticalSettings
 from hpo.errors import ConfigError
 from hpo.studies.env_file import read_env_file
 from hpo.studies.imports.xlron import read_flags

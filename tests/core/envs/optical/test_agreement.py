@@ -16,10 +16,10 @@ import pytest
 from jax import lax
 
 from hpo.core.envs.optical.bits import unpack
-from hpo.core.envs.optical.environment import make_environment
 from hpo.core.envs.optical.heuristics import heuristic_names, make_heuristic
+from hpo.core.envs.optical.optical_environment import make_environment
+from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.core.envs.optical.random_words import random_words
-from hpo.core.envs.optical.settings import OpticalSettings
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

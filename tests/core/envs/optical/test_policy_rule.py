@@ -11,15 +11,16 @@ import pytest
 from hpo.cli import main
 from hpo.core import policy as policies
 from hpo.core.envs import registry
-from hpo.core.envs.optical.baselines import evaluate_baseline
-from hpo.core.envs.optical.environment import make_from_keys
-from hpo.core.envs.optical.evaluate import evaluate_heuristic
+from hpo.core.envs.optical.heuristic_baseline import evaluate_baseline
+from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
+from hpo.core.envs.optical.optical_environment import make_from_keys
 from hpo.core.envs.optical.policy_rule import check_fits, make_policy_rule
 from hpo.core.envs.optical.requests_traced import trace_heuristic
 from hpo.core.envs.optical.supported_load import find_load
 from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.saved_policy import SavedPolicy, save_policy
+from hpo.core.policy_folder import save_policy
+from hpo.core.saved_policy import SavedPolicy
 from hpo.errors import ConfigError
 from hpo.knobs import complete
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hpo.core.envs.optical import published
-from hpo.core.envs.optical.environment import make_from_keys
-from hpo.core.envs.optical.evaluate import evaluate_heuristic
-from hpo.core.envs.optical.settings import ENVIRONMENT_IDS, OBSERVATIONS
+from hpo.core.envs.optical.heuristic_evaluation import evaluate_heuristic
+from hpo.core.envs.optical.optical_environment import make_from_keys
+from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, OBSERVATIONS
 from hpo.core.envs.optical.supported_load import find_load
 from hpo.core.envs.optical.topologies import make_topology
 from hpo.errors import ConfigError

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from hpo.core.envs.optical.environment import make_environment
+from hpo.core.envs.optical.optical_environment import make_environment
+from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.core.envs.optical.random_words import exponential, random_words, uniform
 from hpo.core.envs.optical.request_list import exact_ticks, read_requests
-from hpo.core.envs.optical.settings import OpticalSettings
 from hpo.core.envs.optical.spectrum import TICKS_PER_HOLDING
 from hpo.core.envs.optical.topologies import make_topology
 from hpo.core.envs.optical.traffic_matrix import pair_weights, read_traffic_matrix

@@ -29,14 +29,13 @@ from ..metrics import Metrics
 from ..plan import Plan
 from ..population import Changes, Lanes, Refills
 from ..program import Program, compiler_options
-from ..rollout import forget
-from .batch import TimedBatch, make_batch
+from ..trajectory import forget
+from .batch import BatchMaker, TimedBatch, make_batch
 from .compiled import Functions, HostSteps, look_function
-from .evaluate import act_function, evaluate_on_host
+from .host_evaluation import act_function, evaluate_on_host
 from .outcome import EnvironmentsFailed
 from .said import columns
 from .stage import Stage
-from .workers import Workers
 
 __all__ = ["HostProgram"]
 
@@ -48,11 +47,11 @@ class HostProgram(Program):
     """One Plan compiled for L lanes, with the environments of these lanes.
 
     Attributes:
-        workers: processes that step the environments; None steps them in this one.
+        workers: make batches of environments in other processes; None steps them in this one.
         warn: takes a line about what went wrong with some environments.
     """
 
-    workers: Workers | None = None
+    workers: BatchMaker | None = None
     warn: Callable[[str], None] = lambda text: None
 
     @cached_property
@@ -232,7 +231,7 @@ class HostProgram(Program):
 
         What the environments say in each step is put into the list `said`, if there is one.
         """
-        board, compiled = stage.batch.board, self._advance
+        arrays, compiled = stage.batch.arrays, self._advance
         memory, rollout, answers = lanes.state.carry, compiled["begin"](lanes), self._no_answers()
         ended = np.zeros((self.lanes, self.plan.num_envs), bool)
         for step in range(self.plan.rollout_length):
@@ -242,9 +241,9 @@ class HostProgram(Program):
             stage.step(np.asarray(action), busy)
             if said is not None:
                 said.append(dict(stage.batch.said))
-            answers.reward[step] = stage.lanes_view(board.reward)
-            answers.terminated[step] = stage.lanes_view(board.terminated & board.active)
-            answers.truncated[step] = stage.lanes_view(board.truncated & board.active)
+            answers.reward[step] = stage.lanes_view(arrays.reward)
+            answers.terminated[step] = stage.lanes_view(arrays.terminated & arrays.active)
+            answers.truncated[step] = stage.lanes_view(arrays.truncated & arrays.active)
             ended = answers.terminated[step] | answers.truncated[step]
             cut = answers.truncated[step] & ~answers.terminated[step]
             if cut.any():

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....elsewhere import XLRON, env_names
 from ....errors import ConfigError, UnknownNameError, suggestion
-from .paths import PATH_ORDERS
+from .candidate_paths import PATH_ORDERS
 
 __all__ = [
     "ENVIRONMENT_IDS",

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import ConfigError
 from ..envs.contract import RoutedEnvironment, Routes
-from ..envs.history import unwrapped
+from ..envs.stacked_observations import unwrapped
 
 __all__ = ["Nearby", "Pooling", "marked_pairs", "membership", "nearby", "pairs_by_ends", "picked",
            "routes_of"]  # fmt: skip

@@ -7,7 +7,7 @@ fractions of the mean holding time (deeprmsa's holding time excepted, which is i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,17 +16,15 @@ from jaxtyping import Array, Float, Int, UInt32
 
 from ...pytree import Pytree, pytree, static
 from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
+from .network_state import Network, OpticalState
+from .network_tables import take
 from .resources import Offers, SharedLightpaths
 from .spectral_features import laplacian_features, line_graph_features
-from .tables import take
 from .traffic import OpticalParams
-
-if TYPE_CHECKING:
-    from .environment import OpticalEnvironment, OpticalState
 
 __all__ = ["LinkTokens", "PackedObservation", "make_observer"]
 
-Observer = Callable[["OpticalState", OpticalParams], Any]
+Observer = Callable[[OpticalState, OpticalParams], Any]
 
 SPECTRAL_FEATURES = 8
 
@@ -76,7 +74,7 @@ class PackedObservation(Pytree):
         return jnp.concatenate([self.request, flags.reshape(*self.request.shape[:-1], -1)], -1)
 
 
-def make_observer(environment: OpticalEnvironment) -> Observer:
+def make_observer(environment: Network) -> Observer:
     """The observation function that the environment's settings name."""
     kind = environment.settings.observation
     if kind == "flat":
@@ -92,7 +90,7 @@ def make_observer(environment: OpticalEnvironment) -> Observer:
     return _link_tokens(environment, kind.removeprefix("link_"))
 
 
-def _flat(env: OpticalEnvironment) -> Observer:
+def _flat(env: Network) -> Observer:
     """float32 [3 + links * S]: source, bitrate, destination, then how full each slot is.
 
     A slot is 0 or 1; where lightpaths are shared it is the used part of the lightpath's capacity.
@@ -105,7 +103,7 @@ def _flat(env: OpticalEnvironment) -> Observer:
     return observe
 
 
-def _packed(env: OpticalEnvironment) -> Observer:
+def _packed(env: Network) -> Observer:
     """`PackedObservation`, one bit a slot."""
 
     def observe(state: OpticalState, params: OpticalParams) -> PackedObservation:
@@ -116,15 +114,13 @@ def _packed(env: OpticalEnvironment) -> Observer:
     return observe
 
 
-def _raw_request(
-    env: OpticalEnvironment, state: OpticalState, params: OpticalParams
-) -> Float[Array, "3"]:
+def _raw_request(env: Network, state: OpticalState, params: OpticalParams) -> Float[Array, "3"]:
     source, destination = _ends(env, state)
     bitrate = state.request.bitrate * params.bitrate_scale
     return jnp.stack([source.astype(jnp.float32), bitrate, destination.astype(jnp.float32)])
 
 
-def _deeprmsa(env: OpticalEnvironment) -> Observer:
+def _deeprmsa(env: Network) -> Observer:
     """float32 [2 N + 1 + 5 K]: one-hot ends, holding time, five features of each path.
 
     Chen et al., "DeepRMSA", JLT 37(16), 2019; see `_path_features`.
@@ -140,7 +136,7 @@ def _deeprmsa(env: OpticalEnvironment) -> Observer:
     return observe
 
 
-def _paths(env: OpticalEnvironment) -> Observer:
+def _paths(env: Network) -> Observer:
     """float32 [2 N + 3 + 8 K + links]: what a choice of path costs, and how full the network is.
 
     One-hot ends; holding time over its mean, bitrate over the largest, share of slots in use; of
@@ -184,13 +180,13 @@ def _paths(env: OpticalEnvironment) -> Observer:
     return observe
 
 
-def _one_hot_ends(env: OpticalEnvironment, state: OpticalState) -> Float[Array, " n"]:
+def _one_hot_ends(env: Network, state: OpticalState) -> Float[Array, " n"]:
     nodes = env.tables.topology.num_nodes
     return jnp.concatenate([jax.nn.one_hot(end, nodes) for end in _ends(env, state)])
 
 
 def _path_features(
-    env: OpticalEnvironment,
+    env: Network,
 ) -> Callable[[OpticalState, Offers, OpticalParams], Float[Array, "K 5"]]:
     """DeepRMSA's five features of each path, 0 where it is missing.
 
@@ -230,7 +226,7 @@ def _path_features(
     return describe
 
 
-def _graph(env: OpticalEnvironment) -> Observer:
+def _graph(env: Network) -> Observer:
     """A `jraph.GraphsTuple` of one graph.
 
     nodes [N, 8 + 2]: Laplacian eigenvectors, then +1 at the source and -1 at the destination in a
@@ -273,7 +269,7 @@ def _graph(env: OpticalEnvironment) -> Observer:
     return observe
 
 
-def _link_tokens(env: OpticalEnvironment, kind: str) -> Observer:
+def _link_tokens(env: Network, kind: str) -> Observer:
     """`LinkTokens` whose slots show departure, occupancy or capacity."""
     topology = env.tables.topology
     position = line_graph_features(topology, SPECTRAL_FEATURES)
@@ -296,7 +292,7 @@ def _link_tokens(env: OpticalEnvironment, kind: str) -> Observer:
 
 
 def _relevance(
-    env: OpticalEnvironment, state: OpticalState, params: OpticalParams
+    env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, "links 6"]:
     """Columns of `LinkTokens.request`: what the current request has to do with each link."""
     links, paths = len(env.tables.km), env.num_paths
@@ -332,18 +328,18 @@ def _relevance(
     )
 
 
-def _ends(env: OpticalEnvironment, state: OpticalState) -> tuple[Array, Array]:
+def _ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
     """Node numbers of the current source and destination."""
     ends = take(env.tables.paths.pairs, state.request.pair)
     return ends[0], ends[1]
 
 
-def _occupancy(env: OpticalEnvironment, state: OpticalState) -> Float[Array, "links S"]:
+def _occupancy(env: Network, state: OpticalState) -> Float[Array, "links S"]:
     words = env.resources.occupancy(state.held)
     return unpack(words, env.slots).astype(jnp.float32)
 
 
-def _fullness(env: OpticalEnvironment, state: OpticalState) -> Float[Array, "links S"]:
+def _fullness(env: Network, state: OpticalState) -> Float[Array, "links S"]:
     if not isinstance(env.resources, SharedLightpaths):
         return _occupancy(env, state)
     room, used = env.resources.room(state.held), state.held.used
@@ -351,14 +347,14 @@ def _fullness(env: OpticalEnvironment, state: OpticalState) -> Float[Array, "lin
 
 
 def _time_left(
-    env: OpticalEnvironment, state: OpticalState, params: OpticalParams
+    env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, "links S"]:
     """Time left of each slot over the mean holding time."""
     per_tick = env.traffic.time_per_tick(params) / params.mean_holding_time
     return env.resources.ticks(state.held).astype(jnp.float32) * per_tick
 
 
-def _marginals(env: OpticalEnvironment, state: OpticalState) -> tuple[Array, Array]:
+def _marginals(env: Network, state: OpticalState) -> tuple[Array, Array]:
     """Shares of traffic by source and by destination node, float32 [N] each."""
     pairs, nodes = env.tables.paths.pairs, env.tables.topology.num_nodes
     if state.shares is not None:

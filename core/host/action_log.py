@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .board import Board
+from .shared_arrays import SharedArrays
 
-__all__ = ["History"]
+__all__ = ["ActionLog"]
 
 LONGEST = 20_000
 """Steps kept; an episode longer than that begins anew where a study goes on."""
 
 
 @dataclass(eq=False)
-class History:
+class ActionLog:
     """Of a batch of N slots.
 
     Attributes:
@@ -36,13 +36,13 @@ class History:
     episodes: np.ndarray
 
     @classmethod
-    def empty(cls, count: int) -> History:
+    def empty(cls, count: int) -> ActionLog:
         """Return that of a batch in which nothing has been done."""
         return cls([], np.zeros(count, np.int64), np.zeros(count, np.int64))
 
-    def of(self, slots: np.ndarray) -> History:
+    def of(self, slots: np.ndarray) -> ActionLog:
         """Return one of its own for these slots, in which nothing has been done in all others."""
-        found = History(list(self.actions), np.zeros_like(self.begun), self.episodes.copy())
+        found = ActionLog(list(self.actions), np.zeros_like(self.begun), self.episodes.copy())
         found.begun[slots] = self.begun[slots]
         return found
 
@@ -50,14 +50,14 @@ class History:
         """Note that episodes begin in some slots."""
         self.begun[slots], self.episodes[slots] = 0, episodes
 
-    def stepped(self, board: Board) -> None:
-        """Note what the board shows after a step with restarts."""
-        ended = board.active & (board.terminated | board.truncated)
+    def stepped(self, arrays: SharedArrays) -> None:
+        """Note what the arrays show after a step with restarts."""
+        ended = arrays.active & (arrays.terminated | arrays.truncated)
         self.episodes[ended] += 1
-        going = board.active & (self.begun >= 0)
+        going = arrays.active & (self.begun >= 0)
         self.begun[going] += 1
         self.begun[ended] = 0
-        self.actions.append(board.action.copy())
+        self.actions.append(arrays.action.copy())
         self.begun[self.begun > LONGEST] = -1
         kept = int(self.begun.max(initial=0))
         if len(self.actions) > 2 * kept + 64:  # seldom, so that it costs nothing
@@ -67,11 +67,11 @@ class History:
         """Note that nothing runs in some slots any more."""
         self.begun[slots] = 0
 
-    def kept(self, board: Board) -> np.ndarray:
+    def kept(self, arrays: SharedArrays) -> np.ndarray:
         """Return the actions [steps, N, ...] of the longest episode that runs."""
         steps = int(self.begun.max(initial=0))
         if not steps:
-            return np.zeros((0, *board.action.shape), board.action.dtype)
+            return np.zeros((0, *arrays.action.shape), arrays.action.dtype)
         return np.stack(self.actions[-steps:])
 
     def take_over(self, slots: np.ndarray, sources: np.ndarray) -> None:
@@ -80,15 +80,15 @@ class History:
         for actions in self.actions:
             actions[slots] = actions[sources]
 
-    def replay(self, board: Board, slots: np.ndarray, step: Callable[[], bool]) -> bool:
+    def replay(self, arrays: SharedArrays, slots: np.ndarray, step: Callable[[], bool]) -> bool:
         """Take the kept actions again, in slots just opened with the episodes that ran.
 
         A slot whose episode ends on the way rests from then on: it does not repeat itself.
 
         Args:
-            board: of the slots.
+            arrays: of the slots.
             slots: that are brought back.
-            step: takes the actions on the board in the active slots; False breaks off.
+            step: takes the actions in the arrays in the active slots; False breaks off.
 
         Returns:
             Whether all actions have been taken.
@@ -98,9 +98,9 @@ class History:
         first[slots] -= np.maximum(self.begun[slots], 0)
         going = np.ones(len(first), bool)
         for number in range(int(first.min(initial=steps)), steps):
-            board.action[:] = self.actions[number]
-            board.active[:] = going & (number >= first)
+            arrays.action[:] = self.actions[number]
+            arrays.active[:] = going & (number >= first)
             if not step():
                 return False
-            going &= ~(board.active & (board.terminated | board.truncated))
+            going &= ~(arrays.active & (arrays.terminated | arrays.truncated))
         return True

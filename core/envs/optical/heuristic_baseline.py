@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 from ...evaluation import STEP_LIMIT, Episodes, reset_keys, restart_keys, step_words
 from ...pytree import Pytree, pytree
 from .agents import Rule, begin_all, make_agent, restarted
-from .environment import OpticalEnvironment
+from .optical_environment import OpticalEnvironment
 from .random_words import random_words
 from .traffic import WORDS_PER_REQUEST, OpticalParams
 
@@ -50,7 +50,7 @@ def evaluate_baseline(
         environment: that evaluates.
         rule: a heuristic's name, or an agent such as `policy_rule.make_policy_rule` makes.
         params: of the environment.
-        keys: raw keys of the replicates, see `core.state.lane_key`.
+        keys: raw keys of the replicates, see `core.lane_state.lane_key`.
         episodes: how many each.
         steps: see `core.evaluation.evaluate`.
     """

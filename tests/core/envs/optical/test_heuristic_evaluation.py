@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from hpo.core.envs.optical.environment import make_environment
-from hpo.core.envs.optical.evaluate import (
+from hpo.core.envs.optical.heuristic_evaluation import (
     evaluate_heuristic,
     summarise_seeds,
 )
 from hpo.core.envs.optical.heuristics import heuristic_names
+from hpo.core.envs.optical.optical_environment import make_environment
+from hpo.core.envs.optical.optical_settings import OpticalSettings
 from hpo.core.envs.optical.requests_traced import trace_heuristic
-from hpo.core.envs.optical.settings import OpticalSettings
 from hpo.errors import UnknownNameError
 
 

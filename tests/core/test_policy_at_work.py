@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import hpo.core
-from hpo.core import evaluate, load_policy, predict, use
+from hpo.core import evaluate, load_policy, predict, saved_policy
 from hpo.core.envs import registry
 from hpo.core.envs.contract import same_observations
 from hpo.core.normalise import RunningStatistics
 from hpo.core.plan import EnvPlan, make_plan
-from hpo.core.saved_policy import SavedPolicy, save_policy
+from hpo.core.policy_folder import save_policy
+from hpo.core.saved_policy import SavedPolicy
 from hpo.errors import ConfigError, HpoError
 from hpo.knobs import complete
 
@@ -116,7 +117,7 @@ def test_it_sees_another_environment_as_it_saw_its_own(knobs, trained_in, moved_
     keys = dict(trained_in)
     plan = make_plan(knobs, EnvPlan(keys.pop("id"), tuple(sorted(keys.items()))))
     policy = SavedPolicy(plan, complete(knobs), {}, {}, {}, RunningStatistics.empty(()))
-    moved = use._moved(policy, moved_to).plan.eval_env
+    moved = saved_policy._moved(policy, moved_to).plan.eval_env
     assert same_observations(registry.make(moved), registry.make(plan.env))
     assert moved.id == moved_to.get("id", plan.env.id) and moved != plan.eval_env
 

@@ -9,8 +9,8 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.envs.contract import HostedEnvironment, RoutedEnvironment
-from hpo.core.envs.history import StackedEnvironment, unwrapped
-from hpo.core.envs.optical.environment import OpticalEnvironment
+from hpo.core.envs.optical.optical_environment import OpticalEnvironment
+from hpo.core.envs.stacked_observations import StackedEnvironment, unwrapped
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
@@ -94,7 +94,7 @@ def test_what_stands_inside_is_found_and_its_facts_stay(where, kinds):
 
 
 def test_networks_over_links_find_the_routes_of_a_stacked_environment():
-    from hpo.core.networks.paths import routes_of
+    from hpo.core.networks.path_pooling import routes_of
 
     where = EnvPlan("rmsa", NETWORK)
     stacked = registry.make(make_plan({"history": 2}, where).env)

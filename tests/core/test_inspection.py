@@ -6,7 +6,7 @@ import pytest
 
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
-from hpo.core.look import look
+from hpo.core.inspection import look
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import lane_shapes
 

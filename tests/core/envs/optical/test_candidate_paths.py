@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from hpo.core.envs.optical.candidate_paths import PATH_ORDERS, make_path_table, pair_index
 from hpo.core.envs.optical.modulation import make_modulation
-from hpo.core.envs.optical.paths import PATH_ORDERS, make_path_table, pair_index
 from hpo.core.envs.optical.topologies import make_topology
 from hpo.errors import ConfigError, UnknownNameError
 

@@ -9,12 +9,12 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from hpo.core.envs import registry
 from hpo.core.host import stage
-from hpo.core.host.program import HostProgram
-from hpo.core.host.workers import Workers
+from hpo.core.host.host_program import HostProgram
 from hpo.core.hypers import make_hypers
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.program import EvaluationPlan, Program
 from hpo.errors import SearchError
+from hpo.machine.workers import Workers
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -19,7 +19,7 @@ from ..envs import registry as environments
 from ..envs.from_gymnasium import GymnasiumEnvironment
 from ..evaluation import Episodes, Policies
 from ..plan import Plan
-from ..rollout import forget
+from ..trajectory import forget
 from .batch import TimedBatch, make_batch
 from .outcome import EnvironmentsFailed
 from .slots import Opening
@@ -73,12 +73,12 @@ def evaluate_on_host(
         EnvironmentsFailed: those of some policies, by row.
     """
     steady = Steady(batch, episodes, warn, keeps=batch.may_lose)
-    board, width = batch.board, len(batch.board.active) // episodes
+    arrays, width = batch.arrays, len(batch.arrays.active) // episodes
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
     begin(plan, policies, steady, running)
     for turn in play(plan, act, policies, steady, running, steps):
-        returns += np.where(turn.running, board.reward, np.float32(0.0))
+        returns += np.where(turn.running, arrays.reward, np.float32(0.0))
         lengths += turn.running
         returns[turn.anew], lengths[turn.anew] = 0.0, 0
 
@@ -90,7 +90,7 @@ def evaluate_on_host(
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """One env step of N episodes; what came of it stands on the board.
+    """One env step of N episodes; what came of it stands in the arrays.
 
     Attributes:
         observation: [N, ...] acted on.
@@ -124,23 +124,23 @@ def play(
     Raises:
         EnvironmentsFailed: those of some policies, by row, when all others are done.
     """
-    board, width = steady.batch.board, len(policies.key)
+    arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width
     step, last = 0, compiled.STEP_LIMIT if steps is None else steps
     memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
     while step < last and running.any():
-        seen = board.observation.copy()
+        seen = arrays.observation.copy()
         observation = seen.reshape((width, episodes, *seen.shape[1:]))
         given = (observation, memory, ended.reshape((width, episodes)))
         action, memory = act(policies, np.int32(step), *given)
-        board.action[:] = np.asarray(action).reshape(board.action.shape)
-        board.active[:] = running
+        arrays.action[:] = np.asarray(action).reshape(arrays.action.shape)
+        arrays.active[:] = running
         anew = steady.step(restart=steps is not None)
         running = running & ~steady.out
         anew = anew & (steps is None)  # else the episode that was lost counts as cut
         yield Turn(seen, running, anew)
-        ended = running & (board.terminated | board.truncated | anew)
+        ended = running & (arrays.terminated | arrays.truncated | anew)
         if steps is None:
             running = running & (~ended | anew)
         step += 1

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from hpo.core.envs.optical.settings import ENVIRONMENT_IDS, XLRON_NAMES, OpticalSettings
+from hpo.core.envs.optical.optical_settings import ENVIRONMENT_IDS, XLRON_NAMES, OpticalSettings
 from hpo.errors import ConfigError, UnknownNameError
 
 
@@ -81,7 +81,7 @@ def test_unknown_environment_lists_all():
 
 def test_settings_start_neither_jax_nor_networkx():
     code = (
-        "import sys; from hpo.core.envs.optical.settings import OpticalSettings;"
+        "import sys; from hpo.core.envs.optical.optical_settings import OpticalSettings;"
         "OpticalSettings.from_mapping({}); print({'jax', 'networkx'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
 from .agents import Rule, begin_all, make_agent, restarted
-from .environment import OpticalEnvironment
+from .optical_environment import OpticalEnvironment
 from .random_words import random_words
 from .resources import share_of_slots
 from .traffic import WORDS_PER_REQUEST, OpticalParams

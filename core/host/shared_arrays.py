@@ -1,4 +1,4 @@
-"""The board of a batch of environments: where actions are written and observations are read.
+"""The arrays of a batch of environments: where actions are written and observations are read.
 
 All arrays of a batch lie in one block of memory, which worker processes share; each slot is one
 environment, and whoever steps it writes its rows and nobody else's.
@@ -7,22 +7,19 @@ environment, and whoever steps it writes its rows and nobody else's.
 from __future__ import annotations
 
 import math
-import mmap
-import os
-import tempfile
 from dataclasses import dataclass
 
 import numpy as np
 
-from .spaces import SpaceCode
+from .space_code import SpaceCode
 
-__all__ = ["Board", "shared_block"]
+__all__ = ["SharedArrays"]
 
 _ALIGNED = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Board:
+class SharedArrays:
     """One row a slot, N slots.
 
     Attributes:
@@ -48,7 +45,7 @@ class Board:
     inside: np.ndarray
 
     @classmethod
-    def over(cls, code: SpaceCode, count: int, block: mmap.mmap | bytearray) -> Board:
+    def over(cls, code: SpaceCode, count: int, block: bytearray | memoryview) -> SharedArrays:
         """Lay the arrays of `count` slots over a block of `size_of` bytes."""
         arrays, offset = {}, 0
         for name, (shape, dtype) in _layout(code, count).items():
@@ -65,20 +62,6 @@ class Board:
         return sum(
             _rounded(math.prod(shape) * np.dtype(dtype).itemsize) for shape, dtype in layout
         )
-
-
-def shared_block(size: int) -> tuple[int, mmap.mmap]:
-    """Return a file descriptor and memory of zeros that belong to no name.
-
-    Whoever is given the descriptor shares it; it is gone with the last process that has it.
-    """
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("hpo-environments")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, size)
-    return descriptor, mmap.mmap(descriptor, size)
 
 
 def _layout(code: SpaceCode, count: int) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from .candidate_paths import PathTable, make_path_table
 from .lightpaths import lightpath_capacity
 from .modulation import make_modulation
-from .paths import PathTable, make_path_table
-from .settings import OpticalSettings
-from .topologies import Topology, make_topology
+from .optical_settings import OpticalSettings
+from .topologies import make_topology
+from .topology import Topology
 
 __all__ = ["NetworkTables", "make_tables", "take"]
 

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from .hypers import Hypers
+from .lane_state import LaneState
 from .losses import ppo_loss
 from .plan import Plan
-from .rollout import Trajectory, rollout_told
-from .state import LaneState
+from .rollout import rollout
+from .trajectory import Rollout
 from .update import prepare
 
 __all__ = ["look", "look_at"]
@@ -35,33 +36,30 @@ def look(plan: Plan, hypers: Hypers, state: LaneState) -> dict[str, Any]:
     """
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], state)
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
-    after, trajectory, _, last_value, info = rollout_told(plan, all_hypers, one)
-    found = look_at(plan, hypers, after, trajectory, last_value)
-    told = jax.tree.map(lambda x: x[:, 0], info)
+    played = rollout(plan, all_hypers, one)
+    found = look_at(plan, hypers, played)
+    told = jax.tree.map(lambda x: x[:, 0], played.info)
     return {**found, "trajectories": found["trajectories"].replace(info=told)}
 
 
-def look_at(
-    plan: Plan, hypers: Hypers, after: LaneState, trajectory: Trajectory, last_value: jax.Array
-) -> dict[str, Any]:
+def look_at(plan: Plan, hypers: Hypers, played: Rollout) -> dict[str, Any]:
     """Return the parts that `look` does, of a rollout that one lane has played.
 
     Args:
         plan: static part.
         hypers: traced part, scalars.
-        after: the lane after the rollout, [1, ...]; its parameters are those that acted.
-        trajectory: the rollout, [T, 1, ...].
-        last_value: V of the observation after it, [1, ...].
+        played: by the one lane, whose parameters are those that acted.
     """
     all_hypers = jax.tree.map(lambda x: jnp.asarray(x)[None], hypers)
-    values, _, samples = prepare(plan, all_hypers, after, trajectory, last_value)
+    values, _, samples = prepare(plan, all_hypers, played)
+    trajectory = played.trajectory
     shape = trajectory.reward.shape  # [T, 1, rows]
 
     def by_time(x: jax.Array) -> jax.Array:
         return x[0].T if plan.by_segments else x[0].reshape((shape[0], shape[2]))
 
     coefficients, rows, params, alone = jax.tree.map(
-        lambda x: x[0], (values.coefficients, samples, after.params, all_hypers)
+        lambda x: x[0], (values.coefficients, samples, played.state.params, all_hypers)
     )
     gradient = jax.grad(ppo_loss, has_aux=True)
     unweighted = rows.replace(importance=None)

@@ -1,6 +1,6 @@
 """How the observations and actions of Gymnasium's environments look as arrays, and back.
 
-Plain data, so that worker processes are told by a message what their rows of the board mean.
+Plain data, so that worker processes are told by a message what their rows of the arrays mean.
 """
 
 from __future__ import annotations

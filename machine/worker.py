@@ -8,7 +8,6 @@ processes at once, and the parent still needs its workers to end in good order.
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import socket
@@ -18,12 +17,13 @@ import time
 from contextlib import suppress
 from typing import Any, TextIO, cast
 
-from ...errors import HpoError
-from .board import Board
+from ..core.host.said import numbers
+from ..core.host.shared_arrays import SharedArrays
+from ..core.host.slots import Opening, Slots
+from ..core.host.space_code import SpaceCode
+from ..errors import HpoError
 from .messages import receive, receive_descriptor, send
-from .said import numbers
-from .slots import Opening, Slots
-from .spaces import SpaceCode
+from .shared_memory import received_block
 
 __all__ = ["PARENTS_SIGNALS", "serve"]
 
@@ -80,10 +80,9 @@ def _answer(
         return batches[number].open([Opening(**opening) for opening in message["openings"]])
     if message["do"] == "begin" and block is not None:
         code = SpaceCode(**{name: _tuple(value) for name, value in message["code"].items()})
-        memory = mmap.mmap(block, Board.size_of(code, message["count"]))
-        os.close(block)
-        board = Board.over(code, message["count"], memory)
-        batches[number] = Slots(message["id"], code, board)
+        memory = received_block(block, SharedArrays.size_of(code, message["count"]))
+        arrays = SharedArrays.over(code, message["count"], memory)
+        batches[number] = Slots(message["id"], code, arrays)
     else:
         batches.pop(number).close()
     return {}

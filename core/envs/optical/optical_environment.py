@@ -16,37 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from ...pytree import Pytree, pytree
 from ..contract import ActionSpace, Discrete, Routes, Step
 from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
-from .observations import SPECTRAL_FEATURES, make_observer
+from .network_state import OpticalState
+from .network_tables import NetworkTables, make_tables, take
+from .observers import SPECTRAL_FEATURES, make_observer
+from .optical_settings import OpticalSettings
 from .random_words import random_words
 from .request_list import RequestList, read_requests
 from .resources import FlexibleGrid, Offers, Place, Resources, SharedLightpaths, share_of_slots
-from .settings import OpticalSettings
 from .spectral_features import line_graph_features
-from .tables import NetworkTables, make_tables, take
 from .traffic import WORDS_PER_REQUEST, OpticalParams, Request, Traffic
 from .traffic_matrix import pair_weights, read_traffic_matrix
 
-__all__ = ["OpticalEnvironment", "OpticalState", "make_environment", "make_from_keys"]
-
-
-@pytree
-class OpticalState(Pytree):
-    """State of one network at the moment a request arrives.
-
-    Attributes:
-        held: what services hold (`Spectrum` or `Lightpaths`).
-        request: the request to serve now.
-        number: how many requests came before it in this episode; int32 [].
-        shares: cumulative shares of the pairs, float32 [R]; None unless redrawn at each reset.
-    """
-
-    held: Any
-    request: Request
-    number: Int[Array, ""]
-    shares: Float[Array, " R"] | None
+__all__ = ["OpticalEnvironment", "make_environment", "make_from_keys"]
 
 
 class OpticalEnvironment:
@@ -230,7 +213,7 @@ class OpticalEnvironment:
             lost = request.bitrate / np.float32(self.largest_bitrate)
         return jnp.where(accepted, jnp.float32(0.0), -lost)
 
-    @functools.cached_property
+    @property
     def largest_bitrate(self) -> float:
         """Gb/s before `bitrate_scale`: of the traffic's list, or of the given requests."""
         requests = self.traffic.requests

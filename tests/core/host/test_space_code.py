@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hpo.core.envs import registry
-from hpo.core.host.spaces import SpaceCode, code_of
+from hpo.core.host.space_code import SpaceCode, code_of
 from hpo.core.plan import EnvPlan
 from hpo.errors import ConfigError
 from hpo.via_gymnasium import make

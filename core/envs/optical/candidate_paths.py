@@ -18,7 +18,7 @@ import numpy as np
 
 from ....errors import ConfigError, UnknownNameError
 from .modulation import Format, spectral_efficiency
-from .topologies import NodeId, Topology
+from .topology import NodeId, Topology
 
 __all__ = ["PATH_ORDERS", "PathTable", "make_path_table", "pair_index"]
 

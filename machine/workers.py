@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ConfigError
+from ..core.host.outcome import FINE, Outcome
+from ..core.host.shared_arrays import SharedArrays
+from ..core.host.slots import Opening
+from ..core.host.space_code import SpaceCode
+from ..errors import ConfigError
 from . import worker
-from .board import Board, shared_block
 from .messages import receive, send, send_descriptor
-from .outcome import FINE, Outcome
-from .slots import Opening
-from .spaces import SpaceCode
+from .shared_memory import shared_block
 
 __all__ = ["WorkerBatch", "Workers"]
 
@@ -117,8 +118,8 @@ class Workers:
 
         Args:
             messages: by place.
-            inside: of the board that they write on.
-            block: file of that board, for those who begin with it.
+            inside: of the arrays that they write on.
+            block: file of those arrays, for those who begin with it.
 
         Returns:
             Replies, and how those ended that gave none, by place.
@@ -200,9 +201,9 @@ class WorkerBatch:
     ):
         self._workers, self._number, self._tells = workers, number, tells
         self.said: dict[int, dict[str, float]] = {}
-        self._block, memory = shared_block(Board.size_of(code, count))
+        self._block, memory = shared_block(SharedArrays.size_of(code, count))
         self._close_block = weakref.finalize(self, os.close, self._block)
-        self.board = Board.over(code, count, memory)
+        self.arrays = SharedArrays.over(code, count, memory)
         self._begin = {"do": "begin", "id": id_, "code": asdict(code), "count": count}
         self._homes: dict[int, int] = {}
         self._open: set[int] = set()
@@ -228,7 +229,7 @@ class WorkerBatch:
 
     def step(self, restart: bool) -> Outcome:
         """Step the active slots, the workers side by side."""
-        which = np.unique(np.flatnonzero(self.board.active) % self._workers.count).tolist()
+        which = np.unique(np.flatnonzero(self.arrays.active) % self._workers.count).tolist()
         ended = self._begun(which)
         step = {"do": "step", "restart": restart, "tells": self._tells}
         messages = {at: step for at in which if at not in ended}
@@ -237,7 +238,7 @@ class WorkerBatch:
     def close(self) -> None:
         """Close its environments."""
         there = [at for at, home in self._homes.items() if self._workers.is_there(at, home)]
-        self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.board.inside)
+        self._workers.tell(self._mine({at: {"do": "drop"} for at in there}), self.arrays.inside)
         self._homes, self._open, self._gone = {}, set(), set()
 
     def _mine(self, messages: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
@@ -248,7 +249,7 @@ class WorkerBatch:
         lost = {slot for slot in self._open if slot % self._workers.count == at}
         self._open -= lost
         self._gone |= lost
-        self.board.inside[at :: self._workers.count] = 0
+        self.arrays.inside[at :: self._workers.count] = 0
 
     def _begun(self, which: Sequence[int]) -> dict[int, str]:
         """Let workers know this batch; give how those ended that could not be told, by place."""
@@ -258,7 +259,7 @@ class WorkerBatch:
         for at in new:
             self._lose(at)
         messages = self._mine(dict.fromkeys(new, self._begin))
-        replies, ended = self._workers.tell(messages, self.board.inside, self._block)
+        replies, ended = self._workers.tell(messages, self.arrays.inside, self._block)
         _raise_wrong(replies)
         self._homes |= {at: self._workers.number(at) for at in replies}
         return ended
@@ -267,10 +268,10 @@ class WorkerBatch:
         self, messages: Mapping[int, Mapping[str, Any]], ended_before: Mapping[int, str]
     ) -> Outcome:
         """Tell workers something; give whose environments raised or are gone."""
-        replies, ended = self._workers.tell(self._mine(messages), self.board.inside)
+        replies, ended = self._workers.tell(self._mine(messages), self.arrays.inside)
         blamed: dict[int, str] = {}
         for at, how in ended.items():
-            called = np.flatnonzero(self.board.inside[at :: self._workers.count]).tolist()
+            called = np.flatnonzero(self.arrays.inside[at :: self._workers.count]).tolist()
             blamed |= {at + self._workers.count * row: how for row in called}
             self._lose(at)
         _raise_wrong(replies)

@@ -1,0 +1,123 @@
+"""A trained policy on disk: write it down, read it back.
+
+A policy folder holds `policy.json` (environment, every knob) and Orbax arrays (parameters and
+normaliser); it needs nothing of the study it came from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..disk import make_folder, new_folder, read_text, telling, write_text
+from ..environments import files_of
+from ..errors import StoreError
+from ..user_files import parse_json
+from .checkpoint import restore_tree, save_tree
+from .normalise import RunningStatistics
+from .plan import EnvPlan, make_plan
+from .population import lane_shapes
+from .reward_state import RewardState
+from .saved_policy import SavedPolicy
+
+__all__ = ["load_policy", "save_policy"]
+
+_FORMAT = 1
+_FILES = "files"
+_FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
+
+
+def save_policy(directory: Path, saved: SavedPolicy) -> None:
+    """Write a policy into a new directory.
+
+    Raises:
+        FileExistsError: it is there already.
+    """
+    if directory.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
+    new_folder(directory)
+    document = {
+        "format": _FORMAT,
+        "env": _take_along(saved.plan.env, "env", directory),
+        "eval_env": _take_along(saved.plan.eval_env, "eval_env", directory),
+        "features": list(saved.plan.features),
+        "config": dict(saved.config),
+        "env_params": dict(saved.env_params),
+        "eval_params": dict(saved.eval_params),
+        "about": dict(saved.about),
+    }
+    if saved.rewards is not None:
+        document["reward_state"] = saved.rewards.as_data()
+    text = json.dumps(document, indent=2, sort_keys=True)
+    save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
+    write_text(directory / "policy.json", text + "\n")
+
+
+def load_policy(directory: str | Path) -> SavedPolicy:
+    """Read a policy that `save_policy` wrote.
+
+    Raises:
+        StoreError: it is not a policy folder, or damaged.
+    """
+    directory = Path(directory)
+    path = directory / "policy.json"
+    if not path.is_file():
+        raise StoreError(f"{directory} is not a policy folder: it has no policy.json")
+    try:
+        document = parse_json(read_text(path))
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != _FORMAT:
+        raise StoreError(f"{path} has format {found!r}; this hpo reads {_FORMAT}")
+    missing = [name for name in _FIELDS if name not in document]
+    if missing:
+        raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
+    config = {name: _tuples(value) for name, value in document["config"].items()}
+    env, eval_env = (_env_plan(document[name], directory) for name in ("env", "eval_env"))
+    plan = make_plan(config, env, eval_env, tuple(document["features"]))
+    empty = SavedPolicy(
+        plan, config, document["env_params"], document["eval_params"], {},
+        RunningStatistics.empty(()), document["about"], _rewards(document, path),
+    )  # fmt: skip
+    shapes = lane_shapes(plan, empty.hypers())
+    like = {"params": shapes.params, "statistics": shapes.observation_statistics}
+    arrays = restore_tree(directory / "arrays", like)
+    return dataclasses.replace(empty, params=arrays["params"], statistics=arrays["statistics"])
+
+
+def _rewards(document: Mapping[str, Any], path: Path) -> RewardState | None:
+    if "reward_state" not in document:
+        return None
+    try:
+        return RewardState.from_data(document["reward_state"])
+    except StoreError as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+
+
+def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
+    """Return an environment as JSON data; the files that it is made of are copied beside it."""
+    keys = dict(env.keys)
+    for key, file in files_of(env.id, keys).items():
+        copied = Path(_FILES) / f"{name}_{key}{Path(file).suffix}"
+        make_folder(directory / _FILES)
+        with telling(directory / copied):
+            shutil.copyfile(Path(env.folder) / file, directory / copied)
+        keys[key] = copied.as_posix()
+    return {"id": env.id, "keys": keys}
+
+
+def _env_plan(document: Mapping[str, Any], directory: Path) -> EnvPlan:
+    keys = {name: _tuples(value) for name, value in document["keys"].items()}
+    folder = str(directory) if files_of(document["id"], keys) else ""
+    return EnvPlan(document["id"], tuple(sorted(keys.items())), folder)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""This machine: its devices, and the worker processes that step environments outside of jax."""

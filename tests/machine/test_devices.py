@@ -1,0 +1,62 @@
+"""How many devices there are, and with which kernels, is settled before jax starts."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.machine.devices import prepare_devices
+
+
+def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh process, where jax has not been started."""
+    keep = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**keep, **environment}, capture_output=True, text=True,
+        timeout=600,
+    )  # fmt: skip
+
+
+def test_two_host_devices_at_least_wherever_jax_is_fresh():
+    code = "from hpo.machine.devices import prepare_devices; print(len(prepare_devices('cpu')))"
+    made = child(code)
+    assert made.returncode == 0, made.stderr
+    assert int(made.stdout) == max(2, os.cpu_count() or 2)
+
+
+def test_one_host_device_that_runs_already_is_refused():
+    code = (
+        "import jax; jax.devices()\n"
+        "from hpo.machine.devices import prepare_devices\n"
+        "from hpo.errors import ConfigError\n"
+        "try: prepare_devices()\n"
+        "except ConfigError as error: print(error)\n"
+    )
+    assert "JAX_NUM_CPU_DEVICES=2" in child(code).stdout
+
+
+def test_deterministic_kernels_are_asked_for_before_jax_starts():
+    code = (
+        "import os\n"
+        "from hpo.machine.devices import prepare_devices\n"
+        "prepare_devices('auto', deterministic=True)\n"
+        "print(os.environ['XLA_FLAGS'])\n"
+    )
+    assert "xla_gpu_deterministic_ops" in child(code, JAX_PLATFORMS="cpu").stdout
+
+
+def test_deterministic_kernels_that_come_too_late_are_refused(monkeypatch):
+    """Also where the number of host devices needed no change, which jax would have refused."""
+    assert len(jax.devices()) >= 2  # jax has started
+    monkeypatch.setenv("XLA_FLAGS", "")
+    before = jax.config.values["jax_num_cpu_devices"]
+    assert prepare_devices("auto", deterministic=True)[0].platform == "cpu"  # they always are
+    monkeypatch.setattr(jax, "devices", lambda *_: [SimpleNamespace(platform="gpu")])
+    with pytest.raises(ConfigError, match="after jax had started; set the environment variable"):
+        prepare_devices("auto", deterministic=True)
+    assert os.environ["XLA_FLAGS"] == "" and jax.config.values["jax_num_cpu_devices"] == before
+    assert prepare_devices("auto")[0].platform == "gpu"
