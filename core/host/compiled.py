@@ -314,7 +314,7 @@ def _played(
 def _counted(state: LaneState, steps: HostSteps) -> tuple[LaneState, EpisodeSums]:
     """Count the episodes that ended in a rollout [T, L, E]."""
 
-    def step(carry: tuple[LaneState, EpisodeSums], seen: tuple[Array, Array]) -> Any:
+    def step(carry: tuple[LaneState, EpisodeSums], seen: Any) -> Any:
         return count_step(*carry, *seen), None
 
     start = (state, EpisodeSums.of_none(state.updates.shape[0]))
