@@ -147,7 +147,7 @@ class ShareHost:
     def _answer(self, share: int, method: str, args: tuple[Any, ...]) -> Any:
         calls: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
-            "resolve": self._resolve,
+            "resolve": self._program,
             "check": lambda resolved: self._known.check(self._own(resolved)),
             "baseline": lambda name, resolved, seeds: self._known.baseline(
                 name, self._own(resolved), seeds
@@ -174,22 +174,22 @@ class ShareHost:
 
     # ------------------------------------------------------------------ configurations
 
-    def _resolve(self, config: Mapping[str, Any]) -> tuple[str, int]:
-        """Return the bucket and the quantum of a complete configuration."""
-        found = self._known.resolve(config)
-        return found.bucket, found.steps_per_chunk
-
-    def _own(self, resolved: Resolved) -> Resolved:
-        """Return what this host's populations take in place of what has travelled, made once.
-
-        The latest ones are kept under the names that travel as their payload.
-        """
-        name: str = resolved.payload
-        found = self._resolved.pop(name, None) or self._known.resolve(resolved.config)
+    def _resolve(self, config: Mapping[str, Any], name: str) -> Resolved:
+        """Return a complete configuration as this host's populations take it; keep the latest."""
+        found = self._resolved.pop(name, None) or self._known.resolve(config)
         self._resolved[name] = found  # the latest come last
         if len(self._resolved) > _KEPT:
             del self._resolved[next(iter(self._resolved))]
         return found
+
+    def _own(self, resolved: Resolved) -> Resolved:
+        """Return what stands here for what has travelled, whose payload is a name."""
+        return self._resolve(resolved.config, resolved.payload)
+
+    def _program(self, config: Mapping[str, Any], name: str) -> tuple[str, int]:
+        """Return the bucket and the quantum of a complete configuration."""
+        found = self._resolve(config, name)
+        return found.bucket, found.steps_per_chunk
 
     # ------------------------------------------------------------------ on one share of a bucket
 

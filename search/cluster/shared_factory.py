@@ -44,9 +44,10 @@ class SharedFactory:
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`; a worker is asked."""
         given = dict(config)
-        bucket, steps = asked(self._team, 0, ("resolve", (given,)))
         text = json.dumps(plain_json(given), sort_keys=True)
-        return Resolved(given, bucket, steps, hashlib.sha256(text.encode()).hexdigest()[:16])
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        bucket, steps = asked(self._team, 0, ("resolve", (given, name)))
+        return Resolved(given, bucket, steps, name)
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a configuration that no program can run.

@@ -94,12 +94,11 @@ class Split:
         Raises:
             ConfigError: as of `resolve`.
         """
-        overrides = self.study.evaluation.env
-        env, eval_env = self._env_plan(config, {}), self._env_plan(config, overrides)
+        train = {**self.study.env.values, **_env_values(config)}
+        held_out = {**train, **self.study.evaluation.env}
+        env, eval_env = self._env_plan(train), self._env_plan(held_out)
         plan = plan_of(config, env, eval_env, self._features(config))
-        train = _params(plan.env, self._given(config, {}))
-        held_out = _params(plan.eval_env, self._given(config, overrides))
-        return Parts(config, plan, train, held_out)
+        return Parts(config, plan, _params(plan.env, train), _params(plan.eval_env, held_out))
 
     def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the features that configurations of the same bucket as this one may turn on.
@@ -121,17 +120,13 @@ class Split:
         """Return how the runs of a bucket are cut into chunks."""
         return quanta_of(self.study, plan.steps_per_update)
 
-    def _env_plan(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> EnvPlan:
+    def _env_plan(self, given: Mapping[str, Any]) -> EnvPlan:
         """Return the static part of the environment: given keys that are no traced parameter."""
-        id_, given = self.study.env.id, self._given(config, overrides)
+        id_ = self.study.env.id
         floats = environments.float_params(id_)
         keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
         folder = self.study.source if files_of(id_, keys) else ""
         return EnvPlan(id_, tuple(sorted(keys.items())), folder)
-
-    def _given(self, config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what an environment is given: keys and parameters, the last word last."""
-        return {**self.study.env.values, **_env_values(config), **overrides}
 
 
 def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:

@@ -34,7 +34,7 @@ from ...via_gymnasium import is_gymnasium
 from .configuration import Split, knobs_of, parts_of
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 
-__all__ = ["STREAMS", "LocalPopulation", "results_of"]
+__all__ = ["STREAMS", "LocalPopulation", "put_row", "results_of"]
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 """Which of a study's seeds, as a number that keys are folded with."""
@@ -104,7 +104,7 @@ class LocalPopulation:
             rows.replicate[at] = refill.replicate
             rows.updates[at] = -self.warmup_chunks * self._program.updates
             rows.total_updates[at] = self._total_updates
-            _put_row(rows.hypers, parts_of(refill.resolved).hypers, at)
+            put_row(rows.hypers, parts_of(refill.resolved).hypers, at)
         self._lanes, metrics = self._program.advance(self._split.study.seed, self._lanes, rows)
         found, diverged = split_rows(metrics, self._row_ends)
         values, *parts = self._timed([self._in_order(row) for row in found])
@@ -147,7 +147,7 @@ class LocalPopulation:
             rows.mask[at] = True
             if change.source is not None:
                 rows.source[at] = self._place[change.source]
-            _put_row(rows.hypers, parts_of(change.resolved).hypers, at)
+            put_row(rows.hypers, parts_of(change.resolved).hypers, at)
         self._lanes = self._program.change(self._lanes, rows)
 
     def compile_evaluation(self) -> None:
@@ -175,8 +175,8 @@ class LocalPopulation:
         whole = jax.tree.map(np.array, jax.device_get(self._lanes))
         for lane, (state, resolved) in states.items():
             at = int(self._place[lane])
-            _put_row(whole.state, state, at)
-            _put_row(whole.hypers, parts_of(resolved).hypers, at)
+            put_row(whole.state, state, at)
+            put_row(whole.hypers, parts_of(resolved).hypers, at)
         self._lanes = self._program.place(whole)
 
     def _check_movable(self) -> None:
@@ -288,7 +288,9 @@ def results_of(found: Episodes, rows: Iterable[int]) -> list[EvaluationResult]:
     ]
 
 
-def _put_row(rows: Any, row: Any, at: int) -> None:
+def put_row(rows: Any, row: Any, at: int) -> None:
+    """Write one lane's leaves into a tree of all lanes."""
+
     def put(all_rows: np.ndarray, one: np.ndarray) -> None:
         all_rows[at] = one
 

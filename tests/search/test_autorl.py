@@ -15,6 +15,7 @@ from hpo.errors import ConfigError, StoreError
 from hpo.search.autorl.environment import FEATURES
 from hpo.search.lanes.contract import Refill
 from hpo.store import Stream
+from hpo.studies import spec
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -85,6 +86,15 @@ def test_runs_are_those_of_a_study_to_the_last_bit(env):
     at = env.features.index("loss")
     assert quantum == 128 and first[1, at] == np.float32(seen.metrics["loss"][5])
     assert not np.array_equal(first[:, at], second[:, at])
+
+
+def test_a_set_of_knobs_is_completed_once(env, monkeypatch):
+    seen, real = [], spec.complete
+    monkeypatch.setattr(spec, "complete", lambda *given: seen.append(given) or real(*given))
+    env.reset({"learning_rate": 2e-3}, seed=5)
+    for coefficient in (0.02, 0.03, 0.02, 0.03):
+        env.step({"ent_coef": coefficient})
+    assert len(seen) == 3
 
 
 def test_an_array_says_the_same_as_mappings(env):

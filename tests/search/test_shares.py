@@ -332,6 +332,27 @@ def test_the_cluster_being_gone_ends_the_study_and_running_again_goes_on(tmp_pat
     assert tables_equal(alone, tmp_path / "s") == []
 
 
+def test_a_host_resolves_each_configuration_once(tmp_path):
+    """Those of trials whose lanes it has, and on the first host all that are asked about."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Counting(AnalyticShares):
+        seen: list = dataclasses.field(default_factory=list)
+
+        def resolve(self, config):
+            self.seen.append(repr(config))
+            return super().resolve(config)
+
+    team = FakeTeam()
+    team._source = lambda neighbours, warn: Counting(FACTORY, 3)
+    for share in range(3):
+        team.replace(share)
+    run(STUDIES["pbt"], tmp_path / "s", factory_over(team), (), samples.quick())
+    for host in team.hosts:
+        seen = host._known.seen
+        assert len(seen) > 3 and len(seen) == len(set(seen))
+
+
 def test_a_population_is_made_with_as_many_lanes_again():
     team = FakeTeam()
     population = SharedPopulation(team, configured(factory_over(team)), None)
