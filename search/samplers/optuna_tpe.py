@@ -16,15 +16,7 @@ from ..streams import integer
 from .contract import SamplerSpec, checked_options
 from .via_optuna import OptunaMethod
 
-__all__ = ["OPTIONS", "Tpe", "build"]
-
-OPTIONS: Mapping[str, Any] = {
-    "multivariate": True,
-    "group": True,
-    "constant_liar": True,
-    "n_startup_trials": 10,
-    "n_ei_candidates": 24,
-}
+__all__ = ["Tpe", "build"]
 
 
 class Tpe(OptunaMethod):
@@ -48,4 +40,4 @@ class Tpe(OptunaMethod):
 
 def build(spec: SamplerSpec) -> Tpe:
     """Build the method `tpe`; its options are those of `optuna.samplers.TPESampler`."""
-    return Tpe(spec, checked_options("tpe", spec.options, OPTIONS))
+    return Tpe(spec, checked_options("tpe", spec.options))
