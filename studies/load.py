@@ -264,6 +264,8 @@ class _Reader:
         node = self.root.value.get(key)
         usable = node is not None and node.is_map
         fields = named_fields(self.root, key, self.checked)
+        if fields is None:
+            return {} if node is None else plain(node)
         if not usable:
             fields = tuple(field for field in fields if field.has_default)
         return read_section(self.notes, key, node if usable else None, fields)

@@ -48,8 +48,10 @@ def run_imports_for_names(
         notes.add(str(error), root, "imports")
 
 
-def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...]:
+def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:
     """Return the keys of a section; where a rule was registered, those of that rule.
+
+    Of a study that ran before, whose rule is not known here, nobody knows the keys: None.
 
     Args:
         root: the study.
@@ -60,7 +62,10 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...]:
         return SECTIONS[section]
     key, table = _NAMED[section]
     name = _named(root, section)
-    words = (*table, name) if checked and name is not None else tuple(table)
+    away = checked and name is not None and name not in table
+    if away and section == "early_terminate":
+        return None
+    words = (*table, name) if away and name is not None else tuple(table)
     found = tuple(
         replace(field, words=words) if field.key == key else field for field in SECTIONS[section]
     )

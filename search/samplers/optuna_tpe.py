@@ -29,7 +29,8 @@ class Tpe(OptunaMethod):
     def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
         super().__init__(spec, options)
         self.understands_stopped = spec.objectives == 1
-        if not any(parameter.when for parameter in spec.space.parameters):
+        conditional = any(parameter.when for parameter in spec.space.parameters)
+        if not conditional or not self._options["multivariate"]:
             self._options["group"] = False  # one group anyway; looking for more costs a fifth
 
     def _sampler(self, batch: int) -> BaseSampler:
