@@ -9,7 +9,7 @@ from typing import Any
 
 from .quanta import Quanta
 from .spec import Study
-from .stopping_rules import known_rule
+from .stopping_rules import RULES
 
 __all__ = ["Expected", "expected_steps", "passing"]
 
@@ -94,7 +94,7 @@ def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
     early = study.early_terminate
     if early is None:  # nobody stops them, or Ray Tune, whose rules are its own
         return [trials] * rungs
-    rule = known_rule(early.type)
+    rule = RULES.get(early.type)
     kind = "all" if rule is None else rule.passing
     if kind == "brackets":
         return _passing_brackets(early.eta, trials, rungs)

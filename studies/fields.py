@@ -31,7 +31,7 @@ SEARCHER_KEYS = ("method", "random_share", "options", "warm_start", "ahead")
 
 _FOLLOWING = (
     count("top_k", 10, "of the best trials are followed; all, if there are no more", 0,
-           high=10_000),
+          high=10_000),
     count("every", 1, "rows of curves whose mean is one point", 1, high=1e6),
 )  # fmt: skip
 LOGGERS: Mapping[str, tuple[Field, ...]] = {
@@ -81,10 +81,10 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
     ),
     "evaluation": (
         count("every", "rungs", "env steps between evaluations, or at rungs and the end", 1,
-               words=("rungs",)),
+              words=("rungs",)),
         count("episodes", 20, "episodes of one evaluation", 1, high=100_000),
         count("steps", None, "env steps of one evaluation instead, in continuous operation", 1,
-               off=True),
+              off=True),
         flag("greedy", True, "take the mode of the policy, not a sample"),
     ),
     "search": (
@@ -94,7 +94,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         Field("warm_start", "map", None, "an earlier study informs the search; null: none",
               off=True),
         word("ahead", "auto", ("auto", "always", "never"),
-              "draw proposals while lanes run: no time is lost, but they know less"),
+             "draw proposals while lanes run: no time is lost, but they know less"),
         word("driver", "lanes", ("lanes", "ray_tune"), "who decides: hpo itself, or Ray Tune"),
         Field("scheduler", "text", "asha", "ray_tune: asha, pbt, or the dotted name of a class"),
         Field("searcher", "text", "random",
@@ -115,12 +115,12 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
     ),
     "population": (
         count("lanes", None,
-               "lanes of a program, or auto; rounded up to a multiple of the devices", 1,
-               high=1_000_000, words=("auto",)),
+              "lanes of a program, or auto; rounded up to a multiple of the devices", 1,
+              high=1_000_000, words=("auto",)),
         word("device", "auto", ("auto", "cpu", "gpu"), "where lanes run"),
         flag("deterministic", False, "the same bits on every run of a GPU, at some cost"),
         count("workers", None, "processes that step gym: environments, or auto; 0: none", 0,
-               high=1024, words=("auto",)),
+              high=1024, words=("auto",)),
         Field("step_timeout", "seconds", None, "that a call of a gym: environment may take in a "
               "worker until it counts as hung, or auto: 5m; 0: any", low=0, high=1e9,
               words=("auto",)),
@@ -138,14 +138,14 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         Field("address", "text", None, "ray: of the cluster, auto or host:port; null: one on this "
               "machine alone", off=True),
         count("cpus", None, "ray: CPUs of each worker; null: its share of the cluster's", 1,
-               high=4096, off=True),
+              high=4096, off=True),
     ),
     "checkpoint": (
         count("keep_best", 3, "policies kept, of the best trials at their end", 0, high=1000),
         flag("best_evaluation", False, "also keep the policy with the best evaluation of all"),
         flag("each_seed", False, "also keep the policies of all seeds of the best trials"),
         count("policies_every", None, "env steps between two policies kept of each seed of the "
-               "best trials; null: none", 1, high=1e13, off=True),
+              "best trials; null: none", 1, high=1e13, off=True),
         flag("best_of_each", False, "also keep each trial's policy at its best evaluation"),
         Field("parts", "words", (), "what is written beside each policy", words=PARTS),
         Field("commit_every", "seconds", 10.0, "between two commits; those after a start come "
@@ -156,7 +156,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
               attribute="folder"),
         word("keep", "all", ("all", "critic", "policy"), "of its parameters; the rest is fresh"),
         word("optimiser", "fresh", ("fresh", "restored"),
-              "restored needs keep: all and a policy with the part optimiser"),
+             "restored needs keep: all and a policy with the part optimiser"),
     ),
 }  # fmt: skip
 

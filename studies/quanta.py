@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from .spec import Study
-from .stopping_rules import known_rule
+from .stopping_rules import RULES
 
 __all__ = ["Quanta", "quanta_of", "rung_steps", "rungs", "updates_per_chunk"]
 
@@ -85,7 +85,7 @@ def rung_steps(study: Study) -> tuple[int, ...]:
         return ()
     if early.evolves:
         return tuple(range(early.every, study.env_steps, early.every))
-    rule = known_rule(early.type)
+    rule = RULES.get(early.type)
     if rule is not None and rule.even:
         return tuple(range(early.min, study.env_steps, early.min))
     steps: list[int] = []

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..errors import ConfigError, UnknownNameError
 from .field import Field, count, flag
 
-__all__ = ["METHODS", "Method", "add_method", "check_options", "known_method", "method_row"]
+__all__ = ["METHODS", "Method", "add_method", "check_options", "method_row"]
 
 Dealt = Literal["modelled", "at random", "yes"]
 """Part of the model; drawn at random beside it; of a method that has no model."""
@@ -177,11 +177,6 @@ def method_row(name: str) -> Method:
     if name not in METHODS:
         raise UnknownNameError("search method", name, METHODS)
     return METHODS[name]
-
-
-def known_method(name: str) -> Method | None:
-    """Return the row of a method, None of one whose file was not run in this process."""
-    return METHODS.get(name)
 
 
 def check_options(what: str, options: Iterable[object], taken: Iterable[str] = ()) -> None:

@@ -12,10 +12,10 @@ from .field import Field
 from .fields import SECTIONS, WARM_START
 from .notes import Notes
 from .reader import Node, plain
-from .search_methods import METHODS, known_method
+from .search_methods import METHODS
 from .sections import read_section
 from .spec import EarlyTerminate, SearchSpec, WarmStart
-from .stopping_rules import RULES, known_rule
+from .stopping_rules import RULES
 from .user_code import import_user_code
 
 __all__ = ["named_fields", "read_early_terminate", "read_search", "run_imports_for_names"]
@@ -69,7 +69,7 @@ def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] |
     found = tuple(
         replace(field, words=words) if field.key == key else field for field in SECTIONS[section]
     )
-    rule = known_rule(name) if section == "early_terminate" and name is not None else None
+    rule = RULES.get(name) if section == "early_terminate" and name is not None else None
     return (found[0], *rule.fields) if rule is not None and rule.registered else found
 
 
@@ -80,7 +80,7 @@ def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSp
     method = "random" if values["driver"] == "ray_tune" else values["method"]
     usable = options if options is not None and options.is_map else None
     named = _named(root, "search")
-    row = None if named is not None and named != values["method"] else known_method(method)
+    row = None if named is not None and named != values["method"] else METHODS.get(method)
     earlier = values["warm_start"]
     if earlier is not None:
         earlier = read_section(notes, "search.warm_start", earlier, WARM_START)
@@ -104,7 +104,7 @@ def read_early_terminate(
     """Make the rule of what `early_terminate` holds; None where that was noted as wrong."""
     if "type" not in values or env_steps is None:
         return None
-    rule = known_rule(values["type"])
+    rule = RULES.get(values["type"])
     if rule is None:  # of a study that is looked at
         given = plain(root.value["early_terminate"])
         own = {field.name for field in fields(EarlyTerminate)} - {"options"}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ..knobs import complete
 from ..spaces.space import Space
-from .stopping_rules import known_rule
+from .stopping_rules import RULES
 
 __all__ = [
     "Budget",
@@ -177,7 +177,7 @@ class EarlyTerminate:
 
         Of a rule whose file was not run here, in a study that is looked at, its keys tell.
         """
-        rule = known_rule(self.type)
+        rule = RULES.get(self.type)
         return rule.evolves if rule is not None else self.every > 0 and self.min == 0
 
 

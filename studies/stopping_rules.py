@@ -15,7 +15,7 @@ from ..errors import ConfigError, UnknownNameError
 from .field import REQUIRED, Field, count, word
 from .search_methods import check_options
 
-__all__ = ["RULES", "Rule", "add_rule", "foreign_keys", "known_rule", "rule_fields", "rule_row"]
+__all__ = ["RULES", "Rule", "add_rule", "foreign_keys", "rule_fields", "rule_row"]
 
 _STOPPING = (
     count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
@@ -124,18 +124,13 @@ def rule_row(name: str) -> Rule:
     return RULES[name]
 
 
-def known_rule(name: str) -> Rule | None:
-    """Return the row of a rule, None of one whose file was not run in this process."""
-    return RULES.get(name)
-
-
 def foreign_keys(name: str) -> tuple[str, ...]:
     """Return the keys of `early_terminate` that rules of ours have and this one does not.
 
     >>> foreign_keys("plateau")
     ('every', 'quantile', 'resample', 'perturb')
     """
-    rule = known_rule(name)
+    rule = RULES.get(name)
     own = () if rule is None else tuple(field.key for field in rule.fields)
     return tuple(key for key in _takers() if key not in own)
 

@@ -25,7 +25,7 @@ from ...store.journal import Journal
 from ...store.rows import AskRow, Stream, TrialRow
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
-from ...studies.search_methods import known_method
+from ...studies.search_methods import METHODS
 from ...studies.spec import Study
 from ..book.objective import Objective
 from ..lanes.contract import EvaluationResult
@@ -169,7 +169,7 @@ def points_of(journal: Journal) -> Points:
 
 def _is_deaf(method: str) -> bool:
     """Return whether a method learns from no result; one that is not known here is taken to."""
-    row = known_method(method)
+    row = METHODS.get(method)
     return row is not None and not row.learns
 
 
