@@ -35,8 +35,6 @@ from hpo.studies.spec import Budget, EnvSpec, SearchSpec, Study
 class ShadowTpe:
     """Draws with TPE, proposes what random search would."""
 
-    adaptive = False
-
     def __init__(self, spec):
         self._tpe = optuna_tpe.build(spec)
         self._random = RandomSearch(spec.space, spec.seed)

@@ -16,12 +16,12 @@ from ..studies.given import Given
 from ..studies.load import load
 from ..studies.single import single
 from ..studies.spec import Study
+from ..studies.user_code import check_registered, import_user_code
 from .book.progress import Observer
 from .book.warm_start import warm_start
 from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.growth import as_begun, single_as_begun, words_of_growth
-from .lanes.user_code import check_registered, import_user_code
 from .loggers import sinks_of
 from .run import Results, Settings
 from .run import run as run_study

@@ -16,6 +16,7 @@ from ..store.statistics import IQM_MIN_SEEDS
 from ..studies.given import Given
 from ..studies.reader import plain, read_text
 from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
+from ..studies.search_methods import method_row
 from ..studies.spec import EarlyTerminate, Study
 from .lanes.versions import versions
 from .study_files import files_of_study
@@ -54,7 +55,7 @@ def check_runnable(study: Study) -> None:
             "1 env step and eta above 1; type min: 50k, eta: 4"
         )
     unbounded = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
-    if unbounded and study.search.method != "grid":
+    if unbounded and not method_row(study.search.method).ends:
         raise ConfigError("budget has no bound; give trials, env_steps or wall")
 
 

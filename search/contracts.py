@@ -1,10 +1,12 @@
-"""Tests that every sampler and every pruner must pass; subclass one and say what to test.
+"""Tests that every sampler and every rule must pass; subclass one and say what to test.
 
 They need pytest to run them, nothing to import them:
 
     class TestMine(SamplerContract):
         def make(self, space, seed):
             return Mine(space, seed)
+
+What is registered is tested by its name, with its options: see `registered_contracts`.
 """
 
 # The name of a test is its docstring.
@@ -14,14 +16,19 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from ..spaces.make import make_distribution
 from ..spaces.space import Condition, Parameter, Space
 from ..store.rows import TrialState
+from .rules.explore import Explorer, Gain, Situation
 from .rules.registry import Pruner, Standing, Verdict
 from .samplers.contract import Past, Sampler
 
-__all__ = ["PrunerContract", "SamplerContract", "contract_space"]
+__all__ = ["ExplorerContract", "PrunerContract", "SamplerContract", "contract_space", "finished"]
 
 
 def contract_space() -> Space:
@@ -52,7 +59,7 @@ def finished(trial: int, params: dict[str, object], loss: float) -> Past:
 
 
 class SamplerContract:
-    """What the search loop relies on; see `sampler.Sampler`.
+    """What the search loop relies on; see `samplers.contract.Sampler`.
 
     Attributes:
         batches, size: of the history that proposals are made from; fewer for a slow sampler.
@@ -166,7 +173,7 @@ class SamplerContract:
 
 
 class PrunerContract:
-    """What the judge relies on; see `pruner.Pruner`."""
+    """What the judge relies on; see `rules.registry.Pruner`."""
 
     rung = 0
 
@@ -180,11 +187,17 @@ class PrunerContract:
 
     def judged(self, earlier: list[float], arriving: list[float]) -> list[Verdict]:
         """Judge trials with these losses."""
+        return self.verdicts(self.make(), earlier, arriving)
+
+    def verdicts(
+        self, rule: Pruner, earlier: Sequence[float], arriving: Sequence[float]
+    ) -> list[Verdict]:
+        """Let a rule judge trials with these losses."""
         losses = [*earlier, *arriving]
         numbers = self.numbers(len(losses))
         curves = [(loss,) * (self.rung + 1) for loss in losses]
         all_ = [Standing(*entry) for entry in zip(numbers, losses, curves, strict=True)]
-        return self.make().judge(self.rung, all_[: len(earlier)], all_[len(earlier) :])
+        return rule.judge(self.rung, all_[: len(earlier)], all_[len(earlier) :])
 
     def test_the_best_trial_always_goes_on(self):
         rng = random.Random(0)
@@ -219,3 +232,39 @@ class PrunerContract:
 
     def test_verdicts_say_their_rule(self):
         assert all(verdict.rule for verdict in self.judged([], [1.0]))
+
+    def test_a_new_object_judges_as_one_that_has_judged_before(self):
+        rng, old = random.Random(4), self.make()
+        for size in range(1, 20):
+            losses = [rng.random() for _ in range(size)]
+            cut = rng.randrange(size)
+            found = self.verdicts(old, losses[:cut], losses[cut:])
+            assert found == self.judged(losses[:cut], losses[cut:])
+
+
+class ExplorerContract:
+    """What a population that evolves relies on; see `rules.explore.Explorer`."""
+
+    def make(self, space: Space) -> Explorer:
+        """Return the explorer to test."""
+        raise NotImplementedError
+
+    def explored(self, explorer: Explorer, count: int = 12) -> list[dict[str, Any]]:
+        """Return the knobs of copies of as many trials, after four rungs."""
+        space, rng = contract_space(), random.Random(6)
+        configs = [space.sample(rng) for _ in range(count)]
+        gains = [Gain(n // 4, dict(params), 1.0, rng.random()) for n, params in enumerate(configs)]
+        return [
+            explorer.explore(params, Situation(4, 0.5, gains), np.random.default_rng(number))
+            for number, params in enumerate(configs)
+        ]
+
+    def test_copies_lie_in_the_space(self):
+        space = contract_space()
+        found = self.explored(self.make(space))
+        assert all(space.contains(params) for params in found)
+
+    def test_a_new_object_explores_as_one_that_has_explored_before(self):
+        old = self.make(contract_space())
+        assert self.explored(old) == self.explored(old)
+        assert self.explored(old) == self.explored(self.make(contract_space()))

@@ -17,10 +17,10 @@ import numpy as np
 from ..errors import ConfigError
 from ..store.rows import Stream
 from ..studies.spec import Study
+from ..studies.user_code import import_user_code
 from .lanes.compile_cache import enable_compilation_cache
 from .lanes.contract import Refill, Resolved, refuse_failed
 from .lanes.lane_count import startable_replicates
-from .lanes.user_code import import_user_code
 from .streams import generator
 
 __all__ = ["Measured", "best_lanes", "candidates", "measure_lanes"]

@@ -14,10 +14,11 @@ from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, mebibytes, policy_words
 from .expected import Expected, expected_steps
-from .fields import DEAF_METHODS
 from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
-from .spec import Constraint, SearchSpec, Study
+from .search_methods import METHODS, Method, method_row
+from .spec import Constraint, EarlyTerminate, SearchSpec, Study
+from .stopping_rules import rule_row
 
 __all__ = ["CheckReport", "Cost", "check", "spread_note"]
 
@@ -215,8 +216,8 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
     unmodelled = _unmodelled(study)
     if unmodelled:
         warnings.append(
-            f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; tpe "
-            "and smac model them"
+            f"{study.search.method} does not model {', '.join(unmodelled)}: drawn at random; "
+            f"{' and '.join(_that_model())} model them"
         )
     if study.checkpoint.policies_every is not None and study.checkpoint.keep_best == 0:
         warnings.append(
@@ -225,10 +226,11 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
         )
     warnings.extend(idle_knobs(study))
     warnings.extend(filter(None, [spread_note(study)]))
-    method, usual = study.search.method, SearchSpec().random_share
+    method, usual = method_row(study.search.method), SearchSpec().random_share
     own = study.search.driver == "lanes"
-    if own and method in DEAF_METHODS and study.search.random_share != usual:
-        warnings.append(f"search.random_share changes nothing: {method} learns from no result")
+    if own and not method.learns and study.search.random_share != usual:
+        name = method.name
+        warnings.append(f"search.random_share changes nothing: {name} learns from no result")
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings
@@ -248,22 +250,28 @@ def spread_note(study: Study) -> str:
 
 def _unmodelled(study: Study) -> list[str]:
     """Return the parameters that the method draws at random."""
-    method = study.search.method
-    if method not in ("cmaes", "gp", "nsga2"):
-        return []
-    return [
-        name
-        for name in study.space.names
-        if any(
-            parameter.name == name
-            and (parameter.when or (method == "cmaes" and _is_choice(parameter)))
-            for parameter in study.space.parameters
-        )
-    ]
+    method = method_row(study.search.method)
+    blind = {p.name for p in study.space.parameters if _is_at_random(method, p)}
+    return [name for name in study.space.names if name in blind]
 
 
-def _is_choice(parameter: Parameter) -> bool:
-    return parameter.distribution.axis.kind == "choice"
+def _is_at_random(method: Method, parameter: Parameter) -> bool:
+    choice = parameter.distribution.axis.kind == "choice"
+    conditional = bool(parameter.when) and method.conditional == "at random"
+    return conditional or (choice and method.choices == "at random")
+
+
+def _that_model() -> list[str]:
+    return [row.name for row in METHODS.values() if row.conditional == row.choices == "modelled"]
+
+
+def _rule_words(early: EarlyTerminate) -> str:
+    """Return a rule with what it goes by; of a registered one its options."""
+    rule = rule_row(early.type)
+    shown = rule.shown.format(**asdict(early))
+    if rule.registered and early.options:
+        shown = "with " + ", ".join(f"{k} {_shown(v)}" for k, v in early.options.items())
+    return f"{early.type} {shown}".strip()
 
 
 def _program_data(bucket: BucketReport) -> dict[str, Any]:
@@ -290,11 +298,7 @@ def _head(report: CheckReport) -> list[str]:
     study = report.study
     rule = "nobody is stopped early"
     if study.early_terminate is not None:
-        rule = f"{study.early_terminate.type} with eta {study.early_terminate.eta:g}"
-        if study.early_terminate.evolves:
-            rule = f"{study.early_terminate.type} every {study.early_terminate.every:,} env steps"
-        elif study.early_terminate.type == "plateau":
-            rule = f"plateau with patience {study.early_terminate.patience}"
+        rule = _rule_words(study.early_terminate)
     method = study.search.method
     if study.search.driver == "ray_tune":
         method = f"Ray Tune ({study.search.searcher})"

@@ -9,6 +9,7 @@ from typing import Any
 
 from .quanta import Quanta
 from .spec import Study
+from .stopping_rules import RULES
 
 __all__ = ["Expected", "expected_steps", "passing"]
 
@@ -73,16 +74,16 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
 def passing(kind: str, eta: float, judged: int) -> int:
     """Return how many of `judged` trials pass a rung, if they arrive singly in a random order.
 
-    The n-th passes asha when it is among the best ceil(n / eta) of n, which has probability
+    The n-th passes halving when it is among the best ceil(n / eta) of n, which has probability
     ceil(n / eta) / n (1 while n < eta); it passes the median rule with probability 1/2, once five
     trials were judged.
 
-    >>> passing("asha", 4, 64), passing("median", 4, 64)
+    >>> passing("halving", 4, 64), passing("half", 4, 64)
     (19, 34)
     """
-    if kind == "plateau":
-        return judged  # depends on the curves alone
-    if kind == "median":
+    if kind == "all":
+        return judged  # depends on the curves alone, or nobody knows
+    if kind == "half":
         return min(judged, round(_MEDIAN_FROM + 0.5 * max(0, judged - _MEDIAN_FROM)))
     exact = min(judged, 10_000)
     count = sum(1.0 if n < eta else math.ceil(n / eta) / n for n in range(1, exact + 1))
@@ -93,12 +94,13 @@ def _passing_rungs(study: Study, trials: int, rungs: int) -> list[int]:
     early = study.early_terminate
     if early is None:  # nobody stops them, or Ray Tune, whose rules are its own
         return [trials] * rungs
-    if early.type == "hyperband":
+    rule = RULES.get(early.type)
+    kind = "all" if rule is None else rule.passing
+    if kind == "brackets":
         return _passing_brackets(early.eta, trials, rungs)
     counts: list[int] = []
     for _ in range(rungs):
-        if not early.evolves:
-            trials = passing(early.type, early.eta, trials)
+        trials = passing(kind, early.eta, trials)
         counts.append(trials)
     return counts
 
@@ -109,7 +111,7 @@ def _passing_brackets(eta: float, trials: int, rungs: int) -> list[int]:
     left = [round(trials * weight / sum(weights)) for weight in weights]
     counts: list[int] = []
     for rung in range(rungs):
-        left = [passing("asha", eta, n) if b <= rung else n for b, n in enumerate(left)]
+        left = [passing("halving", eta, n) if b <= rung else n for b, n in enumerate(left)]
         counts.append(min(trials, sum(left)))
     return counts
 

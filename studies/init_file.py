@@ -6,6 +6,7 @@ from ..env_entry import EnvEntry
 from ..environments import entry, full_id
 from ..knobs import KNOBS
 from ..spaces.make import make_distribution
+from .search_methods import METHODS
 from .writer import to_yaml
 
 __all__ = ["init_text"]
@@ -42,7 +43,7 @@ def init_text(env_id: str) -> str:
         "# enqueue:                       # tried right after the default configuration",
         "#   - {learning_rate: 1e-3}",
         *_metric_lines(env),
-        "search: {method: tpe}            # random, grid, sobol, tpe, gp, cmaes, smac",
+        f"search: {{method: tpe}}            # {', '.join(METHODS)}",
         "early_terminate: {type: asha, min: 30k, eta: 4}",
         "seeds: {per_config: 3}           # replicates of every configuration",
         "confirm: {top_k: 3, choose: 8, report: 16}   # fresh seeds for the best",

@@ -19,7 +19,7 @@ from .baselines_section import read_baselines
 from .driver_section import check_driver, check_executor
 from .enqueue import read_enqueue
 from .env_section import read_env, read_eval_env, read_imports
-from .fields import CONSTRAINT, METHODS, RACING, SECTIONS, TOP, WARM_START
+from .fields import CONSTRAINT, RACING, SECTIONS, TOP
 from .gymnasium_section import check_gymnasium
 from .init_section import read_init
 from .logger_section import read_loggers
@@ -27,6 +27,12 @@ from .metrics import COSTS, metric_fault
 from .notes import Notes
 from .overrides import apply_overrides
 from .reader import Node, plain, read_file, read_text
+from .search_section import (
+    named_fields,
+    read_early_terminate,
+    read_search,
+    run_imports_for_names,
+)
 from .sections import read_section
 from .space_file import space_nodes
 from .space_section import SpaceReader
@@ -35,24 +41,20 @@ from .spec import (
     Checkpoint,
     Confirm,
     Constraint,
-    EarlyTerminate,
     EnvSpec,
     Evaluation,
     Executor,
     Metric,
     PopulationSpec,
     Racing,
-    SearchSpec,
     Seeds,
     Study,
-    WarmStart,
 )
 from .together import check_together
 from .vocabulary import Vocabulary
 
 __all__ = ["load", "loads", "recorded"]
 
-_OPTIONS = ("scheduler_options", "searcher_options")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -146,6 +148,8 @@ class _Reader:
         top = read_section(notes, "", root, TOP)
         files = None if self.checked else self.source
         imports = read_imports(notes, _items(root, "imports"), files)
+        if not self.checked:
+            run_imports_for_names(notes, root, imports, self.source)
         env, known = read_env(notes, root, bool(imports))
         values: Mapping[str, Any] = {} if env is None else env.values
         vocabulary = Vocabulary(known, values, bool(imports))
@@ -191,7 +195,10 @@ class _Reader:
         off = {key: _is_off(self.root.value.get(key)) for key in ("early_terminate", "confirm")}
         files = None if self.checked else self.source
         init = read_init(self.notes, self.root.value.get("init"), sections["init"], files)
-        early = None if off["early_terminate"] else sections["early_terminate"]
+        early = None
+        if not off["early_terminate"]:
+            values = sections["early_terminate"]
+            early = read_early_terminate(self.root, values, top.get("env_steps"))
         population = sections["population"]
         for key in ("lanes", "workers", "step_timeout"):
             if population[key] == "auto":
@@ -203,8 +210,8 @@ class _Reader:
             "objectives": objectives if len(objectives) > 1 else (),
             "constraints": self._constraints(env),
             "evaluation": evaluation,
-            "search": self._search(sections["search"]),
-            "early_terminate": _early_terminate(early, top.get("env_steps")),
+            "search": read_search(self.notes, self.root, sections["search"]),
+            "early_terminate": early,
             "seeds": self._seeds(sections["seeds"]),
             "confirm": None if off["confirm"] else Confirm(**sections["confirm"]),
             "population": PopulationSpec(**population),
@@ -256,7 +263,9 @@ class _Reader:
         """Read a section; what is no mapping has been noted with the other keys of the top."""
         node = self.root.value.get(key)
         usable = node is not None and node.is_map
-        fields = SECTIONS[key]
+        fields = named_fields(self.root, key, self.checked)
+        if fields is None:
+            return {} if node is None else plain(node)
         if not usable:
             fields = tuple(field for field in fields if field.has_default)
         return read_section(self.notes, key, node if usable else None, fields)
@@ -303,23 +312,6 @@ class _Reader:
             fixed[name] = value
         return fixed
 
-    def _search(self, values: Mapping[str, Any]) -> SearchSpec:
-        node = self.root.value.get("search")
-        options = node.value.get("options") if node is not None and node.is_map else None
-        method = "random" if values["driver"] == "ray_tune" else values["method"]
-        usable = options if options is not None and options.is_map else None
-        earlier = values["warm_start"]
-        if earlier is not None:
-            earlier = read_section(self.notes, "search.warm_start", earlier, WARM_START)
-        return SearchSpec(
-            method,
-            values["random_share"],
-            read_section(self.notes, "search.options", usable, METHODS[method]),
-            WarmStart(**earlier) if earlier else None,
-            **{key: values[key] for key in ("ahead", "driver", "scheduler", "searcher")},
-            **{key: plain(values[key]) for key in _OPTIONS if values[key]},
-        )
-
     def _seeds(self, values: Mapping[str, Any]) -> Seeds:
         racing = values["racing"]
         if racing is not None:
@@ -338,19 +330,6 @@ def _listed(root: Node, key: str) -> list[Node] | None:
 
 def _is_off(node: Node | None) -> bool:
     return node is None or not node.is_map
-
-
-def _early_terminate(
-    values: Mapping[str, Any] | None, env_steps: int | None
-) -> EarlyTerminate | None:
-    if values is None or "type" not in values or env_steps is None:
-        return None
-    first, every = values["min"], values["every"]
-    if first is None:
-        first = max(1, round(env_steps / values["eta"] ** 2))
-    if every is None:
-        every = max(1, round(env_steps / 16))
-    return EarlyTerminate(**{**values, "min": first, "every": every})
 
 
 def _assemble(

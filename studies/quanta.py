@@ -26,6 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from .spec import Study
+from .stopping_rules import RULES
 
 __all__ = ["Quanta", "quanta_of", "rung_steps", "rungs", "updates_per_chunk"]
 
@@ -74,9 +75,8 @@ class Quanta:
 def rung_steps(study: Study) -> tuple[int, ...]:
     """Return the env steps of the rungs as the study asks for them, below the length of a run.
 
-    They are min x eta^i; of `plateau` the multiples of min, which are even distances; where a
-    population evolves the multiples of `every`; where Ray Tune decides those of
-    `evaluation.every`.
+    They are min x eta^i; of a rule with even rungs the multiples of min; where a population
+    evolves those of `every`; where Ray Tune decides those of `evaluation.every`.
     """
     early = study.early_terminate
     if study.search.driver == "ray_tune":
@@ -85,7 +85,8 @@ def rung_steps(study: Study) -> tuple[int, ...]:
         return ()
     if early.evolves:
         return tuple(range(early.every, study.env_steps, early.every))
-    if early.type == "plateau":
+    rule = RULES.get(early.type)
+    if rule is not None and rule.even:
         return tuple(range(early.min, study.env_steps, early.min))
     steps: list[int] = []
     while (rung := round(early.min * early.eta ** len(steps))) < study.env_steps:

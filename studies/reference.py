@@ -1,7 +1,7 @@
 """The reference of the study file as Markdown, from the tables that the loader checks with.
 
-docs/study.md holds this text; a test compares them. To bring it up to date, replace what stands
-there after the heading "Reference" by what `python -m hpo.studies.reference` prints.
+docs/study.md holds it after the heading "Reference", docs/search.md the tables of methods and
+rules; a test compares them. `python -m hpo.studies.reference` prints all three.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..spaces.distributions import KINDS
-from .fields import CONSTRAINT, LOGGERS, METHODS, RACING, SECTIONS, TOP, WARM_START, Field
+from .field import Field
+from .fields import CONSTRAINT, LOGGERS, RACING, SECTIONS, TOP, WARM_START
 from .metrics import COSTS, METRICS
+from .search_methods import METHODS
+from .stopping_rules import RULES
 
-__all__ = ["reference"]
+__all__ = ["methods", "reference", "rules"]
 
 
 def reference() -> str:
@@ -23,14 +26,41 @@ def reference() -> str:
     parts += ["### An entry of `constraints`", _fields(CONSTRAINT)]
     parts += ["### `seeds.racing`", _fields(RACING)]
     parts += ["### `search.warm_start`", _fields(WARM_START)]
-    for method, fields in METHODS.items():
-        if fields:
-            parts += [f"### `search.options` of {method}", _fields(fields)]
+    for method in METHODS.values():
+        if method.options:
+            parts += [f"### `search.options` of {method.name}", _fields(method.options)]
     for logger, fields in LOGGERS.items():
         if fields:
             parts += [f"### `loggers`: {logger}", _fields(fields)]
     parts += ["### Distributions", _distributions(), "### Metrics", _metrics()]
     return "\n\n".join(parts) + "\n"
+
+
+def methods() -> str:
+    """Return the table of search methods."""
+    rows = [
+        "| method | learns from | drawn | objectives | constraints | conditional parameters | "
+        "choices | extra |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in METHODS.values():
+        drawn = "beside a chunk" if row.ahead else "when a lane is free"
+        cells = (row.name, row.learns_from or "nothing", drawn, row.objectives, row.constraints,
+                 row.conditional, row.choices, row.extra and f"`{row.extra}`")  # fmt: skip
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def rules() -> str:
+    """Return the table of rules of `early_terminate`."""
+    rows = ["| rule | what it does | rungs | keys |", "|---|---|---|---|"]
+    for row in RULES.values():
+        deed = "ends trials with their value" if row.finishes else "stops trials"
+        deed = "copies states" if row.evolves else deed
+        rungs = "min x eta^i" if not row.even else "multiples of `min`"
+        rungs = "multiples of `every`" if row.evolves else rungs
+        rows.append(f"| {row.name} | {deed} | {rungs} | {_keys(f.key for f in row.fields)} |")
+    return "\n".join(rows) + "\n"
 
 
 def _fields(fields: Iterable[Field]) -> str:
@@ -77,4 +107,4 @@ def _metrics() -> str:
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(reference(), methods(), rules(), sep="\n", end="")

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..spaces.space import Parameter, Space
-from .fields import DRIVEN_KEYS, SEARCHER_KEYS, foreign_keys
+from .fields import DRIVEN_KEYS, SEARCHER_KEYS
 from .longer import LENGTH_KEYS, why_not_longer
 from .spec import Checkpoint, EarlyTerminate, Executor, SearchSpec, Study
+from .stopping_rules import foreign_keys
 from .writer import to_yaml
 
 __all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
@@ -180,8 +181,9 @@ def _executor(executor: Executor) -> dict[str, Any]:
 
 def _early(early: EarlyTerminate) -> dict[str, Any]:
     """Leave out the keys that a rule of this kind does not have."""
-    others = foreign_keys(early.type)
-    return {key: value for key, value in asdict(early).items() if key not in others}
+    others = ("options", *foreign_keys(early.type))
+    own = {key: value for key, value in asdict(early).items() if key not in others}
+    return {**own, **early.options}
 
 
 def _from(init: dict[str, Any]) -> dict[str, Any]:

@@ -13,18 +13,11 @@ from typing import Any
 from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, REGISTRABLE, Knob, canonical_name
 from ..spaces.distributions import KINDS
-from .fields import (
-    CONSTRAINT,
-    DRIVEN_KEYS,
-    LOGGERS,
-    METHODS,
-    RACING,
-    SECTIONS,
-    TOP,
-    WARM_START,
-    Field,
-)
+from .field import Field
+from .fields import CONSTRAINT, DRIVEN_KEYS, LOGGERS, RACING, SECTIONS, TOP, WARM_START
 from .metrics import METRICS
+from .search_methods import METHODS, Method
+from .stopping_rules import RULES
 
 __all__ = ["schema"]
 
@@ -55,6 +48,8 @@ def schema() -> dict[str, Any]:
         "additionalProperties": False,
         "required": [field.key for field in TOP if not field.has_default],
         "properties": properties,
+        "if": {"not": {"required": ["imports"]}},
+        "then": _without_imports(),
         "$defs": {
             "distribution": _distribution(),
             "condition": _condition("when all of these hold, the parameter is searched"),
@@ -75,6 +70,7 @@ def _top(field: Field) -> dict[str, Any]:
         "objectives": lambda: {"type": "array", "items": _section(SECTIONS["metric"])},
         "constraints": lambda: {"type": "array", "items": _section(CONSTRAINT)},
         "search": _search,
+        "early_terminate": _early_terminate,
         "seeds": _seeds,
     }
     if field.key in special:
@@ -278,19 +274,10 @@ def _enqueue() -> dict[str, Any]:
 
 def _search() -> dict[str, Any]:
     fields = [field for field in SECTIONS["search"] if field.type != "map"]
-    every: dict[str, Any] = {}
-    for options in METHODS.values():
-        for field in options:
-            every[field.key] = {"description": field.meaning, **_value(field)}
-    return _section(
+    body = _section(
         fields,
         {
-            "options": {
-                "description": "of the method",
-                "type": "object",
-                "additionalProperties": False,
-                "properties": every,
-            },
+            "options": {"description": "of the method", "type": "object"},
             "warm_start": {"anyOf": [_section(WARM_START), _OFF]},
             **{
                 field.key: {"description": field.meaning, "type": "object"}
@@ -299,6 +286,52 @@ def _search() -> dict[str, Any]:
             },
         },
     )
+    usual = next(field.default for field in fields if field.key == "method")
+    each = [
+        {"if": _names("method", row.name, row.name == usual), "then": _options(row)}
+        for row in METHODS.values()
+    ]
+    return {**_open(body, "method"), "allOf": each}
+
+
+def _options(row: Method) -> dict[str, Any]:
+    return {"properties": {"options": _section(row.options)}}
+
+
+def _early_terminate() -> dict[str, Any]:
+    body = _section(SECTIONS["early_terminate"])
+    del body["additionalProperties"]  # a registered rule has keys of its own
+    each = [
+        {
+            "if": _names("type", row.name),
+            "then": {"propertyNames": {"enum": ["type", *(field.key for field in row.fields)]}},
+        }
+        for row in RULES.values()
+    ]
+    return {**_open(body, "type"), "allOf": each}
+
+
+def _names(key: str, name: str, left_out: bool = False) -> dict[str, Any]:
+    """Return the condition that a section names a row of a table, or names none."""
+    return {"properties": {key: {"const": name}}, **({} if left_out else {"required": [key]})}
+
+
+def _open(body: dict[str, Any], key: str) -> dict[str, Any]:
+    """Let a section name what user code may register."""
+    named = dict(body["properties"][key])
+    named["anyOf"] = [{"enum": named.pop("enum")}, {"type": "string"}]
+    return {**body, "properties": {**body["properties"], key: named}}
+
+
+def _without_imports() -> dict[str, Any]:
+    """Close what is open: without `imports` nobody registers a method or a rule."""
+    closed = {"search": ("method", METHODS), "early_terminate": ("type", RULES)}
+    return {
+        "properties": {
+            section: {"properties": {key: {"enum": list(table)}}}
+            for section, (key, table) in closed.items()
+        }
+    }
 
 
 def _seeds() -> dict[str, Any]:

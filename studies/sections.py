@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..elsewhere import SEARCH_METHODS
-from ..errors import suggestion
+from ..errors import ConfigError, UnknownNameError, suggestion
 from ..knobs import KNOBS, canonical_name, hint_of
 from .amounts import count_of, number_of, seconds_of
-from .fields import METHODS, SECTIONS, Field
+from .field import Field
+from .fields import SECTIONS
 from .notes import Notes
 from .overrides import SET
 from .reader import Node, plain
 from .writer import flow
 
-__all__ = ["defaults", "read_section", "read_value"]
+__all__ = ["checked_options", "defaults", "read_section", "read_value"]
 
 _BAD = object()
 _OFF = (None, "off")
@@ -28,6 +29,36 @@ _LATER = {
 def defaults(fields: Sequence[Field]) -> dict[str, Any]:
     """Return target -> default of every field that has one."""
     return {field.target: field.default for field in fields if field.has_default}
+
+
+def checked_options(
+    what: str, fields: Sequence[Field], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Fill in options that were given in Python, where no file was read.
+
+    Args:
+        what: they are options of, for messages.
+        fields: their table.
+        given: name -> value.
+
+    Raises:
+        ConfigError: one is not known, or its value is not legal.
+    """
+    known = {field.key: field for field in fields}
+    for key, value in given.items():
+        if key not in known:
+            raise UnknownNameError(f"option of {what}", key, known)
+        if _convert(known[key], _node(value)) is _BAD:
+            raise ConfigError(f"{what}: {key} is {value!r}; allowed: {known[key].allowed()}")
+    return {**defaults(fields), **{k: _convert(known[k], _node(v)) for k, v in given.items()}}
+
+
+def _node(value: Any) -> Node:
+    if isinstance(value, Mapping):
+        return Node(None, {key: _node(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return Node(None, [_node(item) for item in value])
+    return Node(None, value)
 
 
 def read_section(
@@ -125,7 +156,7 @@ def _here(key: str, word: str) -> str:
 
 
 def _is_later(key: str, word: str) -> bool:
-    return word in _LATER.get(key, ()) and word not in METHODS
+    return word in _LATER.get(key, ())
 
 
 def _example(fields: Sequence[Field]) -> str:

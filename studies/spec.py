@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..knobs import complete
 from ..spaces.space import Space
+from .stopping_rules import RULES
 
 __all__ = [
     "Budget",
@@ -144,7 +145,7 @@ class EarlyTerminate:
     """Who is stopped early, or (`pbt`, `pb2`) who goes on from another's state with other knobs.
 
     Attributes:
-        type: `asha`, `hyperband`, `median`, `plateau`, `pbt` or `pb2`.
+        type: a rule of the table in `stopping_rules`.
         min: env steps of the first rung.
         eta: one in `eta` goes on; rungs are min * eta^i below the length of a run, of `plateau`
             every multiple of min.
@@ -155,6 +156,7 @@ class EarlyTerminate:
         quantile: share of that population that takes over a state, and share that gives it.
         resample: chance that a knob of a copy is drawn anew.
         perturb: factors, one of which a knob of a copy is moved by if it is not drawn anew.
+        options: of a registered rule.
     """
 
     type: str = "asha"
@@ -167,11 +169,16 @@ class EarlyTerminate:
     quantile: float = 0.25
     resample: float = 0.25
     perturb: tuple[float, ...] = (0.8, 1.25)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def evolves(self) -> bool:
-        """Whether all trials run side by side and take over states from each other."""
-        return self.type in ("pbt", "pb2")
+        """Whether all trials run side by side and take over states from each other.
+
+        Of a rule whose file was not run here, in a study that is looked at, its keys tell.
+        """
+        rule = RULES.get(self.type)
+        return rule.evolves if rule is not None else self.every > 0 and self.min == 0
 
 
 @dataclass(frozen=True)

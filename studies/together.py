@@ -11,10 +11,11 @@ from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
 from ..knobs import KNOBS
 from ..spaces.space import Parameter
-from .fields import DEAF_METHODS, foreign_keys
 from .notes import Notes
 from .reader import Node
+from .search_methods import METHODS, method_row
 from .spec import Study
+from .stopping_rules import foreign_keys, rule_row
 
 __all__ = ["check_together"]
 
@@ -93,7 +94,7 @@ class _Checks:
         elif study.metric.aggregate != "mean":
             text = f"seeds.racing compares means, but aggregate is {study.metric.aggregate}"
             self._note(f"{text}; take mean, or leave racing out", "seeds", "racing")
-        if early is not None and (early.type == "plateau" or early.evolves):
+        if early is not None and (rule_row(early.type).finishes or early.evolves):
             text = (
                 f"seeds.racing adds seeds to whole runs, which {early.type} has not; leave one of "
                 "them out"
@@ -103,12 +104,15 @@ class _Checks:
     def method(self) -> None:
         """The search method can do what is asked of it."""
         study = self.study
-        if study.search.method == "cmaes" and len(study.objectives) > 1:
-            text = "search.method cmaes takes one objective; take nsga2, tpe or gp"
+        method = method_row(study.search.method)
+        if method.objectives == "one" and len(study.objectives) > 1:
+            *first, last = [row.name for row in METHODS.values() if row.objectives == "several"]
+            text = f"search.method {method.name} takes one objective; take {', '.join(first)} or "
+            text += last
             self._note(text, "search", "method")
-        if study.search.method in DEAF_METHODS and study.search.warm_start is not None:
+        if not method.learns and study.search.warm_start is not None:
             text = (
-                f"search.warm_start is for methods that learn, and {study.search.method} does "
+                f"search.warm_start is for methods that learn, and {method.name} does "
                 "not; leave it out, or take tpe"
             )
             self._note(text, "search", "warm_start")
@@ -122,9 +126,10 @@ class _Checks:
                 "the first rung must lie below"
             )
             self._note(text, "early_terminate", "min")
-        early = study.early_terminate
-        if early is not None and early.type == "plateau" and early.min * 1000 < study.env_steps:
-            text = f"early_terminate.min is {early.min}: more than 1000 rungs in a run; raise it"
+        even = early is not None and not early.evolves and rule_row(early.type).even
+        if early is not None and even and early.min * _MOST_RUNGS < study.env_steps:
+            text = f"early_terminate.min is {early.min}: more than {_MOST_RUNGS} rungs in a run; "
+            text += "raise it"
             self._note(text, "early_terminate", "min")
         every = study.evaluation.every
         if isinstance(every, int) and every > study.env_steps:
@@ -180,7 +185,7 @@ class _Checks:
         """Something ends the study, and confirm leaves room for a search."""
         study, budget, confirm = self.study, self.study.budget, self.study.confirm
         endless = budget.trials is None and budget.env_steps is None
-        if endless and budget.wall_seconds is None and study.search.method != "grid":
+        if endless and budget.wall_seconds is None and not method_row(study.search.method).ends:
             self._note("nothing ends the study; give trials, env_steps or wall", "budget")
         reserved = 0
         if confirm is not None:

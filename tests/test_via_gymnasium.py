@@ -6,7 +6,7 @@ import pytest
 
 from hpo import environments, via_gymnasium
 from hpo.errors import ConfigError, MissingExtraError, UnknownNameError
-from hpo.search.lanes.user_code import import_user_code
+from hpo.studies.user_code import import_user_code
 from hpo.studies.vocabulary import check_env_value
 
 

@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from hpo.studies.search_methods import METHODS
+from hpo.studies.stopping_rules import RULES
+
 from .common import ROOT, Outcome
 
 _SEEDS = (0, 1, 2, 3)
-_NEEDS = {"gp": "torch", "cmaes": "cmaes", "smac": "smac"}
 _STARTUP = ("tpe", "gp", "smac")
-_RULES = ("asha", "hyperband", "median", "plateau")
-_METHODS = ("random", "grid", "sobol", "tpe", "cmaes", "nsga2", "gp", "smac")
+_RULES = tuple(rule.name for rule in RULES.values() if not rule.evolves)
 _CHILD = (
     "import sys; sys.path.insert(0, {!r}); from acceptance_points.hash_seeds import tell; tell()"
 )
@@ -37,7 +38,7 @@ def repeats(small: bool, work: Path) -> Outcome:
         names, seeds = [name for name in names if name in ("tpe asha", "kind racing")], _SEEDS[:2]
     found = [digests(seed, names) for seed in seeds]
     wrong = [name for name in names if len({one[name] for one in found}) > 1]
-    missing = [method for method in _METHODS if not _is_there(method)]
+    missing = [method for method in METHODS if not _is_there(method)]
     numbers = f"{len(names)} studies under each of {len(seeds)} hash seeds, "
     numbers += "all alike" if not wrong else f"not alike: {', '.join(wrong)}"
     numbers += f"; not installed: {', '.join(missing)}" if missing else ""
@@ -48,7 +49,7 @@ def names_of_studies() -> list[str]:
     """Name every installed method with a rule, and every kind of study twice."""
     from .crash_cases import KINDS
 
-    methods = [method for method in _METHODS if _is_there(method)]
+    methods = [method for method in METHODS if _is_there(method)]
     named = [f"{method} {_RULES[i % len(_RULES)]}" for i, method in enumerate(methods)]
     named += [f"{method} {rule}" for method in ("random", "tpe") for rule in _RULES]
     return [*dict.fromkeys(named), *(f"kind {kind}" for kind in KINDS)]
@@ -99,4 +100,4 @@ def _digest(name: str, folder: Path) -> str:
 
 
 def _is_there(method: str) -> bool:
-    return find_spec(_NEEDS.get(method, "sys")) is not None
+    return find_spec(METHODS[method].package or "sys") is not None

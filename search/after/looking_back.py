@@ -25,6 +25,7 @@ from ...store.journal import Journal
 from ...store.rows import AskRow, Stream, TrialRow
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
+from ...studies.search_methods import METHODS
 from ...studies.spec import Study
 from ..book.objective import Objective
 from ..lanes.contract import EvaluationResult
@@ -44,7 +45,6 @@ Method = Literal["ped-anova", "fanova"]
 _REACHED = 0.9
 _ROUNDED = 0.005  # of a number of three digits
 _FEWEST = 10
-_RANDOM = ("random", "sobol", "grid")
 _GIVEN = ("default", "enqueue")
 
 
@@ -82,7 +82,7 @@ class Points:
         return [
             n
             for n, row in self.trials.items()
-            if row.proposed_by in _RANDOM
+            if _is_deaf(row.proposed_by)
             or (row.batch in self.blind and row.proposed_by not in _GIVEN)
         ]
 
@@ -165,6 +165,12 @@ def points_of(journal: Journal) -> Points:
         if stream == Stream.SEARCH and not too_few:  # of a trial that runs, some are still to come
             values[at][trial] = objective.aggregate(replicates)
     return Points(study, rows, dict(sorted(values.items())), blind, dict(changes), dict(seeds))
+
+
+def _is_deaf(method: str) -> bool:
+    """Return whether a method learns from no result; one that is not known here is taken to."""
+    row = METHODS.get(method)
+    return row is not None and not row.learns
 
 
 def _blind(asks: Sequence[AskRow]) -> frozenset[int]:

@@ -22,6 +22,7 @@ from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
 from ...studies.load import loads
 from ...studies.spec import Study
+from ...studies.user_code import import_user_code
 from ..book.curve_rows import rows_of
 from ..book.lineage import Segment, lineage_of, params_at
 from ..book.schedule import schedule_of
@@ -29,7 +30,6 @@ from ..book.trials import Run
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.contract import Change, Population, Refill, Resolved, refuse_failed
 from ..lanes.resolver import Resolver
-from ..lanes.user_code import import_user_code
 from ..study_files import changed_files, words_of_changes
 
 __all__ = ["Point", "Replay", "replay"]

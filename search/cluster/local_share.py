@@ -7,12 +7,12 @@ from typing import Any
 
 from ...store.rows import Stream
 from ...studies.spec import Study
+from ...studies.user_code import check_registered, import_user_code
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.configuration import parts_of
 from ..lanes.contract import EvaluationResult, Resolved
 from ..lanes.division import Division
 from ..lanes.local_population import LocalPopulation
-from ..lanes.user_code import check_registered, import_user_code
 from ..lanes.versions import versions
 from .share_host import Machine
 

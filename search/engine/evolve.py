@@ -16,13 +16,14 @@ from ...errors import ConfigError
 from ...spaces.space import DRAWS
 from ...store.rows import DecisionRow, Stream, TrialState
 from ...studies.spec import EarlyTerminate, Study
+from ...studies.stopping_rules import rule_row
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.lineage import Segment, lineage_of
 from ..book.trials import RunState, Trial
 from ..lanes.contract import Change
-from ..rules.explore import Explorer, Gain, Perturb, Situation
-from ..rules.registry import rank_of
+from ..rules.explore import Explorer, Gain, Situation
+from ..rules.registry import make_explorer, rank_of
 from ..streams import generator
 from .judge import is_due, value_at
 
@@ -82,15 +83,10 @@ class Evolver:
 
 def make_evolver(study: Study) -> Evolver | None:
     """Build the rule that a study names, None if its trials do not copy each other."""
-    early = study.early_terminate
-    if early is None or not early.evolves:
+    early, explorer = study.early_terminate, make_explorer(study)
+    if early is None or explorer is None:
         return None
-    perturb = Perturb(study.space, early.resample, early.perturb)
-    if early.type == "pbt":
-        return Evolver(study, early, perturb, learns=False)
-    from ..rules.pb2 import Bandit  # scipy
-
-    return Evolver(study, early, Bandit(study.space, perturb), learns=True)
+    return Evolver(study, early, explorer, learns=rule_row(early.type).learns)
 
 
 # ---------------------------------------------------------------------- what diverged

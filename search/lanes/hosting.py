@@ -9,8 +9,8 @@ from pathlib import Path
 from ...machine.worker import serve
 from ...machine.workers import Workers
 from ...studies.spec import Study
+from ...studies.user_code import import_user_code
 from ...via_gymnasium import facts_of
-from .user_code import import_user_code
 
 __all__ = ["serve_study", "worker_count", "workers_of"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...studies.spec import Study
+from ...studies.user_code import user_module
 from ..book.schedule import Schedule
-from ..lanes.user_code import user_module
 
 __all__ = ["copies_states", "scheduler_of", "searcher_of"]
 

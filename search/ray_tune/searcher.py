@@ -36,8 +36,6 @@ class _NotNow(Exception):
 class _Suggested:
     """A searcher as a sampler of ours, one trial a batch; see `Sampler` and `Batch`."""
 
-    adaptive = False
-
     def __init__(self, searcher: Searcher, space: Space):
         self._searcher, self._space = searcher, space
         self.last: str | None = None
@@ -90,7 +88,8 @@ class Suggestions:
         self.ids: dict[str, str] = {}
         self.exhausted = False
         self._sampler = _Suggested(searcher, study.space)
-        self._proposer = Proposer(replace(study, enqueue=()), self._sampler)
+        search = replace(study.search, random_share=0.0)  # Tune's searcher has its own share
+        self._proposer = Proposer(replace(study, enqueue=(), search=search), self._sampler)
         self._points, self._seen = list(points), [_past(point) for point in points]
         first = 1 + len(study.enqueue)
         numbers = (n for n in range(first, study.budget.trials or 0) if n not in taken)

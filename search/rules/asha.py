@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
+from ...studies.spec import EarlyTerminate, Study
 from .verdict import Standing, Verdict
 
-__all__ = ["Asha", "halve"]
+__all__ = ["Asha", "build", "halve"]
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,8 @@ def halve(
         return [Verdict(stop=False, rule=rule, cutoff=None) for _ in arriving]
     cutoff = losses[math.ceil(len(losses) / eta) - 1]
     return [Verdict(stop=loss > cutoff, rule=rule, cutoff=cutoff) for loss in arriving]
+
+
+def build(early: EarlyTerminate, study: Study) -> Asha:
+    """Build the rule `asha`."""
+    return Asha(early.eta)

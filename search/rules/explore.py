@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from numpy.random import Generator
 
 from ...spaces.space import Parameter, Space
+from ...studies.spec import EarlyTerminate, Study
 
-__all__ = ["Explorer", "Gain", "Perturb", "Situation"]
+__all__ = ["Explorer", "Gain", "Perturb", "Situation", "build"]
 
 
 @dataclass(frozen=True)
@@ -96,3 +97,8 @@ class Perturb:
             return distribution.sample(rng)
         factor = self.factors[int(rng.integers(len(self.factors)))]
         return distribution.nudged(params[name], factor)
+
+
+def build(early: EarlyTerminate, study: Study) -> Perturb:
+    """Build the rule `pbt`."""
+    return Perturb(study.space, early.resample, early.perturb)

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
+from ...studies.quanta import rung_steps
+from ...studies.spec import EarlyTerminate, Study
 from ..streams import uniform
 from .asha import halve
 from .verdict import Standing, Verdict
 
-__all__ = ["Hyperband"]
+__all__ = ["Hyperband", "build"]
 
 
 @dataclass(frozen=True)
@@ -80,3 +82,8 @@ class Hyperband:
                 found = halve(self.eta, rule, groups.get(bracket, []), losses)
             verdicts.update(zip(indices, found, strict=True))
         return [verdicts[index] for index in range(len(arriving))]
+
+
+def build(early: EarlyTerminate, study: Study) -> Hyperband:
+    """Build the rule `hyperband`."""
+    return Hyperband(early.eta, len(rung_steps(study)), study.seed)

@@ -10,9 +10,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...studies.spec import EarlyTerminate, Study
 from .verdict import Standing, Verdict
 
-__all__ = ["Median"]
+__all__ = ["Median", "build"]
 
 
 @dataclass(frozen=True)
@@ -37,3 +38,8 @@ class Median:
             Verdict(stop=standing.loss > cutoff, rule="median", cutoff=cutoff)
             for standing in arriving
         ]
+
+
+def build(early: EarlyTerminate, study: Study) -> Median:
+    """Build the rule `median`."""
+    return Median()

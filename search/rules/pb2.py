@@ -23,9 +23,11 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import ThreadpoolController
 
 from ...spaces.space import Parameter, Space
+from ...studies.spec import EarlyTerminate, Study
 from .explore import Gain, Perturb, Situation
+from .explore import build as build_perturb
 
-__all__ = ["Bandit", "Process", "fit_process"]
+__all__ = ["Bandit", "Process", "build", "fit_process"]
 
 _FEWEST = 4  # gains, below which chance decides
 _SPREAD, _AROUND, _NEAR = 256, 128, 0.05  # candidates everywhere, around the best, how near
@@ -246,3 +248,8 @@ def _span(losses: Sequence[float]) -> tuple[float, float]:
 def _scaled(loss: float, span: tuple[float, float]) -> float:
     low, high = span
     return (loss - low) / (high - low) if high > low else 0.5
+
+
+def build(early: EarlyTerminate, study: Study) -> Bandit:
+    """Build the rule `pb2`."""
+    return Bandit(study.space, build_perturb(early, study))

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
+from ...studies.spec import EarlyTerminate, Study
 from .verdict import Standing, Verdict
 
-__all__ = ["Plateau"]
+__all__ = ["Plateau", "build"]
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,8 @@ class Plateau:
             return Verdict(stop=False, rule=rule, cutoff=None)
         stop = lately > needed or (lately == needed and lately >= before)
         return Verdict(stop=stop, rule=rule, cutoff=needed, finish=stop)
+
+
+def build(early: EarlyTerminate, study: Study) -> Plateau:
+    """Build the rule `plateau`."""
+    return Plateau(early.patience, early.tolerance)

@@ -1,34 +1,37 @@
 """Who is stopped early: the contract of a rule that judges trials at a rung, and the registry.
 
 A rule is a pure function of what was seen at one rung; the loop decides when a trial stands
-there, ends its replicates and writes down the verdict.
+there, ends its replicates and writes down the verdict. `studies/stopping_rules.py` has the table
+of rules; what builds one is imported only when a study asks for it.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Protocol
 
-from ...errors import ConfigError, UnknownNameError
-from ...studies.quanta import rung_steps
+from ...studies.field import Field, option
+from ...studies.sections import checked_options
 from ...studies.spec import EarlyTerminate, Study
+from ...studies.stopping_rules import Rule, add_rule, rule_row
 from ..streams import uniform
-from .asha import Asha
-from .hyperband import Hyperband
-from .median import Median
-from .plateau import Plateau
+from .explore import Explorer
 from .verdict import Standing, Verdict
 
 __all__ = [
-    "PRUNERS",
     "Pruner",
     "Standing",
     "Verdict",
     "is_audited",
+    "make_explorer",
     "make_pruner",
+    "option",
     "rank_of",
     "register_pruner",
+    "register_rule",
 ]
 
 
@@ -55,27 +58,40 @@ class Pruner(Protocol):
         ...
 
 
-def _hyperband(spec: EarlyTerminate, study: Study) -> Pruner:
-    return Hyperband(spec.eta, len(rung_steps(study)), study.seed)
+def register_rule(
+    name: str,
+    build: Callable[[EarlyTerminate, Study], Pruner | Explorer],
+    options: Sequence[Field] = (),
+    *,
+    evolves: bool = False,
+    learns: bool = False,
+    even: bool = False,
+    finishes: bool = False,
+) -> None:
+    """Make a rule known under `early_terminate: {type: name}`; a file of `imports` calls this.
 
-
-PRUNERS: dict[str, Callable[[EarlyTerminate, Study], Pruner]] = {
-    "asha": lambda spec, study: Asha(spec.eta),
-    "hyperband": _hyperband,
-    "median": lambda spec, study: Median(),
-    "plateau": lambda spec, study: Plateau(spec.patience, spec.tolerance),
-}
-
-
-def register_pruner(name: str, build: Callable[[EarlyTerminate, Study], Pruner]) -> None:
-    """Make a rule known under `early_terminate: {type: name}`.
+    Args:
+        name: of the rule.
+        build: makes the rule, which `search/contracts.py` tests; `early.options` has a value for
+            every option.
+        options: keys of `early_terminate` beside those that all rules have, each made by
+            `option(name, default, meaning, low=..., high=...)`.
+        evolves: what is built is an `Explorer`, which gives copies their knobs; its keys are then
+            those of a population.
+        learns: such an explorer looks at what knobs gained so far.
+        even: its rungs are all multiples of `min`, instead of min x eta^i.
+        finishes: its verdicts may end a trial with the value it has.
 
     Raises:
-        ConfigError: the name is taken.
+        ConfigError: the name is taken, or an option is not in order.
     """
-    if name in PRUNERS:
-        raise ConfigError(f"a rule called {name!r} is registered already; choose another name")
-    PRUNERS[name] = build
+    add_rule(
+        Rule(name, build, tuple(options), evolves=evolves, learns=learns, even=even,
+             finishes=finishes, shown="every {every:,} env steps" if evolves else "")
+    )  # fmt: skip
+
+
+register_pruner = register_rule
 
 
 def make_pruner(study: Study) -> Pruner | None:
@@ -83,13 +99,30 @@ def make_pruner(study: Study) -> Pruner | None:
 
     Raises:
         UnknownNameError: no rule has this name.
+        ConfigError: an option is unknown or out of range.
     """
-    spec = study.early_terminate
-    if spec is None or spec.evolves:
-        return None
-    if spec.type not in PRUNERS:
-        raise UnknownNameError("early_terminate type", spec.type, PRUNERS)
-    return PRUNERS[spec.type](spec, study)
+    early = study.early_terminate
+    return None if early is None or early.evolves else _made(early, study)
+
+
+def make_explorer(study: Study) -> Explorer | None:
+    """Build what gives copies their knobs, None where no population evolves.
+
+    Raises:
+        ConfigError: an option is unknown or out of range.
+    """
+    early = study.early_terminate
+    return None if early is None or not early.evolves else _made(early, study)
+
+
+def _made(early: EarlyTerminate, study: Study) -> Any:
+    row = rule_row(early.type)
+    own = row.options if row.registered else ()
+    options = checked_options(f"early_terminate type {row.name!r}", own, early.options)
+    build = row.build
+    if isinstance(build, str):
+        build = import_module(f".{build}", __package__).build
+    return build(replace(early, options=options), study)
 
 
 def rank_of(loss: float, losses: Sequence[float]) -> int:

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ...errors import ConfigError, UnknownNameError
 from ...spaces.space import Space
 from ...store.rows import TrialState
+from ...studies.search_methods import method_row
+from ...studies.sections import checked_options as checked
 
 __all__ = ["Batch", "Draw", "Past", "Sampler", "SamplerSpec", "checked_options"]
 
@@ -87,13 +88,7 @@ class Batch(Protocol):
 
 
 class Sampler(Protocol):
-    """A method of proposing configurations.
-
-    Attributes:
-        adaptive: it learns from the history, so a share of random proposals makes sense.
-    """
-
-    adaptive: bool
+    """A method of proposing configurations."""
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         """Open a batch.
@@ -112,7 +107,7 @@ class SamplerSpec:
     Attributes:
         space: what may be proposed.
         seed: of the study.
-        options: of the method, from `search: {options: ...}`.
+        options: of the method, from `search: {options: ...}`; those left out have their defaults.
         objectives: how many losses a trial has.
         constraints: how many violations.
     """
@@ -124,21 +119,10 @@ class SamplerSpec:
     constraints: int = 0
 
 
-def checked_options(
-    method: str, given: Mapping[str, Any], allowed: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Fill in the options of a method.
+def checked_options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fill in the options of a method, by the table of methods.
 
     Raises:
-        ConfigError: an option that the method does not have, or a value of another type.
+        ConfigError: an option that the method does not have, or a value that is not legal.
     """
-    for name, value in given.items():
-        if name not in allowed:
-            raise UnknownNameError(f"option of search method {method!r}", name, allowed)
-        if allowed[name] is not None and type(value) is not type(allowed[name]):
-            kind = type(allowed[name]).__name__
-            raise ConfigError(
-                f"search method {method!r}: option {name} is {value!r}, but must be {kind}, "
-                f"for example {allowed[name]!r}"
-            )
-    return {**allowed, **given}
+    return checked(f"search method {method!r}", method_row(method).options, given)

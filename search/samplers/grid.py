@@ -9,20 +9,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import ConfigError
 from ...spaces.space import Space
-from .contract import Batch, Draw, Past, SamplerSpec
+from .contract import Batch, Draw, Past, SamplerSpec, checked_options
 
 __all__ = ["GridSearch", "build"]
 
 _INDEX = "grid:index"
-_POINTS = 5
 
 
 class GridSearch:
     """Walks over the grid; the attribute `grid:index` says where each trial's point lies."""
-
-    adaptive = False
 
     def __init__(self, space: Space, points: int | Mapping[str, int]):
         self._space, self._points = space, points
@@ -55,19 +51,5 @@ class GridSearch:
 
 
 def build(spec: SamplerSpec) -> GridSearch:
-    """Build the method `grid`; `points` says how many values of a real knob, or of each.
-
-    Raises:
-        ConfigError: an unknown option, or points that are no counts.
-    """
-    points = dict(spec.options).pop("points", _POINTS)
-    unknown = sorted(set(spec.options) - {"points"})
-    if unknown:
-        raise ConfigError(f"search method 'grid' has no option {unknown[0]!r}; Known: points")
-    counts = points.values() if isinstance(points, Mapping) else [points]
-    if not all(type(count) is int and count >= 1 for count in counts):
-        raise ConfigError(
-            f"search method 'grid': points is {points!r}, but must be a whole number of at least "
-            "1, or one for each knob; type points: 5"
-        )
-    return GridSearch(spec.space, points)
+    """Build the method `grid`; `points` says how many values of a real knob, or of each."""
+    return GridSearch(spec.space, checked_options("grid", spec.options)["points"])

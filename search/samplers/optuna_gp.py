@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, GPSampler
 
-from ...errors import ConfigError
 from ...spaces.space import Space
 from ..streams import generator, integer
 from .contract import Batch, Draw, Past, SamplerSpec, checked_options
@@ -21,9 +19,7 @@ from .history_window import Window
 from .optuna_storage import HistoryStorage
 from .via_optuna import OptunaBatch, OptunaMethod
 
-__all__ = ["OPTIONS", "Gp", "GpBatch", "build"]
-
-OPTIONS: Mapping[str, Any] = {"n_startup_trials": 10, "deterministic_objective": False}
+__all__ = ["Gp", "GpBatch", "build"]
 
 
 class Gp(OptunaMethod):
@@ -86,14 +82,5 @@ class GpBatch(OptunaBatch):
 
 
 def build(spec: SamplerSpec) -> Gp:
-    """Build the method `gp`; its options are those of `optuna.samplers.GPSampler`.
-
-    Raises:
-        ConfigError: torch is not installed.
-    """
-    if find_spec("torch") is None:
-        raise ConfigError(
-            "search method 'gp' needs torch, which is not installed; "
-            "type: pip install 'hpo-lanes[gp]', or method: tpe"
-        )
-    return Gp(spec, checked_options("gp", spec.options, OPTIONS))
+    """Build the method `gp`; its options are those of `optuna.samplers.GPSampler`."""
+    return Gp(spec, checked_options("gp", spec.options))

@@ -11,7 +11,6 @@ from typing import Any
 import optuna
 from optuna.samplers import BaseSampler, NSGAIISampler
 
-from ...errors import ConfigError
 from ...spaces.space import Space
 from ..streams import integer
 from .contract import Batch, Draw, Past, SamplerSpec, checked_options
@@ -19,13 +18,7 @@ from .history_window import Window
 from .optuna_storage import HistoryStorage
 from .via_optuna import OptunaBatch, OptunaMethod
 
-__all__ = ["OPTIONS", "Nsga2", "build"]
-
-OPTIONS: Mapping[str, Any] = {
-    "population_size": 50,
-    "crossover_prob": 0.9,
-    "swapping_prob": 0.5,
-}
+__all__ = ["Nsga2", "build"]
 
 
 class Nsga2(OptunaMethod):
@@ -117,10 +110,4 @@ def build(spec: SamplerSpec) -> Nsga2:
     Raises:
         ConfigError: an option is unknown or out of range.
     """
-    options = checked_options("nsga2", spec.options, OPTIONS)
-    if options["population_size"] < 2:
-        raise ConfigError(
-            f"search method 'nsga2': population_size is {options['population_size']}, but must be "
-            "at least 2; type population_size: 50"
-        )
-    return Nsga2(spec, options)
+    return Nsga2(spec, checked_options("nsga2", spec.options))

@@ -16,15 +16,7 @@ from ..streams import integer
 from .contract import SamplerSpec, checked_options
 from .via_optuna import OptunaMethod
 
-__all__ = ["OPTIONS", "Tpe", "build"]
-
-OPTIONS: Mapping[str, Any] = {
-    "multivariate": True,
-    "group": True,
-    "constant_liar": True,
-    "n_startup_trials": 10,
-    "n_ei_candidates": 24,
-}
+__all__ = ["Tpe", "build"]
 
 
 class Tpe(OptunaMethod):
@@ -37,7 +29,8 @@ class Tpe(OptunaMethod):
     def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
         super().__init__(spec, options)
         self.understands_stopped = spec.objectives == 1
-        if not any(parameter.when for parameter in spec.space.parameters):
+        conditional = any(parameter.when for parameter in spec.space.parameters)
+        if not conditional or not self._options["multivariate"]:
             self._options["group"] = False  # one group anyway; looking for more costs a fifth
 
     def _sampler(self, batch: int) -> BaseSampler:
@@ -48,4 +41,4 @@ class Tpe(OptunaMethod):
 
 def build(spec: SamplerSpec) -> Tpe:
     """Build the method `tpe`; its options are those of `optuna.samplers.TPESampler`."""
-    return Tpe(spec, checked_options("tpe", spec.options, OPTIONS))
+    return Tpe(spec, checked_options("tpe", spec.options))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...spaces.space import DRAWS
 from ...store.codec import plain_json
+from ...studies.search_methods import method_row
 from ...studies.spec import Study
 from ..streams import generator, uniform
 from .contract import Batch, Draw, Past, Sampler
@@ -49,6 +50,7 @@ class Proposer:
 
     def __init__(self, study: Study, sampler: Sampler):
         self._study, self._sampler = study, sampler
+        self._learns = method_row(study.search.method).learns
         self._first = [
             ("default", study.space.default()),
             *(("enqueue", study.space.complete(entry)) for entry in study.enqueue),
@@ -86,7 +88,7 @@ class Proposer:
             return Proposal(trial, plain_json(params), source)
         search = self._study.search
         sources: list[tuple[str, Iterator[Draw | None]]] = [("random", self._random(trial))]
-        share = search.random_share if self._sampler.adaptive else 0.0
+        share = search.random_share if self._learns else 0.0
         if uniform(self._study.seed, "random_share", trial) >= share:
             sources.insert(0, (search.method, self._drawn(trial, batch)))
         if self._is_finite:

@@ -7,15 +7,13 @@ from typing import Any
 
 from ...spaces.space import Space
 from ..streams import generator
-from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+from .contract import Batch, Draw, Past, SamplerSpec
 
 __all__ = ["RandomSearch", "build"]
 
 
 class RandomSearch:
     """Draws from the distributions of the space; trial n of a seed is always the same."""
-
-    adaptive = False
 
     def __init__(self, space: Space, seed: int):
         self._space, self._seed = space, seed
@@ -34,5 +32,4 @@ class RandomSearch:
 
 def build(spec: SamplerSpec) -> RandomSearch:
     """Build the method `random`; it has no options."""
-    checked_options("random", spec.options, {})
     return RandomSearch(spec.space, spec.seed)

@@ -16,7 +16,7 @@ from scipy.stats import qmc
 
 from ...errors import ConfigError
 from ...spaces.space import Parameter, Space
-from .contract import Batch, Draw, Past, SamplerSpec, checked_options
+from .contract import Batch, Draw, Past, SamplerSpec
 
 __all__ = ["SobolSearch", "build"]
 
@@ -26,8 +26,6 @@ _MOST_POINTS = 2**30
 
 class SobolSearch:
     """Walks along one sequence; the attribute `sobol:index` says where each trial's point lies."""
-
-    adaptive = False
 
     def __init__(self, space: Space, seed: int):
         self._space = space
@@ -81,5 +79,4 @@ class SobolSearch:
 
 def build(spec: SamplerSpec) -> SobolSearch:
     """Build the method `sobol`; it has no options."""
-    checked_options("sobol", spec.options, {})
     return SobolSearch(spec.space, spec.seed)

@@ -83,7 +83,6 @@ class OptunaMethod:
             counts as finished, with the loss that `estimates` gives it.
     """
 
-    adaptive = True
     window = Window(best=200, latest=800)
     understands_stopped = False
 

@@ -10,11 +10,9 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
 from ...spaces.to_configspace import from_configuration, to_configspace, to_values
 from ..streams import generator, integer
 from .contract import Batch, Draw, Past, SamplerSpec, checked_options
@@ -22,7 +20,6 @@ from .history_window import Window, estimates, penalised
 
 __all__ = ["Smac", "build"]
 
-_OPTIONS: Mapping[str, Any] = {"n_startup_trials": 10, "n_trees": 10}
 _CHALLENGERS, _LOCAL_SEARCHES, _PLATEAU_STEPS = 10_000, 10, 10  # SMAC's own defaults
 
 
@@ -35,7 +32,6 @@ class Smac:
     constraint counts as worse than all that do not.
     """
 
-    adaptive = True
     window = Window(best=100, latest=400)
 
     def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
@@ -186,13 +182,8 @@ def build(spec: SamplerSpec) -> Smac:
     """Build the method `smac`.
 
     Raises:
-        ConfigError: the package is not installed, or a condition of the space has no counterpart.
+        ConfigError: a condition of the space has no counterpart.
     """
-    options = checked_options("smac", spec.options, _OPTIONS)
-    if find_spec("smac") is None:
-        raise ConfigError(
-            "search method 'smac' needs the package smac, which is not installed; "
-            "type: pip install 'hpo-lanes[smac]', or method: tpe"
-        )
+    options = checked_options("smac", spec.options)
     to_configspace(spec.space)
     return Smac(spec, options)

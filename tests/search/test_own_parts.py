@@ -14,12 +14,12 @@ from hpo.cli import main
 from hpo.core import own_distributions, own_optimisers
 from hpo.core.policy_folder import load_policy
 from hpo.errors import ConfigError, StudyError
-from hpo.search.lanes import user_code
 from hpo.search.lanes.local import LocalFactory
-from hpo.search.lanes.user_code import check_registered, import_user_code
 from hpo.search.run import Settings, run
 from hpo.store import tables_equal
+from hpo.studies import user_code
 from hpo.studies.load import load
+from hpo.studies.user_code import check_registered, import_user_code
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

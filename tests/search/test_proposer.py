@@ -10,6 +10,7 @@ from hpo.search.samplers.contract import Past
 from hpo.search.samplers.proposer import Proposer
 from hpo.search.samplers.registry import draws_ahead, make_sampler
 from hpo.spaces import Space, parse_rule
+from hpo.studies.search_methods import METHODS, Method
 from hpo.studies.spec import SearchSpec
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -117,7 +118,9 @@ def test_params_are_plain_json():
         assert isinstance(proposal.params["hidden_sizes"], list)
 
 
-def test_quick_methods_are_not_asked_ahead_unless_told():
+def test_quick_methods_are_not_asked_ahead_unless_told(monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", Method("mine", lambda spec: None))
+
     def ahead(method, how):
         study = samples.study(method=method)
         return draws_ahead(dataclasses.replace(study, search=SearchSpec(method, ahead=how)))

@@ -14,9 +14,10 @@ from hpo.search.rules.asha import Asha
 from hpo.search.rules.hyperband import Hyperband
 from hpo.search.rules.median import Median
 from hpo.search.rules.plateau import Plateau
-from hpo.search.rules.registry import PRUNERS, is_audited, make_pruner, rank_of, register_pruner
+from hpo.search.rules.registry import is_audited, make_pruner, rank_of, register_pruner
 from hpo.search.rules.verdict import Standing
 from hpo.studies.spec import EarlyTerminate
+from hpo.studies.stopping_rules import RULES
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -139,7 +140,8 @@ def test_rules_are_made_by_name():
 
 
 def test_a_rule_is_registered_once(monkeypatch):
-    monkeypatch.setattr("hpo.search.rules.registry.PRUNERS", dict(PRUNERS))
+    monkeypatch.setitem(RULES, "always", RULES["asha"])
+    del RULES["always"]
     register_pruner("always", lambda spec, study: Median(at_least=1))
     assert made(EarlyTerminate("always", 1)) == Median(at_least=1)
     with pytest.raises(ConfigError, match="registered already"):

@@ -20,11 +20,11 @@ from hpo.search.book.schedule import schedule_of
 from hpo.search.cluster.analytic_share import analytic_shares
 from hpo.search.cluster.shared_factory import SharedFactory
 from hpo.search.cluster.via_ray import Place, RayTeam, connected
-from hpo.search.lanes.user_code import import_user_code
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
 from hpo.studies.spec import Budget, Evaluation, Executor, SearchSpec, Seeds
+from hpo.studies.user_code import import_user_code
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 pytestmark = pytest.mark.filterwarnings("default")  # what Ray and its packages warn of is theirs

@@ -1,7 +1,5 @@
 import dataclasses
 import inspect
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -28,10 +26,11 @@ from hpo.search.samplers import sobol as sobol_search
 from hpo.search.samplers.contract import Past, SamplerSpec
 from hpo.search.samplers.history_window import Window, estimates, penalised
 from hpo.search.samplers.optuna_storage import HistoryStorage
-from hpo.search.samplers.registry import METHODS, make_sampler, register_sampler
+from hpo.search.samplers.registry import make_sampler, register_sampler
 from hpo.spaces import Space
 from hpo.store.rows import TrialState
-from hpo.studies.fields import METHODS as FIELDS
+from hpo.studies.search_methods import METHODS
+from hpo.studies.spec import Metric
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -157,9 +156,14 @@ def test_grid_refuses_options_that_make_no_sense(options):
 
 
 def test_methods_are_made_by_name():
-    for method in ("random", "grid", "sobol", "tpe", "nsga2"):
-        adaptive = method in ("tpe", "nsga2")
-        assert make_sampler(samples.study(method=method)).adaptive is adaptive
+    for method, made in (
+        ("random", random_search.RandomSearch),
+        ("grid", grid_search.GridSearch),
+        ("sobol", sobol_search.SobolSearch),
+        ("tpe", optuna_tpe.Tpe),
+        ("nsga2", optuna_nsga2.Nsga2),
+    ):
+        assert type(make_sampler(samples.study(method=method))) is made
     with pytest.raises(UnknownNameError, match="did you mean 'tpe'"):
         make_sampler(samples.study(method="tpee"))
 
@@ -173,14 +177,16 @@ def test_options_are_checked(method):
 
 
 def test_an_option_must_have_its_type():
-    with pytest.raises(ConfigError, match="must be bool"):
+    with pytest.raises(ConfigError, match="multivariate is 'yes'; allowed: true or false"):
         optuna_tpe.build(SamplerSpec(contract_space(), 0, {"multivariate": "yes"}))
 
 
 def test_a_method_is_registered_once(monkeypatch):
-    monkeypatch.setattr("hpo.search.samplers.registry.METHODS", dict(METHODS))
+    monkeypatch.setitem(METHODS, "mine", METHODS["random"])
+    del METHODS["mine"]
     register_sampler("mine", random_search.build)
-    assert not make_sampler(samples.study(method="mine")).adaptive
+    made = make_sampler(samples.study(method="mine"))
+    assert isinstance(made, random_search.RandomSearch)
     with pytest.raises(ConfigError, match="registered already"):
         register_sampler("mine", random_search.build)
 
@@ -280,36 +286,20 @@ def test_tpe_spreads_out_around_running_trials():
 
 def test_every_optuna_option_exists_in_optuna():
     for sampler, options in (
-        (optuna_tpe.TPESampler, optuna_tpe.OPTIONS),
-        (optuna_gp.GPSampler, optuna_gp.OPTIONS),
-        (optuna_nsga2.NSGAIISampler, optuna_nsga2.OPTIONS),
+        (optuna_tpe.TPESampler, METHODS["tpe"].options),
+        (optuna_gp.GPSampler, METHODS["gp"].options),
+        (optuna_nsga2.NSGAIISampler, METHODS["nsga2"].options),
     ):
-        assert set(options) <= set(inspect.signature(sampler.__init__).parameters)
-
-
-def test_study_files_know_the_same_methods_and_options():
-    assert set(FIELDS) <= set(METHODS)
-    needs = {"gp": "torch", "cmaes": "cmaes", "smac": "smac"}
-    for method, fields in FIELDS.items():
-        options = {field.key: field.default for field in fields}
-        if method not in needs or find_spec(needs[method]) is not None:
-            METHODS[method](SamplerSpec(contract_space(), 0, options))
-    for method, known in (
-        ("tpe", optuna_tpe.OPTIONS),
-        ("gp", optuna_gp.OPTIONS),
-        ("nsga2", optuna_nsga2.OPTIONS),
-        ("cmaes", via_cmaes._OPTIONS),
-        ("smac", via_smac._OPTIONS),
-    ):
-        assert {field.key: field.default for field in FIELDS[method]} == known
+        assert {field.key for field in options} <= set(
+            inspect.signature(sampler.__init__).parameters
+        )
 
 
 @pytest.mark.parametrize(
     ("method", "package"), [("gp", "torch"), ("cmaes", "cmaes"), ("smac", "smac")]
 )
 def test_a_missing_package_names_its_extra(monkeypatch, method, package):
-    module = optuna_gp if method == "gp" else sys.modules[f"hpo.search.samplers.via_{method}"]
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr("hpo.search.samplers.registry.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs.*{package}.*hpo-lanes\[{method}\]"):
         make_sampler(samples.study(method=method))
 
@@ -383,7 +373,6 @@ def test_cmaes_with_many_in_flight_has_larger_generations():
     [
         (samples.FINITE, {}, None),
         (Space((samples.SIZES,)), {}, "this space has none"),
-        (samples.REAL, {"objectives": 2}, "takes one objective"),
         (samples.REAL, {"options": {"popsize": 1}}, "popsize is 1"),
     ],
 )
@@ -391,10 +380,17 @@ def test_cmaes_refuses_what_it_cannot_do(space, changes, words):
     pytest.importorskip("cmaes")
     spec = SamplerSpec(space, 0, changes.get("options", {}), changes.get("objectives", 1))
     if words is None:
-        assert via_cmaes.build(spec).adaptive
+        assert isinstance(via_cmaes.build(spec), via_cmaes.CmaEs)
         return
     with pytest.raises(ConfigError, match=words):
         via_cmaes.build(spec)
+
+
+def test_a_method_of_one_objective_refuses_two(monkeypatch):
+    monkeypatch.setattr("hpo.search.samplers.registry.find_spec", lambda name: name)
+    two = samples.study(method="cmaes", objectives=(Metric(), Metric("eval/length_mean")))
+    with pytest.raises(ConfigError, match="'cmaes' takes one objective, here are 2"):
+        make_sampler(two)
 
 
 def test_nsga2_breeds_from_the_better_half():

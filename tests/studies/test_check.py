@@ -58,7 +58,7 @@ def test_expected_passing_is_what_asha_does(eta):
             rank = 1 + sum(other > value for other in values)
             count += n < eta or rank <= -(-n // eta)
         passed.append(count)
-    assert passing("asha", eta, 64) == pytest.approx(np.mean(passed), abs=0.6)
+    assert passing("halving", eta, 64) == pytest.approx(np.mean(passed), abs=0.6)
 
 
 def test_expected_steps_follow_by_hand():
@@ -71,8 +71,8 @@ def test_expected_steps_follow_by_hand():
         )
     )
     expected = check(loads(text)).expected
-    first = passing("asha", 4, 64)
-    second = passing("asha", 4, first)
+    first = passing("halving", 4, 64)
+    second = passing("halving", 4, first)
     assert expected.full == 64 * 3 * 320_000
     assert expected.search == 3 * (64 * 20_000 + first * 60_000 + second * 240_000)
     assert expected.confirm == (3 * 8 + 16) * 320_000

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...environments import ENVIRONMENTS
 from ...errors import ConfigError
 from ...search.lanes.compile_cache import enable_compilation_cache
-from ...search.lanes.user_code import import_user_code
 from ...store.statistics import interval, mean
+from ...studies.user_code import import_user_code
 from ...user_files import parse_json
 from ..documents import finite_or_none, print_answer, write_csv
 from ..formatting import between, counted, number

@@ -10,8 +10,8 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
-from hpo.search.lanes.user_code import import_user_code
 from hpo.studies.load import load
+from hpo.studies.user_code import import_user_code
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.lanes.user_code import import_user_code
+from hpo.studies.user_code import import_user_code
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A study's `imports`: Python files of the user's that register environments and the like.
+"""A study's `imports`: Python files beside it that register environments and the like.
 
 Each is run once a process; what goes wrong in one is told with its own file and line.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ...environments import find, fitting_distributions
-from ...errors import ConfigError
-from ...knobs import KNOBS, check_value
-from ...studies.spec import Study
+from ..environments import find, fitting_distributions
+from ..errors import ConfigError
+from ..knobs import KNOBS, check_value
+from .spec import Study
 
 __all__ = ["check_registered", "import_user_code", "user_module"]
 

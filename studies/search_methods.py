@@ -1,0 +1,197 @@
+"""The table of search methods: one row each, and all that anybody needs to know of a method.
+
+The loader, the JSON Schema, `hpo check`, the tables of the documentation and the registry that
+builds samplers read it. A file that `imports` names adds rows by `register_sampler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import ConfigError, UnknownNameError
+from .field import Field, count, flag
+
+__all__ = ["METHODS", "Method", "add_method", "check_options", "method_row"]
+
+Dealt = Literal["modelled", "at random", "yes"]
+"""Part of the model; drawn at random beside it; of a method that has no model."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One search method.
+
+    Attributes:
+        name: as `search: {method: ...}` has it.
+        build: makes the sampler from a `SamplerSpec`; of our own the module below
+            `search/samplers/` whose function `build` does, imported only when a study asks for it.
+        options: of `search: {options: ...}`.
+        learns_from: what its proposals depend on, in words; "" on no result.
+        ahead: proposals are drawn while lanes run, where the study leaves it open: right for a
+            method that takes longer than a millisecond.
+        ends: it runs out of proposals by itself.
+        objectives: how many it takes: `one`, or `several`; `any number` of one that does not care.
+        constraints: how it deals with them, in words.
+        conditional: how it deals with parameters that are active only at times.
+        choices: how it deals with values without an order.
+        package: what must be installed, "" if nothing.
+        extra: the extra of ours that installs it.
+    """
+
+    name: str
+    build: str | Callable[..., Any]
+    options: tuple[Field, ...] = ()
+    learns_from: str = "results"
+    ahead: bool = True
+    ends: bool = False
+    objectives: Literal["one", "several", "any number"] = "several"
+    constraints: str = "its own way"
+    conditional: Dealt = "modelled"
+    choices: Dealt = "modelled"
+    package: str = ""
+    extra: str = ""
+
+    @property
+    def learns(self) -> bool:
+        """Whether proposals depend on results."""
+        return bool(self.learns_from)
+
+
+_STARTUP = count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000)
+_BLIND: dict[str, Any] = {
+    "learns_from": "", "ahead": False, "objectives": "any number", "constraints": "no need",
+    "conditional": "yes", "choices": "yes",
+}  # fmt: skip
+
+METHODS: dict[str, Method] = {
+    row.name: row
+    for row in (
+        Method("random", "random", **_BLIND),
+        Method(
+            "grid",
+            "grid",
+            (Field("points", "points", 5, "values taken of each continuous knob", low=1,
+                   high=1000),),
+            ends=True,
+            **_BLIND,
+        ),
+        Method("sobol", "sobol", **_BLIND),
+        Method(
+            "tpe",
+            "optuna_tpe",
+            (
+                _STARTUP,
+                count("n_ei_candidates", 24, "candidates compared for one proposal", 1,
+                      high=10_000),
+                flag("multivariate", True, "model parameters jointly"),
+                flag("group", True, "one joint model for each set of active parameters"),
+                flag("constant_liar", True,
+                     "running trials count as bad, so proposals spread out"),
+            ),
+            learns_from="values and rungs",
+            constraints="modelled",
+        ),
+        Method(
+            "gp",
+            "optuna_gp",
+            (_STARTUP, flag("deterministic_objective", False, "values have no noise")),
+            learns_from="values and estimates",
+            constraints="modelled",
+            conditional="at random",
+            package="torch",
+            extra="gp",
+        ),
+        Method(
+            "cmaes",
+            "via_cmaes",
+            (
+                count("popsize", 0,
+                      "points of a generation; 0: 4 + 3 ln(knobs), more with many lanes",
+                      high=10_000),
+                Field("sigma", "number", 1 / 6, "first deviation, as a share of the ranges",
+                      low=0, low_open=True, high=1),
+                flag("lr_adapt", False,
+                     "adapt the learning rate, for noisy or multimodal objectives"),
+            ),
+            learns_from="ranks in a generation",
+            ahead=False,
+            objectives="one",
+            constraints="as losses",
+            conditional="at random",
+            choices="at random",
+            package="cmaes",
+            extra="cmaes",
+        ),
+        Method(
+            "nsga2",
+            "optuna_nsga2",
+            (
+                count("population_size", 50, "trials of a generation", 2, high=10_000),
+                Field("crossover_prob", "number", 0.9, "chance that two parents are mixed",
+                      low=0, high=1),
+                Field("swapping_prob", "number", 0.5,
+                      "chance that a knob comes from the second parent", low=0, high=1),
+            ),
+            learns_from="ranks in a generation",
+            ahead=False,
+            constraints="domination",
+            conditional="at random",
+            choices="yes",
+        ),
+        Method(
+            "smac",
+            "via_smac",
+            (_STARTUP, count("n_trees", 10, "trees of the random forest", 1, high=1_000)),
+            learns_from="values and estimates",
+            constraints="as losses",
+            package="smac",
+            extra="smac",
+        ),
+    )
+}  # fmt: skip
+"""Name -> method, those that were registered included."""
+
+
+def add_method(row: Method) -> None:
+    """Add a row.
+
+    Raises:
+        ConfigError: its name is taken, or its options are not in order.
+    """
+    if row.name in METHODS:
+        raise ConfigError(
+            f"a method called {row.name!r} is registered already; choose another name"
+        )
+    check_options(f"search method {row.name!r}", row.options)
+    METHODS[row.name] = row
+
+
+def method_row(name: str) -> Method:
+    """Return the row of a method.
+
+    Raises:
+        UnknownNameError: no method has this name.
+    """
+    if name not in METHODS:
+        raise UnknownNameError("search method", name, METHODS)
+    return METHODS[name]
+
+
+def check_options(what: str, options: Iterable[object], taken: Iterable[str] = ()) -> None:
+    """Refuse options that no study file could give.
+
+    Raises:
+        ConfigError: one is no `option(...)`, or has a name that is taken.
+    """
+    names = set(taken)
+    for given in options:
+        if not isinstance(given, Field):
+            raise ConfigError(
+                f"{what}: an option is {given!r}, but must be made by option(name, default, "
+                "meaning)"
+            )
+        if given.key in names:
+            raise ConfigError(f"{what}: an option called {given.key!r} is there already")
+        names.add(given.key)

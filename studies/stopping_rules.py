@@ -1,0 +1,155 @@
+"""The table of rules of `early_terminate`: one row each, and all that anybody needs to know.
+
+A rule stops trials at rungs, or lets a population evolve: trials run side by side and take over
+each other's states. The loader, the JSON Schema, `hpo check`, the reference and the registry that
+builds rules read the table. A file that `imports` names adds rows by `register_rule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ..errors import ConfigError, UnknownNameError
+from .field import REQUIRED, Field, count, word
+from .search_methods import check_options
+
+__all__ = ["RULES", "Rule", "add_rule", "foreign_keys", "rule_fields", "rule_row"]
+
+_STOPPING = (
+    count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
+    Field("eta", "number", 4.0, "rungs are min x eta^i (plateau: min x i); one in eta goes on",
+          low=1.5, high=100.0),
+    Field("audit", "number", 0.0, "share of stopped trials that run on", low=0, high=1),
+)  # fmt: skip
+_EVOLVING = (
+    count("every", None, "env steps between copies; left out: env_steps / 16", 1),
+    Field("quantile", "number", 0.25, "share of the trials that copies, and share that is copied",
+          low=0, low_open=True, high=0.5),
+)  # fmt: skip
+_PERTURB = (
+    Field("resample", "number", 0.25, "chance that a copied knob is drawn anew", low=0, high=1),
+    Field("perturb", "factors", (0.8, 1.25), "what a copied knob is else moved by",
+          low=0, low_open=True, high=100),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        name: as `early_terminate: {type: ...}` has it.
+        build: makes the rule from an `EarlyTerminate` and the study: something that judges, or,
+            where a population evolves, something that explores; of our own the module below
+            `search/rules/` whose function `build` does.
+        options: its own keys of `early_terminate`, beside those of its kind.
+        evolves: it is no rule that stops trials, but one whose population evolves.
+        learns: an evolving one looks at what knobs gained so far.
+        even: its rungs are all multiples of `min`, instead of min x eta^i.
+        finishes: it ends trials with the value they have, as if their runs were over.
+        passing: how many trials are expected to pass a rung: the best one in eta, that in
+            brackets, half of them, or nobody knows and all are counted.
+        shown: its words in `hpo check`, a format of its keys.
+    """
+
+    name: str
+    build: str | Callable[..., Any]
+    options: tuple[Field, ...] = ()
+    evolves: bool = False
+    learns: bool = False
+    even: bool = False
+    finishes: bool = False
+    passing: Literal["halving", "brackets", "half", "all"] = "all"
+    shown: str = ""
+
+    @property
+    def registered(self) -> bool:
+        """Whether a file of `imports` brought it: its own options are `EarlyTerminate.options`."""
+        return not isinstance(self.build, str)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Its keys of `early_terminate`, beside `type`."""
+        return (*(_EVOLVING if self.evolves else _STOPPING), *self.options)
+
+
+RULES: dict[str, Rule] = {
+    row.name: row
+    for row in (
+        Rule("asha", "asha", passing="halving", shown="with eta {eta:g}"),
+        Rule("hyperband", "hyperband", passing="brackets", shown="with eta {eta:g}"),
+        Rule("median", "median", passing="half", shown="with eta {eta:g}"),
+        Rule(
+            "plateau",
+            "plateau",
+            (
+                count("patience", 4, "rungs without an improvement that counts", 1, high=1000),
+                Field("tolerance", "number", 0.02, "share of a trial's gain that counts as one",
+                      low=0, high=0.99),
+            ),
+            even=True,
+            finishes=True,
+            shown="with patience {patience}",
+        ),
+        Rule("pbt", "explore", _PERTURB, evolves=True, shown="every {every:,} env steps"),
+        Rule("pb2", "pb2", _PERTURB, evolves=True, learns=True, shown="every {every:,} env steps"),
+    )
+}  # fmt: skip
+"""Name -> rule, those that were registered included."""
+
+
+def add_rule(row: Rule) -> None:
+    """Add a row.
+
+    Raises:
+        ConfigError: its name is taken, or its options are not in order.
+    """
+    if row.name in RULES:
+        raise ConfigError(f"a rule called {row.name!r} is registered already; choose another name")
+    taken = ["type", *(field.key for field in (*_STOPPING, *_EVOLVING))]
+    check_options(f"rule {row.name!r}", row.options, taken)
+    RULES[row.name] = row
+
+
+def rule_row(name: str) -> Rule:
+    """Return the row of a rule.
+
+    Raises:
+        UnknownNameError: no rule has this name.
+    """
+    if name not in RULES:
+        raise UnknownNameError("early_terminate type", name, RULES)
+    return RULES[name]
+
+
+def foreign_keys(name: str) -> tuple[str, ...]:
+    """Return the keys of `early_terminate` that rules of ours have and this one does not.
+
+    >>> foreign_keys("plateau")
+    ('every', 'quantile', 'resample', 'perturb')
+    """
+    rule = RULES.get(name)
+    own = () if rule is None else tuple(field.key for field in rule.fields)
+    return tuple(key for key in _takers() if key not in own)
+
+
+def rule_fields() -> tuple[Field, ...]:
+    """Return the section `early_terminate` with the keys of all rules of ours."""
+    ours = tuple(rule.name for rule in RULES.values() if not rule.registered)
+    stopping = [rule.name for rule in RULES.values() if not (rule.registered or rule.evolves)]
+    found = [word("type", REQUIRED, ours, "the rule")]
+    for field, names in _takers().values():
+        whose = "" if names == stopping else f"{', '.join(names)}: "
+        found.append(replace(field, meaning=whose + field.meaning))
+    return tuple(found)
+
+
+def _takers() -> dict[str, tuple[Field, list[str]]]:
+    """Return key -> its field and the rules of ours that have it."""
+    found: dict[str, tuple[Field, list[str]]] = {}
+    for rule in RULES.values():
+        for field in () if rule.registered else rule.fields:
+            found.setdefault(field.key, (field, []))[1].append(rule.name)
+    return found
