@@ -45,12 +45,12 @@ class Interval:
 
     Attributes:
         low, high: its ends, None when there are too few seeds to say.
-        kind: `none`, `t` or `bootstrap`.
+        kind: `none`, or how it was computed.
     """
 
     low: float | None
     high: float | None
-    kind: Literal["none", "t", "bootstrap"]
+    kind: Literal["none", "t", "bootstrap", "hall", "wilson"]
 
 
 NO_INTERVAL = Interval(None, None, "none")

@@ -87,6 +87,10 @@ POINTS: dict[str, dict[int, Point]] = {
             "importance: one rung, the random share, over progress", "looking_back", "importance"
         ),
     },
+    "conclusions": {
+        1: Point("knobs named only where they decided", "conclusions_importance", "importance"),
+        2: Point("'better' and its interval are so", "conclusions_verdicts", "verdicts"),
+    },
     "reliability": {
         1: Point("crashed 2,000 times a kind of search, equal tables", "crashes", "crashes"),
         2: Point("killed at any moment, equal tables", "crashes", "kills"),

@@ -1,0 +1,308 @@
+"""What a study has shown: one verdict about its winner, and the sentence that says it.
+
+Everything that speaks of a winner uses this: the end of a run, `top`, `show`, the report, JSON and
+Python. Values come from fresh seeds that chose nothing, the same for both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ..errors import ConfigError
+from .paired import FEWEST_PAIRS, chance_of_better, paired_interval, seeds_to_tell
+from .statistics import NO_INTERVAL, Interval, mean
+
+__all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude", "sentences"]
+
+Verdict = Literal["better", "worse", "tied", "ceiling", "few_seeds", "default", "nothing"]
+Sample = Mapping[int, float]
+"""Replicate -> value; a seed that diverged has NaN."""
+
+_AFFORDED = 4
+_COLUMNS = 79
+
+
+@dataclass(frozen=True)
+class Against:
+    """A winner beside one rival, paired on the seeds that both ran on.
+
+    Attributes:
+        rival: its name, as a sentence takes it: `the default`, `ksp_ff`.
+        verdict: about the winner.
+        seeds: how many both ran on.
+        diverged: on how many of these the rival has no finite value.
+        means: of the winner and of the rival, over seeds where both have a value.
+        difference: of these; positive where the winner is better, whatever the goal.
+        interval: its 95 % interval.
+        probability: that the winner is better on a fresh seed, a tie counting half.
+        probability_interval: its 95 % interval.
+        more_seeds: how many more would tell them apart, where few would.
+    """
+
+    rival: str
+    verdict: Verdict
+    seeds: int = 0
+    diverged: int = 0
+    means: tuple[float, float] | None = None
+    difference: float | None = None
+    interval: Interval = NO_INTERVAL
+    probability: float | None = None
+    probability_interval: Interval = NO_INTERVAL
+    more_seeds: int | None = None
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What a study has shown.
+
+    Attributes:
+        winner: its name, as a sentence takes it: `trial 17`; None if there is none.
+        against: the winner beside the default, or what stands for it.
+        baselines: the winner beside each baseline.
+        ceiling: the best value that can be had, given or seen, where the winner has it.
+        sharing: how many other trials have it too.
+    """
+
+    winner: str | None
+    against: Against
+    baselines: tuple[Against, ...] = ()
+    ceiling: float | None = None
+    sharing: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """What is to be said first."""
+        return self.against.verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain data, with the sentences."""
+        return {"verdict": self.verdict, "sentences": sentences(self), **asdict(self)}
+
+
+def conclude(
+    winner: Sample | None,
+    default: Sample | None,
+    *,
+    goal: str = "maximize",
+    name: str = "the winner",
+    rival: str = "the default",
+    is_default: bool = False,
+    baselines: Mapping[str, Sample] | None = None,
+    ceiling: float | None = None,
+    sharing: int = 0,
+) -> Conclusion:
+    """Decide what a study has shown.
+
+    Args:
+        winner: its values on seeds that chose nothing; None if no trial has one.
+        default: those of the default on the same seeds; None where it did not run on them.
+        goal: `maximize`, or `minimize` where smaller values are better.
+        name: of the winner.
+        rival: what `default` is, where it is something else: PBT's population without copying, or
+            a named trial. A trial whose knobs were changed on the way is no default.
+        is_default: the winner is that rival itself.
+        baselines: name -> values on the same seeds.
+        ceiling: the best possible value, where it is known.
+        sharing: how many other trials were seen with the very values of the winner.
+
+    Raises:
+        ConfigError: an unknown goal, or a winner that diverged on a seed (that is none).
+    """
+    if goal not in ("maximize", "minimize"):
+        raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
+    if not winner:
+        return Conclusion(None, Against(rival, "nothing"))
+    if not all(map(math.isfinite, winner.values())):
+        raise ConfigError(f"{name} has no finite value on some seeds, so it is no winner")
+    sign = 1.0 if goal == "maximize" else -1.0
+    top = _top(winner, default, ceiling, sharing)
+    if is_default:
+        against = Against(rival, "default", len(winner), means=_own_means(winner))
+    else:
+        against = _beside(winner, default or {}, rival, sign, top)
+    others = tuple(
+        _beside(winner, values, named, sign, top) for named, values in (baselines or {}).items()
+    )
+    return Conclusion(name, against, others, top, sharing)
+
+
+def _own_means(winner: Sample) -> tuple[float, float]:
+    return mean(list(winner.values())), mean(list(winner.values()))
+
+
+def _top(
+    winner: Sample, default: Sample | None, known: float | None, sharing: int
+) -> float | None:
+    """Return the ceiling if the winner is at it on every seed.
+
+    One that was not given is seen where every seed of the winner has one value, and so has
+    another trial or the default.
+    """
+    values = set(winner.values())
+    if len(values) != 1:
+        return None
+    (only,) = values
+    if not math.isfinite(only) or (known is not None and only != known):
+        return None
+    seen = sharing > 0 or (bool(default) and set((default or {}).values()) == values)
+    return only if known is not None or seen else None
+
+
+def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float | None) -> Against:
+    """Pair two samples and decide."""
+    both = sorted(winner.keys() & other.keys())
+    if not both:
+        return Against(rival, "nothing")
+    pairs = [(sign * winner[seed], sign * other[seed]) for seed in both]
+    chance, chance_interval = chance_of_better(*_sides(pairs))
+    finite = [(ours, theirs) for ours, theirs in pairs if math.isfinite(theirs)]
+    lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
+    if not finite:
+        told: Verdict = "better" if len(both) >= FEWEST_PAIRS else "nothing"
+        return Against(rival, told, len(both), lost, probability=chance,
+                       probability_interval=chance_interval)  # fmt: skip
+    ours, theirs = _sides(finite)
+    interval = paired_interval(ours, theirs)
+    differences = [x - y for x, y in finite]
+    verdict, more = _decide(differences, interval)
+    if top is not None and lost == 0 and set(theirs) == {sign * top}:
+        verdict, more = "ceiling", None
+    return Against(
+        rival=rival,
+        verdict=verdict,
+        seeds=len(both),
+        diverged=lost,
+        means=(sign * mean(ours), sign * mean(theirs)),
+        difference=mean(ours) - mean(theirs),
+        interval=interval,
+        probability=chance,
+        probability_interval=chance_interval,
+        more_seeds=more,
+    )
+
+
+def _sides(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
+
+
+def _decide(differences: list[float], interval: Interval) -> tuple[Verdict, int | None]:
+    """Decide by the interval; without one, by differences that are all alike."""
+    count = len(differences)
+    if count < FEWEST_PAIRS:
+        return "few_seeds", FEWEST_PAIRS - count
+    low, high = interval.low, interval.high
+    if low is None or high is None:
+        low = high = differences[0]
+    if low > 0.0:
+        return "better", None
+    if high < 0.0:
+        return "worse", None
+    needed = seeds_to_tell(differences)
+    if needed is None or needed > _AFFORDED * count:
+        return "tied", None
+    return "few_seeds", max(1, needed - count)
+
+
+# ---------------------------------------------------------------------- in words
+
+
+def sentences(conclusion: Conclusion) -> list[str]:
+    """Return what to say, the verdict first and on one line of a terminal."""
+    if conclusion.winner is None:
+        return ["No trial has a value on fresh seeds, so nothing is concluded."]
+    said = _of_one(conclusion, conclusion.against)
+    if conclusion.against.verdict != "ceiling" and conclusion.ceiling is not None:
+        said += [_shared(conclusion)] if conclusion.sharing else []
+    for against in conclusion.baselines:
+        said += _of_one(conclusion, against)[:1]
+    return said
+
+
+def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
+    """Return the sentences about one rival."""
+    winner, rival = conclusion.winner or "", against.rival
+    seeds = f"{against.seeds} fresh seed{'' if against.seeds == 1 else 's'}"
+    numbers = _numbers(against)
+    match against.verdict:
+        case "default":
+            return _fitted(f"{_upper(rival)} won: no trial was better on fresh seeds", "", seeds)
+        case "nothing":
+            return _fitted(f"There is nothing to compare {winner} with", "", seeds)
+        case "ceiling":
+            said = f"{_upper(winner)} and {rival} both reach the ceiling"
+            said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
+            return [*said, *([_shared(conclusion)] if conclusion.sharing else [])]
+        case "better" if against.difference is None:
+            return _fitted(
+                f"{_upper(winner)} is better than {rival}, which diverged", f" on {seeds}", seeds
+            )
+        case "better":
+            said = _fitted(f"{_upper(winner)} is better than {rival}", f": by {numbers}", seeds)
+        case "worse":
+            said = _fitted(f"{_upper(rival)} is better than {winner}", f": by {numbers}", seeds)
+        case "tied":
+            said = _fitted(f"{_upper(winner)} and {rival} are tied", f": {numbers}", seeds)
+        case "few_seeds":
+            said = [f"{seeds.replace(' fresh', '')} cannot tell {winner} from {rival}."]
+            more = f"{against.more_seeds} more seed{'' if against.more_seeds == 1 else 's'}"
+            said.append(
+                f"{_upper(more)} would give a first interval."
+                if against.seeds - against.diverged < FEWEST_PAIRS
+                else f"The difference is {numbers}; about {more} would tell, if it is as it looks."
+            )
+    if against.diverged:
+        said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
+    return [*said, *_chance(against)]
+
+
+def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
+    """Return the first sentence with its numbers if both fit on a line, else two."""
+    where = f" on {seeds}" if numbers and seeds not in numbers + first else ""
+    if len(first + numbers + where) < _COLUMNS:
+        return [f"{first}{numbers}{where}."]
+    return [f"{first}.", f"{_upper(numbers.lstrip(': '))}{where}."]
+
+
+def _numbers(against: Against) -> str:
+    """Return the difference as a number that is positive for who is ahead, with its interval."""
+    if against.difference is None:
+        return ""
+    sign = -1.0 if against.verdict == "worse" else 1.0
+    shown = _number(sign * against.difference)
+    if against.verdict == "tied" or against.verdict == "few_seeds":
+        shown = f"{sign * against.difference:+.4g}"
+    low, high = against.interval.low, against.interval.high
+    if low is None or high is None:
+        return shown
+    ends = sorted((sign * low, sign * high))
+    return f"{shown} [{_number(ends[0])}, {_number(ends[1])}]"
+
+
+def _chance(against: Against) -> list[str]:
+    spread = against.probability_interval
+    if against.probability is None or spread.low is None or spread.high is None:
+        return []
+    return [
+        f"On a fresh seed it is better with probability {against.probability:.2f} "
+        f"[{spread.low:.2f}, {spread.high:.2f}]."
+        if against.verdict != "worse"
+        else f"On a fresh seed it is better with probability {1 - against.probability:.2f} "
+        f"[{1 - spread.high:.2f}, {1 - spread.low:.2f}]."
+    ]
+
+
+def _shared(conclusion: Conclusion) -> str:
+    count, top = conclusion.sharing, _number(conclusion.ceiling)
+    who = "1 other trial ends" if count == 1 else f"{count} other trials end"
+    return f"{who} at {top} too: an environment or a budget that is harder would tell them apart."
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

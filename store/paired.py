@@ -1,0 +1,143 @@
+"""What two configurations on the same seeds say of each other: pairs, and nothing but pairs.
+
+The interval of their mean difference is Student's, whose errors the symmetry of differences
+keeps small; where one side has the same value on every seed, differences are as skewed as the
+other side, and it is Hall's. Which is why, in numbers: docs/decisions.md, 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..errors import ConfigError
+from .statistics import NO_INTERVAL, Interval, mean, t_quantile
+
+__all__ = ["FEWEST_PAIRS", "POWER", "chance_of_better", "paired_interval", "seeds_to_tell"]
+
+FEWEST_PAIRS = 5
+"""Below so many there is no interval."""
+POWER = 0.8
+_TAIL = 0.975
+_Z = 1.959963984540054
+_MOST = 1_000_000
+
+
+def paired_interval(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+    """Return the 95 % interval of the mean of `ours` less `theirs`, seed by seed.
+
+    There is none below 5 pairs, nor where every difference is the same: nothing then says how far
+    another seed's may be.
+
+    Raises:
+        ConfigError: samples of unlike length.
+
+    >>> found = paired_interval([3.0, 4.0, 6.0, 4.0, 5.0], [1.0, 3.0, 3.0, 4.0, 2.0])
+    >>> round(found.low, 3), round(found.high, 3), found.kind
+    (0.181, 3.419, 't')
+    """
+    if len(ours) != len(theirs):
+        raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
+    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
+        return NO_INTERVAL
+    if _constant(differences):
+        return NO_INTERVAL
+    return _hall(differences) if _constant(ours) or _constant(theirs) else _student(differences)
+
+
+def _constant(values: Sequence[float]) -> bool:
+    return min(values) == max(values)
+
+
+def _student(values: Sequence[float]) -> Interval:
+    centre, error = mean(values), _deviation(values) / math.sqrt(len(values))
+    reach = t_quantile(_TAIL, len(values) - 1) * error
+    return Interval(centre - reach, centre + reach, "t")
+
+
+def _deviation(values: Sequence[float]) -> float:
+    centre = mean(values)
+    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
+
+
+def _hall(values: Sequence[float]) -> Interval:
+    """Return Hall's interval, whose ends lie where the skewness of the sample puts them.
+
+    Hall 1992, "On the removal of skewness by transformation", equation 2.3, with quantiles of
+    Student's t in place of the normal's.
+    """
+    count, centre, spread = len(values), mean(values), _deviation(values)
+    plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
+    skewness = math.fsum((v - centre) ** 3 for v in values) / count / plain**3
+    if abs(skewness) < 1e-6:
+        return _student(values)
+    reach = t_quantile(_TAIL, count - 1) / math.sqrt(count)
+    low, high = (_undone(end, skewness, count) for end in (reach, -reach))
+    return Interval(centre - spread * low, centre - spread * high, "hall")
+
+
+def _undone(end: float, skewness: float, count: int) -> float:
+    """Return x with x + s x^2 / 3 + s^2 x^3 / 27 + s / (6 n) = end."""
+    return 3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
+
+
+def chance_of_better(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, Interval]:
+    """Return how likely ours is better on a fresh seed, a tie counting half, and its interval.
+
+    Wilson 1927's, which ties make a little wide. A value that is not finite loses to one that is.
+
+    Raises:
+        ConfigError: no pairs, or samples of unlike length.
+
+    >>> chance_of_better([2.0, 2.0, 2.0, 2.0], [1.0, 1.0, 2.0, 3.0])[0]
+    0.625
+    """
+    if not ours or len(ours) != len(theirs):
+        raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
+    chance = mean([_win(one, other) for one, other in zip(ours, theirs, strict=True)])
+    count = len(ours)
+    if count < FEWEST_PAIRS:
+        return chance, NO_INTERVAL
+    squared = _Z * _Z / count
+    centre = (chance + squared / 2.0) / (1.0 + squared)
+    reach = math.sqrt(squared * chance * (1.0 - chance) + squared * squared / 4.0)
+    reach /= 1.0 + squared
+    return chance, Interval(max(0.0, centre - reach), min(1.0, centre + reach), "wilson")
+
+
+def _win(one: float, other: float) -> float:
+    ours, theirs = math.isfinite(one), math.isfinite(other)
+    if not (ours and theirs):
+        return 0.5 + 0.5 * (ours - theirs)
+    return 0.5 if one == other else float(one > other)
+
+
+def seeds_to_tell(differences: Sequence[float]) -> int | None:
+    """Return how many pairs in all would tell the difference from 0, if it is as it looks.
+
+    So many that Student's test at 5 % finds a difference of that mean and spread in 8 of 10
+    studies: (t(0.975) + t(0.8)) s / sqrt(n) is at most the mean. None if the mean is 0 or there
+    are fewer than two.
+
+    >>> seeds_to_tell([1.0, 3.0, -1.0, 1.0, 0.0])
+    21
+    """
+    if len(differences) < 2 or mean(differences) == 0.0:
+        return None
+    ratio = _deviation(differences) / abs(mean(differences))
+    few, many = 1, 2
+    while not _tells(many, ratio):
+        few, many = many, 2 * many
+        if many > _MOST:
+            return None
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (few, middle) if _tells(middle, ratio) else (middle, many)
+    return many
+
+
+def _tells(count: int, ratio: float) -> bool:
+    degrees = min(count - 1, 1_000)  # of more, the quantiles are the normal's to three digits
+    reach = t_quantile(_TAIL, degrees) + t_quantile(POWER, degrees)
+    return reach * ratio <= math.sqrt(count)

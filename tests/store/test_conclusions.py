@@ -1,0 +1,166 @@
+"""What a study concludes, and how it says so."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.store.conclusions import Conclusion, conclude, sentences
+from hpo.store.paired import paired_interval, seeds_to_tell
+
+
+def sample(*values: float) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def drawn(centre: float, count: int = 16, seed: int = 0, spread: float = 30.0) -> dict[int, float]:
+    return sample(*np.random.default_rng(seed).normal(centre, spread, count))
+
+
+HIGH, LOW = drawn(450), drawn(400, seed=1)
+TOP = sample(*[500.0] * 16)
+
+
+def first(conclusion: Conclusion) -> str:
+    return sentences(conclusion)[0]
+
+
+def test_the_better_winner_is_called_so_with_the_paired_interval() -> None:
+    found = conclude(HIGH, LOW, name="trial 17")
+    plain = paired_interval(list(HIGH.values()), list(LOW.values()))
+    assert found.verdict == "better" and found.against.interval == plain
+    assert found.against.difference == pytest.approx(
+        np.mean(list(HIGH.values())) - np.mean(list(LOW.values()))
+    )
+    assert first(found).startswith("Trial 17 is better than the default: by ")
+    assert first(found).endswith("on 16 fresh seeds.")
+
+
+def test_the_default_may_have_won() -> None:
+    found = conclude(LOW, HIGH, name="trial 17")
+    assert found.verdict == "worse" and found.against.difference < 0
+    assert first(found).startswith("The default is better than trial 17: by ")
+    assert "by -" not in first(found)
+    itself = conclude(HIGH, HIGH, name="trial 0", is_default=True)
+    assert itself.verdict == "default"
+    assert first(itself) == "The default won: no trial was better on fresh seeds."
+
+
+def test_smaller_is_better_when_the_goal_is_to_minimise() -> None:
+    found = conclude(LOW, HIGH, goal="minimize")
+    assert found.verdict == "better" and found.against.difference > 0
+    assert found.against.means == pytest.approx(
+        (np.mean(list(LOW.values())), np.mean(list(HIGH.values())))
+    )
+    with pytest.raises(ConfigError, match="unknown goal"):
+        conclude(LOW, HIGH, goal="max")
+
+
+def test_seeds_are_paired_by_their_number() -> None:
+    moved = {seed + 8: value - 1.0 - seed % 2 for seed, value in HIGH.items()}
+    here = {seed: HIGH[seed - 8] for seed in moved}
+    found = conclude({**here, 99: 0.0}, moved)
+    assert (found.verdict, found.against.seeds) == ("better", 16)
+    assert found.against.difference == pytest.approx(1.5)
+
+
+def test_too_few_seeds_ask_for_more() -> None:
+    three = conclude(drawn(430, 3), drawn(400, 3, seed=1))
+    assert (three.verdict, three.against.more_seeds) == ("few_seeds", 2)
+    assert sentences(three)[1] == "2 more seeds would give a first interval."
+    close = conclude(
+        sample(3, -1, 4, 2, -1, 3, 0, 2), sample(*[0] * 4, 1, 0, 1, 0), name="trial 3"
+    )
+    differences = [3, -1, 4, 2, -2, 3, -1, 2]
+    assert close.verdict == "few_seeds"
+    assert close.against.more_seeds == seeds_to_tell(differences) - 8
+    assert first(close) == "8 seeds cannot tell trial 3 from the default."
+    assert f"about {close.against.more_seeds} more seeds would tell" in sentences(close)[1]
+
+
+def test_what_many_more_seeds_would_not_tell_is_tied() -> None:
+    a, b = drawn(450, seed=3), drawn(450, seed=8)
+    found = conclude(a, b, name="trial 17")
+    assert found.verdict == "tied" and found.against.more_seeds is None
+    assert first(found).startswith("Trial 17 and the default are tied: ")
+    same = conclude(sample(1, 2, 3, 1, 2), sample(1, 2, 3, 1, 2))
+    assert same.verdict == "tied" and same.against.interval.kind == "none"
+
+
+def test_a_ceiling_is_seen_or_known() -> None:
+    seen = conclude(TOP, TOP, name="trial 17", sharing=9)
+    assert (seen.verdict, seen.ceiling) == ("ceiling", 500.0)
+    assert first(seen) == (
+        "Trial 17 and the default both reach the ceiling: 500 on 16 fresh seeds."
+    )
+    assert "9 other trials end at 500 too" in sentences(seen)[1]
+    assert conclude(TOP, None, ceiling=500.0).ceiling == 500.0
+    assert conclude(TOP, TOP, ceiling=600.0).verdict == "tied"
+    assert conclude(HIGH, TOP, ceiling=500.0).ceiling is None
+    below = conclude(TOP, LOW, sharing=9)
+    assert (below.verdict, below.ceiling, below.against.interval.kind) == ("better", 500.0, "hall")
+    assert "9 other trials" in " ".join(sentences(below))
+    alone = conclude(TOP, LOW)
+    assert alone.ceiling is None and "other trial" not in " ".join(sentences(alone))
+
+
+def test_the_same_difference_on_every_seed_needs_no_interval() -> None:
+    found = conclude(sample(*[21.0] * 5), sample(*[-21.0] * 5))
+    assert (found.verdict, found.against.interval.low) == ("better", None)
+    assert first(found) == "The winner is better than the default: by 42 on 5 fresh seeds."
+
+
+def test_seeds_on_which_the_rival_diverged_are_told() -> None:
+    some = {**LOW, 3: math.nan, 4: math.inf}
+    found = conclude(HIGH, some)
+    assert (found.against.seeds, found.against.diverged) == (16, 2)
+    assert "The default diverged on 2 of them, which are left out." in sentences(found)
+    every = conclude(HIGH, dict.fromkeys(HIGH, math.nan), name="trial 3")
+    assert every.verdict == "better" and every.against.probability == 1.0
+    assert "which diverged" in first(every)
+    with pytest.raises(ConfigError, match="no finite value"):
+        conclude({**HIGH, 2: math.nan}, LOW)
+
+
+def test_nothing_to_compare_is_an_answer() -> None:
+    assert conclude(None, LOW).verdict == "nothing"
+    assert first(conclude({}, LOW)).startswith("No trial has a value")
+    assert conclude(HIGH, None).verdict == "nothing"
+    assert conclude(HIGH, {99: 1.0}).verdict == "nothing"
+
+
+def test_baselines_have_their_own_verdicts() -> None:
+    found = conclude(HIGH, LOW, baselines={"ksp_ff": drawn(500, seed=2), "ff_ksp": LOW})
+    assert [item.verdict for item in found.baselines] == ["worse", "better"]
+    assert [item.rival for item in found.baselines] == ["ksp_ff", "ff_ksp"]
+    assert any(said.startswith("Ksp_ff is better than the winner") for said in sentences(found))
+
+
+def test_a_population_without_copying_stands_for_the_default() -> None:
+    found = conclude(HIGH, LOW, name="trial 4021", rival="the same population without copying")
+    assert first(found) == "Trial 4021 is better than the same population without copying."
+    assert "default" not in " ".join(sentences(found))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e7])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_sentence_fits_a_terminal(scale: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for shift in (-3.0, -0.5, 0.0, 0.5, 3.0):
+        a, b = (sample(*(scale * rng.normal(k, 1, 32))) for k in (shift, 0.0))
+        for rival in ("the default", "the same population without copying"):
+            found = conclude(a, b, name="trial 12345", rival=rival)
+            assert len(first(found)) < 80
+            assert json.loads(json.dumps(found.as_json()))["sentences"] == sentences(found)
+
+
+def test_better_is_seldom_said_where_nothing_differs() -> None:
+    """400 studies of 8 skewed seeds: 5 % and two standard errors are 29 of them."""
+    rng = np.random.default_rng(11)
+    a, b = (-np.exp(rng.normal(0, 0.7, (400, 8))) for _ in range(2))
+    said = [conclude(sample(*x), sample(*y)).verdict for x, y in zip(a, b, strict=True)]
+    assert said.count("better") <= 29 and said.count("worse") <= 29
