@@ -9,6 +9,7 @@ import pytest
 
 from hpo.cli import main
 from hpo.errors import ConfigError, MissingExtraError
+from hpo.search.after.decided import answer_at, columns_of
 from hpo.search.after.looking_back import Points, importance_at, read_points
 from hpo.search.run import run
 from hpo.store.journal import Journal
@@ -147,3 +148,44 @@ def test_the_commands(results, capsys):
     assert "has no value of a full run" in capsys.readouterr().err
     assert main(["compare", "0", "999", "--study", "one", *out]) == 2
     assert "no trial 999" in capsys.readouterr().err
+
+
+def test_the_knob_that_decides_is_named_with_its_floor(results):
+    points = made_up(results, lambda params: -abs(np.log10(params["learning_rate"]) + 3))
+    found = importance_at(points)
+    answer = answer_at(points, found)
+    assert answer.decided.names == ("learning_rate",) and answer.measured
+    assert answer.others["ped-anova"] is found and answer.disagreement == ""
+    assert set(answer.as_json()["knobs"]) == set(points.study.space.names)
+
+
+def test_nothing_decides_where_values_are_noise(results):
+    noise = np.random.default_rng(4)
+    points = made_up(results, lambda params: float(noise.normal()))
+    answer = answer_at(points, importance_at(points))
+    assert answer.decided.names == ()
+    assert answer.sentences[0].startswith("Nothing decided") and len(answer.sentences[0]) < 80
+
+
+def test_trials_of_a_model_count_where_its_errors_were_measured(results):
+    points = made_up(results, lambda params: params["learning_rate"])
+    for method, trials, measured in (("tpe", 60, True), ("cmaes", 20, True)):
+        rows = {n: replace(r, proposed_by=method) for n, r in points.trials.items() if n >= 20}
+        mixed = replace(points, trials={**points.trials, **rows})
+        answer = answer_at(mixed, importance_at(mixed, at=100))
+        assert (answer.decided.trials, answer.measured) == (trials, measured)
+    alone = {n: replace(row, proposed_by="cmaes") for n, row in points.trials.items()}
+    mixed = replace(points, trials=alone)
+    answer = answer_at(mixed, importance_at(mixed))
+    assert (answer.decided.trials, answer.measured) == (60, False)
+    assert "not measured" in answer.sentences[-1]
+
+
+def test_columns_are_places_on_axes(results):
+    space = read_points(results / "one").study.space
+    params = space.sample(np.random.default_rng(0))
+    columns = {column.name: column.places for column in columns_of(space, [params])}
+    assert columns == {
+        key: [parameter.distribution.share(params[parameter.name])]
+        for key, parameter in space.keyed
+    }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...errors import ConfigError
+from ...search.after.decided import answer_at
 from ...search.after.looking_back import (
     Importance,
     Method,
@@ -44,7 +46,9 @@ def importance(
         along = importance_over_progress(snapshot.points, everybody, method)
     except ConfigError as error:
         return Picture("importance", title, f"Not computed: {error}.")
-    return _picture(title, found, along)
+    picture = _picture(title, found, along)
+    said = " ".join(answer_at(snapshot.points, found).sentences)
+    return replace(picture, caption=f"{said} {picture.caption}")
 
 
 def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Picture:

@@ -15,6 +15,7 @@ from ..terminal.console import fitted, knows_blocks
 from ..visible import echo
 
 if TYPE_CHECKING:
+    from ...search.after.decided import Answer
     from ...search.after.looking_back import Importance
 
 __all__ = ["do_importance"]
@@ -28,6 +29,7 @@ def do_importance(args: Namespace) -> int:
     Raises:
         ConfigError: too few trials, or no such point.
     """
+    from ...search.after.decided import answer_at
     from ...search.after.looking_back import importance_at, importance_over_progress, read_points
 
     if args.over_progress and args.at is not None:
@@ -38,12 +40,30 @@ def do_importance(args: Namespace) -> int:
         found = importance_over_progress(points, args.all, method)
     else:
         found = [importance_at(points, args.at, args.all, method)]
+    told = [(item, answer_at(points, item)) for item in found]
     if args.json:
-        print_json([_data(item) for item in found])
+        print_json([{**_data(item), "answer": answer.as_json()} for item, answer in told])
     else:
-        for item in found:
-            echo(fitted(_text(item, knows_blocks(sys.stdout)), sys.stdout, 2))
+        for item, answer in told:
+            text = f"{_answer(answer)}\n{_text(item, knows_blocks(sys.stdout))}"
+            echo(fitted(text, sys.stdout, 2))
     return 0
+
+
+def _answer(answer: Answer) -> str:
+    """Return which knobs decided, and a line for every knob."""
+    width = max((len(knob.name) for knob in answer.decided.knobs), default=4)
+    lines = [*answer.sentences, f"  {'knob'.ljust(width)}  explains  95 % interval   floor"]
+    for knob in answer.decided.knobs:
+        if knob.floor >= 1.0:
+            lines.append(f"  {knob.name.ljust(width)}  too few trials have it")
+            continue
+        spread = f"[{knob.low:.1%}, {knob.high:.1%}]"
+        mark = "  decided" if knob.decided else ""
+        lines.append(
+            f"  {knob.name.ljust(width)}  {knob.share:8.1%}  {spread:14}  {knob.floor:5.1%}{mark}"
+        )
+    return "\n".join(lines)
 
 
 def _data(item: Importance) -> dict[str, object]:
