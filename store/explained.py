@@ -76,8 +76,7 @@ def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
     """
     import numpy as np
 
-    rows = np.flatnonzero([place is not None for place in column.places])
-    places = np.asarray([column.places[row] for row in rows], np.float64)
+    rows, places = _active(column)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
     plain = _powers(places, column.choices, degree)
@@ -85,6 +84,17 @@ def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
     return Shape(rows, left[:, sizes > _TINY * max(1.0, np.sqrt(len(rows)))])
+
+
+def _active(column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the trials in which a knob was active, and its places there."""
+    import numpy as np
+
+    found = [(row, place) for row, place in enumerate(column.places) if place is not None]
+    return (
+        np.array([row for row, _ in found], np.intp),
+        np.array([place for _, place in found], np.float64),
+    )
 
 
 def _powers(places: np.ndarray, choices: bool, degree: int) -> np.ndarray:
@@ -109,8 +119,7 @@ def removed(columns: Sequence[Column], trials: int) -> np.ndarray:
     degree = _DEGREE_REMOVED if trials >= _FEW_TRIALS else _DEGREE
     parts = [np.zeros((trials, 0))]
     for column in columns:
-        rows = np.flatnonzero([place is not None for place in column.places])
-        places = np.asarray([column.places[row] for row in rows], np.float64)
+        rows, places = _active(column)
         part = _powers(places, column.choices, degree)
         whole = np.zeros((trials, part.shape[1] + 1))
         whole[rows, :-1] = part - part.mean(axis=0)
@@ -136,11 +145,11 @@ def explained(form: Shape, values: np.ndarray) -> np.ndarray:
 
 def resampled(
     column: Column, before: np.ndarray, ranks: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Return the share explained in every resample of the trials, [b].
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share of what was left that a knob explains in every resample, and what was left.
 
-    The share of the whole variance by which squared errors shrink once the knob is known, from
-    weighted normal equations.
+    The share by which squared errors shrink once the knob is known, and the share of the whole
+    variance that they had before, [b] each, from weighted normal equations.
 
     Args:
         column: the knob.
@@ -150,14 +159,14 @@ def resampled(
     """
     import numpy as np
 
-    rows = np.flatnonzero([place is not None for place in column.places])
-    places = np.asarray([column.places[row] for row in rows], np.float64)
+    rows, places = _active(column)
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     both = np.hstack([known, _powers(places, column.choices, _DEGREE)])
     own, held = ranks[rows], weights[:, rows]
     error = [_squared_error(part, own, held) for part in (known[:, :1], known, both)]
     gain = np.maximum(0.0, error[1] - error[2])
-    return np.divide(gain, error[0], out=np.zeros_like(gain), where=error[0] > _TINY)
+    share = np.divide(gain, error[1], out=np.zeros_like(gain), where=error[1] > _TINY)
+    return share, np.divide(error[1], error[0], out=np.zeros_like(gain), where=error[0] > _TINY)
 
 
 def _squared_error(known: np.ndarray, values: np.ndarray, weights: np.ndarray) -> np.ndarray:

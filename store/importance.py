@@ -213,9 +213,15 @@ def _knob(
     decided = bool(judged.shares[k] > judged.floors[k])
     if judged.floors[k] >= 1.0:
         return KnobShare(column.name, active, 0.0, 0.0, 1.0, 1.0, False)
-    # A resample holds some trials twice, which explains about as much again as chance does.
-    again = resampled(column, *data) - 2.0 * chance * remaining
-    low, high = np.clip(np.quantile(again, [0.025, 0.975]), 0.0, 1.0)
-    share = max(0.0, float(judged.shares[k]) - chance) * remaining
-    floor = max(0.0, float(judged.floors[k]) - chance) * remaining
+    again, rest = resampled(column, *data)
+    # Less chance twice: a resample holds some trials twice, which explains as much once more.
+    spread = _beyond(_beyond(again, chance), chance) * rest
+    low, high = np.clip(np.quantile(spread, [0.025, 0.975]), 0.0, 1.0)
+    share = max(0.0, float(_beyond(judged.shares[k], chance))) * remaining
+    floor = max(0.0, float(_beyond(judged.floors[k], chance))) * remaining
     return KnobShare(column.name, active, share, float(low), float(high), floor, decided)
+
+
+def _beyond(share: np.ndarray, chance: float) -> np.ndarray:
+    """Return the share explained beyond chance, which explains of what the knob leaves over."""
+    return (share - chance) / (1.0 - chance)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .explained import Column
 from .statistics import Interval, interval, mean
@@ -58,7 +59,7 @@ def main_effect(column: Column, values: Sequence[float]) -> tuple[EffectPoint, .
     else:
         count = min(_MOST_GROUPS, len(known) // _GROUP)
         ends = [round(index * len(known) / count) for index in range(count + 1)] if count else []
-        groups = [known[low:high] for low, high in zip(ends, ends[1:], strict=False)]
+        groups = [known[low:high] for low, high in pairwise(ends)]
     points = tuple(_point(group) for group in groups if len(group) >= _FEWEST)
     return points if len(points) > 1 else ()
 

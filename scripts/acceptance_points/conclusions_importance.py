@@ -23,7 +23,7 @@ _SHARES = (0.4, 0.3, 0.2, 0.1)  # of the studies, by trials: long histories cost
 _REPLICATES = 3
 _IN_FLIGHT, _RANDOM, _ETA = 8, 0.2, 4
 _STUDIES = 2_000
-_EFFECT = 0.5  # share of the variance of values under random draws
+_EFFECT = 0.6  # share of the variance of values under random draws
 _REALS = ("a", "b", "c", "d", "e")
 
 Params = Mapping[str, float]

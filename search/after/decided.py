@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ...errors import ConfigError, MissingExtraError
 from ...spaces.space import Space
 from ...store.explained import FEWEST_TRIALS
 from ...store.importance import Column, Decided, decide
+from ...store.main_effects import EffectPoint, main_effect
 from .looking_back import Importance, Method, Points, importance_at
 
 __all__ = ["Answer", "answer_at", "columns_of"]
@@ -32,12 +33,14 @@ class Answer:
         at: env steps of the point.
         decided: the knobs, with intervals and floors.
         measured: its trials were proposed in ways for which its errors are known.
+        effects: knob that decided -> mean values along its axis, with their band.
         others: estimator -> knob -> share of the whole; those that could be computed.
     """
 
     at: int
     decided: Decided
     measured: bool
+    effects: Mapping[str, tuple[EffectPoint, ...]]
     others: Mapping[Method, Importance]
 
     @property
@@ -57,6 +60,9 @@ class Answer:
             **self.decided.as_json(),
             "sentences": self.sentences,
             "measured": self.measured,
+            "effects": {
+                name: [asdict(point) for point in points] for name, points in self.effects.items()
+            },
             "estimators": {name: dict(found.shares) for name, found in self.others.items()},
         }
 
@@ -93,8 +99,14 @@ def answer_at(points: Points, found: Importance) -> Answer:
         trials = list(here)
     params = [points.params(n, found.at) for n in trials]
     columns = columns_of(points.study.space, params)
-    decided = decide(columns, [here[n] for n in trials])
-    return Answer(found.at, decided, measured, _others(points, found))
+    values = [here[n] for n in trials]
+    decided = decide(columns, values)
+    effects = {
+        column.name: main_effect(column, values)
+        for column in columns
+        if column.name in decided.names
+    }
+    return Answer(found.at, decided, measured, effects, _others(points, found))
 
 
 def _others(points: Points, found: Importance) -> dict[Method, Importance]:

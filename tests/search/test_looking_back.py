@@ -1,4 +1,5 @@
 import importlib.util
+import json
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -156,7 +157,9 @@ def test_the_knob_that_decides_is_named_with_its_floor(results):
     answer = answer_at(points, found)
     assert answer.decided.names == ("learning_rate",) and answer.measured
     assert answer.others["ped-anova"] is found and answer.disagreement == ""
-    assert set(answer.as_json()["knobs"]) == set(points.study.space.names)
+    data = json.loads(json.dumps(answer.as_json()))
+    assert set(data["knobs"]) == set(points.study.space.names)
+    assert sum(point["trials"] for point in data["effects"]["learning_rate"]) == 60
 
 
 def test_nothing_decides_where_values_are_noise(results):

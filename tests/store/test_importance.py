@@ -36,8 +36,8 @@ def test_a_real_knob_explains_by_a_parabola() -> None:
     expected = 1 - ((ranks - fitted) ** 2).sum() / (ranks**2).sum()
     found = explained(shape(column, np.zeros((30, 0))), ranks[None])
     assert found == pytest.approx([expected])
-    again = resampled(column, np.zeros((30, 0)), ranks, np.ones((1, 30)))
-    assert again == pytest.approx([expected])
+    again, left = resampled(column, np.zeros((30, 0)), ranks, np.ones((1, 30)))
+    assert (again[0], left[0]) == pytest.approx((expected, 1.0))
 
 
 def test_a_choice_explains_by_a_mean_each() -> None:
@@ -73,8 +73,9 @@ def test_resamples_are_fits_of_repeated_trials() -> None:
         return float(((ranks[drawn] - fit) ** 2).sum())
 
     x = places(second)
-    expected = (error(before) - error(before, x, x**2)) / error()
-    assert resampled(second, before, ranks, counts) == pytest.approx([expected])
+    share, left = resampled(second, before, ranks, counts)
+    assert share == pytest.approx([1 - error(before, x, x**2) / error(before)])
+    assert left == pytest.approx([error(before) / error()])
 
 
 def test_the_knob_that_decides_is_named_and_its_share_is_the_truth() -> None:

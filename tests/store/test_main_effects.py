@@ -48,4 +48,4 @@ def test_the_bands_hold_the_effect() -> None:
         values = 3 * places + rng.normal(size=60)
         for point in main_effect(Column("a", places.tolist()), values.tolist()):
             held += point.interval.low <= 3 * point.place <= point.interval.high
-    assert 159 <= held
+    assert held >= 159
