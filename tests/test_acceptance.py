@@ -196,6 +196,20 @@ def test_studies_run_to_their_end_whatever_the_method_and_the_rule(load, tmp_pat
     assert points.everything(small=True, work=tmp_path).passed
 
 
+def test_simulated_studies_conclude_what_is_so(load, tmp_path):
+    outcome = load("acceptance_points.conclusions_verdicts").verdicts(True, tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
+@pytest.mark.parametrize("history", ["random", "tpe", "asha, first rung"])
+def test_simulated_searches_name_the_knob_that_decides(load, history):
+    simulated = load("acceptance_points.conclusions_importance")
+    knob, effect = simulated.EFFECTS["rising"]
+    found = simulated.search(history, 64, effect, seed=1)
+    assert len(found.values) == 64 and knob in simulated.decided(found)
+    assert any("under" not in params for params in found.params)
+
+
 def test_regret_is_zero_at_the_best_and_a_ratio_needs_pairs(load):
     regret = load("acceptance_points.regret")
     space = regret.space()

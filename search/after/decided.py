@@ -21,7 +21,7 @@ from .looking_back import Importance, Method, Points, importance_at
 __all__ = ["Answer", "answer_at", "columns_of"]
 
 _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue")
-_FOREST = 500
+_FOREST = 200
 _METHODS: tuple[Method, ...] = ("ped-anova", "fanova")
 
 
@@ -117,7 +117,7 @@ def _others(points: Points, found: Importance) -> dict[Method, Importance]:
             told[method] = found
             continue
         if method == "fanova" and found.trials > _FOREST:
-            continue  # its forest takes minutes
+            continue  # its forest takes seconds, and a report is written after every run
         try:
             told[method] = importance_at(points, found.at, not found.random_only, method)
         except (ConfigError, MissingExtraError):  # one estimator less to compare with
