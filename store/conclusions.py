@@ -1,4 +1,4 @@
-"""What a study has shown: one verdict about its winner, and the sentence that says it.
+"""What a study has shown: one verdict about its winner; `conclusion_words.py` says it.
 
 Everything that speaks of a winner uses this: the end of a run, `top`, `show`, the report, JSON and
 Python. Values come from fresh seeds that chose nothing, the same for both sides.
@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from ..errors import ConfigError
 from .paired import FEWEST_PAIRS, chance_of_better, paired_interval, seeds_to_tell
 from .statistics import NO_INTERVAL, Interval, mean
 
-__all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude", "sentences"]
+__all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude"]
 
 Verdict = Literal["better", "worse", "tied", "ceiling", "few_seeds", "default", "nothing"]
 Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""
 
 _AFFORDED = 4
-_COLUMNS = 79
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,6 @@ class Conclusion:
     def verdict(self) -> Verdict:
         """What is to be said first."""
         return self.against.verdict
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain data, with the sentences."""
-        return {"verdict": self.verdict, "sentences": sentences(self), **asdict(self)}
 
 
 def conclude(
@@ -204,105 +199,3 @@ def _decide(differences: list[float], interval: Interval) -> tuple[Verdict, int 
     if needed is None or needed > _AFFORDED * count:
         return "tied", None
     return "few_seeds", max(1, needed - count)
-
-
-# ---------------------------------------------------------------------- in words
-
-
-def sentences(conclusion: Conclusion) -> list[str]:
-    """Return what to say, the verdict first and on one line of a terminal."""
-    if conclusion.winner is None:
-        return ["No trial has a value on fresh seeds, so nothing is concluded."]
-    said = _of_one(conclusion, conclusion.against)
-    if conclusion.against.verdict != "ceiling" and conclusion.ceiling is not None:
-        said += [_shared(conclusion)] if conclusion.sharing else []
-    for against in conclusion.baselines:
-        said += _of_one(conclusion, against)[:1]
-    return said
-
-
-def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
-    """Return the sentences about one rival."""
-    winner, rival = conclusion.winner or "", against.rival
-    seeds = f"{against.seeds} fresh seed{'' if against.seeds == 1 else 's'}"
-    numbers = _numbers(against)
-    match against.verdict:
-        case "default":
-            return _fitted(f"{_upper(rival)} won: no trial was better on fresh seeds", "", seeds)
-        case "nothing":
-            return _fitted(f"There is nothing to compare {winner} with", "", seeds)
-        case "ceiling":
-            said = f"{_upper(winner)} and {rival} both reach the ceiling"
-            said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
-            return [*said, *([_shared(conclusion)] if conclusion.sharing else [])]
-        case "better" if against.difference is None:
-            return _fitted(
-                f"{_upper(winner)} is better than {rival}, which diverged", f" on {seeds}", seeds
-            )
-        case "better":
-            said = _fitted(f"{_upper(winner)} is better than {rival}", f": by {numbers}", seeds)
-        case "worse":
-            said = _fitted(f"{_upper(rival)} is better than {winner}", f": by {numbers}", seeds)
-        case "tied":
-            said = _fitted(f"{_upper(winner)} and {rival} are tied", f": {numbers}", seeds)
-        case "few_seeds":
-            said = [f"{seeds.replace(' fresh', '')} cannot tell {winner} from {rival}."]
-            more = f"{against.more_seeds} more seed{'' if against.more_seeds == 1 else 's'}"
-            said.append(
-                f"{_upper(more)} would give a first interval."
-                if against.seeds - against.diverged < FEWEST_PAIRS
-                else f"The difference is {numbers}; about {more} would tell, if it is as it looks."
-            )
-    if against.diverged:
-        said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
-    return [*said, *_chance(against)]
-
-
-def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
-    """Return the first sentence with its numbers if both fit on a line, else two."""
-    where = f" on {seeds}" if numbers and seeds not in numbers + first else ""
-    if len(first + numbers + where) < _COLUMNS:
-        return [f"{first}{numbers}{where}."]
-    return [f"{first}.", f"{_upper(numbers.lstrip(': '))}{where}."]
-
-
-def _numbers(against: Against) -> str:
-    """Return the difference as a number that is positive for who is ahead, with its interval."""
-    if against.difference is None:
-        return ""
-    sign = -1.0 if against.verdict == "worse" else 1.0
-    shown = _number(sign * against.difference)
-    if against.verdict == "tied" or against.verdict == "few_seeds":
-        shown = f"{sign * against.difference:+.4g}"
-    low, high = against.interval.low, against.interval.high
-    if low is None or high is None:
-        return shown
-    ends = sorted((sign * low, sign * high))
-    return f"{shown} [{_number(ends[0])}, {_number(ends[1])}]"
-
-
-def _chance(against: Against) -> list[str]:
-    spread = against.probability_interval
-    if against.probability is None or spread.low is None or spread.high is None:
-        return []
-    return [
-        f"On a fresh seed it is better with probability {against.probability:.2f} "
-        f"[{spread.low:.2f}, {spread.high:.2f}]."
-        if against.verdict != "worse"
-        else f"On a fresh seed it is better with probability {1 - against.probability:.2f} "
-        f"[{1 - spread.high:.2f}, {1 - spread.low:.2f}]."
-    ]
-
-
-def _shared(conclusion: Conclusion) -> str:
-    count, top = conclusion.sharing, _number(conclusion.ceiling)
-    who = "1 other trial ends" if count == 1 else f"{count} other trials end"
-    return f"{who} at {top} too: an environment or a budget that is harder would tell them apart."
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

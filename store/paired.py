@@ -121,7 +121,7 @@ def seeds_to_tell(differences: Sequence[float]) -> int | None:
     are fewer than two.
 
     >>> seeds_to_tell([1.0, 3.0, -1.0, 1.0, 0.0])
-    21
+    29
     """
     if len(differences) < 2 or mean(differences) == 0.0:
         return None

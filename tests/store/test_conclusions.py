@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.store.conclusions import Conclusion, conclude, sentences
+from hpo.store.conclusion_words import as_json, sentences
+from hpo.store.conclusions import Conclusion, conclude
 from hpo.store.paired import paired_interval, seeds_to_tell
 
 
@@ -155,7 +156,7 @@ def test_the_first_sentence_fits_a_terminal(scale: float, seed: int) -> None:
         for rival in ("the default", "the same population without copying"):
             found = conclude(a, b, name="trial 12345", rival=rival)
             assert len(first(found)) < 80
-            assert json.loads(json.dumps(found.as_json()))["sentences"] == sentences(found)
+            assert json.loads(json.dumps(as_json(found)))["sentences"] == sentences(found)
 
 
 def test_better_is_seldom_said_where_nothing_differs() -> None:
