@@ -92,7 +92,7 @@ class GymnasiumEnvironment(ForeignEnvironment):
 
     def step(self, key: PRNGKeyArray, state: Any, action: Array, params: Any) -> Step:
         """Refuse: no compiled program can step it."""
-        raise ConfigError(f"{self.id} is stepped by the host; use core.host.host_program.HostProgram")
+        raise ConfigError(f"{self.id} is stepped by the host; use HostProgram of core.host")
 
 
 def _action_space(code: SpaceCode) -> ActionSpace:
