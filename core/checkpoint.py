@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import jax
@@ -48,14 +51,30 @@ def save_tree(directory: Path, tree: Any) -> None:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep Orbax from logging a traceback in each of its threads of what it raises anyway."""
-    logger = logging.getLogger("absl")
+    """Keep Orbax from printing a traceback in each of its threads of what it raises anyway.
+
+    Threads of a failed save may print theirs after it: what keeps them quiet then stays.
+    """
+    logger, hook = logging.getLogger("absl"), sys.excepthook
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    sys.excepthook = partial(_tell_unless_late, hook)
     try:
         yield
+        sys.excepthook = hook
     finally:
         logger.setLevel(level)
+
+
+def _tell_unless_late(
+    hook: Callable[..., object],
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
+) -> None:
+    """Print what nobody caught, unless a thread found the loop of its save closed already."""
+    if not (isinstance(error, RuntimeError) and "Event loop is closed" in str(error)):
+        hook(kind, error, traceback)
 
 
 def _lines(directory: Path) -> Iterator[str]:

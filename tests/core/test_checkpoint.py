@@ -1,5 +1,8 @@
+import errno
 import hashlib
 import shutil
+import sys
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -111,3 +114,17 @@ def test_nothing_is_written_over(saved):
     with pytest.raises(ValueError, match="exist"):
         save_tree(saved, small())
     same(restore_tree(saved, small()), small())
+
+
+def test_a_failed_save_keeps_its_late_threads_quiet(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    save_tree(tmp_path / "state", {"x": np.zeros(3)})
+    assert sys.excepthook is sys.__excepthook__
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("orbax.checkpoint.StandardCheckpointer.save", Mock(side_effect=full))
+    with pytest.raises(StoreError):
+        save_tree(tmp_path / "other", {"x": np.zeros(3)})
+    for text in ("Event loop is closed", "another error"):
+        error = RuntimeError(text)
+        sys.excepthook(RuntimeError, error, None)  # as C++ prints what a callback raised
+    assert capsys.readouterr().err == "RuntimeError: another error\n"
