@@ -315,7 +315,6 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     options: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        "enable_progress_bar": False,  # it prints on stdout where Python has no file to run
         "python_enable_replacements": False,  # a table name must not find a Python variable
         "memory_limit": memory,
         "temp_directory": spill,
@@ -323,6 +322,7 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
         "threads": min(_THREADS, os.cpu_count() or 1),
     }
     connection = duckdb.connect(":memory:", config=options)
+    connection.execute("SET enable_progress_bar = false")  # it would print on stdout in notebooks
     there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
     files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
     for name, file in files.items():
