@@ -7,7 +7,11 @@ study's folder can be read, and the configuration is locked before the user's te
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -22,13 +26,26 @@ from .tables import PARAM_PREFIX, TABLES, damaged_table
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
     import duckdb
 
-__all__ = ["TIMEOUT_SECONDS", "has_column", "query", "require_tables", "rows_as_json"]
+__all__ = [
+    "TIMEOUT_SECONDS",
+    "Rows",
+    "has_column",
+    "query",
+    "require_tables",
+    "rows_as_json",
+    "streamed",
+]
 
 
 TIMEOUT_SECONDS = 60.0
 MEMORY = "2GB"
+MEMORY_AT_FIRST = "128MB"
+"""Sorts and large groups go to disk beyond it; what cannot runs again with `MEMORY`."""
 CELLS = 10_000_000
-"""Of a result, at most: as Python's numbers they take up to a GB."""
+"""Of a result in Python, at most: as Python's numbers they take up to a GB."""
+_THREADS = 4  # each holds a row group of its own, on a machine with many cores too many
+_SPILL = "16GB"
+_CELLS_AT_ONCE = 100_000
 _ROWS_AT_ONCE = 10_000
 
 
@@ -51,39 +68,170 @@ def query(
 
     Raises:
         StoreError: nothing is published yet, the text is not one reading statement, reads files
-            elsewhere, takes too long or too much memory, or does not run.
+            elsewhere, takes too long or too much memory, does not run, or has more than `CELLS`.
     """
-    import duckdb
+    with streamed(directory, sql, timeout_seconds) as found:
+        rows: list[tuple[Any, ...]] = []
+        for some in found:
+            rows += some
+            if len(rows) * len(found.columns) > CELLS:
+                raise StoreError(
+                    f"the result has more than {CELLS:,} cells; aggregate, or add LIMIT 1000"
+                )
+        return found.columns, rows
 
+
+@contextmanager
+def streamed(
+    directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
+) -> Iterator[Rows]:
+    """Run one SELECT as `query` does, for rows that are taken in turns and may be any number.
+
+    Args:
+        directory: the study's folder.
+        sql: one statement that reads.
+        timeout_seconds: after which it is ended, not counting what is done with its rows.
+
+    Raises:
+        StoreError: see `query`; once rows have been taken, too.
+    """
     folder = Path(directory).resolve()
     require_tables(folder)
-    try:
+    clock = _Clock(folder, timeout_seconds)
+    with clock.running():
         _check(sql)
-        with _connection(folder) as connection, _ended_after(connection, timeout_seconds):
-            return _fetched(connection.execute(sql))
-    except duckdb.InterruptException as error:
-        raise StoreError(
-            f"the query was ended after {timeout_seconds:g} s; ask for less, or for longer with "
-            "--timeout SECONDS (0: no end)"
-        ) from error
-    except duckdb.OutOfMemoryException as error:
-        raise StoreError(
-            f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "
-            f"{folder}/*.parquet with a tool of your own"
-        ) from error
-    except RuntimeError as error:  # DuckDB's word for Ctrl-C
-        if "interrupted" in str(error):
-            raise KeyboardInterrupt from error
+    with _spill_folder() as spill:
+        rows = _begun(folder, sql, clock, MEMORY_AT_FIRST, spill)
+        if rows is None:
+            rows = _begun(folder, sql, clock, MEMORY, spill)
+        assert rows is not None
+        try:
+            yield rows
+        finally:
+            rows.close()
+
+
+class Rows:
+    """The rows of a query, some at a time; iterate over it once.
+
+    Attributes:
+        columns: their names.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, clock: _Clock):
+        self._connection, self._clock = connection, clock
+        with clock.running(connection):
+            self._result = connection.execute(sql)
+            self.columns = [str(column[0]) for column in self._result.description or ()]
+            most = _CELLS_AT_ONCE // max(1, len(self.columns))
+            self._at_once = min(_ROWS_AT_ONCE, max(1, most))
+            self._first = self._result.fetchmany(self._at_once)
+
+    def __iter__(self) -> Iterator[list[tuple[Any, ...]]]:
+        some, self._first = self._first, []
+        while some:
+            yield some
+            with self._clock.running(self._connection):
+                some = self._result.fetchmany(self._at_once)
+
+    def close(self) -> None:
+        """End the query, wherever it is."""
+        self._connection.close()
+
+
+def _begun(folder: Path, sql: str, clock: _Clock, memory: str, spill: str) -> Rows | None:
+    """Return a query that has its first rows; None where it needs more memory than at first."""
+    with clock.running():
+        connection = _connection(folder, memory, spill)
+    try:
+        return Rows(connection, sql, clock)
+    except _OutOfMemoryError:
+        connection.close()
+        if memory == MEMORY:
+            raise
+        return None
+    except BaseException:
+        connection.close()
         raise
-    except duckdb.PermissionException as error:
-        raise StoreError(
-            f"a query may read files of its study only, in {folder}: {_first_line(error)}"
-        ) from error
-    except duckdb.Error as error:
-        raise StoreError(
+
+
+class _OutOfMemoryError(StoreError):
+    """A query needs more memory than it has."""
+
+
+class _Clock:
+    """What a query may take of time: it runs only while DuckDB works."""
+
+    def __init__(self, folder: Path, seconds: float | None):
+        self._folder, self._seconds, self._left = folder, seconds, seconds
+
+    @contextmanager
+    def running(self, connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
+        """Let it run, interrupt the connection when it is over, and say in words what fails."""
+        import duckdb
+
+        timer = None
+        if connection is not None and self._left is not None:
+            if self._left <= 0.0:
+                raise self._over()
+            timer = threading.Timer(self._left, connection.interrupt)
+            timer.daemon = True
+            timer.start()
+        begun = time.monotonic()
+        try:
+            yield
+        except RuntimeError as error:  # DuckDB's word for Ctrl-C; its errors are none
+            if "interrupted" in str(error):
+                raise KeyboardInterrupt from error
+            raise
+        except duckdb.Error as error:
+            raise self._told(error) from error
+        finally:
+            if timer is not None and self._left is not None:
+                timer.cancel()
+                timer.join()
+                self._left -= time.monotonic() - begun
+
+    def _over(self) -> StoreError:
+        return StoreError(
+            f"the query was ended after {self._seconds:g} s; ask for less, or for longer with "
+            "--timeout SECONDS (0: no end)"
+        )
+
+    def _told(self, error: duckdb.Error) -> StoreError:
+        import duckdb
+
+        if isinstance(error, duckdb.InterruptException):
+            return self._over()
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return _OutOfMemoryError(
+                f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "
+                f"{self._folder}/*.parquet with a tool of your own"
+            )
+        if isinstance(error, duckdb.PermissionException):
+            return StoreError(
+                f"a query may read files of its study only, in {self._folder}: "
+                f"{_first_line(error)}"
+            )
+        return StoreError(
             f"the query does not run: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
-        ) from error
+        )
+
+
+@contextmanager
+def _spill_folder() -> Iterator[str]:
+    """Yield where a large sort may leave its files for a while; DuckDB makes it when it must."""
+    try:
+        root = tempfile.gettempdir()
+    except FileNotFoundError:  # nowhere: then sorts have their memory alone
+        yield ""
+        return
+    path = Path(root) / f"hpo-query-{os.getpid()}-{os.urandom(8).hex()}"
+    try:
+        yield str(path)
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def has_column(folder: Path, table: str, column: str) -> bool:
@@ -106,37 +254,6 @@ def require_tables(folder: Path) -> None:
             if holder is not None:
                 when = f"{holder} is at it: tables come with the first commit, within a minute"
             raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")
-
-
-@contextmanager
-def _ended_after(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> Iterator[None]:
-    """Interrupt what runs on a connection when its time is over."""
-    if seconds is None:
-        yield
-        return
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-
-
-def _fetched(
-    result: duckdb.DuckDBPyConnection,
-) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Take the rows in turns, so that a result without end is noticed before memory is full."""
-    columns = [str(column[0]) for column in result.description or ()]
-    rows: list[tuple[Any, ...]] = []
-    while some := result.fetchmany(_ROWS_AT_ONCE):
-        rows += some
-        if len(rows) * len(columns) > CELLS:
-            raise StoreError(
-                f"the result has more than {CELLS:,} cells; aggregate, or add LIMIT 1000"
-            )
-    return columns, rows
 
 
 def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
@@ -185,18 +302,27 @@ def _check(sql: str) -> None:
         )
 
 
-def _connection(folder: Path) -> duckdb.DuckDBPyConnection:
-    """An empty database with the views, shut off from everything but the folder."""
+def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnection:
+    """An empty database with the views, shut off from everything but the folder.
+
+    Args:
+        folder: of the study.
+        memory: that it may take.
+        spill: the folder for what does not fit; not in the working directory.
+    """
     import duckdb
 
     options: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,  # a table name must not find a Python variable
-        "memory_limit": MEMORY,
-        "temp_directory": "",  # a large sort must not leave files in the working directory
+        "memory_limit": memory,
+        "temp_directory": spill,
+        "max_temp_directory_size": _SPILL if spill else "0B",
+        "threads": min(_THREADS, os.cpu_count() or 1),
     }
     connection = duckdb.connect(":memory:", config=options)
+    connection.execute("SET enable_progress_bar = false")  # it would print on stdout in notebooks
     there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
     files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
     for name, file in files.items():

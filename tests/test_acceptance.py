@@ -191,6 +191,11 @@ def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, t
     assert not ppo.defines(ROOT / "core" / "no_such_file.py", "ppo_loss")
 
 
+def test_rows_of_a_large_study_stream(load, tmp_path):
+    outcome = load("acceptance_points.answers").streaming(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
 def test_studies_run_to_their_end_whatever_the_method_and_the_rule(load, tmp_path):
     points = load("acceptance_points.search_methods")
     assert points.everything(small=True, work=tmp_path).passed

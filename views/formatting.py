@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "Listing",
     "aligned",
+    "aligned_line",
     "between",
     "counted",
     "duration",
@@ -217,10 +218,12 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(line, widths, right, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    return "\n".join(aligned_line(line, widths, right) for line in lines)
+
+
+def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    """Format one line of a table in columns of these widths, two blanks apart."""
+    return "  ".join(
+        cell.rjust(width) if is_right else cell.ljust(width)
+        for cell, width, is_right in zip(line, widths, right, strict=True)
+    ).rstrip()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,17 +12,14 @@ from ..env_entry import EnvEntry
 from ..environments import ENVIRONMENTS
 from ..knobs import KNOBS, Knob
 from ..store.codec import finite_json
-from ..store.query import rows_as_json
 from ..store.study_folder import StudySummary
-from .formatting import Listing, aligned, duration, number, param
+from .formatting import Listing, duration, number, param
 
 __all__ = [
     "envs_data",
     "envs_listing",
     "knobs_data",
     "knobs_listing",
-    "rows_csv",
-    "rows_text",
     "studies_listing",
 ]
 
@@ -88,54 +82,8 @@ def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[d
     return [finite_json(asdict(env)) for env in envs]
 
 
-def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return the result of a query as a table; numbers to the right."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    right = [
-        all(_is_number(row[index]) or row[index] is None for row in rows)
-        for index in range(len(columns))
-    ]
-    return aligned([name or "?" for name in columns], cells, right)
-
-
-def rows_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return the result of a query as CSV with a header; missing is empty, lists are JSON."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_csv_cell(value) for value in row] for row in rows)
-    return out.getvalue()
-
-
 def _ago(now: float, then: float | None) -> str:
     return "" if then is None else f"{duration(max(0.0, now - then))} ago"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_cell, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {_cell(item)}' for key, item in value.items())}}}"
-    # One row is one line, and no text of a study may control the terminal.
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple, dict)):
-        return json.dumps(rows_as_json(["cell"], [(value,)])[0]["cell"])
-    return value
 
 
 def _default(value: Any) -> str:

@@ -103,6 +103,9 @@ POINTS: dict[str, dict[int, Point]] = {
             "processes",
         ),
     },
+    "answers": {
+        6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
+    },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
         2: Point("steady-state blocking as published", "optical", "blocking"),

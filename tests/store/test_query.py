@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -224,6 +225,58 @@ def test_a_query_has_so_much_memory_and_no_more(
     monkeypatch.setattr(queries, "CELLS", 50_000)
     with pytest.raises(StoreError, match=r"more than 50,000 cells; aggregate, or add LIMIT"):
         run_query(study, "SELECT range, range FROM range(1000000)")
+
+
+def test_rows_are_taken_in_turns_and_may_be_more_than_a_list_holds(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "CELLS", 10)
+    with queries.streamed(study, "SELECT range AS a, range + 1 AS b FROM range(50000)") as rows:
+        assert rows.columns == ["a", "b"]
+        sizes, last = [], (-1, 0)
+        for some in rows:
+            assert some[0] == (last[0] + 1, last[1] + 1)
+            sizes.append(len(some))
+            last = some[-1]
+    assert last == (49_999, 50_000) and sum(sizes) == 50_000 and max(sizes) <= 10_000
+
+
+def test_what_is_done_with_rows_is_not_the_time_of_the_query(study: Path) -> None:
+    with queries.streamed(study, "SELECT range FROM range(200000)", 5.0) as rows:
+        turns = iter(rows)
+        count = len(next(turns))
+        clock = rows._clock
+        left = clock._left
+        time.sleep(0.3)
+        assert clock._left == left  # nothing is counted between two turns
+        assert count + sum(map(len, turns)) == 200_000
+        assert clock._left < left
+
+
+def test_a_sort_beyond_its_memory_goes_to_disk_and_leaves_nothing_there(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(queries, "MEMORY_AT_FIRST", "32MB")
+    monkeypatch.setattr(queries, "MEMORY", "32MB")
+    sql = "SELECT range * 7919 % 1000003 AS n, range AS m FROM range(1000000) ORDER BY n"
+    with queries.streamed(study, sql) as rows:
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("hpo-query-")]
+        assert sum(len(some) for some in rows) == 1_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_go_to_disk_runs_again_with_more_memory(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "MEMORY_AT_FIRST", "10MB")
+    asked = []
+    begun = queries._begun
+    monkeypatch.setattr(queries, "_begun", lambda *a: (asked.append(a[3]), begun(*a))[1])
+    assert run_query(study, "SELECT len(list(range)) AS n FROM range(5000000)")[1] == [
+        (5_000_000,)
+    ]
+    assert asked == ["10MB", "2GB"]
 
 
 def test_ctrl_c_ends_a_query(study: Path) -> None:

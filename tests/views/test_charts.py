@@ -16,6 +16,7 @@ from hpo.spaces import make_distribution
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
+from hpo.views.charts import curves_chart
 from hpo.views.charts.curves_chart import curves
 from hpo.views.charts.files import draw_picture
 from hpo.views.charts.history_chart import history
@@ -145,6 +146,25 @@ def test_curves_are_means_over_seeds_of_the_best_trials(snapshot):
     assert [at for at, _ in line.points] == sorted(snapshot.points.values)
     assert line.points[-1][1] == pytest.approx(snapshot.rows[best].value)
     assert [mark for mark in evaluations.marks if isinstance(mark, Band)]
+
+
+@pytest.mark.parametrize("most", [1, 3, 5, 80])
+def test_curves_read_the_points_that_they_draw_and_no_more(snapshot, most):
+    wanted = {n: ("choose", "report") if n % 2 else ("search",) for n in snapshot.rows}
+    found = curves_chart._training(snapshot, wanted, dict.fromkeys(wanted, most))
+    _, rows = query(
+        snapshot.folder.path,
+        "SELECT trial, stream, env_steps, episode_return FROM curves "
+        "WHERE isfinite(episode_return) ORDER BY env_steps",
+    )
+    slow = {}
+    for trial, stream, at, value in rows:
+        if stream in wanted[trial]:
+            slow.setdefault(trial, {}).setdefault(at, []).append(value)
+    assert slow.keys() == found.keys() and max(map(len, slow.values())) > 5
+    for trial, curve in slow.items():
+        even = {at: sorted(values) for at, values in curves_chart._even(curve, most)}
+        assert {at: sorted(values) for at, values in found[trial].items()} == even
 
 
 def test_slices_and_rails_show_values_at_one_point_of_all_trials(snapshot):

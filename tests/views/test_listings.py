@@ -1,7 +1,4 @@
-import csv
-import io
 import json
-import math
 from pathlib import Path
 
 from hpo.cli import main
@@ -13,8 +10,6 @@ from hpo.views.listings import (
     envs_listing,
     knobs_data,
     knobs_listing,
-    rows_csv,
-    rows_text,
     studies_listing,
 )
 
@@ -30,36 +25,6 @@ def test_the_tables_are_json_without_infinities():
     assert rate["low"] == 0.0 and rate["high"] is None and rate["traced"] is True
     envs = json.loads(json.dumps(envs_data(), allow_nan=False))
     assert envs[0]["id"] == "CartPole-v1" and envs[0]["params"]["gravity"] == 9.8
-
-
-def test_rows_of_a_query_are_aligned_and_cannot_steer_the_terminal():
-    text = rows_text(
-        ["n", "x", "word", "list", "flag", "map"],
-        [
-            (1, 0.5, "a\nb\x1b[2J", [1.0, None], True, {"a": 1.5}),
-            (20, math.nan, None, [], False, {}),
-        ],
-    )
-    lines = text.splitlines()
-    assert len(lines) == 4
-    assert "\x1b" not in text and "a\\nb\\x1b[2J" in text
-    assert lines[2].startswith(" 1  0.5") and lines[3].startswith("20  nan")
-    assert "[1, -]" in text and "true" in text and "{a: 1.5}" in text
-
-
-def test_a_query_without_rows_shows_its_columns():
-    assert rows_text(["trial", "value"], []) == "trial  value\n-----  -----"
-    assert rows_text([""], [(1,)]).splitlines()[0] == "?"
-
-
-def test_csv_can_be_read_back():
-    text = rows_csv(["a", "b", "c"], [(1, "x,\n", [1.5, math.nan]), (None, True, {"k": [1]})])
-    rows = list(csv.reader(io.StringIO(text)))
-    assert rows == [
-        ["a", "b", "c"],
-        ["1", "x,\n", "[1.5, null]"],
-        ["", "true", '{"k": [1]}'],
-    ]
 
 
 def test_studies_say_when_they_changed():

@@ -33,10 +33,11 @@ def curves(snapshot: Snapshot) -> Picture:
     shown = snapshot.thinned(others, _OTHERS)
     own = {entry.trial: _streams(entry) for entry in leaders}
     search = dict.fromkeys((*own, *shown), (str(Stream.SEARCH),))
+    most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
     panels = [
         panel
         for title, label, found in (
-            ("In training", "episode return", _training(snapshot, {**search, **own})),
+            ("In training", "episode return", _training(snapshot, {**search, **own}, most)),
             ("In evaluations", snapshot.meta.metric, _evaluated(snapshot, search)),
         )
         if (panel := _panel(title, label, leaders, shown, found)) is not None
@@ -61,22 +62,44 @@ def _streams(entry: Entry) -> tuple[str, ...]:
 # ---------------------------------------------------------------------- values
 
 
-def _training(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[int, Curve]:
+_DRAWN = """
+WITH wanted(trial, stream, most) AS (VALUES {wanted}),
+points AS (
+    SELECT trial, env_steps, any_value(most) AS most
+    FROM curves JOIN wanted USING (trial, stream) WHERE isfinite({value})
+    GROUP BY trial, env_steps
+),
+placed AS (
+    SELECT trial, env_steps,
+        row_number() OVER (PARTITION BY trial ORDER BY env_steps DESC) - 1 AS place,
+        (count(*) OVER (PARTITION BY trial) + most - 1) // most AS every
+    FROM points
+),
+drawn AS (SELECT trial, env_steps FROM placed WHERE place % every = 0)
+SELECT trial, env_steps, {value}
+FROM curves JOIN wanted USING (trial, stream) JOIN drawn USING (trial, env_steps)
+WHERE isfinite({value}) ORDER BY trial, env_steps, stream, replicate
+"""
+"""The points that `_even` would choose: of millions of rows, a few thousand come into Python."""
+
+
+def _training(
+    snapshot: Snapshot, wanted: Mapping[int, Sequence[str]], most: Mapping[int, int]
+) -> dict[int, Curve]:
     """Return the episode returns of the published table; none before it is published.
 
     Args:
         snapshot: the study.
         wanted: trial -> streams.
+        most: trial -> how many points of it are drawn.
     """
     folder = snapshot.folder
-    pairs = ", ".join(f"({n}, '{stream}')" for n, streams in wanted.items() for stream in streams)
-    if not pairs or not has_column(folder.path, "curves", _RETURN):
-        return {}
-    _, rows = query(
-        folder.path,
-        f"SELECT trial, env_steps, {_RETURN} FROM curves WHERE (trial, stream) IN ({pairs}) "
-        f"AND isfinite({_RETURN}) ORDER BY trial, env_steps",
+    listed = ", ".join(
+        f"({n}, '{stream}', {most[n]})" for n, streams in wanted.items() for stream in streams
     )
+    if not listed or not has_column(folder.path, "curves", _RETURN):
+        return {}
+    _, rows = query(folder.path, _DRAWN.format(wanted=listed, value=_RETURN), None)
     found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for trial, at, value in rows:
         found[trial][at].append(value)

@@ -13,7 +13,7 @@ from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.query import query, rows_as_json
+from ...store.query import streamed
 from ...store.rows import StudyMeta
 from ...store.study_folder import StudyFolder, find_study, list_studies, state_of
 from ..documents import print_answer, print_json
@@ -25,7 +25,8 @@ from ..leaderboard_text import (
     print_leaderboard,
     winner_line,
 )
-from ..listings import rows_csv, rows_text, studies_listing
+from ..listings import studies_listing
+from ..query_output import csv_pieces, json_pieces, table_pieces
 from ..terminal.console import console, fitted, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
 from ..visible import echo
@@ -120,13 +121,10 @@ def do_show(args: Namespace) -> int:
 
 def do_query(args: Namespace) -> int:
     """Run one SELECT over the tables of a study."""
-    columns, rows = query(_folder(args).path, args.sql, args.timeout or None)
-    if args.json:
-        print_json(rows_as_json(columns, rows))
-    elif args.csv:
-        echo(rows_csv(columns, rows), end="")
-    else:
-        echo(rows_text(columns, rows))
+    pieces = json_pieces if args.json else csv_pieces if args.csv else table_pieces
+    with streamed(_folder(args).path, args.sql, args.timeout or None) as rows:
+        for piece in pieces(rows):
+            echo(piece, end="")
     return 0
 
 
