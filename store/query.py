@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from ..plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .lock import lock_holder
 from .tables import PARAM_PREFIX, TABLES, damaged_table
@@ -109,7 +110,7 @@ def require_tables(folder: Path) -> None:
 
 
 @contextmanager
-def _ended_after(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> Iterator[None]:
+def _ended_after(connection: duckdb.DuckDBPyConnection, seconds: float | None) -> Generator[None]:
     """Interrupt what runs on a connection when its time is over."""
     if seconds is None:
         yield
@@ -161,9 +162,9 @@ def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[
 def _jsonable(cell: Any) -> Any:
     if isinstance(cell, (float, Decimal)):
         return float(cell) if math.isfinite(cell) else None
-    if isinstance(cell, dict):
+    if is_dict(cell):
         return {str(key): _jsonable(item) for key, item in cell.items()}
-    if isinstance(cell, (list, tuple)):
+    if is_sequence(cell):
         return [_jsonable(item) for item in cell]
     return cell if cell is None or isinstance(cell, (bool, int, str)) else str(cell)
 
@@ -233,7 +234,7 @@ def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:
 
 def _struct(tree: dict[str, Any]) -> str:
     fields = (
-        f"{_name(name)} := {_struct(value) if isinstance(value, dict) else value}"
+        f"{_name(name)} := {_struct(value) if is_dict(value) else value}"
         for name, value in tree.items()
     )
     return f"struct_pack({', '.join(fields)})"
