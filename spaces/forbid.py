@@ -33,7 +33,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Div: lambda one, other: one / other,
 }
 _GRAMMAR = (
     "allowed: comparisons (< <= > >= == !=) of + - * / over knobs and constants, joined by "
@@ -134,7 +134,7 @@ def parse_rule(text: str) -> TextRule:
             warnings.simplefilter("error")
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning):
-        raise ConfigError(f"rule {shown!r} is no comparison; {_GRAMMAR}") from None
+        raise ConfigError(f"rule {shown!r} is not a comparison; {_GRAMMAR}") from None
     names: dict[str, None] = {}
     for name in _check_truth(tree, shown):
         names[name] = None

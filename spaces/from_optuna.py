@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,7 @@ class OptunaStudy:
     sometimes: tuple[str, ...]
     trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
     metrics: tuple[str, ...] = ()
-    exported: Mapping[str, Any] = field(default_factory=dict)
+    exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def read_study(storage: str, name: str | None = None) -> OptunaStudy:
@@ -134,14 +134,14 @@ def _check_file(path: Path, make: bool) -> None:
         ConfigError: there is no such file, or it is not one of Optuna's.
     """
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no file; allowed: an SQLite file, a journal, or a URL")
+        raise ConfigError(f"{path} is not a file; allowed: an SQLite file, a journal, or a URL")
     if not path.exists():
         if not make:
             raise ConfigError(
                 f"{path}: no such file; allowed: an SQLite file, a journal, or a URL"
             )
         if not path.absolute().parent.is_dir():
-            raise ConfigError(f"{path}: its folder is not there; make it first")
+            raise ConfigError(f"{path}: its folder does not exist; create it first")
         return
     if path.suffix == ".log" or (make and path.stat().st_size == 0):
         return
@@ -150,13 +150,13 @@ def _check_file(path: Path, make: bool) -> None:
             found = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = {str(name) for (name,) in found}
     except sqlite3.Error as error:
-        raise ConfigError(f"{path} is no SQLite database that can be read: {error}") from error
+        raise ConfigError(f"{path} is not a readable SQLite database: {error}") from error
     if "studies" not in tables or "trials" not in tables:
         raise ConfigError(f"{path} is an SQLite database, but holds no study of Optuna")
 
 
 @contextmanager
-def refusals(storage: str) -> Iterator[None]:
+def refusals(storage: str) -> Generator[None]:
     """Turn whatever a database says of a file that is none of its own into one sentence."""
     try:
         yield

@@ -6,11 +6,12 @@ What comes back is not checked beyond its shape: the journal compares checksums 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
+from ..plain_data import is_mapping
 from .codec import PackedEvaluation, plain_json
 from .commit import Head, Part, is_part_name
 from .rows import AskRow, AttributeRow, StudyMeta
@@ -53,7 +54,7 @@ def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
 
 
 def _mapping(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+    return dict(value) if is_mapping(value) else value
 
 
 def head_cells(head: Head) -> Cells:
@@ -97,7 +98,7 @@ def part_cells(part: Part) -> Cells:
 def part_of_cells(name: str, checksum: str, rows: int, first: int, level: int) -> Part:
     """The part that `part_cells` was given, whose name never leaves its folder."""
     if not is_part_name(name):
-        raise ValueError(f"{name!r} is no curve part")
+        raise ValueError(f"{name!r} is not a curve part")
     return Part(name, checksum, rows, first, level)
 
 

@@ -143,7 +143,7 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
     draws = np.random.Generator(np.random.PCG64(seed))
     deals = _deals(draws, trials, max(_DEALS, _DEALS_A_KNOB * len(columns)))
     weights = draws.multinomial(trials, np.full(trials, 1 / trials), _RESAMPLES).astype(np.float64)
-    waiting, named, found = list(columns), [], []
+    waiting, named, found = list(columns), list[Column](), list[KnobShare]()
     while waiting:
         before = removed(named, trials)
         left = ranks - _fit(before, ranks)
@@ -192,7 +192,8 @@ def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judg
          zip(dealt, shares[:, 1:], strict=True)]
     )  # fmt: skip
     # the largest place that at most 4 % of the deals reach with any knob
-    allowed = int(np.sort(places.min(axis=0))[int(_CHANCE * count)]) - 1
+    fewest: np.ndarray = np.min(places, axis=0)
+    allowed = int(np.sort(fewest)[int(_CHANCE * count)]) - 1
     floors = dealt[:, max(0, allowed)]
     usable = np.array([form.basis.shape[1] > 0 for form in forms])
     return _Judged(shares[:, 0], dealt.mean(axis=1), np.where(usable, floors, 1.0))

@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from .codec import finite_json
 from .pareto import hypervolume, places
 from .rows import StudyMeta, TrialRow, TrialState
-from .statistics import NO_INTERVAL, Interval, interval, mean
+from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
 
 __all__ = ["Entry", "Ranking", "leaderboard", "leaderboard_of", "volume_of"]
 
@@ -44,7 +44,7 @@ class Entry:
         value: what the study optimises, from fresh seeds when confirmed; None for a trial that
             was stopped or did not get to its end.
         ci_low, ci_high: the 95 % interval of `value`, None below 5 seeds.
-        ci_kind: `t`, `bootstrap` or `none`.
+        ci_kind: as in `Interval`; `hall` and `wilson` never.
         value_from: the seeds behind `value`: `report`, `choose`, `search`, or "" without one.
         values: one a seed behind `value`; without a value, the last of each replicate.
         confirmed: it was run again on fresh seeds.
@@ -70,7 +70,7 @@ class Entry:
     value: float | None
     ci_low: float | None
     ci_high: float | None
-    ci_kind: Literal["none", "t", "bootstrap"]
+    ci_kind: IntervalKind
     value_from: Literal["report", "choose", "search", ""]
     values: tuple[float, ...]
     confirmed: bool

@@ -12,13 +12,14 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from ..plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .lock import lock_holder
 from .tables import PARAM_PREFIX, TABLES, damaged_table
@@ -84,7 +85,7 @@ def query(
 @contextmanager
 def streamed(
     directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
-) -> Iterator[Rows]:
+) -> Generator[Rows]:
     """Run one SELECT as `query` does, for rows that are taken in turns and may be any number.
 
     Args:
@@ -166,7 +167,7 @@ class _Clock:
         self._folder, self._seconds, self._left = folder, seconds, seconds
 
     @contextmanager
-    def running(self, connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
+    def running(self, connection: duckdb.DuckDBPyConnection | None = None) -> Generator[None]:
         """Let it run, interrupt the connection when it is over, and say in words what fails."""
         import duckdb
 
@@ -220,7 +221,7 @@ class _Clock:
 
 
 @contextmanager
-def _spill_folder() -> Iterator[str]:
+def _spill_folder() -> Generator[str]:
     """Yield where a large sort may leave its files for a while; DuckDB makes it when it must."""
     try:
         root = tempfile.gettempdir()
@@ -252,7 +253,9 @@ def require_tables(folder: Path) -> None:
             holder = lock_holder(folder)
             when = "run the study's file to write it"
             if holder is not None:
-                when = f"{holder} is at it: tables come with the first commit, within a minute"
+                when = (
+                    f"{holder} is running it: tables come with the first commit, within a minute"
+                )
             raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")
 
 
@@ -278,9 +281,9 @@ def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[
 def _jsonable(cell: Any) -> Any:
     if isinstance(cell, (float, Decimal)):
         return float(cell) if math.isfinite(cell) else None
-    if isinstance(cell, dict):
+    if is_dict(cell):
         return {str(key): _jsonable(item) for key, item in cell.items()}
-    if isinstance(cell, (list, tuple)):
+    if is_sequence(cell):
         return [_jsonable(item) for item in cell]
     return cell if cell is None or isinstance(cell, (bool, int, str)) else str(cell)
 
@@ -359,7 +362,7 @@ def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:
 
 def _struct(tree: dict[str, Any]) -> str:
     fields = (
-        f"{_name(name)} := {_struct(value) if isinstance(value, dict) else value}"
+        f"{_name(name)} := {_struct(value) if is_dict(value) else value}"
         for name, value in tree.items()
     )
     return f"struct_pack({', '.join(fields)})"
