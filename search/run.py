@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -32,6 +32,7 @@ from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, restore_buckets, restore_ledger
 from .engine.confirm_resume import read_fresh
+from .engine.engine import Engine, Outcome
 from .engine.evolve import make_evolver
 from .engine.growth import length_of, lengthen
 from .engine.intake import Intake
@@ -229,26 +230,27 @@ def _run(
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)
         policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
-        parts: dict[str, Any] = {
-            "ledger": ledger,
-            "factory": factory,
-            "intake": Intake(ledger, ahead, buckets),
-            "curves": callbacks.listening(curves) if settings.callbacks else curves,
-            "committer": _committer(store, ledger, buckets, settings),
-            "policies": policies,
-            "observers": observers,
-        }
-        loop = Loop(pruner=make_pruner(study), evolver=make_evolver(study), fresh=fresh, **parts)
-        outcome: Literal["finished", "interrupted"] = "finished"
+        engine = Engine(
+            ledger,
+            factory,
+            buckets,
+            curves=callbacks.listening(curves) if settings.callbacks else curves,
+            committer=_committer(store, ledger, buckets, settings),
+            policies=policies,
+            observers=observers,
+        )
+        intake = Intake(ledger, ahead, buckets)
+        outcome: Outcome = "finished"
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
-                outcome = drive(parts, interrupts)
+                outcome = drive(engine, intake, interrupts)
             if outcome == "finished":
+                loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
         finally:
             store.publish(force=True)
     for observer in observers:
-        observer.on_end(loop.progress(), outcome)
+        observer.on_end(engine.progress(), outcome)
     return _results(outcome, ledger, store)
 
 

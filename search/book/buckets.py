@@ -74,6 +74,15 @@ class Bucket:
         for run in runs:
             bisect.insort(self.waiting, run, key=order)
 
+    def equip(self, population: Population) -> None:
+        """Take a population, with the lanes there were if it had one before."""
+        self.population = population
+        self.slots = self.slots or [None] * population.lanes
+
+    def drop(self) -> None:
+        """Let the population go, whose lanes are not what they were."""
+        self.population = None
+
     def release(self) -> None:
         """Free the lanes of replicates that have ended, and forget those that need none."""
         for lane, run in enumerate(self.slots):

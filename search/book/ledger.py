@@ -124,6 +124,11 @@ class Ledger:
         self.ended.append(trial)
         self.touch(trial)
 
+    def take_ended(self) -> list[Trial]:
+        """Return the trials that ended since the last call."""
+        ended, self.ended = self.ended, []
+        return ended
+
     def judged(self, rung: int) -> list[int]:
         """Return the trials judged at a rung so far; the caller adds those it judges."""
         while len(self._judged) <= rung:

@@ -58,6 +58,13 @@ class Usage:
     run_seconds: float = 0.0
     chunk_seconds: float = 0.0
 
+    def count_lanes(self, lanes: int, busy: int, work_remains: bool) -> None:
+        """Count a chunk that begins; its lanes count while an idle one could be busy."""
+        self.chunks += 1
+        if work_remains:
+            self.lane_chunks += lanes
+            self.busy_lane_chunks += busy
+
     @property
     def env_steps(self) -> int:
         """Training env steps of search and confirm together; what `budget.env_steps` bounds."""
@@ -167,6 +174,15 @@ class LoopState:
     bits: int = 0
     ended: EndedTrial | None = None
     bests: dict[int, float] = field(default_factory=dict)
+
+    def pass_boundary(self, seconds: float) -> None:
+        """Count a boundary, and the running time since the one before."""
+        self.boundary += 1
+        self.usage.run_seconds += seconds
+
+    def finish(self) -> None:
+        """Forget what was in motion; nothing is left to do."""
+        self.phase, self.live = Phase.DONE, {}
 
     def to_text(self) -> str:
         """Return the JSON text that the store keeps."""

@@ -38,13 +38,15 @@ class CurveSink(Protocol):
         ...
 
 
-def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: CurveSink) -> None:
-    """Count one chunk for every replicate in a lane, and mark those that diverged."""
+def count_chunk(
+    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, curves: CurveSink
+) -> None:
+    """Count one chunk for the replicates that it ran, and mark those that diverged."""
     shown: dict[int, Run] = {}
-    seconds = max(0.0, result.seconds) / max(1, len(bucket.busy()))
-    for lane, run in enumerate(bucket.slots):
-        if run is None:
-            continue
+    took = max(0.0, result.seconds)
+    ledger.state.usage.chunk_seconds += took
+    seconds = took / max(1, len(runs))
+    for lane, run in by_lane(runs):
         trains = bucket.trains_next(run)
         run.chunks += 1
         _count_steps(ledger, run, bucket.schedule.quantum, trains)
@@ -64,8 +66,7 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
             env_steps=made.env_steps,
             metrics=made.metrics,
         )
-    failed = [(run, result.failed[lane]) for lane, run in enumerate(bucket.slots)
-              if run is not None and lane in result.failed]  # fmt: skip
+    failed = [(run, result.failed[lane]) for lane, run in by_lane(runs) if lane in result.failed]
     fail_replicates(ledger, failed)
 
 
@@ -105,15 +106,19 @@ def retire_diverged(
             ledger.end(trial, TrialState.DIVERGED)
 
 
-def due_for_evaluation(bucket: Bucket) -> list[Run]:
-    """Return the replicates that stand at an evaluation point, by lane."""
+def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
+    """Return which of some replicates stand at an evaluation point, by lane."""
     return [
         run
-        for run in bucket.slots
-        if run is not None
-        and run.state is RunState.RUNNING
-        and bucket.trained(run) in _evaluations(bucket, run)
+        for _, run in by_lane(runs)
+        if run.state is RunState.RUNNING and bucket.trained(run) in _evaluations(bucket, run)
     ]
+
+
+def by_lane(runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Return the replicates that are in lanes, each with its lane, the lowest first."""
+    there = [(run.lane, run) for run in runs if run.lane is not None]
+    return sorted(there, key=lambda entry: entry[0])
 
 
 def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...errors import ConfigError, SearchError
 from ...store.rows import AskRow, Stream, TrialState
 from ..book.buckets import Bucket
-from ..book.ledger import Ledger
 from ..book.schedule import schedule_of
 from ..book.trials import Run, RunState, Trial
+from ..engine.engine import Engine
 from ..engine.intake import Intake
-from ..lanes.contract import Population, PopulationFactory
+from ..lanes.contract import Population
 from .contract import Desk, Request
 from .kept_states import KeptStates
 from .reports import Reports
@@ -21,9 +21,8 @@ class DrivenLanes:
     """The lanes of one study, and which trial is in them.
 
     Args:
-        ledger: trials and state.
-        factory: makes populations.
-        intake: knows the buckets.
+        engine: steps them.
+        intake: knows the buckets of configurations.
         desk: the scheduler.
         reports: takes note of copies.
         copies: the scheduler lets trials go on from each other's states.
@@ -34,21 +33,20 @@ class DrivenLanes:
 
     def __init__(
         self,
-        ledger: Ledger,
-        factory: PopulationFactory,
+        engine: Engine,
         intake: Intake,
         desk: Desk,
         reports: Reports,
         copies: bool,
     ):
-        self._ledger, self._factory, self._intake = ledger, factory, intake
+        self._engine, self._ledger, self._intake = engine, engine.ledger, intake
         self._desk, self._reports, self._copies = desk, reports, copies
-        self.states = KeptStates(ledger)
+        self.states = KeptStates(engine.ledger)
 
     @property
     def buckets(self) -> dict[str, Bucket]:
         """By key."""
-        return self._intake.buckets
+        return self._engine.buckets
 
     @property
     def _replicates(self) -> int:
@@ -88,20 +86,9 @@ class DrivenLanes:
         return width
 
     def prepared(self, bucket: Bucket) -> Population:
-        """Return the population of a bucket, made if it is not there."""
-        if bucket.population is None:
-            others = [other.lanes for other in self.buckets.values() if other.lanes]
-            lanes = bucket.lanes or self._ledger.study.population.lanes
-            bucket.population = self._factory.make(
-                bucket.resolved, lanes or min(others, default=None)
-            )
-            bucket.slots = bucket.slots or [None] * bucket.population.lanes
-        return bucket.population
-
-    def release(self) -> None:
-        """Free the lanes of all that has ended."""
-        for bucket in self.buckets.values():
-            bucket.release()
+        """Return the population of a bucket, made if it is not there; all hold as many trials."""
+        others = [other.lanes for other in self.buckets.values() if other.lanes]
+        return self._engine.make(bucket, min(others, default=None))
 
     # ------------------------------------------------------------------ trials that come in
 
