@@ -352,7 +352,7 @@ def breaking(broken, when):
 
 def test_a_study_that_only_fails_stays_stopped(driven):
     asked, factory = study(budget=Budget(trials=30, max_failures=2)), breaking("advance", bool)
-    with pytest.raises(SearchError, match="2 errors.*MemoryError: too much"):
+    with pytest.raises(SearchError, match=r"2 errors.*MemoryError: too much"):
         driven(asked, factory=factory)
     sound = breaking("advance", lambda call: False)
     with pytest.raises(SearchError, match="2 errors"):
