@@ -25,8 +25,9 @@ from .book.buckets import Bucket
 from .book.codec import encode
 from .book.ledger import Ledger
 from .book.progress import Observer
-from .book.state import Phase, Usage
-from .book.trials import Run
+from .book.runs import Run
+from .book.state import Phase
+from .book.usage import Usage
 from .book.warm_start import warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .engine.callbacks import Callback, Callbacks
@@ -152,17 +153,18 @@ def run(
             kept = _kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
-        ledger = restore_ledger(study, store, store.clock, Resolver(study, factory))
-        ledger.earlier = earlier.history
+        ledger = restore_ledger(
+            study, store, store.clock, Resolver(study, factory), earlier.history
+        )
         if not store.created:
             was = length_of(store.meta)
             lengthen(ledger, was, store.checkpoint())
-        goes_on = _reopen(ledger)
+        goes_on = _goes_on(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
             changed = goes_on and _is_another(store.meta, meta, study, settings)
             store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
-        ledger.state.bits = store.meta.bits
+        ledger.state.take_bits(store.meta.bits)
         store.folder.write_study(_shown_text(settings) or meta.study_text, meta.study_text)
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
@@ -239,18 +241,18 @@ def _run(
             policies=policies,
             observers=observers,
         )
-        intake = Intake(ledger, ahead, buckets)
         outcome: Outcome = "finished"
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
-                outcome = drive(engine, intake, interrupts)
+                outcome = drive(engine, interrupts)
             if outcome == "finished":
+                intake = Intake(engine, ahead)
                 loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
         finally:
             store.publish(force=True)
     for observer in observers:
-        observer.on_end(engine.progress(), outcome)
+        observer.on_end(engine.telling.progress(), outcome)
     return _results(outcome, ledger, store)
 
 
@@ -272,17 +274,10 @@ def _committer(
     return Committer(store, ledger, buckets, ledger.study.checkpoint.commit_seconds, soon=True)
 
 
-def _reopen(ledger: Ledger) -> bool:
-    """Return whether anything is left to do; a finished study whose bounds grew is reopened."""
-    state = ledger.state
-    bounds = json.dumps([encode(ledger.study.budget), encode(ledger.study.confirm)])
-    if state.phase is Phase.DONE:
-        if state.bounds == bounds:
-            return False
-        state.phase, state.candidates, state.winner = Phase.SEARCH, [], None
-        state.ended = None
-    state.bounds = bounds
-    return True
+def _goes_on(ledger: Ledger) -> bool:
+    """Return whether anything is left to do, also because the bounds of the study grew."""
+    study = ledger.study
+    return ledger.state.go_on(json.dumps([encode(study.budget), encode(study.confirm)]))
 
 
 def _results(

@@ -12,7 +12,8 @@ from ...errors import ConfigError, SearchError
 from ...store.rows import TrialState
 from ...studies.spec import Study
 from .ledger import Ledger
-from .state import Phase, Usage
+from .state import Phase
+from .usage import Usage
 
 __all__ = [
     "affordable_lanes",

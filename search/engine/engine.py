@@ -7,32 +7,35 @@ error in it fails, who is told and what may be committed is the same for both.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from ...errors import HpoError, StoreError
-from ...store.rows import EvaluationRow, Stream
+from ...errors import ConfigError, HpoError, StoreError
+from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
 from ..book.buckets import Bucket
 from ..book.budget import affordable_lanes, check_confirm_fits, check_health, out_of_time
 from ..book.ledger import Ledger
-from ..book.progress import Observer, Progress, picture
+from ..book.progress import Observer
+from ..book.runs import Run
 from ..book.state import Phase
-from ..book.trials import Run, Trial
-from ..lanes.contract import Change, Population, PopulationFactory, Refill
+from ..book.trials import Trial
+from ..lanes.contract import Population, PopulationFactory, Resolved
 from .callbacks import StopStudy
 from .chunk import (
     CurveSink,
+    changes_of,
     count_chunk,
     due_for_evaluation,
+    refills_of,
     retire_diverged,
     take_evaluations,
 )
 from .commits import Committer
 from .failures import fail_runs
 from .settle import Policies
+from .telling import Telling
 
 __all__ = ["Engine", "Outcome"]
 
@@ -51,6 +54,10 @@ class Engine:
         committer: makes everything durable.
         policies: keeps the best.
         observers: told of every boundary.
+
+    Attributes:
+        ledger, factory, buckets, committer, policies: these.
+        telling: the observers.
     """
 
     def __init__(
@@ -65,10 +72,8 @@ class Engine:
     ):
         self.ledger, self.factory, self.buckets = ledger, factory, buckets
         self.committer, self.policies = committer, policies
-        self._curves, self._observers = curves, observers
+        self._curves, self.telling = curves, Telling(ledger, buckets, observers)
         self._whole = True  # the state is one between two steps, which may be committed
-        self._clock = time.monotonic()
-        self._phase = ledger.state.phase  # that observers know of
 
     @property
     def study(self) -> Study:
@@ -122,7 +127,7 @@ class Engine:
             work_remains: a lane that is idle now could have been busy.
             set_aside: says of a trial that diverged whether it may go on from another's state.
         """
-        self.ledger.state.running = bucket.key
+        self.ledger.state.run_bucket(bucket.key)
         self.ledger.state.usage.count_lanes(bucket.lanes, len(runs), work_remains)
         evaluations: list[EvaluationRow] = []
         if self._advance(bucket, runs):
@@ -138,8 +143,8 @@ class Engine:
         if population is None:
             raise RuntimeError(f"bucket {bucket.key} has no population")
         try:
-            refills = [self._refill(run) for run in runs if run.chunks == 0]
-            if changes := self._following(bucket, runs):
+            refills = refills_of(self.ledger, runs)
+            if changes := changes_of(self.ledger, bucket, runs):
                 population.change(changes)
             result = population.advance(
                 refills, [run.lane for run in runs if run.lane is not None]
@@ -149,27 +154,6 @@ class Engine:
             return False
         count_chunk(self.ledger, bucket, runs, result, self._curves)
         return True
-
-    def _refill(self, run: Run) -> Refill:
-        if run.lane is None:
-            raise RuntimeError(f"{run} has no lane")
-        if run.stream is Stream.SEARCH:
-            resolved = self.ledger.resolved_of(run.trial)
-        else:
-            resolved = self.ledger.resolved_at(run.trial, 0)
-        return Refill(run.lane, resolved, run.stream, run.replicate)
-
-    def _following(self, bucket: Bucket, runs: Sequence[Run]) -> list[Change]:
-        """Return the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
-        changes: list[Change] = []
-        for run in runs:
-            schedule = self.ledger.trials[run.trial].schedule
-            if run.stream is Stream.SEARCH or not schedule or run.lane is None:
-                continue
-            here = bucket.trained(run) * bucket.schedule.quantum
-            if here > 0 and any(entry["env_steps"] == here for entry in schedule):
-                changes.append(Change(run.lane, self.ledger.resolved_at(run.trial, here)))
-        return changes
 
     def _evaluate(self, bucket: Bucket, runs: Sequence[Run]) -> list[EvaluationRow]:
         due = due_for_evaluation(bucket, runs)
@@ -184,7 +168,50 @@ class Engine:
         self.policies.consider(self.ledger, bucket, due)
         return rows
 
-    # ------------------------------------------------------------------ populations and lanes
+    # ------------------------------------------------------------------ trials and their lanes
+
+    def admit(self, trial: Trial, replicates: int) -> Bucket | None:
+        """Take in a new trial.
+
+        Args:
+            trial: has no replicates yet.
+            replicates: that it begins with.
+
+        Returns:
+            The bucket where they are to wait; None where no program can run the trial, which has
+            failed.
+        """
+        self.ledger.add(trial)
+        try:
+            resolved = self.ledger.resolved_of(trial.number)
+            trial.join(resolved.bucket)
+            bucket = self.bucket_of(resolved, trial.number)
+        except ConfigError as error:  # knobs that only contradict each other together
+            self.ledger.state.usage.count_failure()
+            self.ledger.end(trial, TrialState.FAILED, str(error))
+            return None
+        trial.add(Run(trial.number, Stream.SEARCH, replicate) for replicate in range(replicates))
+        return bucket
+
+    def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
+        """Return the bucket of a configuration, made if it is the first one there.
+
+        Args:
+            resolved: the configuration.
+            example: number of its trial.
+
+        Raises:
+            ConfigError: trials copy each other and this one needs a second program.
+        """
+        key, early = resolved.bucket, self.study.early_terminate
+        if key not in self.buckets:
+            if self.buckets and early is not None and early.evolves:
+                raise ConfigError(
+                    f"trial {example} needs a program of its own, but {early.type} copies "
+                    "networks between trials of one program; search knobs that are traced only"
+                )
+            self.buckets[key] = Bucket.of(self.study, resolved, example)
+        return self.buckets[key]
 
     def make(self, bucket: Bucket, lanes: int | None = None) -> Population:
         """Return the population of a bucket, made if it has none.
@@ -264,51 +291,3 @@ class Engine:
         if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
             first = next(iter(self.buckets.values()))
             check_confirm_fits(self.study, first.schedule.env_steps)
-
-    # ------------------------------------------------------------------ telling observers
-
-    def progress(self) -> Progress:
-        """Return where the study stands."""
-        running = self.buckets.get(self.ledger.state.running)
-        return picture(self.ledger, self.buckets.values(), running)
-
-    def close_boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Count a boundary and its time, and tell observers of it; its steps are done.
-
-        Raises:
-            SearchError: the study only fails.
-            CallbackError: a callback raised.
-        """
-        now = time.monotonic()
-        self.ledger.state.pass_boundary(max(0.0, now - self._clock))
-        self._clock = now
-        for observer in self._observers if evaluations else ():
-            observer.on_evaluations(evaluations)
-        self.tell_changes()
-        if self._observers:
-            progress = self.progress()
-            for observer in self._observers:
-                observer.on_chunk(progress)
-        check_health(self.ledger)
-
-    def tell_changes(self) -> None:
-        """Tell observers which trials have ended, and which phase has begun."""
-        for trial in self.ledger.take_ended():
-            for observer in self._observers:
-                observer.on_trial_end(trial.row())
-        if self._phase is not self.ledger.state.phase:
-            self._phase = self.ledger.state.phase
-            self._tell_phase(self._phase)
-
-    def _tell_phase(self, phase: Phase) -> None:
-        streams = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT}
-        if phase not in streams:
-            return
-        live = self.ledger.state.live.values()
-        trials = tuple(
-            trial.number
-            for trial in live
-            if any(run.is_live for run in trial.runs_of(streams[phase]))
-        )
-        for observer in self._observers:
-            observer.on_confirm(phase, trials)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...store.rows import EvaluationRow
 from ..book.budget import may_propose
-from ..book.ledger import cut
+from ..book.runs import cut
 from ..book.state import Phase
 from ..book.trials import Trial
 from ..rules.registry import Pruner
@@ -74,7 +74,7 @@ class Loop:
             if evaluations is None:
                 self._stop_phase()
             else:
-                self._engine.close_boundary(evaluations)
+                self._engine.telling.boundary(evaluations)
         self._ledger.state.finish()
         self._engine.committer.commit("finished")
         return "finished"
@@ -111,7 +111,7 @@ class Loop:
                     cut(trial.runs)
                 engine.release()
                 advance_phase(ledger, self._buckets, engine.policies, self._fresh)
-        engine.tell_changes()
+        engine.telling.changes()
 
     def _work_remains(self) -> bool:
         """Return whether a lane that is idle now could have been busy."""

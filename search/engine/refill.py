@@ -10,8 +10,7 @@ import math
 from ...store.rows import Stream
 from ..book.buckets import Bucket, next_bucket
 from ..book.budget import may_propose
-from ..book.ledger import cut
-from ..book.trials import RunState
+from ..book.runs import RunState, cut
 from ..samplers.registry import draws_ahead
 from .engine import Engine
 from .intake import Intake

@@ -5,19 +5,17 @@ from __future__ import annotations
 from contextlib import closing
 
 from ..engine.engine import Engine, Outcome
-from ..engine.intake import Intake
 from ..engine.interrupts import Interrupts
 from .loop import Driven
 
 __all__ = ["drive"]
 
 
-def drive(engine: Engine, intake: Intake, interrupts: Interrupts) -> Outcome:
+def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
     """Let Ray Tune run a study's trials in its lanes; a cluster is there.
 
     Args:
         engine: steps the lanes.
-        intake: knows the buckets of configurations.
         interrupts: ask for a clean end.
 
     Raises:
@@ -30,4 +28,4 @@ def drive(engine: Engine, intake: Intake, interrupts: Interrupts) -> Outcome:
     ray = import_ray("search: {driver: ray_tune}")
     with closing(TuneDesk(ray, study, engine.ledger)) as desk:
         rule = f"ray_tune {study.search.scheduler.rpartition('.')[2]}"
-        return Driven(engine, intake, desk, rule, desk.copies).run(interrupts)
+        return Driven(engine, desk, rule, desk.copies).run(interrupts)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...errors import ConfigError, SearchError
-from ...store.rows import AskRow, Stream, TrialState
+from ...store.rows import AskRow
 from ..book.buckets import Bucket
-from ..book.schedule import schedule_of
-from ..book.trials import Run, RunState, Trial
+from ..book.runs import RunState
+from ..book.trials import Trial
 from ..engine.engine import Engine
-from ..engine.intake import Intake
 from ..lanes.contract import Population
 from .contract import Desk, Request
 from .kept_states import KeptStates
@@ -22,7 +21,6 @@ class DrivenLanes:
 
     Args:
         engine: steps them.
-        intake: knows the buckets of configurations.
         desk: the scheduler.
         reports: takes note of copies.
         copies: the scheduler lets trials go on from each other's states.
@@ -34,12 +32,11 @@ class DrivenLanes:
     def __init__(
         self,
         engine: Engine,
-        intake: Intake,
         desk: Desk,
         reports: Reports,
         copies: bool,
     ):
-        self._engine, self._ledger, self._intake = engine, engine.ledger, intake
+        self._engine, self._ledger = engine, engine.ledger
         self._desk, self._reports, self._copies = desk, reports, copies
         self.states = KeptStates(engine.ledger)
 
@@ -58,10 +55,7 @@ class DrivenLanes:
         """Return the bucket of the default configuration."""
         study = self._ledger.study
         resolved = self._ledger.resolved(study.space.default())
-        if resolved.bucket not in self.buckets:
-            schedule = schedule_of(study, resolved.steps_per_chunk)
-            self.buckets[resolved.bucket] = Bucket(resolved.bucket, 0, resolved, schedule)
-        return self.buckets[resolved.bucket]
+        return self._engine.bucket_of(resolved, 0)
 
     def width(self, bucket: Bucket) -> int:
         """Make the lanes of a bucket, and say how many trials they hold.
@@ -95,22 +89,11 @@ class DrivenLanes:
     def begin(self, request: Request) -> Trial:
         """Take in a new trial; one that cannot run has failed."""
         ledger, state = self._ledger, self._ledger.state
-        trial = Trial(request.trial, dict(request.params), self._source(request), state.batches)
-        row = AskRow(
-            state.batches, f"ray_tune {ledger.study.search.searcher}", (trial.number,), ()
-        )
-        state.batches += 1
-        state.proposed = max(state.proposed, trial.number + 1)
-        state.told = []
-        ledger.unwritten.asks.append(row)
-        ledger.add(trial)
-        try:
-            self._intake.bucket_for(trial)
-        except ConfigError as error:
-            state.usage.failures += 1
-            ledger.end(trial, TrialState.FAILED, str(error))
-            return trial
-        trial.runs = [Run(trial.number, Stream.SEARCH, one) for one in range(self._replicates)]
+        batch = state.take_foreign(request.trial)
+        trial = Trial(request.trial, dict(request.params), self._source(request), batch)
+        method = f"ray_tune {ledger.study.search.searcher}"
+        ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
+        self._engine.admit(trial, self._replicates)
         return trial
 
     def _source(self, request: Request) -> str:
@@ -155,9 +138,7 @@ class DrivenLanes:
                 return
             runs = [run for run in bucket.busy() if run.trial == number]
             if runs and self.states.has(number, runs[0].chunks):
-                for lane, run in enumerate(bucket.slots):
-                    if run is not None and run.trial == number:
-                        run.lane, bucket.slots[lane] = None, None
+                bucket.evict(number)
         if bucket.slots.count(None) < wanted:
             raise SearchError(
                 f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "

@@ -11,10 +11,8 @@ from collections.abc import Container
 
 from ...store.rows import AttributeRow, EvaluationRow, TrialState
 from ..book.buckets import Bucket
-from ..book.ledger import cut
-from ..book.trials import Run, RunState
+from ..book.runs import Run, RunState, cut
 from ..engine.engine import Engine, Outcome
-from ..engine.intake import Intake
 from ..engine.interrupts import Interrupts
 from ..engine.settle import close_search, settle
 from .contract import Desk, Request
@@ -32,21 +30,18 @@ class Driven:
 
     Args:
         engine: steps the lanes.
-        intake: knows the buckets of configurations.
         desk: the scheduler.
         rule: its words in the store.
         copies: it lets trials go on from each other's states, so that one that diverged waits for
             one.
     """
 
-    def __init__(
-        self, engine: Engine, intake: Intake, desk: Desk, rule: str, copies: bool = False
-    ):
+    def __init__(self, engine: Engine, desk: Desk, rule: str, copies: bool = False):
         self._engine, self._ledger = engine, engine.ledger
         self._desk, self._rule, self._copies = desk, rule, copies
         self._reports = Reports(engine.ledger, engine.buckets, rule)
         self._waiting = Waiting(engine.ledger, desk, self._reports)
-        self._lanes = DrivenLanes(engine, intake, desk, self._reports, copies)
+        self._lanes = DrivenLanes(engine, desk, self._reports, copies)
         self._together = Together()
 
     def run(self, interrupts: Interrupts) -> Outcome:
@@ -59,7 +54,7 @@ class Driven:
 
     def _search(self, interrupts: Interrupts) -> Outcome:
         engine, ledger = self._engine, self._ledger
-        ledger.state.exhausted = False
+        ledger.state.proposes(True)
         self._give_up_without_lanes()
         bucket = self._lanes.bucket_of_default()
         engine.check_first_bucket()
@@ -71,9 +66,8 @@ class Driven:
             if self._waiting.is_complete():
                 engine.committer.commit_if_due()
                 self._pass_boundary()
-        ledger.state.exhausted = True
-        row = AttributeRow(None, "ray_tune", self._together.as_json())
-        ledger.unwritten.attributes.append(row)
+        ledger.state.proposes(False)
+        ledger.unwritten.add(AttributeRow(None, "ray_tune", self._together.as_json()))
         close_search(ledger)
         engine.release()
         return "finished"
@@ -106,7 +100,7 @@ class Driven:
             elif request.kind == "train":
                 with self._engine.undivided():
                     self._admit(request)
-        self._engine.tell_changes()
+        self._engine.telling.changes()
 
     def _admit(self, request: Request) -> None:
         """Let a trial wait for the next chunk in its lanes; one that has ended is told so."""
@@ -133,7 +127,7 @@ class Driven:
         if trial is not None and trial.is_live:
             shown = self._reports.has_shown(number)
             self._reports.judge(trial, "stop", None)
-            trial.stop_rule = self._rule
+            trial.stop_by(self._rule)
             lost = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
             self._ledger.end(trial, TrialState.STOPPED if shown and not trial.lost else lost)
             self._engine.release()
@@ -149,7 +143,7 @@ class Driven:
             self._reports.note(asked)
             settle(self._ledger, engine.buckets, engine.policies)
             engine.release()
-        engine.close_boundary(evaluations)
+        engine.telling.boundary(evaluations)
         self._waiting.reply_to_all()
 
     def _chunk(self, asked: Container[int]) -> list[EvaluationRow]:

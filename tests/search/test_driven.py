@@ -121,10 +121,10 @@ def driven(monkeypatch, tmp_path):
            factory=FACTORY, **settings):  # fmt: skip
         desks = []
 
-        def drive(engine, intake, interrupts):
+        def drive(engine, interrupts):
             desk = FakeDesk(asked, engine.ledger, decide)
             desks.append(desk)
-            return Driven(engine, intake, desk, "fake", copies).run(interrupts)
+            return Driven(engine, desk, "fake", copies).run(interrupts)
 
         monkeypatch.setattr(running, "drive", drive)
         path = tmp_path / name
