@@ -213,7 +213,7 @@ class LoopState:
     # ------------------------------------------------------------------ lanes and policies
 
     def run_bucket(self, key: str) -> None:
-        """Give a bucket the device."""
+        """Let a bucket have the device."""
         self.running = key
 
     def note_buckets(self, buckets: Iterable[BucketState]) -> None:
