@@ -41,6 +41,7 @@ from .engine.interrupts import Interrupts
 from .engine.loop import Loop
 from .engine.measure_baselines import measure_baselines
 from .engine.settle import Policies
+from .engine.telling import Telling
 from .lanes.contract import PopulationFactory
 from .lanes.resolver import Resolver
 from .ray_tune.drive import drive
@@ -213,21 +214,11 @@ def _run(
     study = ledger.study
     buckets = restore_buckets(ledger, factory, store.checkpoint())
     callbacks = Callbacks(settings.callbacks)
-    observers = [*observers, *([callbacks] if settings.callbacks else [])]
-    for observer in observers:
-        observer.on_start(study, store.folder.path, not store.created)
-
-    def measured(baseline: str, value: float) -> None:
-        for observer in observers:
-            observer.on_baseline(baseline, value)
-
-    measure_baselines(ledger, factory, baselines_of(store.journal), measured)
-
-    def told() -> None:
-        for observer in observers:
-            observer.on_interrupt()
-
-    with closing(AskAhead(proposer)) as ahead, Interrupts(told) as interrupts:
+    heard = [callbacks] if settings.callbacks else []
+    telling = Telling(ledger, buckets, [*observers, *heard])
+    telling.start(store.folder.path, resumed=not store.created)
+    measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
+    with closing(AskAhead(proposer)) as ahead, Interrupts(telling.interrupt) as interrupts:
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)
@@ -239,7 +230,7 @@ def _run(
             curves=callbacks.listening(curves) if settings.callbacks else curves,
             committer=_committer(store, ledger, buckets, settings),
             policies=policies,
-            observers=observers,
+            telling=telling,
         )
         outcome: Outcome = "finished"
         try:
@@ -251,8 +242,7 @@ def _run(
                 outcome = loop.run(interrupts)
         finally:
             store.publish(force=True)
-    for observer in observers:
-        observer.on_end(engine.telling.progress(), outcome)
+    telling.end(outcome)
     return _results(outcome, ledger, store)
 
 

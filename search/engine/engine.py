@@ -17,7 +17,6 @@ from ...studies.spec import Study
 from ..book.buckets import Bucket
 from ..book.budget import affordable_lanes, check_confirm_fits, check_health, out_of_time
 from ..book.ledger import Ledger
-from ..book.progress import Observer
 from ..book.runs import Run
 from ..book.state import Phase
 from ..book.trials import Trial
@@ -53,11 +52,10 @@ class Engine:
         curves: takes curve rows.
         committer: makes everything durable.
         policies: keeps the best.
-        observers: told of every boundary.
+        telling: the observers, told of every boundary.
 
     Attributes:
-        ledger, factory, buckets, committer, policies: these.
-        telling: the observers.
+        ledger, factory, buckets, committer, policies, telling: these.
     """
 
     def __init__(
@@ -68,11 +66,11 @@ class Engine:
         curves: CurveSink,
         committer: Committer,
         policies: Policies,
-        observers: Sequence[Observer] = (),
+        telling: Telling,
     ):
         self.ledger, self.factory, self.buckets = ledger, factory, buckets
-        self.committer, self.policies = committer, policies
-        self._curves, self.telling = curves, Telling(ledger, buckets, observers)
+        self.committer, self.policies, self.telling = committer, policies, telling
+        self._curves = curves
         self._whole = True  # the state is one between two steps, which may be committed
 
     @property
@@ -90,6 +88,7 @@ class Engine:
                 unless the disk refused it: what it refused once is not tried again.
         """
         outcome: Outcome = "interrupted"
+        self.telling.start_clock()
         try:
             check_health(self.ledger)
             outcome = search()

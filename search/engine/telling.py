@@ -1,9 +1,10 @@
-"""Tells observers what happened, between two steps: they only look."""
+"""Tells observers what happened, between two steps, and counts the time: they only look."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ...store.rows import EvaluationRow, Stream
 from ..book.buckets import Bucket
@@ -32,6 +33,31 @@ class Telling:
         self._ledger, self._buckets, self._observers = ledger, buckets, observers
         self._clock = time.monotonic()
         self._phase = ledger.state.phase  # that observers know of
+
+    def start(self, folder: Path, resumed: bool) -> None:
+        """Tell that the study begins, or goes on."""
+        for observer in self._observers:
+            observer.on_start(self._ledger.study, folder, resumed)
+
+    def baseline(self, baseline: str, value: float) -> None:
+        """Tell a baseline that was measured."""
+        for observer in self._observers:
+            observer.on_baseline(baseline, value)
+
+    def interrupt(self) -> None:
+        """Tell that a clean end was asked for."""
+        for observer in self._observers:
+            observer.on_interrupt()
+
+    def end(self, outcome: str) -> None:
+        """Tell that the study has `finished`, or was `interrupted`."""
+        progress = self.progress()
+        for observer in self._observers:
+            observer.on_end(progress, outcome)
+
+    def start_clock(self) -> None:
+        """Count the time from here on."""
+        self._clock = time.monotonic()
 
     def progress(self) -> Progress:
         """Return where the study stands."""
