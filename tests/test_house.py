@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_WRITES = 30
-TOO_LONG = {"environments", "store.journal", "studies.fields"}
+TOO_LONG = {"environments", "store.journal"}
 """Modules over 400 lines that are still to be split; none may be added."""
 
 
