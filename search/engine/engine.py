@@ -219,17 +219,17 @@ class Engine:
             bucket: keeps it.
             lanes: as many where neither the bucket nor the study say a number.
         """
-        if bucket.population is None:
+        population = bucket.population
+        if population is None:
             wanted = bucket.lanes or self.study.population.lanes or lanes
-            bucket.equip(self.factory.make(bucket.resolved, wanted))
-        if bucket.population is None:
-            raise RuntimeError(f"bucket {bucket.key} has no population")
-        return bucket.population
+            population = self.factory.make(bucket.resolved, wanted)
+            bucket.equip(population)
+        return population
 
-    def prepare(self, bucket: Bucket, lanes: int | None = None) -> bool:
+    def prepare(self, bucket: Bucket) -> bool:
         """Return whether a bucket has a population now; else its trials have failed."""
         try:
-            self.make(bucket, lanes)
+            self.make(bucket)
         except Exception as error:
             self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
             return False
