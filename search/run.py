@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -25,13 +25,15 @@ from .book.buckets import Bucket
 from .book.codec import encode
 from .book.ledger import Ledger
 from .book.progress import Observer
-from .book.state import Phase, Usage
-from .book.trials import Run
+from .book.runs import Run
+from .book.state import Phase
+from .book.usage import Usage
 from .book.warm_start import warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, restore_buckets, restore_ledger
 from .engine.confirm_resume import read_fresh
+from .engine.engine import Engine, Outcome
 from .engine.evolve import make_evolver
 from .engine.growth import length_of, lengthen
 from .engine.intake import Intake
@@ -39,6 +41,7 @@ from .engine.interrupts import Interrupts
 from .engine.loop import Loop
 from .engine.measure_baselines import measure_baselines
 from .engine.settle import Policies
+from .engine.telling import Telling
 from .lanes.contract import PopulationFactory
 from .lanes.resolver import Resolver
 from .ray_tune.drive import drive
@@ -151,17 +154,18 @@ def run(
             kept = _kept_text(store.folder)
             same = without_given(kept) == without_given(settings.study_text)
             check_continues(store.meta, study, given_in(kept), settings.given, same)
-        ledger = restore_ledger(study, store, store.clock, Resolver(study, factory))
-        ledger.earlier = earlier.history
+        ledger = restore_ledger(
+            study, store, store.clock, Resolver(study, factory), earlier.history
+        )
         if not store.created:
             was = length_of(store.meta)
             lengthen(ledger, was, store.checkpoint())
-        goes_on = _reopen(ledger)
+        goes_on = _goes_on(ledger)
         if not store.created:
             known = max(store.meta.bits, ledger.state.bits)
             changed = goes_on and _is_another(store.meta, meta, study, settings)
             store.journal.replace_meta(_continued(store.meta, meta, goes_on, known + changed))
-        ledger.state.bits = store.meta.bits
+        ledger.state.take_bits(store.meta.bits)
         store.folder.write_study(_shown_text(settings) or meta.study_text, meta.study_text)
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
@@ -210,45 +214,35 @@ def _run(
     study = ledger.study
     buckets = restore_buckets(ledger, factory, store.checkpoint())
     callbacks = Callbacks(settings.callbacks)
-    observers = [*observers, *([callbacks] if settings.callbacks else [])]
-    for observer in observers:
-        observer.on_start(study, store.folder.path, not store.created)
-
-    def measured(baseline: str, value: float) -> None:
-        for observer in observers:
-            observer.on_baseline(baseline, value)
-
-    measure_baselines(ledger, factory, baselines_of(store.journal), measured)
-
-    def told() -> None:
-        for observer in observers:
-            observer.on_interrupt()
-
-    with closing(AskAhead(proposer)) as ahead, Interrupts(told) as interrupts:
+    heard = [callbacks] if settings.callbacks else []
+    telling = Telling(ledger, buckets, [*observers, *heard])
+    telling.start(store.folder.path, resumed=not store.created)
+    measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
+    with closing(AskAhead(proposer)) as ahead, Interrupts(telling.interrupt) as interrupts:
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)
         policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
-        parts: dict[str, Any] = {
-            "ledger": ledger,
-            "factory": factory,
-            "intake": Intake(ledger, ahead, buckets),
-            "curves": callbacks.listening(curves) if settings.callbacks else curves,
-            "committer": _committer(store, ledger, buckets, settings),
-            "policies": policies,
-            "observers": observers,
-        }
-        loop = Loop(pruner=make_pruner(study), evolver=make_evolver(study), fresh=fresh, **parts)
-        outcome: Literal["finished", "interrupted"] = "finished"
+        engine = Engine(
+            ledger,
+            factory,
+            buckets,
+            curves=callbacks.listening(curves) if settings.callbacks else curves,
+            committer=_committer(store, ledger, buckets, settings),
+            policies=policies,
+            telling=telling,
+        )
+        outcome: Outcome = "finished"
         try:
             if study.search.driver == "ray_tune" and ledger.state.phase is Phase.SEARCH:
-                outcome = drive(parts, interrupts)
+                outcome = drive(engine, interrupts)
             if outcome == "finished":
+                intake = Intake(engine, ahead)
+                loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
         finally:
             store.publish(force=True)
-    for observer in observers:
-        observer.on_end(loop.progress(), outcome)
+    telling.end(outcome)
     return _results(outcome, ledger, store)
 
 
@@ -270,17 +264,10 @@ def _committer(
     return Committer(store, ledger, buckets, ledger.study.checkpoint.commit_seconds, soon=True)
 
 
-def _reopen(ledger: Ledger) -> bool:
-    """Return whether anything is left to do; a finished study whose bounds grew is reopened."""
-    state = ledger.state
-    bounds = json.dumps([encode(ledger.study.budget), encode(ledger.study.confirm)])
-    if state.phase is Phase.DONE:
-        if state.bounds == bounds:
-            return False
-        state.phase, state.candidates, state.winner = Phase.SEARCH, [], None
-        state.ended = None
-    state.bounds = bounds
-    return True
+def _goes_on(ledger: Ledger) -> bool:
+    """Return whether anything is left to do, also because the bounds of the study grew."""
+    study = ledger.study
+    return ledger.state.go_on(json.dumps([encode(study.budget), encode(study.confirm)]))
 
 
 def _results(

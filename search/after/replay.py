@@ -25,8 +25,8 @@ from ...studies.spec import Study
 from ...studies.user_code import import_user_code
 from ..book.curve_rows import rows_of
 from ..book.lineage import Segment, lineage_of, params_at
+from ..book.runs import Run
 from ..book.schedule import schedule_of
-from ..book.trials import Run
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.contract import Change, Population, Refill, Resolved, refuse_failed
 from ..lanes.resolver import Resolver

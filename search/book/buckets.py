@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...store.rows import Stream
+from ...studies.spec import Study
 from ..lanes.contract import Population, Resolved
-from .schedule import Schedule
-from .trials import Run, RunState
+from .runs import Run, RunState
+from .schedule import Schedule, schedule_of
 
 __all__ = ["Bucket", "next_bucket"]
 
@@ -41,6 +42,12 @@ class Bucket:
     population: Population | None = None
     slots: list[Run | None] = field(default_factory=list)
     waiting: list[Run] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, study: Study, resolved: Resolved, example: int) -> Bucket:
+        """Return the bucket of a configuration, that of the trial `example`; it has no lanes."""
+        schedule = schedule_of(study, resolved.steps_per_chunk)
+        return cls(resolved.bucket, example, resolved, schedule)
 
     @property
     def lanes(self) -> int:
@@ -74,11 +81,20 @@ class Bucket:
         for run in runs:
             bisect.insort(self.waiting, run, key=order)
 
+    def equip(self, population: Population) -> None:
+        """Take a population, with the lanes there were if it had one before."""
+        self.population = population
+        self.slots = self.slots or [None] * population.lanes
+
+    def drop(self) -> None:
+        """Let the population go, whose lanes are not what they were."""
+        self.population = None
+
     def release(self) -> None:
         """Free the lanes of replicates that have ended, and forget those that need none."""
         for lane, run in enumerate(self.slots):
             if run is not None and run.state is not RunState.RUNNING:
-                run.lane, self.slots[lane] = None, None
+                self._free(lane, run)
         self.waiting = [run for run in self.waiting if run.state is RunState.WAITING]
 
     def claim(self, run: Run) -> int:
@@ -88,10 +104,11 @@ class Bucket:
             RuntimeError: all lanes are taken.
         """
         if run.lane is None:
-            run.lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
-            if run.lane is None:
+            lane = next((i for i, taken in enumerate(self.slots) if taken is None), None)
+            if lane is None:
                 raise RuntimeError(f"bucket {self.key} has no free lane for {run}")
-            self.slots[run.lane] = run
+            self._give(lane, run)
+            return lane
         return run.lane
 
     def place(self, most: int) -> list[Run]:
@@ -100,8 +117,36 @@ class Bucket:
         placed = self.waiting[: max(0, min(most, len(free)))]
         del self.waiting[: len(placed)]
         for lane, run in zip(free, placed, strict=False):
-            run.lane, self.slots[lane] = lane, run
+            self._give(lane, run)
         return placed
+
+    def evict(self, trial: int) -> None:
+        """Free the lanes of a trial whose state is kept elsewhere."""
+        for lane, run in enumerate(self.slots):
+            if run is not None and run.trial == trial:
+                self._free(lane, run)
+
+    def lay_out(self, lanes: int, runs: Iterable[Run]) -> None:
+        """Lay out lanes and queue as a commit saw them.
+
+        Args:
+            lanes: how many there were.
+            runs: replicates of the bucket that wait or run.
+        """
+        self.slots = [None] * lanes
+        for run in runs:
+            if run.state is RunState.WAITING:
+                self.enqueue([run])
+            elif run.state is RunState.RUNNING and run.lane is not None:
+                self.slots[run.lane] = run
+
+    def _give(self, lane: int, run: Run) -> None:
+        run.enter(lane)
+        self.slots[lane] = run
+
+    def _free(self, lane: int, run: Run) -> None:
+        run.leave()
+        self.slots[lane] = None
 
 
 def order(run: Run) -> tuple[int, int, int]:

@@ -6,15 +6,14 @@ in their order and the others are cut; what the confirm stage may cost is kept b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import inf
 
 from ...errors import ConfigError, SearchError
 from ...store.rows import TrialState
 from ...studies.spec import Study
 from .ledger import Ledger
-from .schedule import Schedule
-from .state import Phase, Usage
+from .state import Phase
+from .usage import Usage
 
 __all__ = [
     "affordable_lanes",
@@ -46,14 +45,13 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
 
 
 def affordable_lanes(
-    study: Study, usage: Usage, phase: Phase, schedules: Mapping[str, Schedule], quantum: int
+    study: Study, usage: Usage, phase: Phase, run_env_steps: int, quantum: int
 ) -> float:
     """Return how many lanes the budget still pays a training chunk for; may be infinite."""
     total = study.budget.env_steps
     if total is None:
         return inf
-    longest = max((schedule.env_steps for schedule in schedules.values()), default=0)
-    return max(0, total - usage.env_steps - reserve(study, phase, longest)) // quantum
+    return max(0, total - usage.env_steps - reserve(study, phase, run_env_steps)) // quantum
 
 
 def trials_left(study: Study, proposed: int) -> float:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..lanes.contract import ChunkResult, ChunkRow
+from .runs import Run
 from .schedule import Schedule
-from .trials import Run
 
 __all__ = ["Rows", "chunks_of_row", "ends_row", "rows_of"]
 
@@ -73,7 +73,7 @@ def rows_of(
         steps, before = part.env_steps - before, part.env_steps
         seconds = max(0.0, result.seconds) * steps / quantum  # a chunk is one program: even parts
         for run in runs:
-            run.seconds += seconds
+            run.spend(seconds)
         behind = quantum - part.env_steps
         env_steps = [done * quantum - behind for done in trained]
         if chunks == 1:
@@ -85,7 +85,7 @@ def rows_of(
         since = [runs[at].half_row_chunks * quantum for at in made]
         columns |= _pace([runs[at] for at in made], since)
         for at in made:
-            runs[at].half_row, runs[at].half_row_chunks = {}, 0
+            runs[at].end_row()
         yield Rows([runs[at] for at in made], [env_steps[at] for at in made], columns)
 
 
@@ -96,9 +96,7 @@ def _pace(runs: Sequence[Run], env_steps: Sequence[int]) -> dict[str, np.ndarray
         runs: whose rows end here.
         env_steps: of each since its last row.
     """
-    took = np.array([run.seconds - run.row_seconds for run in runs])
-    for run in runs:
-        run.row_seconds = run.seconds
+    took = np.array([run.take_row_seconds() for run in runs])
     speed = np.divide(env_steps, took, out=np.full(len(runs), np.nan), where=took > 0)
     return {
         "elapsed_seconds": np.array([run.seconds for run in runs]),
@@ -114,8 +112,7 @@ def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[s
     for place, run in enumerate(runs):
         now = {name: values[place] for name, values in columns.items()}
         before = run.half_row_chunks
-        run.half_row = joined(run.half_row, now, float(before)) if before else now
-        run.half_row_chunks = before + 1
+        run.join_row(joined(run.half_row, now, float(before)) if before else now)
     return [run.half_row for run in runs]
 
 

@@ -25,8 +25,9 @@ from ..lanes.resolver import Resolver
 from ..samplers.contract import Past
 from .lineage import lineage_of, params_at
 from .objective import Objective, Objectives
+from .runs import Run
 from .state import LoopState
-from .trials import Run, RunState, Trial
+from .trials import Trial
 
 __all__ = ["Ledger", "Unwritten"]
 
@@ -40,6 +41,19 @@ class Unwritten:
     decisions: list[DecisionRow] = field(default_factory=list)
     asks: list[AskRow] = field(default_factory=list)
     attributes: list[AttributeRow] = field(default_factory=list)
+
+    def add(self, *rows: EvaluationRow | DecisionRow | AskRow | AttributeRow) -> None:
+        """Take rows, each to those of its kind."""
+        for row in rows:
+            match row:
+                case EvaluationRow():
+                    self.evaluations.append(row)
+                case DecisionRow():
+                    self.decisions.append(row)
+                case AskRow():
+                    self.asks.append(row)
+                case AttributeRow():
+                    self.attributes.append(row)
 
 
 class Ledger:
@@ -66,6 +80,8 @@ class Ledger:
         clock: Callable[[], float] | None = None,
         *,
         resolver: Resolver,
+        earlier: Iterable[Past] = (),
+        undecided: Iterable[int] = (),
     ):
         self.study = study
         self.objective = Objective(study.metric)
@@ -75,8 +91,7 @@ class Ledger:
         self.trials.update(state.live)
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
-        self.earlier: tuple[Past, ...] = ()
-        self.undecided: frozenset[int] = frozenset()
+        self.earlier, self.undecided = tuple(earlier), frozenset(undecided)
         self._clock = clock
         self._resolver = resolver
         self._resolved: dict[int, Resolved] = {}  # held for live trials
@@ -84,16 +99,15 @@ class Ledger:
         self._judged: list[list[int]] = []
         for number, trial in self.trials.items():
             for rung in range(len(trial.reports)):
-                self.judged(rung).append(number)
+                self.judge(rung, [number])
 
     def add(self, trial: Trial) -> None:
         """Take in a new trial."""
         self.trials[trial.number] = trial
-        self.state.live[trial.number] = trial
+        self.state.admit(trial)
         self.touch(trial)
-        self.unwritten.attributes += [
-            AttributeRow(trial.number, name, value) for name, value in trial.attributes.items()
-        ]
+        for name, value in trial.attributes.items():
+            self.unwritten.add(AttributeRow(trial.number, name, value))
 
     def touch(self, trial: Trial) -> None:
         """Note that a trial's row has changed."""
@@ -105,30 +119,91 @@ class Ledger:
 
     def started(self, run: Run) -> None:
         """Note that a replicate has entered a lane."""
-        run.state = RunState.RUNNING
+        run.start()
         trial = self.trials[run.trial]
         if trial.state is TrialState.WAITING:
-            trial.state, trial.started_at = TrialState.RUNNING, self.now()
+            trial.start(self.now())
             self.touch(trial)
 
     def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
         """End a trial of the search; its replicates that still wait or run are cut."""
-        cut(trial.runs)
-        trial.state, trial.error, trial.ended_at = state, error, self.now()
-        trial.bits = self.state.bits
-        trial.seed_values = trial.values_of(Stream.SEARCH)
-        del self.state.live[trial.number]
+        trial.end(state, error, self.now(), self.state.bits)
+        self.state.dismiss(trial)
         if held := self._resolved.pop(trial.number, None):
             self._resolver.touch(held)  # its policy, or its confirmation, may ask for it
-        self.state.told.append(trial.number)
         self.ended.append(trial)
         self.touch(trial)
 
-    def judged(self, rung: int) -> list[int]:
-        """Return the trials judged at a rung so far; the caller adds those it judges."""
+    def settle(self, trial: Trial, value: float) -> None:
+        """End a trial that has a value, with what else its replicates measured."""
+        objectives, constraints = self.aggregated(trial, Stream.SEARCH, value)
+        trial.settle(value, objectives, constraints)
+        self.end(trial, TrialState.FINISHED)
+
+    def aggregated(
+        self, trial: Trial, stream: Stream, value: float
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return objectives, `value` the first, and what constraints bound, over a stream's seeds.
+
+        Both are empty where the study has none. Costs are those of the search, on as many seeds.
+        """
+        if self.objectives.is_plain:
+            return (), ()
+        extras = self.objectives.aggregate(trial.extras_of(stream), trial.costs())
+        others = self.objectives.values(extras)
+        objectives = (value, *others) if self.objectives.others else ()
+        return objectives, self.objectives.limited(extras)
+
+    def fail(self, number: int, why: str) -> None:
+        """End a trial of the search that met an error; of one that is confirmed note it."""
+        trial = self.trials[number]
+        if trial.is_live:
+            self.end(trial, TrialState.FAILED, why)
+        elif trial.state is not TrialState.FAILED:
+            trial.fail_confirming(why)
+            self.touch(trial)
+
+    def count(self, run: Run, env_steps: int, trains: bool, seconds: float) -> None:
+        """Count a chunk of a replicate: its env steps, and its share of the running time."""
+        trial = self.trials[run.trial]
+        self.state.usage.count(env_steps, run.stream, trains)
+        if run.stream is Stream.SEARCH:
+            trial.count(env_steps, trains, seconds)
+        self.touch(trial)
+
+    def count_evaluation(self, run: Run, env_steps: int) -> None:
+        """Count an evaluation of a replicate."""
+        trial = self.trials[run.trial]
+        self.state.usage.count_evaluation(env_steps)
+        if run.stream is Stream.SEARCH:
+            trial.count_evaluation(env_steps)
+        self.touch(trial)
+
+    def reopen(self, trial: Trial) -> None:
+        """Let the only trial run on, as it stood at its end."""
+        trial.reopen()
+        self.trials[trial.number] = trial
+        self.state.reopen(trial)
+        self.touch(trial)
+
+    def written(self) -> None:
+        """Forget the rows that a commit has written."""
+        self.unwritten = Unwritten()
+
+    def take_ended(self) -> list[Trial]:
+        """Return the trials that ended since the last call."""
+        ended, self.ended = self.ended, []
+        return ended
+
+    def judged(self, rung: int) -> Sequence[int]:
+        """Return the trials judged at a rung so far."""
+        return tuple(self._judged[rung]) if rung < len(self._judged) else ()
+
+    def judge(self, rung: int, trials: Iterable[int]) -> None:
+        """Note that trials were judged at a rung."""
         while len(self._judged) <= rung:
             self._judged.append([])
-        return self._judged[rung]
+        self._judged[rung] += trials
 
     def order(self, trials: Iterable[Trial]) -> list[Trial]:
         """Return trials that have values, the best first.
@@ -239,10 +314,3 @@ class Ledger:
 def _running(past: Past) -> Past:
     """Return a trial as it was seen before it ended."""
     return Past(past.trial, past.params, past.attributes, proposed_by=past.proposed_by)
-
-
-def cut(runs: Iterable[Run]) -> None:
-    """End replicates that wait or run before their time."""
-    for run in runs:
-        if run.is_live:
-            run.state = RunState.CUT

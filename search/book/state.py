@@ -7,6 +7,7 @@ text gives the same text, so a resumed study goes on from the very same state.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,8 +15,9 @@ from ...errors import StoreError
 from ..rules.explore import Gain
 from .codec import decode, encode
 from .trials import Trial
+from .usage import Usage
 
-__all__ = ["BucketState", "EndedTrial", "KeptPolicy", "LoopState", "PendingAsk", "Phase", "Usage"]
+__all__ = ["BucketState", "EndedTrial", "KeptPolicy", "LoopState", "PendingAsk", "Phase"]
 
 VERSION = 3
 
@@ -27,46 +29,6 @@ class Phase(StrEnum):
     CHOOSE = "choose"
     REPORT = "report"
     DONE = "done"
-
-
-@dataclass
-class Usage:
-    """What the study has used up; the counters that budgets and reports read.
-
-    Attributes:
-        search_env_steps, confirm_env_steps: training env steps.
-        eval_env_steps, warmup_env_steps: counted apart, search and confirm together.
-        lane_chunks, busy_lane_chunks: of chunks that ran while work remained; their ratio is the
-            occupancy.
-        chunks: dispatched.
-        failures: exceptions and lack of memory, not divergence.
-        draws, refused: configurations drawn, and those of them that a `forbid` rule refused.
-        run_seconds: wall time over all starts of the study.
-        chunk_seconds: of that, inside compiled chunks.
-    """
-
-    search_env_steps: int = 0
-    confirm_env_steps: int = 0
-    eval_env_steps: int = 0
-    warmup_env_steps: int = 0
-    lane_chunks: int = 0
-    busy_lane_chunks: int = 0
-    chunks: int = 0
-    failures: int = 0
-    draws: int = 0
-    refused: int = 0
-    run_seconds: float = 0.0
-    chunk_seconds: float = 0.0
-
-    @property
-    def env_steps(self) -> int:
-        """Training env steps of search and confirm together; what `budget.env_steps` bounds."""
-        return self.search_env_steps + self.confirm_env_steps
-
-    @property
-    def occupancy(self) -> float:
-        """Busy lane-chunks over all lane-chunks while work remained; 1 before the first."""
-        return self.busy_lane_chunks / self.lane_chunks if self.lane_chunks else 1.0
 
 
 @dataclass
@@ -167,6 +129,133 @@ class LoopState:
     bits: int = 0
     ended: EndedTrial | None = None
     bests: dict[int, float] = field(default_factory=dict)
+
+    def admit(self, trial: Trial) -> None:
+        """Take in a trial that waits, or one that is confirmed."""
+        self.live.setdefault(trial.number, trial)
+
+    def dismiss(self, trial: Trial) -> None:
+        """Let a trial go that has ended; the next batch is told."""
+        del self.live[trial.number]
+        self.told.append(trial.number)
+
+    # ------------------------------------------------------------------ proposals
+
+    def begin_batch(self, count: int) -> PendingAsk:
+        """Number a batch of so many trials, which is being drawn from here on."""
+        trials = list(range(self.proposed, self.proposed + count))
+        self.pending = PendingAsk(self.batches, trials, self.told)
+        self.told = []
+        self.batches += 1
+        self.proposed += count
+        return self.pending
+
+    def take_batch(self, found: int) -> None:
+        """Take in the batch being drawn; if it brought fewer trials, there is nothing new."""
+        if self.pending is not None and found < len(self.pending.trials):
+            self.exhausted = True
+            self.proposed = self.pending.trials[0] + found
+        self.pending = None
+
+    def take_foreign(self, trial: int) -> int:
+        """Count a trial that a foreign scheduler proposes; return its batch, which it is alone."""
+        batch, self.told = self.batches, []
+        self.batches += 1
+        self.proposed = max(self.proposed, trial + 1)
+        return batch
+
+    def proposes(self, more: bool) -> None:
+        """Note whether there is anything new to propose."""
+        self.exhausted = not more
+
+    # ------------------------------------------------------------------ phases
+
+    def choose(self, candidates: Sequence[int]) -> None:
+        """Leave the search: candidates run on the seeds that choose."""
+        self.phase, self.candidates = Phase.CHOOSE, list(candidates)
+
+    def win(self, trial: int, reports: bool) -> None:
+        """Note who won; its report seeds run next, if there are any."""
+        self.winner, self.phase = trial, Phase.REPORT if reports else Phase.DONE
+
+    def close(self) -> None:
+        """Have nothing left to do."""
+        self.phase = Phase.DONE
+
+    def go_on(self, bounds: str) -> bool:
+        """Return whether anything is left to do; a finished study whose bounds grew is reopened.
+
+        Args:
+            bounds: budget and confirm as they are now, as JSON text.
+        """
+        if self.phase is Phase.DONE:
+            if self.bounds == bounds:
+                return False
+            self.phase, self.candidates, self.winner = Phase.SEARCH, [], None
+            self.ended = None
+        self.bounds = bounds
+        return True
+
+    def take_bits(self, bits: int) -> None:
+        """Note how often results differ from what one machine would have given."""
+        self.bits = bits
+
+    def keep_ended(self, trial: Trial, env_steps: int) -> None:
+        """Keep the only trial as it stands at its end, in case its run grows."""
+        self.ended = EndedTrial(trial, env_steps)
+
+    def reopen(self, trial: Trial) -> None:
+        """Let the only trial run on, as it stood at its end."""
+        self.live[trial.number] = trial
+        self.told = [number for number in self.told if number != trial.number]
+        self.phase, self.kept, self.ended = Phase.SEARCH, [], None
+
+    # ------------------------------------------------------------------ lanes and policies
+
+    def run_bucket(self, key: str) -> None:
+        """Let a bucket have the device."""
+        self.running = key
+
+    def note_buckets(self, buckets: Iterable[BucketState]) -> None:
+        """Note which buckets have lanes."""
+        self.buckets = list(buckets)
+
+    def learn(self, gains: Iterable[Gain], most: int) -> None:
+        """Remember gains, the latest of all."""
+        self.gains = [*self.gains, *gains][-most:]
+
+    def keep(self, policies: Sequence[KeptPolicy]) -> None:
+        """Note whose policies are kept."""
+        self.kept = list(policies)
+
+    def beats_all(self, trial: int, loss: float) -> bool:
+        """Return whether no evaluation was better; then this one is the best."""
+        if self.best_evaluation is not None and loss >= self.best_evaluation.loss:
+            return False
+        self.best_evaluation = KeptPolicy(trial, loss)
+        return True
+
+    def beats_own(self, trial: int, loss: float) -> bool:
+        """Return whether no evaluation of its trial was better; then this one is its best."""
+        if trial in self.bests and loss >= self.bests[trial]:
+            return False
+        self.bests[trial] = loss
+        return True
+
+    def forget_bests(self, live: Collection[int]) -> None:
+        """Forget the best evaluations of trials that have ended."""
+        self.bests = {number: loss for number, loss in self.bests.items() if number in live}
+
+    # ------------------------------------------------------------------ time and text
+
+    def pass_boundary(self, seconds: float) -> None:
+        """Count a boundary, and the running time since the one before."""
+        self.boundary += 1
+        self.usage.count_wall(seconds)
+
+    def finish(self) -> None:
+        """Forget what was in motion; nothing is left to do."""
+        self.phase, self.live = Phase.DONE, {}
 
     def to_text(self) -> str:
         """Return the JSON text that the store keeps."""

@@ -1,110 +1,34 @@
-"""A trial and its replicates as the loop sees them: what ran, what was seen, where it stands.
+"""A trial as the loop sees it: its replicates, what was seen, where it stands.
 
-A live trial changes in place at chunk boundaries; every change reaches the store as a `TrialRow`.
+It changes by its methods alone, at chunk boundaries; the `Ledger` calls those that others hear
+of, and every change reaches the store as a `TrialRow`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
 from typing import Any
 
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
+from .runs import Run, RunState, cut
 
-__all__ = ["LIVE", "Run", "RunState", "Trial"]
+__all__ = ["LIVE", "Trial"]
 
-_RECENT = 100.0
 LIVE = (TrialState.WAITING, TrialState.RUNNING)
-
-
-class RunState(StrEnum):
-    """Where one replicate stands."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    ENDED = "ended"  # ran to its full length
-    DIVERGED = "diverged"
-    CUT = "cut"  # ended early with its trial: stopped, failed, or out of budget
-
-
-@dataclass
-class Run:
-    """One replicate of a trial on one stream of seeds.
-
-    Attributes:
-        trial, stream, replicate: whose; with the study's seed they fix every random number.
-        state: where it stands.
-        lane: the lane of its bucket that it is in, None when in none.
-        chunks: run so far, those of warm-up included.
-        rung_values: the metric at each rung passed so far.
-        value: the metric at its last evaluation, None before the first.
-        extras: what else that evaluation measured, see `Objectives`.
-        rung_extras: likewise at each rung passed.
-        recent_episodes, recent_return, recent_length: training episodes behind the rolling means
-            of their returns and lengths (at most 100), and these; a length is None before the
-            first, and in states of studies that were begun before it was kept.
-        half_row, half_row_chunks: what the next row of its curve holds so far, and of how many
-            chunks, where rows join several.
-        seconds, row_seconds: running time of the chunks it was in, so far and at its last row.
-    """
-
-    trial: int
-    stream: Stream
-    replicate: int
-    state: RunState = RunState.WAITING
-    lane: int | None = None
-    chunks: int = 0
-    rung_values: list[float] = field(default_factory=list)
-    value: float | None = None
-    extras: list[float] = field(default_factory=list)
-    rung_extras: list[list[float]] = field(default_factory=list)
-    recent_episodes: float = 0.0
-    recent_return: float = 0.0
-    recent_length: float | None = None
-    half_row: dict[str, float] = field(default_factory=dict)
-    half_row_chunks: int = 0
-    seconds: float = 0.0
-    row_seconds: float = 0.0
-
-    def roll(self, episodes: float, mean: float, length: float) -> tuple[float, float]:
-        """Take in a chunk's episodes; return rolling means of the last 100 returns and lengths.
-
-        Earlier episodes stand for their own mean; while there is none at all it is NaN.
-
-        Args:
-            episodes: that ended in the chunk.
-            mean: of their returns; NaN without any.
-            length: mean of their lengths, likewise.
-        """
-        if episodes > 0:
-            earlier = min(self.recent_episodes, max(0.0, _RECENT - episodes))
-            total = earlier * self.recent_return + episodes * mean
-            self.recent_return = total / (earlier + episodes)
-            before = 0.0 if self.recent_length is None else earlier
-            total = before * (self.recent_length or 0.0) + episodes * length
-            self.recent_length = total / (before + episodes)
-            self.recent_episodes = min(_RECENT, earlier + episodes)
-        if not self.recent_episodes:
-            return math.nan, math.nan
-        return self.recent_return, math.nan if self.recent_length is None else self.recent_length
-
-    def roll_on_from(self, other: Run) -> None:
-        """Take over what is half counted of a run whose training state this one takes over."""
-        self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
-        self.recent_length = other.recent_length
-        self.half_row, self.half_row_chunks = dict(other.half_row), other.half_row_chunks
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it waits or runs."""
-        return self.state in (RunState.WAITING, RunState.RUNNING)
 
 
 @dataclass
 class Trial:
     """One configuration and everything known about it.
+
+        WAITING --start--> RUNNING --end--> FINISHED --reopen--> RUNNING
+           +-----------------+-------end--> STOPPED, DIVERGED, FAILED, UNFINISHED
+
+    On the way `report` notes what it shows at a rung, and a rule may `stop_by` or `audit` it;
+    `settle` gives it its value before it ends as finished. Where trials copy each other one that
+    diverged is `set_aside`, runs on by `adopt`, or ends. One that has finished stays so while it
+    is confirmed: `add` brings replicates on fresh seeds, `choose` and `prove` take their values.
 
     Attributes:
         number: 0 is the default configuration.
@@ -170,6 +94,130 @@ class Trial:
     def is_live(self) -> bool:
         """Whether it waits or runs in the search."""
         return self.state in LIVE
+
+    # ------------------------------------------------------------------ its life in the search
+
+    def join(self, bucket: str) -> None:
+        """Belong to a bucket."""
+        self.bucket = bucket
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Take further replicates."""
+        self.runs = [*self.runs, *runs]
+
+    def start(self, now: float | None) -> None:
+        """Run, if it waited: a replicate has begun."""
+        if self.state is TrialState.WAITING:
+            self.state, self.started_at = TrialState.RUNNING, now
+
+    def count(self, env_steps: int, trains: bool, seconds: float) -> None:
+        """Count a chunk of one replicate: its env steps, and its share of the running time."""
+        self.train_seconds += seconds
+        if trains:
+            self.env_steps += env_steps
+        else:
+            self.warmup_env_steps += env_steps
+
+    def count_evaluation(self, env_steps: int) -> None:
+        """Count an evaluation of one replicate."""
+        self.eval_env_steps += env_steps
+
+    def see_values(self) -> None:
+        """Note what its replicates show now."""
+        self.seed_values = self.values_of(Stream.SEARCH)
+
+    def report(self, value: float) -> None:
+        """Stand at its next rung, with a value there."""
+        self.rung += 1
+        self.reports.append(value)
+
+    def report_extras(self, extras: list[float], constraints: tuple[float, ...]) -> None:
+        """Note what else it shows at its rung."""
+        self.extra_reports.append(extras)
+        self.constraints = constraints
+
+    def stop_by(self, rule: str, audited: bool = False) -> None:
+        """Note the rule that ends it here, or would if it were not audited."""
+        self.stop_rule, self.audited = rule, self.audited or audited
+
+    def settle(
+        self, value: float, objectives: tuple[float, ...], constraints: tuple[float, ...]
+    ) -> None:
+        """Take its value; empty objectives and constraints leave what was there."""
+        self.value = value
+        self.objectives = objectives or self.objectives
+        self.constraints = constraints or self.constraints
+
+    def end(self, state: TrialState, error: str, now: float | None, bits: int) -> None:
+        """End; replicates that still wait or run are cut."""
+        cut(self.runs)
+        self.state, self.error, self.ended_at = state, error, now
+        self.bits, self.lost = bits, False
+        self.see_values()
+
+    def forget_cut(self) -> None:
+        """Go without the replicates that the budget has cut."""
+        self.runs = [run for run in self.runs if run.state is not RunState.CUT]
+
+    def reopen(self) -> None:
+        """Run on from its end: runs have grown."""
+        self.state = TrialState.RUNNING
+        for run in self.runs:
+            run.reopen()
+
+    # ------------------------------------------------------------------ copies
+
+    def set_aside(self) -> None:
+        """Leave the lanes, having diverged, and wait for the state of another trial."""
+        self.lost = True
+        cut(self.runs)
+
+    def adopt(
+        self, params: Mapping[str, Any], schedule: Sequence[dict[str, Any]], runs: Sequence[Run]
+    ) -> None:
+        """Go on from where other replicates stand, with some knobs.
+
+        Args:
+            params: from here on.
+            schedule: the way of its lineage; empty if it is its own alone.
+            runs: one for each of its own.
+        """
+        self.params, self.lost = dict(params), False
+        self.schedule = tuple(schedule) or self.schedule
+        for run, other in zip(self.runs_of(Stream.SEARCH), runs, strict=True):
+            run.adopt(other)
+        self.see_values()
+
+    # ------------------------------------------------------------------ its confirmation
+
+    def forget_lack(self) -> None:
+        """Be confirmed again: what an earlier confirmation lacked counts no more."""
+        self.error = ""
+
+    def lack(self, what: str) -> None:
+        """Note what its confirmation lacks, or why; the first word stays."""
+        self.error = self.error or what
+
+    def fail_confirming(self, why: str) -> None:
+        """Note an error that hit its confirmation."""
+        self.error = why
+
+    def choose(
+        self,
+        values: tuple[float, ...],
+        objectives: tuple[float, ...] = (),
+        constraints: tuple[float, ...] = (),
+    ) -> None:
+        """Take the values of the seeds that choose; empty objectives leave what was there."""
+        self.choose_values = values
+        self.choose_objectives = objectives or self.choose_objectives
+        self.choose_constraints = constraints or self.choose_constraints
+
+    def prove(self) -> None:
+        """Take the values of the seeds that report."""
+        self.report_values = self.values_of(Stream.REPORT)
+
+    # ------------------------------------------------------------------ what it shows
 
     def runs_of(self, stream: Stream) -> list[Run]:
         """Return its replicates on one stream, in order."""

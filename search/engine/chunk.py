@@ -15,12 +15,21 @@ import numpy as np
 from ...store.rows import EvaluationRow, Stream, TrialState
 from ..book.buckets import Bucket
 from ..book.curve_rows import rows_of
-from ..book.ledger import Ledger, cut
-from ..book.trials import Run, RunState, Trial
-from ..lanes.contract import ChunkResult, EvaluationResult
+from ..book.ledger import Ledger
+from ..book.runs import Run, RunState
+from ..book.trials import Trial
+from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill
 from .failures import fail_replicates
 
-__all__ = ["CurveSink", "count_chunk", "due_for_evaluation", "retire_diverged", "take_evaluations"]
+__all__ = [
+    "CurveSink",
+    "changes_of",
+    "count_chunk",
+    "due_for_evaluation",
+    "refills_of",
+    "retire_diverged",
+    "take_evaluations",
+]
 
 
 class CurveSink(Protocol):
@@ -38,20 +47,46 @@ class CurveSink(Protocol):
         ...
 
 
-def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: CurveSink) -> None:
-    """Count one chunk for every replicate in a lane, and mark those that diverged."""
-    shown: dict[int, Run] = {}
-    seconds = max(0.0, result.seconds) / max(1, len(bucket.busy()))
-    for lane, run in enumerate(bucket.slots):
-        if run is None:
+def refills_of(ledger: Ledger, runs: Sequence[Run]) -> list[Refill]:
+    """Return the lanes of the replicates whose first chunk is next."""
+    refills: list[Refill] = []
+    for run in runs:
+        if run.chunks == 0 and run.lane is not None:
+            if run.stream is Stream.SEARCH:
+                resolved = ledger.resolved_of(run.trial)
+            else:
+                resolved = ledger.resolved_at(run.trial, 0)
+            refills.append(Refill(run.lane, resolved, run.stream, run.replicate))
+    return refills
+
+
+def changes_of(ledger: Ledger, bucket: Bucket, runs: Sequence[Run]) -> list[Change]:
+    """Return the lanes on fresh seeds whose trial's lineage went on with other knobs here."""
+    changes: list[Change] = []
+    for run in runs:
+        schedule = ledger.trials[run.trial].schedule
+        if run.stream is Stream.SEARCH or not schedule or run.lane is None:
             continue
+        here = bucket.trained(run) * bucket.schedule.quantum
+        if here > 0 and any(entry["env_steps"] == here for entry in schedule):
+            changes.append(Change(run.lane, ledger.resolved_at(run.trial, here)))
+    return changes
+
+
+def count_chunk(
+    ledger: Ledger, bucket: Bucket, runs: Sequence[Run], result: ChunkResult, curves: CurveSink
+) -> None:
+    """Count one chunk for the replicates that it ran, and mark those that diverged."""
+    shown: dict[int, Run] = {}
+    took = max(0.0, result.seconds)
+    ledger.state.usage.count_seconds(took)
+    seconds = took / max(1, len(runs))
+    for lane, run in by_lane(runs):
         trains = bucket.trains_next(run)
-        run.chunks += 1
-        _count_steps(ledger, run, bucket.schedule.quantum, trains)
-        if run.stream is Stream.SEARCH:
-            ledger.trials[run.trial].train_seconds += seconds
+        run.advance()
+        ledger.count(run, bucket.schedule.quantum, trains, seconds)
         if result.diverged[lane]:
-            run.state = RunState.DIVERGED
+            run.diverge()
         elif trains:
             shown[lane] = run
     trained = [bucket.trained(run) for run in shown.values()]
@@ -64,23 +99,8 @@ def count_chunk(ledger: Ledger, bucket: Bucket, result: ChunkResult, curves: Cur
             env_steps=made.env_steps,
             metrics=made.metrics,
         )
-    failed = [(run, result.failed[lane]) for lane, run in enumerate(bucket.slots)
-              if run is not None and lane in result.failed]  # fmt: skip
+    failed = [(run, result.failed[lane]) for lane, run in by_lane(runs) if lane in result.failed]
     fail_replicates(ledger, failed)
-
-
-def _count_steps(ledger: Ledger, run: Run, quantum: int, trains: bool) -> None:
-    usage, trial = ledger.state.usage, ledger.trials[run.trial]
-    searching = run.stream is Stream.SEARCH
-    if not trains:
-        usage.warmup_env_steps += quantum
-        trial.warmup_env_steps += quantum if searching else 0
-    elif searching:
-        usage.search_env_steps += quantum
-        trial.env_steps += quantum
-    else:
-        usage.confirm_env_steps += quantum
-    ledger.touch(trial)
 
 
 def retire_diverged(
@@ -99,21 +119,24 @@ def retire_diverged(
         if not too_many or trial.lost:
             continue
         if set_aside(trial):
-            trial.lost = True
-            cut(trial.runs)
+            trial.set_aside()
         else:
             ledger.end(trial, TrialState.DIVERGED)
 
 
-def due_for_evaluation(bucket: Bucket) -> list[Run]:
-    """Return the replicates that stand at an evaluation point, by lane."""
+def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
+    """Return which of some replicates stand at an evaluation point, by lane."""
     return [
         run
-        for run in bucket.slots
-        if run is not None
-        and run.state is RunState.RUNNING
-        and bucket.trained(run) in _evaluations(bucket, run)
+        for _, run in by_lane(runs)
+        if run.state is RunState.RUNNING and bucket.trained(run) in _evaluations(bucket, run)
     ]
+
+
+def by_lane(runs: Sequence[Run]) -> list[tuple[int, Run]]:
+    """Return the replicates that are in lanes, each with its lane, the lowest first."""
+    there = [(run.lane, run) for run in runs if run.lane is not None]
+    return sorted(there, key=lambda entry: entry[0])
 
 
 def _evaluations(bucket: Bucket, run: Run) -> frozenset[int]:
@@ -134,25 +157,19 @@ def take_evaluations(
     for run, result in zip(runs, results, strict=True):
         if result.failed:
             continue
-        trained, trial = bucket.trained(run), ledger.trials[run.trial]
-        steps = int(np.sum(result.lengths))
-        ledger.state.usage.eval_env_steps += steps
-        trial.eval_env_steps += steps if run.stream is Stream.SEARCH else 0
-        ledger.touch(trial)
+        trained = bucket.trained(run)
+        ledger.count_evaluation(run, int(np.sum(result.lengths)))
         value, extras = ledger.objective.measure(result), ledger.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
-            run.state = RunState.DIVERGED
+            run.diverge()
             continue
         written += _rows(run, trained * bucket.schedule.quantum, result)
-        run.value, run.extras = value, extras
-        for _ in bucket.schedule.rungs_at(trained):
-            run.rung_values.append(value)
-            run.rung_extras.append(extras)
+        run.measure(value, extras, len(bucket.schedule.rungs_at(trained)))
         if trained == bucket.schedule.length:
-            run.state = RunState.ENDED
+            run.end()
         if run.stream is Stream.SEARCH:
-            trial.seed_values = trial.values_of(Stream.SEARCH)
-    ledger.unwritten.evaluations += written
+            ledger.trials[run.trial].see_values()
+    ledger.unwritten.add(*written)
     return written
 
 

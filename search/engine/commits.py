@@ -6,7 +6,7 @@ When commits fall changes no result: what was not committed is run again, to the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...disk import new_folder
@@ -16,12 +16,12 @@ from ...store.rows import DecisionRow
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
 from ..book.buckets import Bucket
-from ..book.ledger import Ledger, Unwritten
-from ..book.schedule import schedule_of
+from ..book.ledger import Ledger
 from ..book.state import BucketState, EndedTrial, LoopState
-from ..book.trials import LIVE, RunState, Trial
+from ..book.trials import LIVE, Trial
 from ..lanes.contract import PopulationFactory
 from ..lanes.resolver import Resolver
+from ..samplers.contract import Past
 
 __all__ = ["Committer", "restore_buckets", "restore_ledger"]
 
@@ -68,10 +68,10 @@ class Committer:
         """Write everything since the last commit, in one transaction with the lanes' state."""
         ledger, new = self._ledger, self._ledger.unwritten
         started = time.monotonic()
-        ledger.state.buckets = [
+        ledger.state.note_buckets(
             BucketState(bucket.key, bucket.example, bucket.lanes)
             for bucket in self._buckets.values()
-        ]
+        )
         self._store.commit(
             loop_state=ledger.state.to_text(),
             checkpoint=self._save_lanes(),
@@ -82,7 +82,7 @@ class Committer:
             attributes=new.attributes,
             phase=phase,
         )
-        ledger.unwritten = Unwritten()
+        ledger.written()
         self._boundary, self._last = ledger.state.boundary, time.monotonic()
         longer = max(_SOONEST, 2 * self._wait_seconds, (self._last - started) / _SHARE)
         self._wait_seconds = min(self._every_seconds, longer)
@@ -108,7 +108,11 @@ class Committer:
 
 
 def restore_ledger(
-    study: Study, store: StudyStore, clock: Callable[[], float], resolver: Resolver
+    study: Study,
+    store: StudyStore,
+    clock: Callable[[], float],
+    resolver: Resolver,
+    earlier: Sequence[Past] = (),
 ) -> Ledger:
     """Rebuild what the loop knew at the last commit; a new study gives an empty ledger."""
     head = store.head
@@ -125,13 +129,14 @@ def restore_ledger(
         for row in store.journal.trials()
         if row.state not in LIVE
     ]
-    ledger = Ledger(study, state, ended, clock, resolver=resolver)
-    ledger.undecided = frozenset(
+    undecided = [
         number
         for number, trial in state.live.items()
         if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
+    ]
+    return Ledger(
+        study, state, ended, clock, resolver=resolver, earlier=earlier, undecided=undecided
     )
-    return ledger
 
 
 def restore_buckets(
@@ -151,21 +156,16 @@ def restore_buckets(
                 f"would be {resolved.bucket} now; go on with the hpo that began it, "
                 "or begin again with --new"
             )
-        schedule = schedule_of(ledger.study, resolved.steps_per_chunk)
-        bucket = Bucket(entry.key, entry.example, resolved, schedule)
-        bucket.slots = [None] * entry.lanes
+        bucket = Bucket.of(ledger.study, resolved, entry.example)
+        mine = [trial for trial in ledger.state.live.values() if trial.bucket == entry.key]
+        bucket.lay_out(entry.lanes, [run for trial in mine for run in trial.runs])
         buckets[entry.key] = bucket
-    for trial in ledger.state.live.values():
-        bucket = buckets[trial.bucket]
-        bucket.enqueue(run for run in trial.runs if run.state is RunState.WAITING)
-        for run in trial.runs:
-            if run.state is RunState.RUNNING and run.lane is not None:
-                bucket.slots[run.lane] = run
     ended = ledger.state.ended
     for bucket in buckets.values():
         if any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket):
-            bucket.population = factory.make(bucket.resolved, bucket.lanes)
-            bucket.population.restore(_saved(checkpoint, bucket.key))
+            population = factory.make(bucket.resolved, bucket.lanes)
+            population.restore(_saved(checkpoint, bucket.key))
+            bucket.equip(population)
     return buckets
 
 

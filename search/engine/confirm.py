@@ -13,8 +13,9 @@ from ...store.rows import Stream, TrialState
 from ...store.statistics import mean
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
+from ..book.runs import Run, RunState
 from ..book.state import Phase
-from ..book.trials import Run, RunState, Trial
+from ..book.trials import Trial
 from .confirm_resume import Fresh
 from .settle import Policies, in_lanes
 
@@ -37,14 +38,13 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -
     ]
     finished = ledger.order(finished)
     if confirm is None or not finished or min(confirm.top_k, confirm.choose) < 1:
-        state.phase = Phase.DONE
+        state.close()
         return
-    state.phase = Phase.CHOOSE
     best = finished[: confirm.top_k]
-    state.candidates = [trial.number for trial in best]
+    state.choose([trial.number for trial in best])
     for trial in best:
-        state.live.setdefault(trial.number, trial)
-        trial.error = ""  # what an earlier confirm stage lacked
+        state.admit(trial)
+        trial.forget_lack()
         _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket], fresh)
 
 
@@ -63,7 +63,7 @@ def advance_phase(
 
 def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fresh) -> None:
     runs = fresh.runs(trial.number, stream, seeds)
-    trial.runs += runs
+    trial.add(runs)
     bucket.enqueue(run for run in runs if run.is_live)
 
 
@@ -77,37 +77,31 @@ def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> 
     candidates = [ledger.trials[number] for number in state.candidates]
     for trial in candidates:
         missing = _missing(trial.runs_of(Stream.CHOOSE), "choose")
-        trial.error = trial.error or missing
-        trial.choose_values = ()
-        if not missing:
-            _take_choose_values(ledger, trial)
+        trial.lack(missing)
+        _choose(ledger, trial, () if missing else trial.values_of(Stream.CHOOSE))
         ledger.touch(trial)
     whole = [trial for trial in candidates if trial.choose_values]
     if confirm is None or not whole or any(_was_cut(trial) for trial in candidates):
-        state.phase = Phase.DONE
+        state.close()
         return
     if ledger.objectives.others:  # a front has no winner
-        state.phase = Phase.DONE
+        state.close()
         return
-    winner = min(whole, key=lambda trial: _choice(ledger, trial))
-    state.winner, state.phase = winner.number, Phase.DONE
+    winner = min(whole, key=lambda trial: _best_choice(ledger, trial))
+    state.win(winner.number, reports=confirm.report > 0)
     if confirm.report:
-        state.phase = Phase.REPORT
         _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket], fresh)
 
 
-def _take_choose_values(ledger: Ledger, trial: Trial) -> None:
-    """Take what the seeds that choose gave; costs are those of the search, on as many seeds."""
-    trial.choose_values = trial.values_of(Stream.CHOOSE)
-    if ledger.objectives.is_plain:
-        return
-    extras = ledger.objectives.aggregate(trial.extras_of(Stream.CHOOSE), trial.costs())
-    if ledger.objectives.others:
-        trial.choose_objectives = (mean(trial.choose_values), *ledger.objectives.values(extras))
-    trial.choose_constraints = ledger.objectives.limited(extras)
+def _choose(ledger: Ledger, trial: Trial, values: tuple[float, ...]) -> None:
+    """Take what the seeds that choose gave, nothing where one has no value."""
+    if values:
+        trial.choose(values, *ledger.aggregated(trial, Stream.CHOOSE, mean(values)))
+    else:
+        trial.choose(())
 
 
-def _choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
+def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
     """Sort candidates of one objective: those that keep the constraints first."""
     excess = ledger.violation(trial.choose_constraints)
     return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
@@ -115,14 +109,14 @@ def _choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
 
 def _end_report(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
     state = ledger.state
-    state.phase = Phase.DONE
+    state.close()
     if state.winner is None:
         return
     winner = ledger.trials[state.winner]
     runs = winner.runs_of(Stream.REPORT)
-    winner.error = winner.error or _missing(runs, "report")
+    winner.lack(_missing(runs, "report"))
     if not _was_cut(winner):
-        winner.report_values = winner.values_of(Stream.REPORT)
+        winner.prove()
     ledger.touch(winner)
     still_there = in_lanes(runs)
     if still_there:

@@ -15,7 +15,7 @@ from ...store.rows import Stream
 from ...store.study_store import StudyStore
 from ..after.looking_back import result_of
 from ..book.ledger import Ledger
-from ..book.trials import Run, RunState
+from ..book.runs import Run, RunState
 from .chunk import CurveSink
 
 __all__ = ["Fresh", "Replicate", "read_fresh"]

@@ -20,7 +20,8 @@ from ...studies.stopping_rules import rule_row
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.lineage import Segment, lineage_of
-from ..book.trials import RunState, Trial
+from ..book.runs import RunState
+from ..book.trials import Trial
 from ..lanes.contract import Change
 from ..rules.explore import Explorer, Gain, Situation
 from ..rules.registry import make_explorer, rank_of
@@ -163,8 +164,7 @@ class _Rung:
         changes: list[Change] = []
         before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
         for trial in [*self.ready, *self.lost]:
-            trial.rung = self.rung
-            trial.reports.append(self.value.get(trial.number, math.nan))
+            trial.report(self.value.get(trial.number, math.nan))
             self.ledger.touch(trial)
             source, old = pairs.get(trial.number), trial.params
             if source is not None:
@@ -196,33 +196,27 @@ class _Rung:
         return chosen
 
     def _note_losses(self) -> None:
-        state = self.ledger.state
+        gains: list[Gain] = []
         if not self.evolver.learns or self.rung == 0:
             return
         for trial in self.ready:
             before = self.ledger.objective.loss(value_at(self.ledger, trial, self.rung - 1))
             after = self.loss[trial.number]
-            state.gains.append(Gain(self.rung, dict(trial.params), before, after))
-        del state.gains[:-WINDOW]
+            gains.append(Gain(self.rung, dict(trial.params), before, after))
+        self.ledger.state.learn(gains, WINDOW)
 
     def _copy(
         self, trial: Trial, source: Trial, params: dict[str, Any], way: tuple[Segment, ...]
     ) -> list[Change]:
         """Let each replicate go on from the same replicate of the source."""
-        trial.params, trial.lost = params, False
         own = Segment(self.env_steps, trial.number, params)
-        trial.schedule = tuple(part.as_json() for part in (*way, own))
+        sources = source.runs_of(Stream.SEARCH)
+        trial.adopt(params, [part.as_json() for part in (*way, own)], sources)
         resolved = self.ledger.resolved_of(trial.number)
         changes: list[Change] = []
-        pairs = zip(trial.runs_of(Stream.SEARCH), source.runs_of(Stream.SEARCH), strict=True)
-        for run, other in pairs:
-            run.state, run.chunks, run.value = other.state, other.chunks, other.value
-            run.rung_values = list(other.rung_values)
-            run.extras, run.rung_extras = list(other.extras), list(other.rung_extras)
-            run.roll_on_from(other)
+        for run, other in zip(trial.runs_of(Stream.SEARCH), sources, strict=True):
             if other.state is RunState.RUNNING and other.lane is not None:
                 changes.append(Change(self.bucket.claim(run), resolved, other.lane))
-        trial.seed_values = trial.values_of(Stream.SEARCH)
         return changes
 
     def _decide(
@@ -231,7 +225,7 @@ class _Rung:
         objective, judged = self.ledger.objective, sorted(self.loss.values())
         loss = self.loss.get(trial.number, math.inf)
         copied = source is not None
-        self.ledger.unwritten.decisions.append(
+        self.ledger.unwritten.add(
             DecisionRow(
                 trial=trial.number,
                 rung=self.rung,

@@ -8,10 +8,9 @@ from pathlib import Path
 from ... import disk
 from ...errors import ConfigError, HpoError
 from ...faults import told_if_own
-from ...store.rows import TrialState
 from ..book.buckets import Bucket
-from ..book.ledger import Ledger, cut
-from ..book.trials import Run, RunState
+from ..book.ledger import Ledger
+from ..book.runs import Run, cut
 
 __all__ = ["fail_replicates", "fail_runs"]
 
@@ -29,11 +28,11 @@ def fail_runs(ledger: Ledger, bucket: Bucket, runs: Sequence[Run], error: Except
     if disk.has_refused(error):
         with disk.telling(Path("the files of lanes")):
             raise error
-    ledger.state.usage.failures += 1
+    ledger.state.usage.count_failure()
     text = told_if_own(error)[:_LONGEST]
     cut(runs)
     for number in dict.fromkeys(run.trial for run in runs):
-        _fail(ledger, number, text)
+        ledger.fail(number, text)
     bucket.release()
 
 
@@ -43,16 +42,6 @@ def fail_replicates(ledger: Ledger, failed: Iterable[tuple[Run, str]]) -> None:
     Their lanes are freed at the next boundary.
     """
     for run, why in failed:
-        ledger.state.usage.failures += 1
-        run.state = RunState.DIVERGED  # not cut: those beside it are still compared
-        _fail(ledger, run.trial, why[:_LONGEST])
-
-
-def _fail(ledger: Ledger, number: int, text: str) -> None:
-    """End a trial of the search; of one that is confirmed note what went wrong."""
-    trial = ledger.trials[number]
-    if trial.is_live:
-        ledger.end(trial, TrialState.FAILED, text)
-    elif trial.state is not TrialState.FAILED:
-        trial.error = text
-        ledger.touch(trial)
+        ledger.state.usage.count_failure()
+        run.diverge()  # not cut: those beside it are still compared
+        ledger.fail(run.trial, why[:_LONGEST])

@@ -22,9 +22,10 @@ from ...studies.single import single
 from ...studies.spec import Study
 from ..book.curve_rows import chunks_of_row, ends_row
 from ..book.ledger import Ledger
+from ..book.runs import Run, RunState
 from ..book.schedule import schedule_of
-from ..book.state import EndedTrial, Phase
-from ..book.trials import Run, RunState, Trial
+from ..book.state import Phase
+from ..book.trials import Trial
 
 __all__ = [
     "as_begun",
@@ -87,7 +88,7 @@ def keep_for_growth(ledger: Ledger, trial: Trial) -> None:
     """
     ended = [run for run in trial.runs if run.state is RunState.ENDED]
     if can_grow(ledger.study) and ended and all(run.lane is not None for run in ended):
-        ledger.state.ended = EndedTrial(copy.deepcopy(trial), ledger.study.env_steps)
+        ledger.state.keep_ended(copy.deepcopy(trial), ledger.study.env_steps)
 
 
 def length_of(meta: StudyMeta) -> int:
@@ -113,7 +114,7 @@ def lengthen(ledger: Ledger, before: int, checkpoint: Path | None) -> None:
         if checkpoint is None or not (checkpoint / ended.trial.bucket).is_dir():
             raise _cannot(f"{checkpoint} is gone, the lanes at the end of the run")
         _check_points(study, ended.env_steps, ledger.resolved_of(0).steps_per_chunk)
-        _reopen(ledger, ended.trial)
+        ledger.reopen(ended.trial)
     elif study.env_steps != before and ledger.state.phase is Phase.DONE:
         raise _cannot(_lost(ledger, before))
     elif study.env_steps != before:
@@ -125,19 +126,6 @@ def _is_as_long(study: Study, before: int, quantum: int) -> bool:
     """Return whether a run that grew ends with the same chunk as before: nothing is left to do."""
     was, now = (schedule_of(s, quantum) for s in (replace(study, env_steps=before), study))
     return was.length == now.length
-
-
-def _reopen(ledger: Ledger, trial: Trial) -> None:
-    """Bring a trial back as it stood at its end, to run on."""
-    state = ledger.state
-    for run in trial.runs:
-        if run.state is RunState.ENDED:
-            run.state = RunState.RUNNING
-    trial.state = TrialState.RUNNING
-    ledger.trials[trial.number] = state.live[trial.number] = trial
-    state.told = [number for number in state.told if number != trial.number]
-    state.phase, state.kept, state.ended = Phase.SEARCH, [], None
-    ledger.touch(trial)
 
 
 def _cannot(why: str, more: str = "") -> StoreError:

@@ -7,16 +7,13 @@ depends on the search, never on the time that drawing takes.
 
 from __future__ import annotations
 
-from ...errors import ConfigError
-from ...store.rows import AskRow, Stream, TrialState
-from ..book.buckets import Bucket
+from ...store.rows import AskRow
 from ..book.budget import may_propose, trials_left
-from ..book.ledger import Ledger
-from ..book.schedule import schedule_of
 from ..book.state import PendingAsk
-from ..book.trials import Run, Trial
+from ..book.trials import Trial
 from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposal, Proposals
+from .engine import Engine
 
 __all__ = ["Intake"]
 
@@ -24,26 +21,19 @@ __all__ = ["Intake"]
 class Intake:
     """Asks for trials and lets their replicates wait in their buckets.
 
-    Attributes:
-        buckets: by key, in the order of their first trials.
+    Args:
+        engine: takes trials in.
+        ahead: draws proposals, also beside the chunks.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        ahead: AskAhead,
-        buckets: dict[str, Bucket],
-    ):
-        self._ledger, self._ahead = ledger, ahead
-        self.buckets = buckets
+    def __init__(self, engine: Engine, ahead: AskAhead):
+        self._engine, self._ledger, self._ahead = engine, engine.ledger, ahead
 
     def begin(self, count: float) -> None:
         """Begin to draw a batch of up to `count` trials, unless one is being drawn already."""
         if self._ledger.state.pending is not None:
             return
-        pending = self._number(count)
-        if pending is not None:
-            self._ledger.state.pending = pending
+        if self._number(count) is not None:
             self.resume()
 
     def resume(self) -> None:
@@ -69,7 +59,6 @@ class Intake:
         pending = self._number(count)
         if pending is None:
             return False
-        self._ledger.state.pending = pending  # until it is there: an error must not lose it
         proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
         self._take(pending, proposals)
         return bool(proposals.found)
@@ -79,22 +68,13 @@ class Intake:
         number = int(min(count, trials_left(self._ledger.study, state.proposed)))
         if number < 1 or not may_propose(self._ledger):
             return None
-        trials = list(range(state.proposed, state.proposed + number))
-        pending = PendingAsk(state.batches, trials, state.told)
-        state.told = []
-        state.batches += 1
-        state.proposed += number
-        return pending
+        return state.begin_batch(number)  # pending until it is there: an error must not lose it
 
     def _take(self, pending: PendingAsk, proposals: Proposals) -> None:
         state = self._ledger.state
-        state.pending = None
-        state.usage.draws += proposals.draws
-        state.usage.refused += proposals.refused
-        if len(proposals.found) < len(pending.trials):
-            state.exhausted = True
-            state.proposed = pending.trials[0] + len(proposals.found)
-        self._ledger.unwritten.asks.append(
+        state.usage.count_draws(proposals.draws, proposals.refused)
+        state.take_batch(len(proposals.found))
+        self._ledger.unwritten.add(
             AskRow(
                 batch=pending.batch,
                 method=self._ledger.study.search.method,
@@ -113,36 +93,6 @@ class Intake:
             batch=batch,
             attributes=proposal.attributes,
         )
-        self._ledger.add(trial)
-        try:
-            bucket = self.bucket_for(trial)
-        except ConfigError as error:  # knobs that only contradict each other together
-            self._ledger.state.usage.failures += 1
-            self._ledger.end(trial, TrialState.FAILED, str(error))
-            return
-        replicates = range(self._ledger.study.seeds.first)
-        trial.runs = [Run(trial.number, Stream.SEARCH, replicate) for replicate in replicates]
-        bucket.enqueue(trial.runs)
-
-    def bucket_for(self, trial: Trial) -> Bucket:
-        """Return the bucket of a trial, made if it is the first one there.
-
-        Raises:
-            ConfigError: no program can run this configuration.
-        """
-        resolved = self._ledger.resolved_of(trial.number)
-        key = trial.bucket = resolved.bucket
-        if key not in self.buckets:
-            self._check_alone(trial)
-            schedule = schedule_of(self._ledger.study, resolved.steps_per_chunk)
-            self.buckets[key] = Bucket(key, trial.number, resolved, schedule)
-        return self.buckets[key]
-
-    def _check_alone(self, trial: Trial) -> None:
-        """Refuse a second program where trials copy each other."""
-        early = self._ledger.study.early_terminate
-        if self.buckets and early is not None and early.evolves:
-            raise ConfigError(
-                f"trial {trial.number} needs a program of its own, but {early.type} copies "
-                "networks between trials of one program; search knobs that are traced only"
-            )
+        bucket = self._engine.admit(trial, self._ledger.study.seeds.first)
+        if bucket is not None:
+            bucket.enqueue(trial.runs)

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from ...store.pareto import scores
 from ...store.rows import DecisionRow, Stream, TrialState
 from ..book.ledger import Ledger
+from ..book.runs import Run, RunState
 from ..book.schedule import Schedule
-from ..book.trials import Run, RunState, Trial
+from ..book.trials import Trial
 from ..rules.registry import Pruner, is_audited, rank_of
 from ..rules.verdict import Standing, Verdict
 
@@ -54,10 +55,10 @@ def _judge_rung(
     rung: int,
     due: list[Trial],
 ) -> None:
-    before = list(ledger.judged(rung))
+    before = ledger.judged(rung)
     for trial in due:
         _report(ledger, trial, rung, schedules[trial.bucket])
-    ledger.judged(rung).extend(trial.number for trial in due)
+    ledger.judge(rung, [trial.number for trial in due])
     everyone = [ledger.trials[number] for number in before] + due
     standings = _standings(ledger, everyone, rung)
     verdicts = pruner.judge(rung, standings[: len(before)], standings[len(before) :])
@@ -66,7 +67,7 @@ def _judge_rung(
         ledger.touch(trial)
         action = _carry_out(ledger, trial, rung, verdict)
         schedule = schedules[trial.bucket]
-        ledger.unwritten.decisions.append(
+        ledger.unwritten.add(
             DecisionRow(
                 trial=trial.number,
                 rung=rung,
@@ -95,10 +96,8 @@ def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None
         costs = {**trial.costs(), "env_steps": float(steps)}
         rows = [run.rung_extras[rung] for run in _counting(trial)]
         extras = ledger.objectives.aggregate(rows, costs)
-    trial.rung = rung
-    trial.reports.append(value)
-    trial.extra_reports.append(extras)
-    trial.constraints = ledger.objectives.limited(extras)
+    trial.report(value)
+    trial.report_extras(extras, ledger.objectives.limited(extras))
 
 
 def _counting(trial: Trial) -> list[Run]:
@@ -137,21 +136,14 @@ def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
 def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str:
     if not verdict.stop:
         return "continue"
-    trial.stop_rule = verdict.rule
     spec = ledger.study.early_terminate
-    if spec is not None and is_audited(ledger.study.seed, trial.number, spec.audit):
-        trial.audited = True
+    audited = spec is not None and is_audited(ledger.study.seed, trial.number, spec.audit)
+    trial.stop_by(verdict.rule, audited)
+    if audited:
         return "audit"
-    if verdict.finish:
-        _finish(trial, rung)
+    if verdict.finish:  # its runs are over with what they showed here; `settle` ends it
+        for run in _counting(trial):
+            run.end_at(rung)
         return "finish"
     ledger.end(trial, TrialState.STOPPED)
     return "stop"
-
-
-def _finish(trial: Trial, rung: int) -> None:
-    """Let the runs of a trial be over with what they showed at the rung; `settle` ends it."""
-    for run in _counting(trial):
-        run.value = run.rung_values[rung]
-        run.extras = run.rung_extras[rung] if run.rung_extras else []
-        run.state = RunState.ENDED

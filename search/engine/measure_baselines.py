@@ -54,7 +54,7 @@ def measure_baselines(
             mine = [result for result, (its, _) in zip(seen, seeds, strict=True) if its is stream]
             values[str(stream)] = tuple(ledger.objective.measure(result) for result in mine)
             metrics[str(stream)] = _means(mine)
-        ledger.unwritten.attributes.append(attribute_of(BaselineRow(name, values, metrics)))
+        ledger.unwritten.add(attribute_of(BaselineRow(name, values, metrics)))
         told(name, ledger.objective.aggregate(values[str(Stream.SEARCH)]))
 
 

@@ -14,7 +14,8 @@ from scipy.special import stdtrit
 
 from ...store.rows import Stream, TrialState
 from ..book.ledger import Ledger
-from ..book.trials import Run, RunState, Trial
+from ..book.runs import Run, RunState
+from ..book.trials import Trial
 
 __all__ = ["clearly_worse", "more_seeds", "stages", "value_of"]
 
@@ -65,7 +66,7 @@ def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
         own = [ledger.objective.loss(run.value or 0.0) for run in ended]
         other = [ledger.objective.loss(best.seed_values[run.replicate]) for run in ended]
         if clearly_worse(own, other, (1.0 - seeds.racing.confidence) / (len(looks) - 1)):
-            trial.stop_rule = f"racing: clearly below trial {best.number} on {len(own)} seeds"
+            trial.stop_by(f"racing: clearly below trial {best.number} on {len(own)} seeds")
             return []
     wanted = next(size for size in looks if size > done)
     return [Run(trial.number, Stream.SEARCH, replicate) for replicate in range(done, wanted)]

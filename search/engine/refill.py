@@ -6,14 +6,13 @@ All of it is a function of the ledger and the buckets, so a resumed study fills 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from ...store.rows import Stream
 from ..book.buckets import Bucket, next_bucket
-from ..book.budget import affordable_lanes, may_propose
-from ..book.ledger import Ledger, cut
-from ..book.trials import RunState
+from ..book.budget import may_propose
+from ..book.runs import RunState, cut
 from ..samplers.registry import draws_ahead
+from .engine import Engine
 from .intake import Intake
 
 __all__ = ["Refiller"]
@@ -23,15 +22,13 @@ class Refiller:
     """Decides at every boundary what the next chunk runs.
 
     Args:
-        ledger: trials and state.
+        engine: knows the buckets and what the budget pays for.
         intake: brings new trials.
-        prepare: makes a bucket's population if it has none; says whether it has one now (else
-            the trials that waited for it have failed).
     """
 
-    def __init__(self, ledger: Ledger, intake: Intake, prepare: Callable[[Bucket], bool]):
-        self._ledger, self._intake, self._prepare = ledger, intake, prepare
-        self._ahead = draws_ahead(ledger.study)
+    def __init__(self, engine: Engine, intake: Intake):
+        self._engine, self._ledger, self._intake = engine, engine.ledger, intake
+        self._ahead = draws_ahead(engine.study)
 
     def refill(self) -> Bucket | None:
         """Fill lanes and give the bucket whose lanes run next; None when nothing can run."""
@@ -39,7 +36,7 @@ class Refiller:
             self._intake.join()
         while True:
             bucket = self._choose()
-            if bucket is not None and not self._prepare(bucket):
+            if bucket is not None and not self._engine.prepare(bucket):
                 continue
             if bucket is not None:
                 self._fill(bucket)
@@ -49,29 +46,21 @@ class Refiller:
             if not self._intake.join() and not self._intake.ask(count):
                 break
         if bucket is not None:
-            self._ledger.state.running = bucket.key
             self._intake.begin(self._wanted_ahead(bucket))
         return bucket if bucket is not None and bucket.busy() else None
-
-    def _affordable(self, bucket: Bucket) -> float:
-        state = self._ledger.state
-        schedules = {key: entry.schedule for key, entry in self._intake.buckets.items()}
-        return affordable_lanes(
-            self._ledger.study, state.usage, state.phase, schedules, bucket.schedule.quantum
-        )
 
     def _choose(self) -> Bucket | None:
         able = {
             key: bucket
-            for key, bucket in self._intake.buckets.items()
-            if bucket.work and self._affordable(bucket) >= 1
+            for key, bucket in self._engine.buckets.items()
+            if bucket.work and self._engine.affordable(bucket) >= 1
         }
         key = next_bucket(able, self._ledger.state.running)
         return able.get(key)
 
     def _fill(self, bucket: Bucket) -> None:
         """Cut the replicates that the budget cannot pay for, then fill lanes as far as it can."""
-        affordable = self._affordable(bucket)
+        affordable = self._engine.affordable(bucket)
         busy = bucket.busy()
         if affordable < len(busy):
             cut(busy[int(affordable) :])
@@ -83,18 +72,13 @@ class Refiller:
     def _wanted_now(self, bucket: Bucket | None) -> int:
         """Return how many more trials are needed at once, for lanes that are free."""
         if bucket is None:
-            return 1 if self._may_start_anything() else 0
+            return 1 if self._engine.pays_for_any() else 0
         busy = len(bucket.busy())
-        free = min(bucket.lanes, self._affordable(bucket)) - busy
+        free = min(bucket.lanes, self._engine.affordable(bucket)) - busy
         if free < 1 or self._is_next_ready(bucket, busy):
             return 0
         room = 2 * bucket.lanes - self._queued()
         return int(min(math.ceil(free / self._replicates), room))
-
-    def _may_start_anything(self) -> bool:
-        """Return whether the budget pays for a chunk of any bucket, or none is known yet."""
-        buckets = self._intake.buckets.values()
-        return not buckets or any(self._affordable(bucket) >= 1 for bucket in buckets)
 
     def _is_next_ready(self, bucket: Bucket, busy: int) -> bool:
         """Return whether another bucket can use the device better than more trials for this one.
@@ -106,8 +90,8 @@ class Refiller:
             return False
         others = [
             other.work
-            for other in self._intake.buckets.values()
-            if other is not bucket and self._affordable(other) >= 1
+            for other in self._engine.buckets.values()
+            if other is not bucket and self._engine.affordable(other) >= 1
         ]
         block = bucket.population.block if bucket.population is not None else 1
         most = max(others, default=0)
@@ -115,7 +99,7 @@ class Refiller:
 
     def _wanted_ahead(self, bucket: Bucket) -> int:
         """Return how many trials to draw beside the next chunk, so that lanes freed by it fill."""
-        if not self._ahead or not may_propose(self._ledger) or not self._may_start_anything():
+        if not self._ahead or not may_propose(self._ledger) or not self._engine.pays_for_any():
             return 0
         return math.ceil(bucket.lanes / self._replicates) - self._queued()
 

@@ -13,9 +13,10 @@ from ...disk import copy_folder, delete_folder, make_folder, sync_tree
 from ...store.rows import Stream, TrialState
 from ...studies.spec import Checkpoint
 from ..book.buckets import Bucket
-from ..book.ledger import Ledger, cut
+from ..book.ledger import Ledger
+from ..book.runs import Run, RunState, cut
 from ..book.state import KeptPolicy
-from ..book.trials import Run, RunState, Trial
+from ..book.trials import Trial
 from .growth import keep_for_growth
 from .racing import more_seeds, value_of
 from .snapshots import Snapshots, about
@@ -56,15 +57,9 @@ class Policies:
             if run.state not in (RunState.RUNNING, RunState.ENDED):
                 continue
             self.snapshots.compare(ledger, bucket, run)
-            if self._best_evaluation:
-                self._compare(ledger, bucket, run, ledger.objective.loss(run.value))
-
-    def _compare(self, ledger: Ledger, bucket: Bucket, run: Run, loss: float) -> None:
-        """Keep the policy of a replicate if no evaluation was ever better."""
-        best = ledger.state.best_evaluation
-        if best is None or loss < best.loss:
-            ledger.state.best_evaluation = KeptPolicy(run.trial, loss)
-            self._write(ledger, bucket, run, self._directory / "best_evaluation")
+            loss = ledger.objective.loss(run.value)
+            if self._best_evaluation and ledger.state.beats_all(run.trial, loss):
+                self._write(ledger, bucket, run, self._directory / "best_evaluation")
 
     def offer(self, ledger: Ledger, trial: Trial, bucket: Bucket) -> None:
         """Keep a finished trial's policy if it is among the best so far.
@@ -81,9 +76,8 @@ class Policies:
         numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
         ordered = ledger.order(ledger.trials[number] for number in numbers)
         dropped = [entry.number for entry in ordered[self._keep :]]
-        ledger.state.kept = [
-            KeptPolicy(entry.number, ledger.losses(entry)[0]) for entry in ordered[: self._keep]
-        ]
+        kept = ordered[: self._keep]
+        ledger.state.keep([KeptPolicy(one.number, ledger.losses(one)[0]) for one in kept])
         for number in dropped:
             delete_folder(self._path(number))
         self._forget_seeds(ledger)
@@ -145,24 +139,12 @@ def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) ->
             continue
         further = more_seeds(ledger, trial)
         if further:
-            trial.runs += further
+            trial.add(further)
             buckets[trial.bucket].enqueue(further)
             continue
         keep_for_growth(ledger, trial)
-        _take_values(ledger, trial)
-        ledger.end(trial, TrialState.FINISHED)
+        ledger.settle(trial, value_of(ledger, trial))
         policies.offer(ledger, trial, buckets[trial.bucket])
-
-
-def _take_values(ledger: Ledger, trial: Trial) -> None:
-    """Set the values of a trial that has run to its end."""
-    trial.value = value_of(ledger, trial)
-    if ledger.objectives.is_plain:
-        return
-    extras = ledger.objectives.aggregate(trial.extras_of(Stream.SEARCH), trial.costs())
-    if ledger.objectives.others:
-        trial.objectives = (trial.value, *ledger.objectives.values(extras))
-    trial.constraints = ledger.objectives.limited(extras)
 
 
 def close_search(ledger: Ledger) -> None:
@@ -182,7 +164,6 @@ def _end_cut(ledger: Ledger, trial: Trial) -> None:
     if ledger.study.seeds.racing is None or len(whole) < ledger.study.seeds.first:
         ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)
         return
-    trial.runs = whole
-    trial.stop_rule = "racing: the budget ended before further seeds"
-    _take_values(ledger, trial)
-    ledger.end(trial, TrialState.FINISHED)
+    trial.forget_cut()
+    trial.stop_by("racing: the budget ended before further seeds")
+    ledger.settle(trial, value_of(ledger, trial))

@@ -17,7 +17,7 @@ from ...disk import delete_folder
 from ...store.rows import Stream
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
-from ..book.trials import Run, RunState
+from ..book.runs import Run, RunState
 
 __all__ = ["Snapshots", "about"]
 
@@ -62,9 +62,7 @@ class Snapshots:
         """Keep the policy of a replicate evaluated just now if its trial had no better one."""
         if not self._best_of_each or run.value is None:
             return
-        loss, bests = ledger.objective.loss(run.value), ledger.state.bests
-        if run.trial not in bests or loss < bests[run.trial]:
-            bests[run.trial] = loss
+        if ledger.state.beats_own(run.trial, ledger.objective.loss(run.value)):
             self._write(ledger, bucket, run, self._directory / f"trial_{run.trial}_best")
 
     def forget(self, ledger: Ledger) -> None:
@@ -73,7 +71,7 @@ class Snapshots:
             return
         live = {trial.number for trial in ledger.live()}
         kept = {policy.trial for policy in ledger.state.kept}
-        ledger.state.bests = {n: loss for n, loss in ledger.state.bests.items() if n in live}
+        ledger.state.forget_bests(live)
         for path, number, kind in self._folders():
             if kind == "steps" and number not in live | kept:
                 delete_folder(path)

@@ -100,7 +100,3 @@ class Desk(Protocol):
     def paused(self) -> set[int]:
         """Return the trials that the scheduler has put aside, their states kept."""
         ...
-
-    def stop(self) -> None:
-        """Ask the scheduler to end everything, and wait until it has."""
-        ...

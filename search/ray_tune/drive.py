@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
-from typing import Any, Literal
 
-from ..book.ledger import Ledger
+from ..engine.engine import Engine, Outcome
 from ..engine.interrupts import Interrupts
 from .loop import Driven
 
 __all__ = ["drive"]
 
 
-def drive(parts: Mapping[str, Any], interrupts: Interrupts) -> Literal["finished", "interrupted"]:
+def drive(engine: Engine, interrupts: Interrupts) -> Outcome:
     """Let Ray Tune run a study's trials in its lanes; a cluster is there.
 
     Args:
-        parts: of the loop, which `Driven` takes as well.
+        engine: steps the lanes.
         interrupts: ask for a clean end.
 
     Raises:
@@ -26,10 +24,8 @@ def drive(parts: Mapping[str, Any], interrupts: Interrupts) -> Literal["finished
     from ..cluster.via_ray import import_ray
     from .tune import TuneDesk
 
-    ledger: Ledger = parts["ledger"]
-    search = ledger.study.search
+    study = engine.study
     ray = import_ray("search: {driver: ray_tune}")
-    with closing(TuneDesk(ray, ledger.study, ledger)) as desk:
-        rule = f"ray_tune {search.scheduler.rpartition('.')[2]}"
-        driven = Driven(**parts, desk=desk, rule=rule, copies=desk.copies)
-        return driven.run(interrupts)
+    with closing(TuneDesk(ray, study, engine.ledger)) as desk:
+        rule = f"ray_tune {study.search.scheduler.rpartition('.')[2]}"
+        return Driven(engine, desk, rule, desk.copies).run(interrupts)

@@ -6,7 +6,7 @@ They are held in memory, the latest few of every trial; a study that is cut goes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import SearchError
@@ -14,7 +14,8 @@ from ...store.rows import Stream
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.lineage import Segment, lineage_of
-from ..book.trials import Run, RunState, Trial
+from ..book.runs import Run, RunState
+from ..book.trials import Trial
 from .contract import Request
 
 __all__ = ["KeptStates"]
@@ -121,24 +122,20 @@ class KeptStates:
         self, trial: Trial, bucket: Bucket, kept: _Kept, params: Mapping[str, Any]
     ) -> None:
         """Bring a trial's books to where the state is."""
-        runs = trial.runs_of(Stream.SEARCH)
-        for run, was in zip(runs, kept.runs, strict=True):
-            run.state, run.chunks, run.value = was.state, was.chunks, was.value
-            run.extras = list(was.extras)
-            run.roll_on_from(was)
-        trial.params, trial.lost = dict(params), False
         here = max(bucket.trained(run) for run in kept.runs) * bucket.schedule.quantum
         way = list(kept.way)
         if kept.trial != trial.number or dict(kept.params) != dict(params):
             way.append(Segment(here, trial.number, dict(params)))
-        if [part.trial for part in way] != [trial.number]:
-            trial.schedule = tuple(part.as_json() for part in way)
-        trial.seed_values = trial.values_of(Stream.SEARCH)
+        own = [part.trial for part in way] == [trial.number]
+        trial.adopt(params, () if own else [part.as_json() for part in way], kept.runs)
         self._ledger.touch(trial)
 
 
 def _copied(run: Run) -> Run:
-    return replace(run, lane=None, extras=list(run.extras), rung_values=[], rung_extras=[])
+    """Return a replicate as it is now, in no lane."""
+    copied = Run(run.trial, run.stream, run.replicate)
+    copied.adopt(run)
+    return copied
 
 
 def _intact(run: Run, was: Run) -> bool:

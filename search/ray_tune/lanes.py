@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ...errors import ConfigError, SearchError
-from ...store.rows import AskRow, Stream, TrialState
+from ...store.rows import AskRow
 from ..book.buckets import Bucket
-from ..book.ledger import Ledger
-from ..book.schedule import schedule_of
-from ..book.trials import Run, RunState, Trial
-from ..engine.intake import Intake
-from ..lanes.contract import Population, PopulationFactory
+from ..book.runs import RunState
+from ..book.trials import Trial
+from ..engine.engine import Engine
+from ..lanes.contract import Population
 from .contract import Desk, Request
 from .kept_states import KeptStates
 from .reports import Reports
@@ -21,9 +20,7 @@ class DrivenLanes:
     """The lanes of one study, and which trial is in them.
 
     Args:
-        ledger: trials and state.
-        factory: makes populations.
-        intake: knows the buckets.
+        engine: steps them.
         desk: the scheduler.
         reports: takes note of copies.
         copies: the scheduler lets trials go on from each other's states.
@@ -34,21 +31,19 @@ class DrivenLanes:
 
     def __init__(
         self,
-        ledger: Ledger,
-        factory: PopulationFactory,
-        intake: Intake,
+        engine: Engine,
         desk: Desk,
         reports: Reports,
         copies: bool,
     ):
-        self._ledger, self._factory, self._intake = ledger, factory, intake
+        self._engine, self._ledger = engine, engine.ledger
         self._desk, self._reports, self._copies = desk, reports, copies
-        self.states = KeptStates(ledger)
+        self.states = KeptStates(engine.ledger)
 
     @property
     def buckets(self) -> dict[str, Bucket]:
         """By key."""
-        return self._intake.buckets
+        return self._engine.buckets
 
     @property
     def _replicates(self) -> int:
@@ -60,10 +55,7 @@ class DrivenLanes:
         """Return the bucket of the default configuration."""
         study = self._ledger.study
         resolved = self._ledger.resolved(study.space.default())
-        if resolved.bucket not in self.buckets:
-            schedule = schedule_of(study, resolved.steps_per_chunk)
-            self.buckets[resolved.bucket] = Bucket(resolved.bucket, 0, resolved, schedule)
-        return self.buckets[resolved.bucket]
+        return self._engine.bucket_of(resolved, 0)
 
     def width(self, bucket: Bucket) -> int:
         """Make the lanes of a bucket, and say how many trials they hold.
@@ -88,42 +80,20 @@ class DrivenLanes:
         return width
 
     def prepared(self, bucket: Bucket) -> Population:
-        """Return the population of a bucket, made if it is not there."""
-        if bucket.population is None:
-            others = [other.lanes for other in self.buckets.values() if other.lanes]
-            lanes = bucket.lanes or self._ledger.study.population.lanes
-            bucket.population = self._factory.make(
-                bucket.resolved, lanes or min(others, default=None)
-            )
-            bucket.slots = bucket.slots or [None] * bucket.population.lanes
-        return bucket.population
-
-    def release(self) -> None:
-        """Free the lanes of all that has ended."""
-        for bucket in self.buckets.values():
-            bucket.release()
+        """Return the population of a bucket, made if it is not there; all hold as many trials."""
+        others = [other.lanes for other in self.buckets.values() if other.lanes]
+        return self._engine.make(bucket, min(others, default=None))
 
     # ------------------------------------------------------------------ trials that come in
 
     def begin(self, request: Request) -> Trial:
         """Take in a new trial; one that cannot run has failed."""
         ledger, state = self._ledger, self._ledger.state
-        trial = Trial(request.trial, dict(request.params), self._source(request), state.batches)
-        row = AskRow(
-            state.batches, f"ray_tune {ledger.study.search.searcher}", (trial.number,), ()
-        )
-        state.batches += 1
-        state.proposed = max(state.proposed, trial.number + 1)
-        state.told = []
-        ledger.unwritten.asks.append(row)
-        ledger.add(trial)
-        try:
-            self._intake.bucket_for(trial)
-        except ConfigError as error:
-            state.usage.failures += 1
-            ledger.end(trial, TrialState.FAILED, str(error))
-            return trial
-        trial.runs = [Run(trial.number, Stream.SEARCH, one) for one in range(self._replicates)]
+        batch = state.take_foreign(request.trial)
+        trial = Trial(request.trial, dict(request.params), self._source(request), batch)
+        method = f"ray_tune {ledger.study.search.searcher}"
+        ledger.unwritten.add(AskRow(batch, method, (trial.number,), ()))
+        self._engine.admit(trial, self._replicates)
         return trial
 
     def _source(self, request: Request) -> str:
@@ -168,9 +138,7 @@ class DrivenLanes:
                 return
             runs = [run for run in bucket.busy() if run.trial == number]
             if runs and self.states.has(number, runs[0].chunks):
-                for lane, run in enumerate(bucket.slots):
-                    if run is not None and run.trial == number:
-                        run.lane, bucket.slots[lane] = None, None
+                bucket.evict(number)
         if bucket.slots.count(None) < wanted:
             raise SearchError(
                 f"Ray Tune runs more trials than the {bucket.lanes} lanes hold; raise "

@@ -7,27 +7,17 @@ study; what it decides is written down as rungs are, one at every evaluation.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Container
 
-from ...errors import ConfigError, HpoError, StoreError
 from ...store.rows import AttributeRow, EvaluationRow, TrialState
-from ..book.budget import check_health
-from ..book.ledger import Ledger
-from ..book.progress import Observer, picture
-from ..book.trials import RunState
-from ..engine.callbacks import StopStudy
-from ..engine.chunk import CurveSink
-from ..engine.commits import Committer
-from ..engine.intake import Intake
+from ..book.buckets import Bucket
+from ..book.runs import Run, RunState, cut
+from ..engine.engine import Engine, Outcome
 from ..engine.interrupts import Interrupts
-from ..engine.settle import Policies, close_search, settle
-from ..lanes.contract import PopulationFactory
-from .chunks import DrivenChunks
+from ..engine.settle import close_search, settle
 from .contract import Desk, Request
 from .lanes import DrivenLanes
-from .reports import Reports
+from .reports import Reports, Together
 from .waiting import Waiting
 
 __all__ = ["Driven"]
@@ -39,79 +29,48 @@ class Driven:
     """The search of one study whose trials a foreign scheduler runs.
 
     Args:
-        ledger: trials and state, new or restored.
-        factory: makes populations.
-        intake: knows the buckets.
-        curves: takes curve rows.
-        committer: makes everything durable.
-        policies: keeps the best.
+        engine: steps the lanes.
         desk: the scheduler.
         rule: its words in the store.
         copies: it lets trials go on from each other's states, so that one that diverged waits for
             one.
-        observers: told of every boundary.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        factory: PopulationFactory,
-        intake: Intake,
-        curves: CurveSink,
-        committer: Committer,
-        policies: Policies,
-        desk: Desk,
-        rule: str,
-        copies: bool = False,
-        observers: Sequence[Observer] = (),
-    ):
-        self._ledger, self._committer, self._policies = ledger, committer, policies
-        self._desk, self._rule, self._observers = desk, rule, observers
-        self._reports = Reports(ledger, intake.buckets, rule)
-        self._waiting = Waiting(ledger, desk, self._reports)
-        self._lanes = DrivenLanes(ledger, factory, intake, desk, self._reports, copies)
-        self._chunks = DrivenChunks(ledger, self._lanes, curves, policies, copies)
-        self._whole = True  # no step is half done: the state may be committed
-        self._clock = time.monotonic()
+    def __init__(self, engine: Engine, desk: Desk, rule: str, copies: bool = False):
+        self._engine, self._ledger = engine, engine.ledger
+        self._desk, self._rule, self._copies = desk, rule, copies
+        self._reports = Reports(engine.ledger, engine.buckets, rule)
+        self._waiting = Waiting(engine.ledger, desk, self._reports)
+        self._lanes = DrivenLanes(engine, desk, self._reports, copies)
+        self._together = Together()
 
-    def run(self, interrupts: Interrupts) -> Literal["finished", "interrupted"]:
+    def run(self, interrupts: Interrupts) -> Outcome:
         """Run until the scheduler has ended all its trials, or an interrupt asks to leave.
 
         Raises:
             SearchError: the search cannot go on; what was done up to the last boundary is kept.
         """
-        try:
-            self._ledger.state.exhausted = False
-            self._give_up_without_lanes()
-            bucket = self._lanes.bucket_of_default()
-            self._desk.begin(self._lanes.width(bucket), bucket.schedule)
-            while not self._desk.is_over:
-                if interrupts.requested:
-                    return self._leave()
-                self._listen()
-                if self._waiting.is_complete():
-                    self._committer.commit_if_due()
-                    self._step()
-        except StopStudy:
-            return self._leave()
-        except StoreError:  # amid a step, half of which must not be committed
-            self._desk.stop()
-            raise
-        except HpoError:
-            self._leave()
-            raise
-        self._ledger.state.exhausted = True
-        row = AttributeRow(None, "ray_tune", self._chunks.together.as_json())
-        self._ledger.unwritten.attributes.append(row)
-        close_search(self._ledger)
-        self._lanes.release()
-        return "finished"
+        return self._engine.run(lambda: self._search(interrupts))
 
-    def _leave(self) -> Literal["interrupted"]:
-        self._desk.stop()
-        if self._whole:
-            self._committer.commit("interrupted")
-        return "interrupted"
+    def _search(self, interrupts: Interrupts) -> Outcome:
+        engine, ledger = self._engine, self._ledger
+        ledger.state.proposes(True)
+        self._give_up_without_lanes()
+        bucket = self._lanes.bucket_of_default()
+        engine.check_first_bucket()
+        self._desk.begin(self._lanes.width(bucket), bucket.schedule)
+        while not self._desk.is_over:
+            if interrupts.requested:
+                return "interrupted"
+            self._listen()
+            if self._waiting.is_complete():
+                engine.committer.commit_if_due()
+                self._pass_boundary()
+        ledger.state.proposes(False)
+        ledger.unwritten.add(AttributeRow(None, "ray_tune", self._together.as_json()))
+        close_search(ledger)
+        engine.release()
+        return "finished"
 
     def _give_up_without_lanes(self) -> None:
         """End trials that were put aside when the study was cut: their states are gone."""
@@ -120,7 +79,7 @@ class Driven:
             if trial.lost or any(run.lane is None for run in runs):
                 text = "it was put aside when the study was cut, and its state is gone"
                 self._ledger.end(trial, TrialState.UNFINISHED, text)
-        self._lanes.release()
+        self._engine.release()
 
     # ------------------------------------------------------------------ what the scheduler wants
 
@@ -139,27 +98,27 @@ class Driven:
             if request.kind == "train" and request.trial in gone:
                 self._waiting.turn_away(request)
             elif request.kind == "train":
-                self._admit(request)
-        self._tell_ended()
+                with self._engine.undivided():
+                    self._admit(request)
+        self._engine.telling.changes()
 
     def _admit(self, request: Request) -> None:
         """Let a trial wait for the next chunk in its lanes; one that has ended is told so."""
-        trial = self._ledger.trials.get(request.trial)
-        if trial is None and not self._chunks.is_affordable():
+        engine, trial = self._engine, self._ledger.trials.get(request.trial)
+        if trial is None and (engine.is_out_of_time() or not engine.pays_for_any()):
             self._waiting.turn_away(request)
             return
         self._waiting.add(request)
         try:
             trial = trial or self._lanes.begin(request)
-            if not trial.is_live:
-                self._waiting.dismiss(trial.number)
-                return
-            self._lanes.enter(trial, request)
-            self._reports.judge(trial, "continue", None)
-        except HpoError as error:
-            if not isinstance(error, ConfigError) or trial is None or not trial.is_live:
+            if trial.is_live:
+                self._lanes.enter(trial, request)
+                self._reports.judge(trial, "continue", None)
+        except Exception as error:
+            if trial is None or not trial.is_live:
                 raise
-            self._chunks.fail(self._lanes.buckets[trial.bucket], trial.runs, error)
+            engine.fail(engine.buckets[trial.bucket], trial.runs, error)
+        if not trial.is_live:
             self._waiting.dismiss(trial.number)
 
     def _ended(self, number: int) -> None:
@@ -168,44 +127,40 @@ class Driven:
         if trial is not None and trial.is_live:
             shown = self._reports.has_shown(number)
             self._reports.judge(trial, "stop", None)
-            trial.stop_rule = self._rule
+            trial.stop_by(self._rule)
             lost = TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED
             self._ledger.end(trial, TrialState.STOPPED if shown and not trial.lost else lost)
-            self._lanes.release()
+            self._engine.release()
         self._waiting.dismiss(number)
 
     # ------------------------------------------------------------------ the boundary
 
-    def _step(self) -> None:
+    def _pass_boundary(self) -> None:
         """Run one chunk of the lanes of all trials that asked, then the boundary."""
-        ledger = self._ledger
-        self._whole = False
-        evaluations = self._chunks.run(self._waiting.numbers, self._desk.has_more())
-        self._reports.note(self._waiting.numbers)
-        settle(ledger, self._lanes.buckets, self._policies)
-        self._policies.snapshots.forget(ledger)
-        self._lanes.release()
-        self._whole = True
-        self._tell(evaluations)
+        engine, asked = self._engine, self._waiting.numbers
+        with engine.undivided():
+            evaluations = self._chunk(asked)
+            self._reports.note(asked)
+            settle(self._ledger, engine.buckets, engine.policies)
+            engine.release()
+        engine.telling.boundary(evaluations)
         self._waiting.reply_to_all()
-        check_health(ledger)
 
-    def _tell(self, evaluations: Sequence[EvaluationRow]) -> None:
-        """Tell observers of a boundary."""
-        ledger, now = self._ledger, time.monotonic()
-        ledger.state.usage.run_seconds += max(0.0, now - self._clock)
-        self._clock = now
-        for observer in self._observers if evaluations else ():
-            observer.on_evaluations(evaluations)
-        self._tell_ended()
-        if self._observers:
-            buckets = self._lanes.buckets
-            progress = picture(ledger, buckets.values(), buckets.get(ledger.state.running))
-            for observer in self._observers:
-                observer.on_chunk(progress)
+    def _chunk(self, asked: Container[int]) -> list[EvaluationRow]:
+        """Run one chunk of the lanes of some trials, together; return what was evaluated."""
+        engine, has_more = self._engine, self._desk.has_more()
+        broke = engine.is_out_of_time()
+        evaluations: list[EvaluationRow] = []
+        for bucket in list(engine.buckets.values()):
+            runs = self._stepping(bucket, asked, 0 if broke else engine.affordable(bucket))
+            if runs:
+                self._together.add(len(runs), sum(run.is_live for run in bucket.busy()))
+                evaluations += engine.step(bucket, runs, has_more, lambda trial: self._copies)
+        return evaluations
 
-    def _tell_ended(self) -> None:
-        ended, self._ledger.ended = self._ledger.ended, []
-        for trial in ended:
-            for observer in self._observers:
-                observer.on_trial_end(trial.row())
+    def _stepping(self, bucket: Bucket, asked: Container[int], affordable: float) -> list[Run]:
+        """Return the replicates of some trials, as far as the budget pays; the others are cut."""
+        runs = [run for run in bucket.busy() if run.trial in asked and run.is_live]
+        if affordable < len(runs):
+            cut(runs[int(affordable) :])
+        return [run for run in runs if run.is_live]

@@ -13,7 +13,8 @@ from typing import Any
 from ...store.rows import DecisionRow, Stream, TrialState
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
-from ..book.trials import RunState, Trial
+from ..book.runs import RunState
+from ..book.trials import Trial
 from ..rules.registry import rank_of
 from .contract import Report
 
@@ -94,9 +95,8 @@ class Reports:
             trial = self._ledger.trials[number]
             point = self._point(trial)
             if point is not None and point[1] < self.length(trial):
-                trial.rung += 1
-                trial.reports.append(point[0])
-                self._ledger.judged(trial.rung).append(number)
+                trial.report(point[0])
+                self._ledger.judge(trial.rung, [number])
                 self._ledger.touch(trial)
                 shown.append((trial, *point))
         for trial, value, env_steps in shown:  # compared with all that were here by now
@@ -132,7 +132,7 @@ class Reports:
         if shown is None:
             return
         copied = action == "copy"
-        self._ledger.unwritten.decisions.append(
+        self._ledger.unwritten.add(
             DecisionRow(
                 trial=trial.number,
                 rung=shown.rung,
@@ -167,10 +167,9 @@ class Reports:
         ahead = next((mark for mark in marks if mark > chunks), None)
         if ahead is None or ahead >= bucket.schedule.length:
             self._ledger.end(trial, TrialState.DIVERGED)
-            trial.lost = False
             return Report(self.worst_value(), self.length(trial), done=True)
         for run in trial.runs:
-            run.chunks = ahead + bucket.warmup
+            run.skip_to(ahead + bucket.warmup)
         return Report(self.worst_value(), ahead * bucket.schedule.quantum)
 
     def length(self, trial: Trial) -> int:

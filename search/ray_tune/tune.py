@@ -143,7 +143,7 @@ class TuneDesk:
             }
 
     def stop(self) -> None:
-        """See `Desk`."""
+        """Ask Tune to end everything, and wait until it has."""
         self._stopping = True
         if self._thread is not None and self._thread.is_alive():
             try:

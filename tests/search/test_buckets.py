@@ -1,6 +1,6 @@
 from hpo.search.book.buckets import Bucket, next_bucket
+from hpo.search.book.runs import Run, RunState
 from hpo.search.book.schedule import Schedule
-from hpo.search.book.trials import Run, RunState
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.rows import Stream
 

@@ -40,8 +40,6 @@ def study(trials=8, **changes):
 class FakeDesk:
     """A scheduler that decides by a function of (number, report): go, stop, (source, params)."""
 
-    copies = False
-
     def __init__(self, study, ledger, decide):
         plain = dataclasses.replace(study, search=SearchSpec("random"))
         found = Proposer(plain, make_sampler(plain)).propose(0, range(study.budget.trials), ())
@@ -114,9 +112,6 @@ class FakeDesk:
     def paused(self):
         return self._asleep
 
-    def stop(self):
-        self._running, self._todo = set(), []
-
 
 @pytest.fixture
 def driven(monkeypatch, tmp_path):
@@ -126,11 +121,10 @@ def driven(monkeypatch, tmp_path):
            factory=FACTORY, **settings):  # fmt: skip
         desks = []
 
-        def drive(parts, interrupts):
-            desk = FakeDesk(asked, parts["ledger"], decide)
-            desk.copies = copies
+        def drive(engine, interrupts):
+            desk = FakeDesk(asked, engine.ledger, decide)
             desks.append(desk)
-            return Driven(**parts, desk=desk, rule="fake", copies=copies).run(interrupts)
+            return Driven(engine, desk, "fake", copies).run(interrupts)
 
         monkeypatch.setattr(running, "drive", drive)
         path = tmp_path / name
@@ -320,3 +314,69 @@ def test_trials_that_copy_need_a_lane_each(driven):
         driven(study(9), copies=True)
     with pytest.raises(ConfigError, match="has 9 replicates"):
         driven(study(2, seeds=Seeds(9)), name="wide")
+
+
+def test_a_budget_that_confirming_uses_up_is_refused_before_a_scheduler_begins(
+    driven, monkeypatch
+):
+    monkeypatch.setattr(FakeDesk, "begin", lambda *_: pytest.fail("it began"))
+    asked = study(budget=Budget(trials=8, env_steps=100_000), confirm=Confirm(5, 8, 16))
+    with pytest.raises(ConfigError, match="confirm alone costs 896000 of the 100000"):
+        driven(asked)
+
+
+class Breaking(samples.AnalyticFactory):
+    """The method `broken` of its populations raises in the calls that `when` names."""
+
+    broken, when = "advance", staticmethod(lambda call: True)
+
+    def make(self, resolved, lanes):
+        made = super().make(resolved, lanes)
+        good = getattr(made, self.broken)
+
+        def sometimes(*args):
+            self.calls.append(args)
+            if self.when(len(self.calls)):
+                raise MemoryError("too much")
+            return good(*args)
+
+        setattr(made, self.broken, sometimes)
+        self.populations.append(made)
+        return made
+
+
+def breaking(broken, when):
+    fields = {"broken": broken, "when": staticmethod(when), "calls": [], "populations": []}
+    return type("Broken", (Breaking,), fields)(lanes=8, block=2, diverges_above=2.0)
+
+
+def test_a_study_that_only_fails_stays_stopped(driven):
+    asked, factory = study(budget=Budget(trials=30, max_failures=2)), breaking("advance", bool)
+    with pytest.raises(SearchError, match=r"2 errors.*MemoryError: too much"):
+        driven(asked, factory=factory)
+    sound = breaking("advance", lambda call: False)
+    with pytest.raises(SearchError, match="2 errors"):
+        driven(asked, factory=sound)
+    assert len(factory.calls) == 2 and not sound.calls
+
+
+def test_an_evaluation_that_fails_costs_the_trials_evaluated_and_no_lanes(driven):
+    factory = breaking("evaluate", lambda call: call == 2)
+    seen = driven(study(12), factory=factory)
+    states = [str(row.state) for row in seen.rows.values()]
+    assert states == ["failed"] * 8 + ["finished"] * 4
+    assert len(factory.populations) == 1 and seen.results.usage.failures == 1
+
+
+def test_a_program_that_cannot_be_made_costs_the_trials_that_need_it(driven):
+    class Unmakable(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            if resolved.bucket == "64x64":
+                raise RuntimeError("cannot compile")
+            return super().make(resolved, lanes)
+
+    asked = study(9, space=samples.WITH_BUCKETS)
+    rows = driven(asked, factory=Unmakable(lanes=8, block=2, diverges_above=2.0)).rows.values()
+    found = {(tuple(row.params["hidden_sizes"]) == (64, 64), str(row.state)) for row in rows}
+    assert found == {(True, "failed"), (False, "finished")}
+    assert all("cannot compile" in row.error for row in rows if row.state == "failed")

@@ -4,9 +4,10 @@ from runpy import run_path
 from types import SimpleNamespace
 
 from hpo.search.book.ledger import Ledger
+from hpo.search.book.runs import Run, RunState
 from hpo.search.book.schedule import schedule_of
 from hpo.search.book.state import LoopState
-from hpo.search.book.trials import Run, RunState, Trial
+from hpo.search.book.trials import Trial
 from hpo.search.engine.judge import is_due, judge
 from hpo.search.lanes.resolver import Resolver
 from hpo.search.rules.asha import Asha

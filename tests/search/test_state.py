@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpo.errors import StoreError
-from hpo.search.book.state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase, Usage
-from hpo.search.book.trials import Run, RunState, Trial
+from hpo.search.book.runs import Run, RunState
+from hpo.search.book.state import BucketState, KeptPolicy, LoopState, PendingAsk, Phase
+from hpo.search.book.trials import Trial
+from hpo.search.book.usage import Usage
 from hpo.store import DecisionRow, Stream, TrialState
 
 numbers = st.integers(0, 2**53)

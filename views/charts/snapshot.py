@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...search.after.looking_back import Points, points_of
-from ...search.book.state import LoopState, Usage
+from ...search.book.state import LoopState
+from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.commit import Head

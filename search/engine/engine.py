@@ -1,0 +1,292 @@
+"""Steps the lanes of a study and keeps its books, whoever chooses the replicates and judges them.
+
+Our own loop and Ray Tune's drive the same engine: a driver says which replicates run the next
+chunk and what becomes of the trials behind it. What a chunk costs, what is written of it, what an
+error in it fails, who is told and what may be committed is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from ...errors import ConfigError, HpoError, StoreError
+from ...store.rows import EvaluationRow, Stream, TrialState
+from ...studies.spec import Study
+from ..book.buckets import Bucket
+from ..book.budget import affordable_lanes, check_confirm_fits, check_health, out_of_time
+from ..book.ledger import Ledger
+from ..book.runs import Run
+from ..book.state import Phase
+from ..book.trials import Trial
+from ..lanes.contract import Population, PopulationFactory, Resolved
+from .callbacks import StopStudy
+from .chunk import (
+    CurveSink,
+    changes_of,
+    count_chunk,
+    due_for_evaluation,
+    refills_of,
+    retire_diverged,
+    take_evaluations,
+)
+from .commits import Committer
+from .failures import fail_runs
+from .settle import Policies
+from .telling import Telling
+
+__all__ = ["Engine", "Outcome"]
+
+Outcome = Literal["finished", "interrupted"]
+"""How a search was left: nothing is left to do, or the same call goes on with it."""
+
+
+class Engine:
+    """The parts of one study, and what its drivers do with them.
+
+    Args:
+        ledger: trials and state, new or restored.
+        factory: makes populations.
+        buckets: by key, in the order of their first trials.
+        curves: takes curve rows.
+        committer: makes everything durable.
+        policies: keeps the best.
+        telling: the observers, told of every boundary.
+
+    Attributes:
+        ledger, factory, buckets, committer, policies, telling: these.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        factory: PopulationFactory,
+        buckets: dict[str, Bucket],
+        curves: CurveSink,
+        committer: Committer,
+        policies: Policies,
+        telling: Telling,
+    ):
+        self.ledger, self.factory, self.buckets = ledger, factory, buckets
+        self.committer, self.policies, self.telling = committer, policies, telling
+        self._curves = curves
+        self._whole = True  # the state is one between two steps, which may be committed
+
+    @property
+    def study(self) -> Study:
+        """What was asked."""
+        return self.ledger.study
+
+    # ------------------------------------------------------------------ a search and its steps
+
+    def run(self, search: Callable[[], Outcome]) -> Outcome:
+        """Return how a driver's search was left; what is done then is committed.
+
+        Raises:
+            HpoError: the search cannot go on. What was done up to the last step is committed,
+                unless the disk refused it: what it refused once is not tried again.
+        """
+        outcome: Outcome = "interrupted"
+        self.telling.start_clock()
+        try:
+            check_health(self.ledger)
+            outcome = search()
+        except StopStudy:
+            pass
+        except StoreError:
+            raise
+        except HpoError:
+            if self._whole:
+                self.committer.commit("interrupted")
+            raise
+        if outcome == "interrupted":
+            self.committer.commit("interrupted")
+        return outcome
+
+    @contextmanager
+    def undivided(self) -> Iterator[None]:
+        """Let nothing be committed of a step that an error ends half-way."""
+        self._whole = False
+        yield
+        self._whole = True
+
+    def step(
+        self,
+        bucket: Bucket,
+        runs: Sequence[Run],
+        work_remains: bool,
+        set_aside: Callable[[Trial], bool],
+    ) -> list[EvaluationRow]:
+        """Run one chunk of the lanes of some replicates; return what was evaluated behind it.
+
+        Args:
+            bucket: whose lanes, with a population.
+            runs: replicates in them; the others rest.
+            work_remains: a lane that is idle now could have been busy.
+            set_aside: says of a trial that diverged whether it may go on from another's state.
+        """
+        self.ledger.state.run_bucket(bucket.key)
+        self.ledger.state.usage.count_lanes(bucket.lanes, len(runs), work_remains)
+        evaluations: list[EvaluationRow] = []
+        if self._advance(bucket, runs):
+            retire_diverged(self.ledger, set_aside)
+            evaluations = self._evaluate(bucket, runs)
+        retire_diverged(self.ledger, set_aside)
+        self.policies.snapshots.take(self.ledger, bucket, runs)
+        return evaluations
+
+    def _advance(self, bucket: Bucket, runs: Sequence[Run]) -> bool:
+        """Run and count one chunk; return whether it came to its end."""
+        population = bucket.population
+        if population is None:
+            raise RuntimeError(f"bucket {bucket.key} has no population")
+        try:
+            refills = refills_of(self.ledger, runs)
+            if changes := changes_of(self.ledger, bucket, runs):
+                population.change(changes)
+            result = population.advance(
+                refills, [run.lane for run in runs if run.lane is not None]
+            )
+        except Exception as error:
+            self.fail_lanes(bucket, error)
+            return False
+        count_chunk(self.ledger, bucket, runs, result, self._curves)
+        return True
+
+    def _evaluate(self, bucket: Bucket, runs: Sequence[Run]) -> list[EvaluationRow]:
+        due = due_for_evaluation(bucket, runs)
+        if not due or bucket.population is None:
+            return []
+        try:
+            results = bucket.population.evaluate([run.lane for run in due if run.lane is not None])
+        except Exception as error:  # lanes are what they were
+            self.fail(bucket, due, error)
+            return []
+        rows = take_evaluations(self.ledger, bucket, due, results)
+        self.policies.consider(self.ledger, bucket, due)
+        return rows
+
+    # ------------------------------------------------------------------ trials and their lanes
+
+    def admit(self, trial: Trial, replicates: int) -> Bucket | None:
+        """Take in a new trial.
+
+        Args:
+            trial: has no replicates yet.
+            replicates: that it begins with.
+
+        Returns:
+            The bucket where they are to wait; None where no program can run the trial, which has
+            failed.
+        """
+        self.ledger.add(trial)
+        try:
+            resolved = self.ledger.resolved_of(trial.number)
+            trial.join(resolved.bucket)
+            bucket = self.bucket_of(resolved, trial.number)
+        except ConfigError as error:  # knobs that only contradict each other together
+            self.ledger.state.usage.count_failure()
+            self.ledger.end(trial, TrialState.FAILED, str(error))
+            return None
+        trial.add(Run(trial.number, Stream.SEARCH, replicate) for replicate in range(replicates))
+        return bucket
+
+    def bucket_of(self, resolved: Resolved, example: int) -> Bucket:
+        """Return the bucket of a configuration, made if it is the first one there.
+
+        Args:
+            resolved: the configuration.
+            example: number of its trial.
+
+        Raises:
+            ConfigError: trials copy each other and this one needs a second program.
+        """
+        key, early = resolved.bucket, self.study.early_terminate
+        if key not in self.buckets:
+            if self.buckets and early is not None and early.evolves:
+                raise ConfigError(
+                    f"trial {example} needs a program of its own, but {early.type} copies "
+                    "networks between trials of one program; search knobs that are traced only"
+                )
+            self.buckets[key] = Bucket.of(self.study, resolved, example)
+        return self.buckets[key]
+
+    def make(self, bucket: Bucket, lanes: int | None = None) -> Population:
+        """Return the population of a bucket, made if it has none.
+
+        Args:
+            bucket: keeps it.
+            lanes: as many where neither the bucket nor the study say a number.
+        """
+        population = bucket.population
+        if population is None:
+            wanted = bucket.lanes or self.study.population.lanes or lanes
+            population = self.factory.make(bucket.resolved, wanted)
+            bucket.equip(population)
+        return population
+
+    def prepare(self, bucket: Bucket) -> bool:
+        """Return whether a bucket has a population now; else its trials have failed."""
+        try:
+            self.make(bucket)
+        except Exception as error:
+            self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
+            return False
+        return True
+
+    def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
+        """Fail the trials of some replicates.
+
+        Raises:
+            HpoError: one that is no single configuration's fault.
+        """
+        fail_runs(self.ledger, bucket, runs, error)
+
+    def fail_lanes(self, bucket: Bucket, error: Exception) -> None:
+        """Fail the trials of all replicates in lanes, which are made anew: none has its state.
+
+        Raises:
+            HpoError: one that is no single configuration's fault.
+        """
+        self.fail(bucket, bucket.busy(), error)
+        bucket.drop()
+
+    def release(self) -> None:
+        """Free the lanes of all that has ended, and delete the snapshots that nobody keeps."""
+        self.policies.snapshots.forget(self.ledger)
+        for bucket in self.buckets.values():
+            bucket.release()
+
+    # ------------------------------------------------------------------ the budget
+
+    @property
+    def _longest(self) -> int:
+        """Env steps of the longest run of any bucket known."""
+        return max((bucket.schedule.env_steps for bucket in self.buckets.values()), default=0)
+
+    def affordable(self, bucket: Bucket) -> float:
+        """Return how many lanes of a bucket the budget still pays a chunk for; may be infinite."""
+        state, quantum = self.ledger.state, bucket.schedule.quantum
+        return affordable_lanes(self.study, state.usage, state.phase, self._longest, quantum)
+
+    def pays_for_any(self) -> bool:
+        """Return whether the budget pays for a chunk of any bucket, or none is known yet."""
+        buckets = self.buckets.values()
+        return not buckets or any(self.affordable(bucket) >= 1 for bucket in buckets)
+
+    def is_out_of_time(self) -> bool:
+        """Return whether the wall time is used up, but for what confirming may take."""
+        state = self.ledger.state
+        return out_of_time(self.study, state.usage, state.phase, self._longest)
+
+    def check_first_bucket(self) -> None:
+        """Refuse a budget that cannot pay for confirming, as soon as a run's length is known.
+
+        Raises:
+            ConfigError: says both numbers.
+        """
+        state = self.ledger.state
+        if state.usage.chunks == 0 and state.phase is Phase.SEARCH and self.buckets:
+            first = next(iter(self.buckets.values()))
+            check_confirm_fits(self.study, first.schedule.env_steps)
