@@ -444,7 +444,8 @@ def matters(name: str, network: str) -> bool:
     (False, True)
     """
     knob = KNOBS[name]
-    return not knob.networks or network in knob.networks or network in _REGISTERED["network"]
+    own = network not in KNOBS["network"].choices
+    return own or not knob.networks or network in knob.networks
 
 
 def canonical_name(name: str) -> str | None:

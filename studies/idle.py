@@ -161,7 +161,7 @@ def _reason(study: Study, name: str) -> str | None:
 
 def _shares_all_layers(study: Study) -> bool:
     """Return whether all networks over links are transformers without a separate critic."""
-    networks = {"gnn", "transformer"}.intersection(_possible(study, "network"))
+    networks = {n for n in _possible(study, "network") if matters("link_critic_sees", n)}
     return networks == {"transformer"} and all(_possible(study, "transformer_share_layers"))
 
 

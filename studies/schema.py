@@ -15,7 +15,7 @@ from ..knobs import KNOBS, REGISTRABLE, Knob, canonical_name
 from ..spaces.distributions import KINDS
 from .field import Field
 from .fields import CONSTRAINT, DRIVEN_KEYS, LOGGERS, RACING, SECTIONS, TOP, WARM_START
-from .metrics import METRICS
+from .metrics import COSTS, METRICS
 from .search_methods import METHODS, Method
 from .stopping_rules import RULES
 
@@ -67,7 +67,7 @@ def _top(field: Field) -> dict[str, Any]:
         "imports": lambda: {"type": "array", "items": {"type": "string"}},
         "eval_env": lambda: {"type": "object"},
         "loggers": _loggers,
-        "objectives": lambda: {"type": "array", "items": _section(SECTIONS["metric"])},
+        "objectives": _objectives,
         "constraints": lambda: {"type": "array", "items": _section(CONSTRAINT)},
         "search": _search,
         "early_terminate": _early_terminate,
@@ -332,6 +332,13 @@ def _without_imports() -> dict[str, Any]:
             for section, (key, table) in closed.items()
         }
     }
+
+
+def _objectives() -> dict[str, Any]:
+    """Return entries like `metric`, which may name a cost, too."""
+    entry = _section(SECTIONS["metric"])
+    entry["properties"]["name"]["anyOf"].append({"enum": list(COSTS)})
+    return {"type": "array", "items": entry}
 
 
 def _seeds() -> dict[str, Any]:

@@ -93,6 +93,21 @@ def test_what_may_change_something_is_not_told(text, env):
     assert idle_knobs(study(text, env)) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fixed: {network: own, cnn_dense: [8], recurrent_size: 8, gnn_edge_mlp_latent: 8}",
+        "fixed: {network: own}\nspace: {num_layers: {values: [1]}, hidden_size: {values: [8]}}",
+        "fixed: {link_critic_sees: shares, transformer_share_layers: true}\n"
+        "space: {network: {values: [own, transformer]}}",
+    ],
+)
+def test_a_network_that_imports_register_may_use_every_knob(text, tmp_path):
+    (tmp_path / "own.py").write_text("")
+    whole = f"env: rmsa\nenv_steps: 320k\nevaluation: {{steps: 9}}\nimports: [own.py]\n{text}"
+    assert idle_knobs(loads(whole, source=tmp_path)) == []
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_studies_name_no_idle_knob(path):
     assert idle_knobs(load(path)) == []

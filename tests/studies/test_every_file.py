@@ -1,0 +1,125 @@
+"""`hpo check` takes every study that ships or that the documents show."""
+
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from hpo.cli import main
+from hpo.studies.check import check
+from hpo.studies.load import load, loads
+from hpo.studies.reader import plain, read_text
+from hpo.studies.schema import schema
+
+# Those of brax, MuJoCo and Box2D, whose own code they are about.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHIPPED = sorted((ROOT / "studies").glob("*.yaml"))
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+NEEDED = ("env", "env_steps")
+NAMES_WHAT_IS_NOT_THERE = ("results/last-week", "from: policy/")
+ENVS = (
+    (("baselines:", "gnn"), "{id: rmsa, topology: nsfnet_deeprmsa}"),
+    (("laplace",), "Pendulum-v1"),
+    (("step_timeout",), "gym:CartPole-v1"),
+    (("",), "CartPole-v1"),
+)
+"""Words of a part of a study -> an environment that it fits."""
+PACKAGES = (("brax:", "brax"), ("gym:", "gymnasium"), ("gym:LunarLander", "Box2D"))
+COSTLY = ("architecture", "nsfnet_networks", "nsfnet_rmsa")
+"""Their programs, a dozen or large, take seconds to describe: checked without lanes and memory."""
+
+
+def _given(text):
+    return set(re.findall(r"^(\w+):", text, re.M))
+
+
+def _blocks():
+    """Yield page, line and text of every block that could be a study."""
+    for page in PAGES:
+        text = page.read_text()
+        for found in re.finditer(r"^```yaml\n(.*?)^```", text, re.S | re.M):
+            block = found[1]
+            if not block.startswith(" ") and not any(t in block for t in NAMES_WHAT_IS_NOT_THERE):
+                yield page.name, text[: found.start()].count("\n") + 2, block
+
+
+COMPLETE = [block for block in _blocks() if set(NEEDED) <= _given(block[2])]
+PARTS = [block for block in _blocks() if not set(NEEDED) <= _given(block[2])]
+
+
+def _named(block):
+    return f"{block[0]}:{block[1]}"
+
+
+def _whole(part):
+    """Return a part of a study with what it leaves out."""
+    env = next(env for words, env in ENVS if any(word in part for word in words))
+    left_out = {"env": env, "env_steps": "100k"}
+    if "id: rmsa" in part + env:
+        left_out["evaluation"] = "{steps: 500}"
+    given = _given(part)
+    return part + "".join(f"{key}: {text}\n" for key, text in left_out.items() if key not in given)
+
+
+def _one_env(text):
+    """Yield the text once with each of its lines of `env:`."""
+    lines = text.splitlines(keepends=True)
+    places = [i for i, line in enumerate(lines) if line.startswith("env:")] or [None]
+    for chosen in places:
+        yield "".join(line for i, line in enumerate(lines) if i not in places or i == chosen)
+
+
+def _skip_without_its_package(text):
+    for start, package in PACKAGES:
+        if start in text:
+            pytest.importorskip(package)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Every Python file that the documents show for `imports`."""
+    folder = tmp_path_factory.mktemp("shown")
+    for page in PAGES:
+        for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
+            for name in re.findall(r'^register\("(\w+)"', code, re.M):
+                (folder / f"{name}.py").write_text(code)
+    return folder
+
+
+def test_the_documents_show_studies():
+    assert {"README.md", "study.md", "environments.md"} <= {page for page, *_ in COMPLETE}
+    assert {"networks.md", "ppo.md", "optical.md", "ray.md"} <= {page for page, *_ in PARTS}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_study_that_ships_is_taken(path, capsys):
+    _skip_without_its_package(path.read_text())
+    if path.stem in COSTLY:
+        said = check(load(path)).text()
+    else:
+        assert main(["check", str(path)]) == 0
+        said = capsys.readouterr().out
+    assert "programs" in said and "changes nothing" not in said and "mistake" not in said
+
+
+@pytest.mark.parametrize("block", COMPLETE, ids=_named)
+def test_a_study_that_the_documents_show_is_taken(block, folder, capsys):
+    path = folder / f"line{block[1]}.yaml"
+    path.write_text(block[2])
+    assert main(["check", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "programs" in said and "warning" not in said
+    assert list(VALIDATOR.iter_errors(plain(read_text(block[2], "x")))) == []
+
+
+@pytest.mark.parametrize("block", PARTS, ids=_named)
+def test_a_part_of_a_study_that_the_documents_show_is_taken(block, folder):
+    _skip_without_its_package(block[2])
+    for text in map(_whole, _one_env(block[2])):
+        report = check(loads(text, source=folder))
+        assert report.mistakes == () and "changes nothing" not in " ".join(report.warnings), text
+        assert list(VALIDATOR.iter_errors(plain(read_text(text, "x")))) == []
