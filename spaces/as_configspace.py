@@ -4,6 +4,9 @@ What ConfigSpace cannot say (a chance of zero, 1 - x on a log scale, rules that 
 goes along as `meta`, which `from_configspace` reads back, so nothing is lost between two of ours.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# ConfigSpace leaves the parameters of its generic classes open.
+
 from __future__ import annotations
 
 import json

@@ -16,6 +16,7 @@ from ConfigSpace import ConfigurationSpace
 
 from ..disk import output
 from ..errors import ConfigError
+from ..plain_data import is_dict
 from ..user_files import parse_json, reading
 
 __all__ = ["read_configspace", "write_configspace"]
@@ -54,7 +55,7 @@ def read_configspace(path: Path) -> ConfigurationSpace:
         raise ConfigError(
             f"{path}: no {path.suffix[1:]}: {' '.join(str(error).split())}"
         ) from None
-    if not isinstance(data, dict) or "hyperparameters" not in data:
+    if not is_dict(data) or "hyperparameters" not in data:
         raise ConfigError(f"{path}: no space of ConfigSpace; it has no `hyperparameters`")
     try:
         return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
@@ -69,7 +70,7 @@ def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
     Those have `default` for the default, and may leave it and `log` out.
     """
     given = data["hyperparameters"]
-    if not isinstance(given, dict):
+    if not is_dict(given):
         return data
     return {
         "name": data.get("name"),
@@ -82,9 +83,9 @@ def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hyperparameter(name: Any, fields: Any) -> dict[str, Any]:
-    if not isinstance(fields, dict):
+    if not is_dict(fields):
         raise ValueError(f"hyperparameter {name!r} is {fields!r}; allowed: a mapping")
-    whole = {"name": str(name), "meta": None, **fields}
+    whole: dict[str, Any] = {"name": str(name), "meta": None, **fields}
     default = whole.pop("default", whole.pop("default_value", None))
     if whole.get("type") == "categorical":
         whole.setdefault("weights", None)

@@ -33,7 +33,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Div: lambda one, other: one / other,
 }
 _GRAMMAR = (
     "allowed: comparisons (< <= > >= == !=) of + - * / over knobs and constants, joined by "

@@ -1,5 +1,8 @@
 """Reads a ConfigurationSpace of somebody else as a `Space`."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# ConfigSpace leaves the parameters of its generic classes open.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -24,6 +27,7 @@ from ConfigSpace import (
 )
 
 from ..errors import ConfigError
+from ..plain_data import is_mapping
 from .as_configspace import META, shown_value
 from .distributions import Categorical, Distribution, Ordinal, freeze
 from .forbid import Rule, ValueRule, parse_rule
@@ -55,8 +59,8 @@ def from_configspace(theirs: ConfigurationSpace) -> Space:
 
 def _ours(meta: Any) -> Mapping[str, Any]:
     """Return what `as_configspace` kept in a `meta`."""
-    kept = meta.get(META) if isinstance(meta, Mapping) else None
-    return kept if isinstance(kept, Mapping) else {}
+    kept = meta.get(META) if is_mapping(meta) else None
+    return kept if is_mapping(kept) else {}
 
 
 def _parameter(theirs: Any, when: tuple[Condition, ...]) -> Parameter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +47,7 @@ class OptunaStudy:
     sometimes: tuple[str, ...]
     trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
     metrics: tuple[str, ...] = ()
-    exported: Mapping[str, Any] = field(default_factory=dict)
+    exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def read_study(storage: str, name: str | None = None) -> OptunaStudy:
@@ -156,7 +156,7 @@ def _check_file(path: Path, make: bool) -> None:
 
 
 @contextmanager
-def refusals(storage: str) -> Iterator[None]:
+def refusals(storage: str) -> Generator[None]:
     """Turn whatever a database says of a file that is none of its own into one sentence."""
     try:
         yield

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError, suggestion
+from ..plain_data import is_sequence
 from .distributions import KINDS, Distribution, freeze, same
 
 __all__ = ["Fault", "infer_kind", "make_distribution", "read_distribution"]
@@ -120,7 +121,7 @@ def _check_keys(kind: str, given: Mapping[str, Any]) -> list[Fault]:
 
 def _check_values(given: Mapping[str, Any]) -> list[Fault]:
     values: Any = given["values"]
-    if not isinstance(values, list | tuple) or not values:
+    if not is_sequence(values) or not values:
         return [Fault("values", f"values is {values!r}; allowed: a list of at least one value")]
     if len(values) > _MOST_VALUES:
         return [Fault("values", f"{len(values)} values; allowed: at most {_MOST_VALUES}")]

@@ -71,7 +71,7 @@ class Space:
 
     parameters: tuple[Parameter, ...] = ()
     forbid: tuple[Rule, ...] = ()
-    constants: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         faults = structure_faults(self.parameters, self.constants)

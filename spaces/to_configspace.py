@@ -6,6 +6,9 @@ back to about that precision); `from_configuration` gives ours back. Rules that 
 along; rules written as text have no counterpart: draws must be held against `Space.forbidden`.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# ConfigSpace leaves the parameters of its generic classes open.
+
 from __future__ import annotations
 
 import itertools

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..plain_data import is_sequence
+
 __all__ = ["freeze", "is_number", "same"]
 
 
@@ -14,7 +16,7 @@ def freeze(value: Any) -> Any:
     >>> freeze([64, [1, 2]])
     (64, (1, 2))
     """
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         return tuple(freeze(item) for item in value)
     return value
 

@@ -6,11 +6,12 @@ What comes back is not checked beyond its shape: the journal compares checksums 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
+from ..plain_data import is_mapping
 from .codec import PackedEvaluation, plain_json
 from .commit import Head, Part, is_part_name
 from .rows import AskRow, AttributeRow, StudyMeta
@@ -53,7 +54,7 @@ def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
 
 
 def _mapping(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+    return dict(value) if is_mapping(value) else value
 
 
 def head_cells(head: Head) -> Cells:

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from ..errors import StoreError
+from ..plain_data import is_dict, is_list, is_mapping, is_sequence
 from .rows import DecisionRow, EvaluationRow, Stream, TrialRow, TrialState
 
 __all__ = [
@@ -84,9 +85,9 @@ def plain_json(value: Any) -> Any:
     """Tuples as lists and other packages' numbers as Python's, so that JSON takes them."""
     if type(value) in _PLAIN:
         return value
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return {str(key): plain_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return [plain_json(item) for item in value]
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -112,9 +113,9 @@ def finite_json(value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
+    if is_dict(value):
         return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if is_list(value):
         return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

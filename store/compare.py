@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..plain_data import is_list
 from .tables import TABLES
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
@@ -95,4 +96,4 @@ def _exact(value: Any) -> Any:
     """A cell in a form whose equality is that of bits: floats by their hexadecimal text."""
     if isinstance(value, float):
         return value.hex()
-    return [_exact(item) for item in value] if isinstance(value, list) else value
+    return [_exact(item) for item in value] if is_list(value) else value

@@ -135,7 +135,7 @@ def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> tuple[
     import numpy as np
 
     one, other = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    wins = (one[:, None] > other[None, :]) + 0.5 * (one[:, None] == other[None, :])
+    wins: np.ndarray = (one[:, None] > other[None, :]) + 0.5 * (one[:, None] == other[None, :])
     probability = float(np.mean(wins))
     if min(len(a), len(b)) < FEWEST_SEEDS:
         return probability, NO_INTERVAL

@@ -95,11 +95,11 @@ class Mark:
         kept: whatever else the sink must remember, such as the id of a run elsewhere.
     """
 
-    points: dict[str, int] = field(default_factory=dict)
-    evaluations: dict[str, int] = field(default_factory=dict)
-    done: list[int] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
-    kept: dict[str, Any] = field(default_factory=dict)
+    points: dict[str, int] = field(default_factory=dict[str, int])
+    evaluations: dict[str, int] = field(default_factory=dict[str, int])
+    done: list[int] = field(default_factory=list[int])
+    told: list[int] = field(default_factory=list[int])
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def read(cls, directory: Path, sink: str) -> Mark:

@@ -7,7 +7,7 @@ whatever was in memory after the last commit is replayed by the search loop, to 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
@@ -167,7 +167,7 @@ class Journal:
         self._intact = set(_SUMMED)
 
     @contextmanager
-    def _transaction(self, kind: str = "") -> Iterator[None]:
+    def _transaction(self, kind: str = "") -> Generator[None]:
         """Be inside a transaction; what fails in it leaves nothing."""
         with sqlite_errors(self.path):
             self._connection.execute(f"BEGIN {kind}")
@@ -313,7 +313,7 @@ class Journal:
     # ------------------------------------------------------------------ reading
 
     @contextmanager
-    def at_one_commit(self) -> Iterator[None]:
+    def at_one_commit(self) -> Generator[None]:
         """Let everything that is read inside be of one commit; a writer waits until then."""
         with sqlite_errors(self.path):
             self._connection.execute("BEGIN")

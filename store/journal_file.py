@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def is_empty(path: Path) -> bool:
 
 
 @contextmanager
-def sqlite_errors(path: Path) -> Iterator[None]:
+def sqlite_errors(path: Path) -> Generator[None]:
     """Turn what SQLite raises inside into one sentence.
 
     Raises:

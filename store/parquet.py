@@ -6,7 +6,7 @@ faster than the default dictionary and half its size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ def open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 @contextmanager
-def replacing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+def replacing(path: Path, schema: pa.Schema) -> Generator[pq.ParquetWriter]:
     """A writer whose file takes the place of `path` once it is whole and on disk.
 
     Its name until then does not end in `.parquet`: globs of readers must not find it.

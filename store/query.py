@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from ..plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .lock import lock_holder
 from .tables import PARAM_PREFIX, TABLES, damaged_table
@@ -278,9 +279,9 @@ def rows_as_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[
 def _jsonable(cell: Any) -> Any:
     if isinstance(cell, (float, Decimal)):
         return float(cell) if math.isfinite(cell) else None
-    if isinstance(cell, dict):
+    if is_dict(cell):
         return {str(key): _jsonable(item) for key, item in cell.items()}
-    if isinstance(cell, (list, tuple)):
+    if is_sequence(cell):
         return [_jsonable(item) for item in cell]
     return cell if cell is None or isinstance(cell, (bool, int, str)) else str(cell)
 
@@ -359,7 +360,7 @@ def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:
 
 def _struct(tree: dict[str, Any]) -> str:
     fields = (
-        f"{_name(name)} := {_struct(value) if isinstance(value, dict) else value}"
+        f"{_name(name)} := {_struct(value) if is_dict(value) else value}"
         for name, value in tree.items()
     )
     return f"struct_pack({', '.join(fields)})"

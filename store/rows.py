@@ -131,7 +131,7 @@ class EvaluationRow:
     episode: int
     episode_return: float
     episode_length: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class BaselineRow:
 
     baseline: str
     values: Mapping[str, tuple[float, ...]]
-    metrics: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -260,11 +260,11 @@ class StudyMeta:
     goal: str
     aggregate: str
     param_kinds: Mapping[str, str]
-    versions: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
     backend: str = "cpu"
     devices: int = 1
     created_at: float = 0.0
     bits: int = 0
     objectives: Sequence[Mapping[str, Any]] = ()
     constraints: Sequence[Mapping[str, Any]] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
+from ..plain_data import as_lists
 from .baselines import BASELINES, baselines_of
 from .codec import PackedEvaluation, strict_json
 from .journal import Journal
@@ -189,7 +190,7 @@ def _cell(value: Any) -> Any:
     """StrEnum as text and tuples as lists; all else as it is."""
     if isinstance(value, str):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return as_lists(value)
 
 
 def _param_type(kind: str) -> pa.DataType:

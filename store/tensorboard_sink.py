@@ -7,6 +7,7 @@ The one door to tensorboardX. A study that goes on adds event files to the same 
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ class TensorBoardSink(FollowingSink):
 
     def __init__(self, follower: Follower, target: Path | None = None):
         try:
-            import tensorboardX  # noqa: F401 - here, in the study's thread: see `store.background`
+            importlib.import_module("tensorboardX")  # in the study's thread: `store.background`
         except ImportError as error:
             name = "the tensorboard logger"
             raise MissingExtraError("tensorboardX", "tensorboard", name) from error

@@ -6,6 +6,7 @@ to the same runs; offline they lie below it, for `wandb sync`. The one door to w
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import uuid
@@ -51,8 +52,8 @@ class WandbSettings:
     entity: str | None = None
     group: str | None = None
     policy: bool = True
-    study: Mapping[str, Any] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    study: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class WandbSink(FollowingSink):
@@ -72,7 +73,7 @@ class WandbSink(FollowingSink):
 
     def __init__(self, follower: Follower, settings: WandbSettings, target: Path | None = None):
         try:
-            import wandb  # noqa: F401 - here, in the study's thread: see `store.background`
+            importlib.import_module("wandb")  # in the study's thread: `store.background`
         except ImportError as error:
             raise MissingExtraError("wandb", "wandb", "the wandb logger") from error
         if settings.mode == "online" and not _logged_in():
@@ -110,7 +111,7 @@ class WandbSink(FollowingSink):
         for point in news.points:
             _log(run, point)
         if news.ended:
-            run.summary.update({key: news.row[key] for key in _FINAL if news.row[key] is not None})
+            _summarise(run, {key: news.row[key] for key in _FINAL if news.row[key] is not None})
             self._runs.pop(name).finish()
 
     def _write_end(self, directory: Path, news: News) -> None:
@@ -124,7 +125,7 @@ class WandbSink(FollowingSink):
         if not rows or news.best is None:
             return
         winner = news.table["trial"][0]
-        study.summary.update({"best": news.best, "best_trial": winner})
+        _summarise(study, {"best": news.best, "best_trial": winner})
         policy = directory / "policies" / f"trial_{winner}"
         if self._settings.policy and policy.is_dir():
             about = {"trial": winner, "value": news.best, "params": news.table["params"][0]}
@@ -169,6 +170,10 @@ class WandbSink(FollowingSink):
 def _log(run: Run, point: Point) -> None:
     values = {name: value for name, value in point.values.items() if math.isfinite(value)}
     run.log({"env_steps": point.env_steps, **values})
+
+
+def _summarise(run: Run, values: dict[str, Any]) -> None:
+    run.summary.update(values)  # pyright: ignore[reportUnknownMemberType] # a bare dict there
 
 
 def _quiet(wandb: Any) -> wandb.Settings:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import ConfigError
+from ..plain_data import as_lists
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, mebibytes, policy_words
@@ -277,7 +278,7 @@ def _rule_words(early: EarlyTerminate) -> str:
 def _program_data(bucket: BucketReport) -> dict[str, Any]:
     quanta = bucket.quanta
     return {
-        "static": {name: _json(value) for name, value in bucket.static.items()},
+        "static": as_lists(bucket.static),
         "updates_per_chunk": quanta.updates_per_chunk,
         "steps_per_chunk": quanta.steps_per_chunk,
         "chunks": quanta.chunks,
@@ -288,10 +289,6 @@ def _program_data(bucket: BucketReport) -> dict[str, Any]:
         "parameters": bucket.parameters,
         "gradient_parts": bucket.parts,
     }
-
-
-def _json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _head(report: CheckReport) -> list[str]:
@@ -332,7 +329,7 @@ def _programs(report: CheckReport) -> list[str]:
     ]
     for bucket in report.buckets:
         quanta = bucket.quanta
-        names = ", ".join(f"{name}={_shown(value)}" for name, value in bucket.static.items())
+        names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
         lanes = (
             ""
@@ -391,7 +388,3 @@ def _parts(parts: int | None) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def _shown(value: Any) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)

@@ -63,7 +63,7 @@ def _check_timeout(notes: Notes, root: Node, study: Study) -> None:
 
 def _look_at(notes: Notes, root: Node, study: Study, values: Mapping[str, Any]) -> None:
     """Make the environment that trains and the one that evaluates."""
-    found = []
+    found: list[Any] = []
     for section, given in (("env", values), ("eval_env", {**values, **study.evaluation.env})):
         try:
             found.append(_code(study.env.id, given))

@@ -313,10 +313,11 @@ class _Reader:
         return fixed
 
     def _seeds(self, values: Mapping[str, Any]) -> Seeds:
-        racing = values["racing"]
-        if racing is not None:
-            racing = Racing(**read_section(self.notes, "seeds.racing", racing, RACING))
-        return Seeds(**{**values, "racing": racing})
+        given = dict(values)
+        if given["racing"] is not None:
+            racing = read_section(self.notes, "seeds.racing", given["racing"], RACING)
+            given["racing"] = Racing(**racing)
+        return Seeds(**given)
 
 
 def _items(root: Node, key: str) -> list[Node]:

@@ -18,7 +18,16 @@ import yaml
 
 from ..errors import Mistake, StudyError
 
-__all__ = ["MOST_BYTES", "MOST_LEVELS", "Node", "plain", "read_file", "read_text", "scalar_of"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_LEVELS",
+    "Node",
+    "events_of",
+    "plain",
+    "read_file",
+    "read_text",
+    "scalar_of",
+]
 
 MOST_BYTES = 256 * 1024
 MOST_LEVELS = 50
@@ -52,7 +61,7 @@ class Node:
 
     line: int | None
     value: Any
-    key_lines: dict[str, int | None] = field(default_factory=dict)
+    key_lines: dict[str, int | None] = field(default_factory=dict[str, int | None])
     origin: str = ""
     outer: int | None = None
 
@@ -123,6 +132,11 @@ def scalar_of(text: str) -> Any:
     if _NOT_A_NUMBER.fullmatch(text):
         return float("nan")
     return text
+
+
+def events_of(text: str, loader: Any = _LOADER) -> Iterator[Any]:
+    """Return the parser's events, which the types of `yaml` leave open."""
+    return yaml.parse(text, loader)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def read_file(path: Path, shown: str) -> Node:
@@ -196,7 +210,7 @@ class _Composer:
 
     def _events(self, text: str) -> Iterator[Any]:
         depth = 0
-        for event in yaml.parse(text, Loader=_LOADER):
+        for event in events_of(text):
             line = event.start_mark.line + 1
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..plain_data import as_lists
 from ..spaces.distributions import KINDS
 from .field import Field
 from .fields import CONSTRAINT, LOGGERS, RACING, SECTIONS, TOP, WARM_START
@@ -79,10 +80,9 @@ def _default(field: Field) -> str:
         return "auto" if "auto" in field.words else "none"
     if isinstance(field.default, bool):
         return "`true`" if field.default else "`false`"
-    if isinstance(field.default, dict | tuple):
-        shown = list(field.default) if isinstance(field.default, tuple) else field.default
-        return "none" if not field.default else f"`{shown}`"
-    return f"`{field.default}`"
+    if field.default in ({}, ()):
+        return "none"
+    return f"`{as_lists(field.default)}`"
 
 
 def _distributions() -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..plain_data import as_lists, is_mapping
 from ..spaces.space import Parameter, Space
 from .fields import DRIVEN_KEYS, SEARCHER_KEYS
 from .longer import LENGTH_KEYS, why_not_longer
@@ -92,7 +93,7 @@ def resolved(study: Study) -> dict[str, Any]:
         **({} if study.log_every is None else {"log_every": study.log_every}),
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
-    return _plain(data)
+    return as_lists(data)
 
 
 def _horizon(study: Study) -> dict[str, Any]:
@@ -209,19 +210,10 @@ def _by_key(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: values[key] for key in sorted(values)}
 
 
-def _plain(value: Any) -> Any:
-    """Return tuples as lists, at any depth: the data that reading the file gives."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
 def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in data.items():
-        if isinstance(value, Mapping) and value:
+        if is_mapping(value) and value:
             flat.update(_flat(value, f"{prefix}{key}."))
         else:
             flat[f"{prefix}{key}"] = value

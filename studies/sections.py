@@ -9,6 +9,7 @@ from typing import Any
 from ..elsewhere import SEARCH_METHODS
 from ..errors import ConfigError, UnknownNameError, suggestion
 from ..knobs import KNOBS, canonical_name, hint_of
+from ..plain_data import is_list
 from .amounts import count_of, number_of, seconds_of
 from .field import Field
 from .fields import SECTIONS
@@ -214,7 +215,7 @@ def _factors(field: Field, child: Node) -> Any:
 
 def _words(field: Field, child: Node) -> Any:
     given = plain(child)
-    if not isinstance(given, list) or any(item not in field.words for item in given):
+    if not is_list(given) or any(item not in field.words for item in given):
         return _BAD
     return tuple(given) if len(set(given)) == len(given) else _BAD
 

@@ -46,7 +46,7 @@ class EnvSpec:
     """
 
     id: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Evaluation:
     episodes: int = 20
     steps: int | None = None
     greedy: bool = True
-    env: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class SearchSpec:
 
     method: str = "tpe"
     random_share: float = 0.2
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     warm_start: WarmStart | None = None
     ahead: Literal["auto", "always", "never"] = "auto"
     driver: Literal["lanes", "ray_tune"] = "lanes"
     scheduler: str = "asha"
     searcher: str = "random"
-    scheduler_options: Mapping[str, Any] = field(default_factory=dict)
-    searcher_options: Mapping[str, Any] = field(default_factory=dict)
+    scheduler_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    searcher_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class Logger:
     """One sink beside the store: `console`, `csv`, `tensorboard` or `wandb`."""
 
     type: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ class Study:
     space: Space
     seed: int = 0
     imports: tuple[str, ...] = ()
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     enqueue: tuple[Mapping[str, Any], ...] = ()
     baselines: tuple[str, ...] = ()
     metric: Metric = Metric()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ..env_entry import INT32, EnvEntry, EnvKey
 from ..errors import ConfigError, listed, suggestion
 from ..knobs import KNOBS, REGISTRABLE, canonical_name, check_name, check_value
+from ..spaces.values import freeze
 from .amounts import number_of
 
 __all__ = ["Vocabulary", "check_env_value"]
@@ -30,7 +31,7 @@ class Vocabulary:
     """
 
     env: EnvEntry | None = None
-    env_values: Mapping[str, Any] = field(default_factory=dict)
+    env_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     imports: bool = False
 
     def name(self, given: str) -> str:
@@ -175,8 +176,4 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
         too_large = isinstance(value, int) and spec.high is None and value > INT32
         size = " that fits an int32" if too_large else ""
         raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")
-    return _frozen(value)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+    return freeze(value)

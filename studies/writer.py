@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..plain_data import is_mapping, is_sequence
 from .reader import scalar_of
 
 __all__ = ["flow", "to_yaml"]
@@ -28,9 +29,9 @@ def _entry(key: str, value: Any, indent: int) -> str:
     start = f"{' ' * indent}{_text(key)}:"
     line = f"{start} {flow(value)}\n"
     fits = len(line) <= _WIDTH and not (indent == 0 and _is_block(value))
-    if fits or not isinstance(value, Mapping | list | tuple) or not value:
+    if fits or not (is_mapping(value) or is_sequence(value)) or not value:
         return line
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return f"{start}\n" + "".join(_entry(k, v, indent + 2) for k, v in value.items())
     return f"{start}\n" + "".join(f"{' ' * indent}  - {flow(item)}\n" for item in value)
 
@@ -38,11 +39,11 @@ def _entry(key: str, value: Any, indent: int) -> str:
 def _is_block(value: Any) -> bool:
     """Whether a top-level value holds further structures, better read one a line."""
     items: Sequence[Any] = ()
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         items = list(value.values())
-    elif isinstance(value, list | tuple):
+    elif is_sequence(value):
         items = value
-    return any(isinstance(item, Mapping) and item for item in items)
+    return any(is_mapping(item) and item for item in items)
 
 
 def flow(value: Any) -> str:
@@ -51,9 +52,9 @@ def flow(value: Any) -> str:
     >>> flow({"values": [0.9, None, [64, 64]]})
     '{values: [0.9, null, [64, 64]]}'
     """
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return "{" + ", ".join(f"{_text(k)}: {flow(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     if value is None:
         return "null"

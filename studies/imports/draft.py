@@ -57,15 +57,15 @@ class Draft:
 
     source: str
     system: System = COMMON
-    env: dict[str, Any] = field(default_factory=dict)
-    fixed: dict[str, Any] = field(default_factory=dict)
-    space: dict[str, Any] = field(default_factory=dict)
-    rest: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    env: dict[str, Any] = field(default_factory=dict[str, Any])
+    fixed: dict[str, Any] = field(default_factory=dict[str, Any])
+    space: dict[str, Any] = field(default_factory=dict[str, Any])
+    rest: dict[str, Any] = field(default_factory=dict[str, Any])
+    notes: list[str] = field(default_factory=list[str])
+    left_out: list[str] = field(default_factory=list[str])
     without: tuple[str, ...] = ()
-    lost: list[str] = field(default_factory=list)
-    silent: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list[str])
+    silent: set[str] = field(default_factory=set[str])
 
     @property
     def entry(self) -> EnvEntry | None:

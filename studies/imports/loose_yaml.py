@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from ...errors import ConfigError
-from ..reader import MOST_BYTES, MOST_LEVELS
+from ..reader import MOST_BYTES, MOST_LEVELS, events_of
 
 __all__ = ["read_yaml"]
 
@@ -43,7 +43,7 @@ def read_yaml(path: Path) -> Any:
 def _check_shape(path: Path, text: str) -> None:
     """Refuse what nests deeply, or what aliases make large."""
     level = aliases = 0
-    for count, event in enumerate(yaml.parse(text, yaml.SafeLoader)):
+    for count, event in enumerate(events_of(text, yaml.SafeLoader)):
         if isinstance(event, yaml.CollectionStartEvent):
             level += 1
         elif isinstance(event, yaml.CollectionEndEvent):

@@ -9,6 +9,7 @@ from typing import Any
 from ...elsewhere import Settings
 from ...elsewhere.values import NoCounterpart
 from ...errors import ConfigError
+from ...plain_data import is_list
 from ...spaces.from_optuna import OptunaStudy, read_study
 from .draft import Draft
 from .ranges import plain_value
@@ -75,7 +76,7 @@ def _list_of(value: Any) -> Any:
         found = json.loads(value)
     except json.JSONDecodeError:  # a text that only begins like a list
         return value
-    return found if isinstance(found, list) else value
+    return found if is_list(found) else value
 
 
 def _objective(draft: Draft, theirs: OptunaStudy, given: Mapping[str, Any]) -> None:

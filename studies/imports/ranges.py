@@ -10,6 +10,7 @@ from ...elsewhere.values import NoCounterpart
 from ...env_entry import EnvEntry
 from ...errors import ConfigError
 from ...knobs import KNOBS
+from ...plain_data import as_lists
 from ..vocabulary import check_env_value
 from .words import read_word
 
@@ -125,8 +126,7 @@ def _one(target: str, value: Any, entry: EnvEntry | None) -> Any:
     if entry is None or (key not in entry.keys and key not in entry.params):
         return value
     typed = switch(value) if key in entry.keys and entry.keys[key].type == "bool" else value
-    checked = check_env_value(entry, key, typed)
-    return list(checked) if isinstance(checked, tuple) else checked
+    return as_lists(check_env_value(entry, key, typed))
 
 
 def plain_value(target: str, value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from ...elsewhere import SYSTEMS
 from ...elsewhere.python_words import NotPlain, assigned
 from ...errors import ConfigError, listed
+from ...plain_data import is_dict
 from .draft import Draft
 from .loose_yaml import read_yaml
 from .settings import one_configuration
@@ -54,7 +55,7 @@ def _data(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path}: no plain dictionary `hyperparams`")
     else:
         data = read_yaml(path)
-    if not isinstance(data, dict) or not data:
+    if not is_dict(data) or not data:
         raise ConfigError(f"{path}: no hyperparameters; they are a mapping for each environment")
     return data
 
@@ -87,6 +88,6 @@ def _chosen(draft: Draft, data: dict[str, Any], env: str | None) -> dict[str, An
 
 
 def _mapping(draft: Draft, name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    if not is_dict(value):
         raise ConfigError(f"{draft.source}: {name} is {value!r}; allowed: a mapping")
     return {str(key): one for key, one in value.items()}

@@ -15,6 +15,7 @@ from typing import Any
 from ...elsewhere import COMMON, SYSTEMS, System, recognise
 from ...elsewhere.python_words import NotPlain, assigned, called, fields_of
 from ...errors import ConfigError
+from ...plain_data import is_dict
 from ...via_gymnasium import PREFIX, registered
 from .draft import Draft
 from .flags import flags_of, words_of
@@ -150,9 +151,9 @@ def _command(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _mapping(source: str, data: Any, kind: str) -> dict[str, Any]:
-    if isinstance(data, dict) and kind == "rejax" and isinstance(data.get("ppo"), dict):
+    if is_dict(data) and kind == "rejax" and is_dict(data.get("ppo")):
         data = data["ppo"]  # the other algorithms stand beside it
-    if not isinstance(data, dict):
+    if not is_dict(data):
         raise ConfigError(f"{source}: no mapping of names to values")
     return data
 
@@ -178,7 +179,7 @@ def _flat(named: Mapping[str, Any], one: System, outer: str = "") -> dict[str, A
     for name, value in named.items():
         whole = f"{outer}{name}"
         row = one.find(whole)
-        if isinstance(value, dict) and value and (row is None or row.fate != "taken"):
+        if is_dict(value) and value and (row is None or row.fate != "taken"):
             found |= _flat(value, one, f"{whole}.")
         elif isinstance(value, str) and value.startswith("${"):
             continue  # Hydra: it stands elsewhere

@@ -36,8 +36,8 @@ class Source:
         words: of the command.
     """
 
-    constants: dict[str, Any] = field(default_factory=dict)
-    searched: dict[str, dict[str, Any]] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict[str, Any])
+    searched: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     words: Sequence[str] = ()
 
     def names(self) -> tuple[str, ...]:

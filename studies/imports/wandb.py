@@ -14,6 +14,7 @@ from typing import Any
 from ...elsewhere import METRICS_ELSEWHERE, SEARCH_METHODS
 from ...environments import ENVIRONMENTS
 from ...errors import ConfigError
+from ...plain_data import is_dict, is_list
 from ..metrics import metric_fault
 from ..reader import plain, read_file
 from .draft import Draft
@@ -54,7 +55,7 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     """
     shown = str(path)
     sweep = plain(read_file(path, shown))
-    if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
+    if not is_dict(sweep) or not is_dict(sweep.get("parameters")):
         raise ConfigError(f"{shown}: no sweep; it has no mapping `parameters`")
     draft = Draft(shown)
     for key in sweep:
@@ -103,9 +104,9 @@ def _flattened(parameters: Mapping[str, Any], outer: str = "") -> list[tuple[str
     found: list[tuple[str, dict[str, Any]]] = []
     for name, fields in parameters.items():
         whole = f"{outer}{name}"
-        if not isinstance(fields, dict):
+        if not is_dict(fields):
             raise ConfigError(f"parameters.{whole} is {fields!r}; allowed: a mapping")
-        if isinstance(fields.get("parameters"), dict):
+        if is_dict(fields.get("parameters")):
             found.extend(_flattened(fields["parameters"], f"{whole}."))
         else:
             found.append((whole, fields))
@@ -116,7 +117,7 @@ def _command(command: Any) -> list[str]:
     """Return the words of the `command` section."""
     if command is None:
         return []
-    if not isinstance(command, list):
+    if not is_list(command):
         raise ConfigError(f"command is {command!r}; allowed: a list of words")
     return [str(word) for word in command]
 
@@ -180,7 +181,7 @@ def _number(name: str, fields: Mapping[str, Any], key: str) -> float:
 
 def _categorical(draft: Draft, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     values = _need(name, fields, "values")
-    if not isinstance(values, list) or not values:
+    if not is_list(values) or not values:
         raise ConfigError(f"parameters.{name}.values is {values!r}; allowed: a list")
     weights = fields.get("probabilities")
     if weights is not None and len(set(weights)) > 1:
@@ -286,7 +287,7 @@ def _method(draft: Draft, method: Any) -> None:
 def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:
     if metric is None:
         return
-    if not isinstance(metric, dict) or not isinstance(metric.get("name"), str):
+    if not is_dict(metric) or not isinstance(metric.get("name"), str):
         raise ConfigError(f"metric is {metric!r}; allowed: a mapping with name and goal")
     theirs, goal = metric["name"], metric.get("goal", "minimize")
     if goal not in ("minimize", "maximize"):
@@ -330,7 +331,7 @@ def _early(draft: Draft, early: Any) -> None:
     """Read `hyperband`: rungs at min_iter x eta^i, or at max_iter / eta^i for i up to s."""
     if early is None:
         return
-    if not isinstance(early, dict) or early.get("type") != "hyperband":
+    if not is_dict(early) or early.get("type") != "hyperband":
         raise ConfigError(f"early_terminate is {early!r}; known: type hyperband")
     eta = early.get("eta", _HYPERBAND_ETA)
     if isinstance(eta, bool) or not isinstance(eta, int | float) or eta <= 1:
