@@ -53,10 +53,10 @@ def read_configspace(path: Path) -> ConfigurationSpace:
         data = parse_json(text) if path.suffix == ".json" else yaml.load(text, _Loader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(
-            f"{path}: no {path.suffix[1:]}: {' '.join(str(error).split())}"
+            f"{path}: not valid {path.suffix[1:]}: {' '.join(str(error).split())}"
         ) from None
     if not is_dict(data) or "hyperparameters" not in data:
-        raise ConfigError(f"{path}: no space of ConfigSpace; it has no `hyperparameters`")
+        raise ConfigError(f"{path}: not a space of ConfigSpace; it has no `hyperparameters`")
     try:
         return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
     except Exception as error:  # whatever their decoder says about a file that is not theirs

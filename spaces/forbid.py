@@ -134,7 +134,7 @@ def parse_rule(text: str) -> TextRule:
             warnings.simplefilter("error")
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning):
-        raise ConfigError(f"rule {shown!r} is no comparison; {_GRAMMAR}") from None
+        raise ConfigError(f"rule {shown!r} is not a comparison; {_GRAMMAR}") from None
     names: dict[str, None] = {}
     for name in _check_truth(tree, shown):
         names[name] = None

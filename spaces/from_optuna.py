@@ -134,14 +134,14 @@ def _check_file(path: Path, make: bool) -> None:
         ConfigError: there is no such file, or it is not one of Optuna's.
     """
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no file; allowed: an SQLite file, a journal, or a URL")
+        raise ConfigError(f"{path} is not a file; allowed: an SQLite file, a journal, or a URL")
     if not path.exists():
         if not make:
             raise ConfigError(
                 f"{path}: no such file; allowed: an SQLite file, a journal, or a URL"
             )
         if not path.absolute().parent.is_dir():
-            raise ConfigError(f"{path}: its folder is not there; make it first")
+            raise ConfigError(f"{path}: its folder does not exist; create it first")
         return
     if path.suffix == ".log" or (make and path.stat().st_size == 0):
         return
@@ -150,7 +150,7 @@ def _check_file(path: Path, make: bool) -> None:
             found = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = {str(name) for (name,) in found}
     except sqlite3.Error as error:
-        raise ConfigError(f"{path} is no SQLite database that can be read: {error}") from error
+        raise ConfigError(f"{path} is not a readable SQLite database: {error}") from error
     if "studies" not in tables or "trials" not in tables:
         raise ConfigError(f"{path} is an SQLite database, but holds no study of Optuna")
 

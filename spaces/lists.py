@@ -28,7 +28,7 @@ class _Listed(Distribution):
     def _why_not(self, value: Any) -> str | None:
         if any(same(known, value) for known in self.values):
             return None
-        return f"{value!r} is none of {', '.join(repr(known) for known in self.values)}"
+        return f"{value!r} is not one of {', '.join(repr(known) for known in self.values)}"
 
     def ends(self) -> tuple[Any, ...]:
         """Return all values."""

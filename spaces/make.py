@@ -130,7 +130,7 @@ def _check_values(given: Mapping[str, Any]) -> list[Fault]:
         if isinstance(value, float) and not math.isfinite(value):
             faults.append(Fault("values", f"{value!r} among the values is not finite"))
         if any(same(value, earlier) for earlier in values[:index]):
-            faults.append(Fault("values", f"{value!r} is twice among the values"))
+            faults.append(Fault("values", f"{value!r} appears twice among the values"))
     return faults
 
 

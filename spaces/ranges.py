@@ -66,7 +66,8 @@ class _Stepped(_Range):
         if reason is None and self.q:
             near = self._on_step(self._step(value))
             if abs(near - value) > 1e-9 * max(abs(near), self.q):
-                return f"{value!r} is no step of {self.q!r} from {self.min!r}; nearest: {near!r}"
+                steps = f"steps of {self.q!r} from {self.min!r}"
+                return f"{value!r} is not on the {steps}; nearest: {near!r}"
         return reason
 
 
@@ -180,7 +181,7 @@ class Pow2(_Range):
     def _why_not(self, value: Any) -> str | None:
         reason = super()._why_not(value)
         if reason is None and (value != int(value) or int(value) & (int(value) - 1)):
-            return f"{value!r} is no power of two"
+            return f"{value!r} is not a power of two"
         return reason
 
 

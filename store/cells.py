@@ -98,7 +98,7 @@ def part_cells(part: Part) -> Cells:
 def part_of_cells(name: str, checksum: str, rows: int, first: int, level: int) -> Part:
     """The part that `part_cells` was given, whose name never leaves its folder."""
     if not is_part_name(name):
-        raise ValueError(f"{name!r} is no curve part")
+        raise ValueError(f"{name!r} is not a curve part")
     return Part(name, checksum, rows, first, level)
 
 

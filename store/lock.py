@@ -61,8 +61,8 @@ class StudyLock:
         if not _is_ours(os.pread(descriptor, 400, 0)):
             self._close()
             raise StoreError(
-                f"{self.path} holds something that no study wrote, and a study keeps its lock "
-                "there; move it away"
+                f"{self.path} was not written by hpo, but a study keeps its lock there; move "
+                "it away"
             )
         _say(descriptor, _who())
 

@@ -253,7 +253,9 @@ def require_tables(folder: Path) -> None:
             holder = lock_holder(folder)
             when = "run the study's file to write it"
             if holder is not None:
-                when = f"{holder} is at it: tables come with the first commit, within a minute"
+                when = (
+                    f"{holder} is running it: tables come with the first commit, within a minute"
+                )
             raise StoreError(f"{folder.name} has no {name}.parquet yet; {when}")
 
 

@@ -64,7 +64,9 @@ def _put(notes: Notes, root: Node, keys: list[str], value: Node, origin: str) ->
         if here.is_list:
             if not key.isdecimal() or len(key) > 6 or int(key) >= len(here.value):
                 count = len(here.value)
-                notes.add(f"{origin}{key!r} is no entry of a list; allowed: 0 to {count - 1}")
+                notes.add(
+                    f"{origin}{key!r} is not an index of that list; allowed: 0 to {count - 1}"
+                )
                 return
             if last:
                 here.value[int(key)] = value

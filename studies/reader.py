@@ -155,7 +155,7 @@ def read_file(path: Path, shown: str) -> Node:
         reason = error.strerror or type(error).__name__
         raise StudyError(shown, [Mistake(None, f"cannot be read: {reason}")]) from None
     except ValueError as error:
-        raise StudyError(repr(shown), [Mistake(None, f"no path: {error}")]) from None
+        raise StudyError(repr(shown), [Mistake(None, f"not a path: {error}")]) from None
     if len(data) > MOST_BYTES:
         text = f"the file is larger than {MOST_BYTES // 1024} KB, the most a study may have"
         raise StudyError(shown, [Mistake(1, text)])
@@ -203,7 +203,7 @@ class _Composer:
             line = text[: error.position].count("\n") + 1 if error.position >= 0 else 1
             raise self._stop(line, "a control character is not allowed; remove it") from None
         except yaml.YAMLError as error:
-            raise self._stop(1, f"is no YAML: {error}") from None
+            raise self._stop(1, f"is not valid YAML: {error}") from None
         if self._mistakes:
             raise StudyError(self._shown, self._mistakes)
         return root
@@ -259,9 +259,9 @@ class _Composer:
 
     def _alias(self, anchor: str, line: int) -> Node:
         if anchor in self._open:
-            raise self._stop(line, f"alias *{anchor[:60]} stands inside of what it names")
+            raise self._stop(line, f"alias *{anchor[:60]} stands inside the value it names")
         if anchor not in self._anchors:
-            raise self._stop(line, f"alias *{anchor[:60]} names nothing before it")
+            raise self._stop(line, f"alias *{anchor[:60]} names nothing defined before it")
         node, size = self._anchors[anchor]
         self._tally(size, line)
         if self._depth + _height(node) > MOST_LEVELS:
@@ -322,4 +322,4 @@ class _Composer:
     def _syntax(self, error: yaml.MarkedYAMLError) -> StudyError:
         mark = error.problem_mark or error.context_mark
         words = " ".join(part for part in (error.context, error.problem) if part)
-        return self._stop(mark.line + 1 if mark else 1, f"is no YAML: {words}")
+        return self._stop(mark.line + 1 if mark else 1, f"is not valid YAML: {words}")

@@ -102,7 +102,9 @@ def _override(notes: Notes, node: Node, parameters: Node) -> None:
             del parameters.value[key], parameters.key_lines[key]
         else:
             hint = suggestion(key, parameters.value)
-            notes.add(f"override drops {key!r}, which is not there;{hint}", override, key)
+            notes.add(
+                f"override drops {key!r}, which the file does not have;{hint}", override, key
+            )
 
 
 def _mark(node: Node, shown: str, line: int | None) -> None:

@@ -153,7 +153,7 @@ class SpaceReader:
                 faults.append(Fault("values", str(error).removeprefix(f"{name} is ")))
                 continue
             if any(same(value, earlier) for earlier in values):
-                faults.append(Fault("values", f"{given!r} is twice among the values"))
+                faults.append(Fault("values", f"{given!r} appears twice among the values"))
             values.append(value)
         return (None, faults) if faults else (replace(distribution, values=tuple(values)), [])
 

@@ -96,8 +96,8 @@ class _Checks:
             self._note(f"{text}; take mean, or leave racing out", "seeds", "racing")
         if early is not None and (rule_row(early.type).finishes or early.evolves):
             text = (
-                f"seeds.racing adds seeds to whole runs, which {early.type} has not; leave one of "
-                "them out"
+                f"seeds.racing adds seeds to whole runs, which {early.type} does not have; leave "
+                "one of them out"
             )
             self._note(text, "seeds", "racing")
 

@@ -79,8 +79,8 @@ def test_their_own_yaml_of_rules_is_read_though_they_refuse_it(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("x.json", "{", "no json"),
-        ("x.yaml", "a: !!python/object:os.system {}", "no yaml"),
+        ("x.json", "{", "not valid json"),
+        ("x.yaml", "a: !!python/object:os.system {}", "not valid yaml"),
         ("x.json", "{}", "no `hyperparameters`"),
         ("x.json", '{"hyperparameters": [{"type": "what"}]}', "refuses"),
         ("x.pcs", "", "files of ConfigSpace end in"),

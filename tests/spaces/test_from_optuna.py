@@ -57,10 +57,10 @@ def test_what_is_no_storage_is_refused(whole, tmp_path):
     (tmp_path / "folder.db").mkdir()
     os.mkfifo(tmp_path / "pipe.log")
     for name in ("folder.db", "pipe.log"):
-        assert "is no file" in refused(tmp_path / name)
-        assert "is no file" in refused(tmp_path / name, make=True)
+        assert "is not a file" in refused(tmp_path / name)
+        assert "is not a file" in refused(tmp_path / name, make=True)
     assert "no such file" in refused(tmp_path / "none.db")
-    assert "folder is not there" in refused(tmp_path / "none" / "x.db", make=True)
+    assert "folder does not exist" in refused(tmp_path / "none" / "x.db", make=True)
     before = (tmp_path / "other.db").read_bytes()
     assert "holds no study of Optuna" in refused(tmp_path / "other.db", make=True)
     assert (tmp_path / "other.db").read_bytes() == before

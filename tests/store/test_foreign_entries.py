@@ -100,7 +100,7 @@ def test_a_pipe_in_a_place_of_the_study_is_refused_at_once(
 def test_a_lock_that_no_study_wrote_is_not_emptied(folder: StudyFolder, meta: StudyMeta) -> None:
     folder.path.mkdir()
     (folder.path / "lock").write_text("my notes")
-    with pytest.raises(StoreError, match="holds something that no study wrote"):
+    with pytest.raises(StoreError, match="was not written by hpo"):
         fill(folder, meta)
     assert (folder.path / "lock").read_text() == "my notes"
     (folder.path / "lock").write_bytes(b"\0" * 60)  # what a loss of power may leave

@@ -224,7 +224,7 @@ def test_what_is_no_journal_is_said(tmp_path: Path, meta: StudyMeta) -> None:
     path.unlink()
     sqlite3.connect(path).close()  # what a crash at creation leaves
     assert not Journal.exists(tmp_path)
-    with pytest.raises(StoreError, match="no journal of hpo"):
+    with pytest.raises(StoreError, match="not a journal of hpo"):
         Journal(tmp_path)
     Journal.create(tmp_path, meta).close()
     with pytest.raises(StoreError, match="already holds a study"):

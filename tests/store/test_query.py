@@ -197,7 +197,7 @@ def test_params_no_struct_can_hold_stay_columns(folder: StudyFolder, meta: Study
 
 def test_before_the_first_commit_it_says_so(folder: StudyFolder, meta: StudyMeta) -> None:
     with StudyStore(folder, meta):
-        words = r"^toy has no trials.parquet yet; host .* is at it: tables come with the first com"
+        words = r"^toy has no trials.parquet yet; host .* is running it: tables come with the f"
         with pytest.raises(StoreError, match=words):
             run_query(folder.path, "SELECT 1")
     with pytest.raises(StoreError, match=r"no trials.parquet yet; run the study's file"):

@@ -258,7 +258,7 @@ def test_overrides_reach_into_lists():
         ("budget.trials", "allowed: key.key=value"),
         ("=3", "allowed: key.key=value"),
         ("budget..trials=3", "allowed: key.key=value"),
-        ("budget.trials=[1", "is no YAML"),
+        ("budget.trials=[1", "is not valid YAML"),
         ("budget.trails=3", "did you mean 'trials'"),
         ("budget.trials=few", "budget.trials is 'few'"),
         ("space.gama.max=1", "did you mean 'gamma'"),
