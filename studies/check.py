@@ -271,7 +271,7 @@ def _rule_words(early: EarlyTerminate) -> str:
     rule = rule_row(early.type)
     shown = rule.shown.format(**asdict(early))
     if rule.registered and early.options:
-        shown = "with " + ", ".join(f"{k} {_shown(v)}" for k, v in early.options.items())
+        shown = "with " + ", ".join(f"{k} {as_lists(v)}" for k, v in early.options.items())
     return f"{early.type} {shown}".strip()
 
 

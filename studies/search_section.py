@@ -87,7 +87,7 @@ def read_search(notes: Notes, root: Node, values: Mapping[str, Any]) -> SearchSp
     if row is not None:
         given = read_section(notes, "search.options", usable, row.options)
     else:  # of a study that is looked at, or of a name that was noted as unknown
-        given = {} if usable is None else plain(usable)
+        given = plain(usable or Node(None, {}))
     return SearchSpec(
         method,
         values["random_share"],

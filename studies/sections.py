@@ -9,7 +9,7 @@ from typing import Any
 from ..elsewhere import SEARCH_METHODS
 from ..errors import ConfigError, UnknownNameError, suggestion
 from ..knobs import KNOBS, canonical_name, hint_of
-from ..plain_data import is_list
+from ..plain_data import is_list, is_mapping, is_sequence
 from .amounts import count_of, number_of, seconds_of
 from .field import Field
 from .fields import SECTIONS
@@ -55,9 +55,9 @@ def checked_options(
 
 
 def _node(value: Any) -> Node:
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return Node(None, {key: _node(item) for key, item in value.items()})
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         return Node(None, [_node(item) for item in value])
     return Node(None, value)
 

@@ -169,7 +169,7 @@ class EarlyTerminate:
     quantile: float = 0.25
     resample: float = 0.25
     perturb: tuple[float, ...] = (0.8, 1.25)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def evolves(self) -> bool:

@@ -1,16 +1,20 @@
 """`hpo check` takes every study that ships or that the documents show."""
 
 import re
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from hpo.cli import main
+from hpo.studies import user_code
 from hpo.studies.check import check
 from hpo.studies.load import load, loads
 from hpo.studies.reader import plain, read_text
 from hpo.studies.schema import schema
+from hpo.studies.search_methods import METHODS
+from hpo.studies.stopping_rules import RULES
 
 # Those of brax, MuJoCo and Box2D, whose own code they are about.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -81,18 +85,27 @@ def _skip_without_its_package(text):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Every Python file that the documents show for `imports`."""
+    """Every Python file that the documents show for `imports`; what they register is forgotten."""
     folder = tmp_path_factory.mktemp("shown")
     for page in PAGES:
         for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
-            for name in re.findall(r'^register\("(\w+)"', code, re.M):
+            for name in re.findall(r'^register\w*\("(\w+)"', code, re.M):
                 (folder / f"{name}.py").write_text(code)
-    return folder
+    tables = [METHODS, RULES, user_code._DONE]
+    before = [dict(table) for table in tables]
+    yield folder
+    for path in [path for path in user_code._DONE if path.parent == folder.resolve()]:
+        sys.modules.pop(path.stem, None)
+    for table, kept in zip(tables, before, strict=True):
+        table.clear()
+        table.update(kept)
 
 
 def test_the_documents_show_studies():
     assert {"README.md", "study.md", "environments.md"} <= {page for page, *_ in COMPLETE}
-    assert {"networks.md", "ppo.md", "optical.md", "ray.md"} <= {page for page, *_ in PARTS}
+    assert {"networks.md", "ppo.md", "optical.md", "ray.md", "search.md"} <= {
+        page for page, *_ in PARTS
+    }
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
