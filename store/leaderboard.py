@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from .codec import finite_json
 from .pareto import hypervolume, places
 from .rows import StudyMeta, TrialRow, TrialState
-from .statistics import NO_INTERVAL, Interval, interval, mean
+from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
 
 __all__ = ["Entry", "Ranking", "leaderboard", "leaderboard_of", "volume_of"]
 
@@ -70,7 +70,7 @@ class Entry:
     value: float | None
     ci_low: float | None
     ci_high: float | None
-    ci_kind: Literal["none", "t", "bootstrap"]
+    ci_kind: IntervalKind
     value_from: Literal["report", "choose", "search", ""]
     values: tuple[float, ...]
     confirmed: bool

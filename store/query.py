@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -85,7 +85,7 @@ def query(
 @contextmanager
 def streamed(
     directory: Path, sql: str, timeout_seconds: float | None = TIMEOUT_SECONDS
-) -> Iterator[Rows]:
+) -> Generator[Rows]:
     """Run one SELECT as `query` does, for rows that are taken in turns and may be any number.
 
     Args:
@@ -167,7 +167,7 @@ class _Clock:
         self._folder, self._seconds, self._left = folder, seconds, seconds
 
     @contextmanager
-    def running(self, connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
+    def running(self, connection: duckdb.DuckDBPyConnection | None = None) -> Generator[None]:
         """Let it run, interrupt the connection when it is over, and say in words what fails."""
         import duckdb
 
@@ -221,7 +221,7 @@ class _Clock:
 
 
 @contextmanager
-def _spill_folder() -> Iterator[str]:
+def _spill_folder() -> Generator[str]:
     """Yield where a large sort may leave its files for a while; DuckDB makes it when it must."""
     try:
         root = tempfile.gettempdir()

@@ -22,6 +22,7 @@ __all__ = [
     "IQM_MIN_SEEDS",
     "Aggregate",
     "Interval",
+    "IntervalKind",
     "aggregate",
     "binomial_interval",
     "interval",
@@ -31,6 +32,7 @@ __all__ = [
     "t_quantile",
 ]
 
+IntervalKind = Literal["none", "t", "bootstrap", "hall", "wilson"]
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "median", "min", "max", "iqm")
 IQM_MIN_SEEDS = 8
@@ -50,7 +52,7 @@ class Interval:
 
     low: float | None
     high: float | None
-    kind: Literal["none", "t", "bootstrap", "hall", "wilson"]
+    kind: IntervalKind
 
 
 NO_INTERVAL = Interval(None, None, "none")
