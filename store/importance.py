@@ -143,7 +143,9 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
     draws = np.random.Generator(np.random.PCG64(seed))
     deals = _deals(draws, trials, max(_DEALS, _DEALS_A_KNOB * len(columns)))
     weights = draws.multinomial(trials, np.full(trials, 1 / trials), _RESAMPLES).astype(np.float64)
-    waiting, named, found = list(columns), list[Column](), list[KnobShare]()
+    waiting = list(columns)
+    named: list[Column] = []
+    found: list[KnobShare] = []
     while waiting:
         before = removed(named, trials)
         left = ranks - _fit(before, ranks)
@@ -187,13 +189,11 @@ def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judg
     dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
     count = dealt.shape[1]
     # of every deal the best place that any knob's share has among this knob's shares
-    places = np.stack(
-        [count - np.searchsorted(row[::-1], own, side="left") for row, own in
-         zip(dealt, shares[:, 1:], strict=True)]
-    )  # fmt: skip
+    places = np.empty((len(forms), count), np.int64)
+    for place, row, own in zip(places, dealt, shares[:, 1:], strict=True):
+        place[:] = count - np.searchsorted(row[::-1], own, side="left")
     # the largest place that at most 4 % of the deals reach with any knob
-    fewest: np.ndarray = np.min(places, axis=0)
-    allowed = int(np.sort(fewest)[int(_CHANCE * count)]) - 1
+    allowed = int(np.sort(places.min(axis=0))[int(_CHANCE * count)]) - 1
     floors = dealt[:, max(0, allowed)]
     usable = np.array([form.basis.shape[1] > 0 for form in forms])
     return _Judged(shares[:, 0], dealt.mean(axis=1), np.where(usable, floors, 1.0))
