@@ -124,7 +124,7 @@ def apply_gradients(
     moments: tuple[State, State],
     gradients: dict[str, Any],
 ) -> tuple[dict[str, Any], tuple[State, State], Float[Array, ""]]:
-    """Take one step; gives new parameters, new moments and the global gradient norm.
+    """Take one step; return new parameters, new moments and the global gradient norm.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
     `separate_vf_optimiser`), then give a direction d, and p becomes p - lr (d + decay p):

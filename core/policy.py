@@ -114,7 +114,7 @@ def apply(plan: Plan, params: dict[str, Any], observation: Any) -> Outputs:
 
 
 def step(plan: Plan, params: dict[str, Any], observation: Any, carry: Any) -> tuple[Outputs, Any]:
-    """Run the network of one lane for one step; gives outputs and the memory after it.
+    """Run the network of one lane for one step; return outputs and the memory after it.
 
     Args:
         plan: names the network.

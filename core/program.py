@@ -308,7 +308,7 @@ class Program:
         return jax.jit(partial(look, self.plan))
 
     def evaluate(self, lanes: Lanes, which: Sequence[int] | np.ndarray) -> Episodes:
-        """Evaluate some lanes' policies; gives host arrays [len(which), episodes].
+        """Evaluate some lanes' policies; return host arrays [len(which), episodes].
 
         They are gathered, `evaluation_width` at a time, into a second program of fixed size.
         """

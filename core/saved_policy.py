@@ -133,7 +133,7 @@ class SavedPolicy:
 
     @functools.cached_property
     def _act(self) -> Callable[..., tuple[Array, Any]]:
-        """The compiled half of `predict`; gives the action and the memory after it.
+        """The compiled half of `predict`: it returns the action and the memory after it.
 
         Without a key the action is the mode, without a memory an episode begins.
         """
@@ -256,7 +256,7 @@ def predict(
         deterministic: the mode of the distribution instead of a sample.
 
     Raises:
-        ConfigError: the observation has not the shape the policy was trained for.
+        ConfigError: the observation does not have the shape the policy was trained for.
     """
     return policy.predict(
         observation, mask=mask, carry=carry, key=key, deterministic=deterministic

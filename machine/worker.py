@@ -72,7 +72,7 @@ def serve(descriptor: int, parent: int) -> None:
 def _answer(
     batches: dict[int, Slots], message: dict[str, Any], block: int | None
 ) -> dict[int, str]:
-    """Do what a message says; give what environments raised, by slot."""
+    """Do what a message says; return what environments raised, by slot."""
     number = message["batch"]
     if message["do"] == "step":
         return batches[number].step(message["restart"])

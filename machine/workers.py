@@ -169,7 +169,7 @@ class Workers:
         return True
 
     def _bury(self, at: int, why: str = "") -> str:
-        """Let go of a process that has ended, or must; say how it ended."""
+        """Let go of a process that has ended, or must; return how it ended."""
         gone = self._there.pop(at)
         gone.link.close()
         if why:
@@ -252,7 +252,7 @@ class WorkerBatch:
         self.arrays.inside[at :: self._workers.count] = 0
 
     def _begun(self, which: Sequence[int]) -> dict[int, str]:
-        """Let workers know this batch; give how those ended that could not be told, by place."""
+        """Let workers know this batch; return how those ended that could not be told, by place."""
         new = [at for at in which if self._homes.get(at) != self._workers.number(at)]
         if not new:
             return {}
@@ -267,7 +267,7 @@ class WorkerBatch:
     def _tell(
         self, messages: Mapping[int, Mapping[str, Any]], ended_before: Mapping[int, str]
     ) -> Outcome:
-        """Tell workers something; give whose environments raised or are gone."""
+        """Tell workers something; return whose environments raised or are gone."""
         replies, ended = self._workers.tell(self._mine(messages), self.arrays.inside)
         blamed: dict[int, str] = {}
         for at, how in ended.items():

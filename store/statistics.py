@@ -32,7 +32,6 @@ __all__ = [
     "t_quantile",
 ]
 
-IntervalKind = Literal["none", "t", "bootstrap", "hall", "wilson"]
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
 IntervalKind = Literal["none", "t", "bootstrap", "hall", "wilson"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "median", "min", "max", "iqm")

@@ -209,6 +209,6 @@ class RoutedEnvironment(Protocol):
 
 
 def same_observations(one: Environment, other: Environment) -> bool:
-    """Whether two environments' observations have the same structure, shapes and dtypes."""
+    """Return whether two environments' observations have the same structure, shapes and dtypes."""
     leaves, structure = jax.tree.flatten(one.observation_struct)
     return (leaves, structure) == jax.tree.flatten(other.observation_struct)

@@ -75,7 +75,7 @@ class ActionLog:
         return np.stack(self.actions[-steps:])
 
     def take_over(self, slots: np.ndarray, sources: np.ndarray) -> None:
-        """Let slots have been what other slots were, before any of them took over."""
+        """Copy the log of some slots to others, as it was before any of these copies."""
         self.begun[slots], self.episodes[slots] = self.begun[sources], self.episodes[sources]
         for actions in self.actions:
             actions[slots] = actions[sources]

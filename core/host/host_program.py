@@ -227,7 +227,7 @@ class HostProgram(Program):
         stage: Stage,
         said: list[Mapping[int, Mapping[str, float]]] | None = None,
     ) -> tuple[Any, Any, HostSteps]:
-        """Step the environments; give memory, what was stored on the device, and answers.
+        """Step the environments; return memory, what was stored on the device, and answers.
 
         What the environments say in each step is put into the list `said`, if there is one.
         """

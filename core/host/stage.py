@@ -258,7 +258,7 @@ class Stage:
     def _bring_back(
         self, lanes: np.ndarray, keys: np.ndarray, observation: np.ndarray
     ) -> np.ndarray:
-        """Open lanes anew and take their actions again; give which begin new episodes, [L, E]."""
+        """Open lanes anew and take their actions again; return those that begin anew, [L, E]."""
         pairs = [divmod(slot, self._shape[1]) for slot in self._slots(lanes).tolist()]
         episodes = self._steady.log.episodes
         lost = self._steady.bring_back(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hpo.core import policy
+from hpo.core.accumulation import for_platform
 from hpo.core.envs import registry
 from hpo.core.hypers import make_hypers
 from hpo.core.plan import EnvPlan, make_plan
@@ -42,7 +43,7 @@ class Trained:
                  "num_minibatches": 2, "update_epochs": 1, "policy_gain": 1.0,
                  **sizes}  # fmt: skip
         features = tuple(name for name in ("normalise_observations",) if name in sizes)
-        self.plan = plan = make_plan(knobs, where, features=features)
+        self.plan = plan = for_platform(make_plan(knobs, where, features=features), "cpu")
         params = registry.make(where).default_params
         self.hypers = stack(
             [make_hypers({**knobs, "learning_rate": r}, params, params) for r in (1e-2, 1e-3)]

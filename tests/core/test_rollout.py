@@ -243,7 +243,7 @@ def test_only_valid_actions_are_taken_and_information_is_summed(masked):
             assert sums.info["invalid"] == none.sum()
             seen_none |= none.any()
     assert seen_none
-    assert np.isfinite(masked.seen[1][0].reward).all()  # nobody stepped past an end
+    assert np.isfinite(masked.seen[1].trajectory.reward).all()  # nobody stepped past an end
 
 
 def test_rollouts_go_on_where_they_stopped_with_new_numbers(cartpole):

@@ -46,7 +46,7 @@ def word_count(slots: int) -> int:
 
 
 def band_words(slots: int) -> np.ndarray:
-    """uint32 [W] with the bits 0 .. slots-1 set.
+    """Return uint32 [W] with the bits 0 .. slots-1 set.
 
     >>> band_words(33).tolist()
     [4294967295, 1]
@@ -116,14 +116,14 @@ def count_bits(words: UInt32[Array, "*batch W"]) -> Int[Array, "*batch"]:
 
 
 def _below(words: int, position: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Bits smaller than a position set."""
+    """Return bits smaller than a position set."""
     inside = jnp.clip(position - _offsets(words), 0, 32)
     partial = (ONE << jnp.minimum(inside, 31).astype(jnp.uint32)) - ONE
     return jnp.where(inside >= 32, ALL, partial)
 
 
 def window(words: int, start: Int[Array, ""], length: Int[Array, ""]) -> UInt32[Array, " W"]:
-    """Bits start .. start+length-1 set; what lies beyond W words is dropped."""
+    """Return bits start .. start+length-1 set; what lies beyond W words is dropped."""
     return _below(words, start + length) & ~_below(words, start)
 
 
@@ -142,7 +142,7 @@ def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
 def starts_of_free_runs(
     free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int
 ) -> UInt32[Array, "K W"]:
-    """Bits of the slots from which `need` slots in a row are free.
+    """Return bits of the slots from which `need` slots in a row are free.
 
     The run length that is known doubles each round (x &= x >> s), so about log2(slots) rounds
     serve every need up to `slots`; a need of 0 or 1 leaves `free` as it is. The rounds run in two
@@ -188,7 +188,7 @@ def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch 
 
 
 def pack(flags: Bool[Array, "*batch S"]) -> UInt32[Array, "*batch W"]:
-    """The inverse of `unpack`; bits beyond the band are 0."""
+    """Return the inverse of `unpack`; bits beyond the band are 0."""
     *batch, slots = flags.shape
     words = word_count(slots)
     padded = jnp.concatenate([flags, jnp.zeros((*batch, words * 32 - slots), bool)], -1).reshape(

@@ -129,7 +129,7 @@ class _Finder:
         return _graph(self.topology)
 
     def candidates(self, source: int, destination: int) -> tuple[tuple[int, ...], ...]:
-        """The sorted candidate paths of a pair as node positions."""
+        """Return the sorted candidate paths of a pair as node positions."""
         ids = self.topology.node_ids
         position = {node: number for number, node in enumerate(ids)}
         paths = self._search(ids[source], ids[destination])
@@ -204,7 +204,7 @@ class _Finder:
 def _shortest(
     topology: Topology, source: NodeId, destination: NodeId, k: int, by_km: bool
 ) -> tuple[Path, ...]:
-    """The first k paths of a pair: the same set for all orders but `distance`."""
+    """Return the first k paths of a pair: the same set for all orders but `distance`."""
     found = _shortest_paths(_graph(topology), source, destination, by_km)
     return tuple(islice(found, k))
 
@@ -217,7 +217,7 @@ def _graph(topology: Topology) -> Any:
 def _shortest_paths(
     graph: Any, source: NodeId, destination: NodeId, by_km: bool
 ) -> Iterator[Path]:
-    """All simple paths of a pair, by km or by hops."""
+    """Return all simple paths of a pair, by km or by hops."""
     import networkx as nx
 
     weight = "km" if by_km else None

@@ -164,7 +164,7 @@ def evaluate_heuristic(
 
 
 def seed_streams(seed: int, seeds: int) -> jax.Array:
-    """The typed keys of streams 0 .. seeds-1 of a root."""
+    """Return the typed keys of streams 0 .. seeds-1 of a root."""
     fold = functools.partial(jax.random.fold_in, jax.random.key(seed))
     return jax.vmap(fold)(jnp.arange(seeds, dtype=jnp.uint32))
 

@@ -35,7 +35,7 @@ FIXED_POINT = 2**20
 
 
 def heuristic_names() -> tuple[str, ...]:
-    """The names `make_heuristic` knows, sorted."""
+    """Return the names `make_heuristic` knows, sorted."""
     return tuple(sorted(HEURISTICS))
 
 
@@ -63,12 +63,12 @@ def _start(offers: Offers, path: Int[Array, ""], starts: Int[Array, " K"]) -> Ch
 
 
 def _first_path(starts: Int[Array, " K"]) -> Int[Array, ""]:
-    """The first path that has room."""
+    """Return the first path that has room."""
     return jnp.argmax((starts >= 0) & (starts < NONE)).astype(jnp.int32)
 
 
 def _least(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array, ""]:
-    """The path of least cost among those that have room."""
+    """Return the path of least cost among those that have room."""
     return jnp.argmin(jnp.where(first < NONE, cost, WORST)).astype(jnp.int32)
 
 
@@ -85,7 +85,7 @@ def _ksp_lf(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
 
 
 def _ff_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
-    """The lowest start of all paths."""
+    """Return the lowest start of all paths."""
     first = first_set(offers.starts)
     return _start(offers, jnp.argmin(first).astype(jnp.int32), first)
 
@@ -117,7 +117,7 @@ def _ksp_bf(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
 
 
 def _bf_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
-    """The path and start in the tightest free block (mean over the path's links)."""
+    """Return the path and start in the tightest free block (mean over the path's links)."""
     cost = _best_fit_cost(env, state, offers)
     hops = jnp.maximum(take(env.tables.hop_counts, state.request.pair), 1)
     start = jnp.argmin(cost, 1).astype(jnp.int32)
@@ -140,7 +140,7 @@ def _ksp_mu(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
 
 
 def _mu_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
-    """The start slot most used in the whole network, over all paths."""
+    """Return the start slot most used in the whole network, over all paths."""
     usage = _usage(env, state, offers)
     path = jnp.argmax(usage.max(1)).astype(jnp.int32)
     return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
@@ -236,7 +236,7 @@ def _kme_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
 
 
 def _entropy_terms(slots: int) -> np.ndarray:
-    """int32 [S + 1]: (b / S) ln(S / b) in units of 2**-20 by block size b."""
+    """Return int32 [S + 1]: (b / S) ln(S / b) in units of 2**-20 by block size b."""
     terms = [0.0] + [b / slots * math.log(slots / b) for b in range(1, slots + 1)]
     return np.round(np.array(terms) * FIXED_POINT).astype(np.int32)
 

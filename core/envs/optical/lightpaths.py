@@ -24,7 +24,7 @@ LIGHT_SPEED = 299_792_458.0
 def lightpath_capacity(
     km: float, bandwidth_ghz: float, scale_factor: float, granularity: float
 ) -> float:
-    """Gb/s that a lightpath over `km` carries, rounded down to a multiple of `granularity`.
+    """Return Gb/s that a lightpath over `km` carries, rounded down to a multiple of `granularity`.
 
     C = 2 R log2(1 + 1 / (spans * NSR_span)) with the noise-to-signal ratio of one span at optimum
     launch power; two polarisations.

@@ -57,7 +57,7 @@ TABLES = {
 
 
 def modulation_names() -> tuple[str, ...]:
-    """The names `make_modulation` knows, sorted."""
+    """Return the names `make_modulation` knows, sorted."""
     return tuple(sorted(TABLES))
 
 
@@ -100,7 +100,7 @@ def _format(file: str, line: int, row: dict[str, str]) -> Format:
 
 
 def spectral_efficiency(formats: tuple[Format, ...], km: float) -> float:
-    """The highest efficiency (bit/s/Hz) whose reach is at least `km`.
+    """Return the highest efficiency (bit/s/Hz) whose reach is at least `km`.
 
     A path beyond every reach gets the format of longest reach.
 

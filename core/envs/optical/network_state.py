@@ -49,5 +49,5 @@ class Network(Protocol):
         ...
 
     def offers(self, state: OpticalState, params: OpticalParams) -> Offers:
-        """Where the current request could start on each candidate path."""
+        """Return where the current request could start on each candidate path."""
         ...

@@ -69,13 +69,13 @@ class PackedObservation(Pytree):
     slots: int = static()
 
     def as_vector(self) -> Float[Array, "... n"]:
-        """The flat observation, float32 [..., 3 + links * S], for any leading axes."""
+        """Return the flat observation, float32 [..., 3 + links * S], for any leading axes."""
         flags = unpack(self.words, self.slots).astype(jnp.float32)
         return jnp.concatenate([self.request, flags.reshape(*self.request.shape[:-1], -1)], -1)
 
 
 def make_observer(environment: Network) -> Observer:
-    """The observation function that the environment's settings name."""
+    """Return the observation function that the environment's settings name."""
     kind = environment.settings.observation
     if kind == "flat":
         return _flat(environment)
@@ -329,7 +329,7 @@ def _relevance(
 
 
 def _ends(env: Network, state: OpticalState) -> tuple[Array, Array]:
-    """Node numbers of the current source and destination."""
+    """Return node numbers of the current source and destination."""
     ends = take(env.tables.paths.pairs, state.request.pair)
     return ends[0], ends[1]
 
@@ -349,13 +349,13 @@ def _fullness(env: Network, state: OpticalState) -> Float[Array, "links S"]:
 def _time_left(
     env: Network, state: OpticalState, params: OpticalParams
 ) -> Float[Array, "links S"]:
-    """Time left of each slot over the mean holding time."""
+    """Return time left of each slot over the mean holding time."""
     per_tick = env.traffic.time_per_tick(params) / params.mean_holding_time
     return env.resources.ticks(state.held).astype(jnp.float32) * per_tick
 
 
 def _marginals(env: Network, state: OpticalState) -> tuple[Array, Array]:
-    """Shares of traffic by source and by destination node, float32 [N] each."""
+    """Return shares of traffic by source and by destination node, float32 [N] each."""
     pairs, nodes = env.tables.paths.pairs, env.tables.topology.num_nodes
     if state.shares is not None:
         weights = jnp.diff(state.shares, prepend=jnp.zeros(1))

@@ -84,7 +84,7 @@ class OpticalEnvironment:
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
 
     def action_mask(self, state: OpticalState, params: OpticalParams) -> Bool[Array, " A"]:
-        """The actions that would be accepted; all False where the request cannot be served.
+        """Return the actions that would be accepted; all False where the request cannot be served.
 
         The refusing action of `no_op` is always allowed. deeprmsa allows every path where none
         has room, as published.
@@ -100,17 +100,17 @@ class OpticalEnvironment:
         return jnp.append(mask, True) if self.settings.no_op else mask
 
     def offers(self, state: OpticalState, params: OpticalParams) -> Offers:
-        """Where the current request could start on each candidate path."""
+        """Return where the current request could start on each candidate path."""
         return self.resources.offers(state.held, state.request, params)
 
     def observe(self, state: OpticalState, params: OpticalParams) -> Any:
-        """The observation of a state, in the form that `observation` names."""
+        """Return the observation of a state, in the form that `observation` names."""
         return self._observe(state, params)
 
     def decode(
         self, offers: Offers, action: Int[Array, ""]
     ) -> tuple[Int[Array, ""], Int[Array, ""]]:
-        """(path, start slot) of an action; path K, never accepted, for the refusing one."""
+        """Return (path, start slot) of an action; path K, never accepted, for the refusing one."""
         action = action.astype(jnp.int32)
         if self.id == "deeprmsa":
             starts = take(offers.starts, jnp.clip(action, 0, self.num_paths - 1))
@@ -125,7 +125,7 @@ class OpticalEnvironment:
         return path, jnp.where(none, block * self.settings.aggregate_slots, inside)
 
     def encode(self, path: Int[Array, ""], start: Int[Array, ""]) -> Int[Array, ""]:
-        """The action that stands for a path and a start slot."""
+        """Return the action that stands for a path and a start slot."""
         if self.id == "deeprmsa":
             return path
         return path * self.blocks + start // self.settings.aggregate_slots
@@ -246,7 +246,7 @@ class OpticalEnvironment:
 
 @functools.lru_cache(maxsize=64)
 def make_environment(settings: OpticalSettings) -> OpticalEnvironment:
-    """The environment of some settings: one object for equal ones, so programs are shared.
+    """Return the environment of some settings: one object for equal ones, so programs are shared.
 
     Raises:
         ConfigError: the topology, a file or a combination of settings is unusable.
@@ -255,7 +255,7 @@ def make_environment(settings: OpticalSettings) -> OpticalEnvironment:
 
 
 def make_from_keys(**keys: Any) -> OpticalEnvironment:
-    """The environment of an `env:` mapping, see `OpticalSettings.from_mapping`.
+    """Return the environment of an `env:` mapping, see `OpticalSettings.from_mapping`.
 
     Raises:
         ConfigError: a key or value is wrong.

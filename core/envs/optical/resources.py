@@ -70,11 +70,11 @@ class Resources(Protocol):
     """How services use the network; `held` is a pytree that `empty` makes."""
 
     def empty(self) -> Any:
-        """A network without services."""
+        """Return a network without services."""
         ...
 
     def offers(self, held: Any, request: Request, params: OpticalParams) -> Offers:
-        """Where the request could start."""
+        """Return where the request could start."""
         ...
 
     def serve(
@@ -89,7 +89,7 @@ class Resources(Protocol):
         ...
 
     def occupancy(self, held: Any) -> UInt32[Array, "links W"]:
-        """Bits of the slots in use."""
+        """Return bits of the slots in use."""
         ...
 
     def ticks(self, held: Any) -> Int[Array, "links S"]:
@@ -114,11 +114,11 @@ class FlexibleGrid:
     services_end: bool
 
     def empty(self) -> Spectrum:
-        """A network without services."""
+        """Return a network without services."""
         return empty_spectrum(len(self.tables.km) * word_count(self.slots), self.services_end)
 
     def offers(self, held: Spectrum, request: Request, params: OpticalParams) -> Offers:
-        """Where the request could start: n slots in a row, free on all links of a path."""
+        """Return where the request could start: n slots in a row, free on all links of a path."""
         hops, need = _hops(self.tables, request), self._need(request, params)
         paths = need.shape[0]
         words = take(held.occupancy.reshape(len(self.tables.km), -1), hops)
@@ -155,7 +155,7 @@ class FlexibleGrid:
         return advance(held, placed, request.holding, elapsed)
 
     def occupancy(self, held: Spectrum) -> UInt32[Array, "links W"]:
-        """Bits of the slots in use."""
+        """Return bits of the slots in use."""
         return held.occupancy.reshape(len(self.tables.km), -1)
 
     def ticks(self, held: Spectrum) -> Int[Array, "links S"]:
@@ -203,7 +203,7 @@ class SharedLightpaths:
     services_end: bool
 
     def empty(self) -> Lightpaths:
-        """A network without services."""
+        """Return a network without services."""
         shape = (len(self.tables.km), self.slots)
         zero, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
         dark = jnp.full(shape, -1, jnp.int32)
@@ -263,7 +263,7 @@ class SharedLightpaths:
         return Lightpaths(row, bitrates.sum(0), services, ticks, bitrates)
 
     def occupancy(self, held: Lightpaths) -> UInt32[Array, "links W"]:
-        """Bits of the slots lit by a lightpath, full or not."""
+        """Return bits of the slots lit by a lightpath, full or not."""
         return pack(held.row >= 0)
 
     def ticks(self, held: Lightpaths) -> Int[Array, "links S"]:
@@ -272,7 +272,7 @@ class SharedLightpaths:
         return held.ticks.max(0)
 
     def room(self, held: Lightpaths) -> Float[Array, "links S"]:
-        """Gb/s left on each lightpath, 0 where dark."""
+        """Return Gb/s left on each lightpath, 0 where dark."""
         capacity = jnp.asarray(self.tables.capacity.reshape(-1))
         lit = held.row >= 0
         return jnp.where(lit, capacity[jnp.maximum(held.row, 0)] - held.used, jnp.float32(0.0))
@@ -285,7 +285,7 @@ def _hops(tables: NetworkTables, request: Request) -> Int[Array, "K H"]:
 def _links_of(
     tables: NetworkTables, request: Request, path: Int[Array, ""]
 ) -> Bool[Array, " links"]:
-    """Which links are on a path of the current pair."""
+    """Return which links are on a path of the current pair."""
     paths, longest = tables.hops.shape[1:]
     hops = take(tables.hops.reshape(-1, longest), request.pair * paths + path)
     numbers = jnp.arange(len(tables.km), dtype=jnp.int32)
@@ -293,7 +293,7 @@ def _links_of(
 
 
 def share_of_slots(words: UInt32[Array, "links W"], slots: int) -> Float[Array, ""]:
-    """The fraction of set bits among all slots of all links."""
+    """Return the fraction of set bits among all slots of all links."""
     total = count_bits(words).sum(dtype=jnp.int32).astype(jnp.float32)
     return total / np.float32(words.shape[0] * slots)
 

@@ -14,7 +14,7 @@ __all__ = ["laplacian_features", "line_graph_features"]
 
 
 def laplacian_features(topology: Topology, count: int) -> np.ndarray:
-    """float32 [N, count] from the graph of the nodes, links taken as undirected."""
+    """Return float32 [N, count] from the graph of the nodes, links taken as undirected."""
     adjacency = np.zeros((topology.num_nodes, topology.num_nodes))
     for source, destination, _ in topology.links:
         adjacency[source, destination] = adjacency[destination, source] = 1.0

@@ -58,7 +58,7 @@ class Spectrum(Pytree):
 
 
 def empty_spectrum(words: int, services_end: bool) -> Spectrum:
-    """A spectrum of `words` words (X) with every slot free."""
+    """Return a spectrum of `words` words (X) with every slot free."""
     none, zero = jnp.zeros(words, jnp.uint32), jnp.zeros((), jnp.int32)
     clock = Clock(jnp.zeros((32, words), jnp.int32), none, zero, zero)
     return Spectrum(none, clock if services_end else None)
@@ -89,7 +89,7 @@ def advance(
 def _still_taken(
     ticks: Int[Array, "32 X"], elapsed: Int[Array, ""], entered: UInt32[Array, " X"]
 ) -> UInt32[Array, " X"]:
-    """Bits of the slots whose time left exceeds `elapsed`, and of what just entered.
+    """Return bits of the slots whose time left exceeds `elapsed`, and of what just entered.
 
     The loop over two groups of planes keeps XLA from melting the sum into whatever reads the
     occupancy next, which would repeat all of it for every slot read (measured: less than half
@@ -113,6 +113,6 @@ def _time_left(clock: Clock) -> Int[Array, "32 X"]:
 
 
 def slot_ticks(clock: Clock, links: int, slots: int) -> Int[Array, "links S"]:
-    """Time left per link and slot at the current request, 0 where free."""
+    """Return time left per link and slot at the current request, 0 where free."""
     table = _time_left(clock).reshape(32, links, -1)
     return table.transpose(1, 2, 0).reshape(links, -1)[:, :slots]

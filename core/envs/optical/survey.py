@@ -134,7 +134,7 @@ def _program(environment: OpticalEnvironment, rules: tuple[str, ...], steps: int
 def _switched(
     environment: OpticalEnvironment, rules: Sequence[str], number: Int[Array, ""]
 ) -> Heuristic:
-    """The rule of a traced number."""
+    """Return the rule of a traced number."""
     branches = [make_heuristic(name, environment) for name in rules]
 
     def choose(state: OpticalState, offers: Offers, params: OpticalParams) -> Choice:
@@ -155,7 +155,7 @@ def _with_tables(environment: OpticalEnvironment, paths: _Paths) -> OpticalEnvir
 
 
 def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> OpticalEnvironment:
-    """The first environment, with room for as many services on a lightpath as any needs."""
+    """Return the first environment, with room for as many services on a lightpath as any needs."""
     base = environments[0]
     resources = base.resources
     if not isinstance(resources, SharedLightpaths):
@@ -171,7 +171,7 @@ def _with_capacity_of_all(environments: Sequence[OpticalEnvironment]) -> Optical
 
 
 def _stacked(environments: Sequence[OpticalEnvironment]) -> _Paths:
-    """All tables, their hops padded to one length by repeating each path's first link."""
+    """Return all tables, their hops padded to one length by repeating each path's first link."""
     tables = [env.tables for env in environments]
     longest = max(table.hops.shape[-1] for table in tables)
 

@@ -14,7 +14,7 @@ __all__ = ["make_topology", "topology_names"]
 
 
 def topology_names() -> tuple[str, ...]:
-    """The names `make_topology` knows, sorted.
+    """Return the names `make_topology` knows, sorted.
 
     >>> topology_names()[0]
     '5node'

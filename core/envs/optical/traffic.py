@@ -122,7 +122,7 @@ class Traffic:
         return jnp.minimum(ticks, LONGEST_WAIT).astype(jnp.int32)
 
     def time_per_tick(self, params: OpticalParams) -> Float[Array, ""]:
-        """The unit of time of `mean_holding_time`, or of the request list, in one tick."""
+        """Return the unit of time of `mean_holding_time`, or of the request list, in one tick."""
         if self.requests is not None:
             return jnp.asarray(self.requests.tick, jnp.float32)
         return jnp.asarray(params.mean_holding_time) / TICKS_PER_HOLDING

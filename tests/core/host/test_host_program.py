@@ -190,8 +190,9 @@ def test_what_is_looked_at_is_the_very_next_rollout_and_no_bit_changes(
     _, after = cartpole.curve(program, lanes, go_on, 1, lane=1)
     same(jax.tree.map(lambda *parts: np.concatenate(parts), before, after), alone)
     rollout, answers = heard[updates]
-    for name in ("observation", "action", "log_prob", "value", "bootstrap"):
-        np.testing.assert_array_equal(getattr(seen, name), getattr(rollout, name)[:, 1], name)
+    np.testing.assert_array_equal(seen.bootstrap, rollout.bootstrap[:, 1])
+    for name in ("observation", "action", "log_prob", "value"):
+        np.testing.assert_array_equal(getattr(seen, name), getattr(rollout.done, name)[:, 1], name)
     for name in ("reward", "terminated", "truncated"):
         np.testing.assert_array_equal(getattr(seen, name), getattr(answers, name)[:, 1], name)
     assert looked["begun_anew"] == 0 and seen.info == {}
