@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__
+
 if TYPE_CHECKING:
     from .search.api import run, train
     from .search.autorl.environment import AutoRLEnv
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     )
     from .views.report.report import report
 
-__version__ = "0.1.0"
 __all__ = [
     "AutoRLEnv",
     "Callback",

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from . import __version__
 from .errors import HpoError, suggestion
+from .version import __version__
 from .views.visible import echo
 
 __all__ = ["main"]

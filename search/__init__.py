@@ -1,8 +1,12 @@
-"""Who proposes and who decides: the search loop, samplers, pruners, lanes, confirm, resume.
+"""Who proposes and who decides: the search over the lanes of compiled programs.
 
+    from hpo.search.lanes.local import LocalFactory
     from hpo.search.run import run
 
     results = run(study, Path("results/cartpole"), LocalFactory(study))
 
-Modules are imported by name, since some of them load jax or Optuna.
+`engine` is the loop and its steps, `book` what it knows, `lanes` what it runs on; `samplers` propose
+and `rules` judge. `ray_tune` puts Ray Tune in the loop's place, `cluster` lanes on other machines,
+`autorl` an environment over them; `after` looks back. Modules are imported by name, since some of
+them load jax or Optuna.
 """

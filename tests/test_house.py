@@ -38,7 +38,7 @@ def parsed(house, text, name="search.sample", file="sample.py"):
 
 
 def test_no_circles(house, modules):
-    assert house.circles(house.graph_of(modules)) == []
+    assert house.circles(house.graph_of(modules, typing=True)) == []
 
 
 def test_search_hardly_writes_into_other_objects(house, modules):

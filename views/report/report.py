@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from ... import __version__
 from ...disk import output, write_text
 from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
+from ...version import __version__
 from ..charts.curves_chart import curves
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
