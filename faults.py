@@ -9,7 +9,7 @@ import threading
 import traceback
 from types import TracebackType
 
-__all__ = ["Leave", "is_interrupt", "named", "told", "told_if_own"]
+__all__ = ["Leave", "is_interrupt", "named", "shown_path", "told", "told_if_own", "told_whole"]
 
 _LIBRARIES = tuple(
     f"{os.path.abspath(path)}{os.sep}"
@@ -51,6 +51,14 @@ def told_if_own(error: BaseException) -> str:
     return f"{place}: {named(error)}" if is_own else named(error)
 
 
+def told_whole(error: BaseException) -> str:
+    """Return an exception as `told` does, with all lines of what it says."""
+    place, _ = _place(error.__traceback__)
+    text = str(error).strip()
+    said = type(error).__name__ + (f": {text}" if text else "")
+    return f"{place}: {said}" if place else said
+
+
 def named(error: BaseException) -> str:
     """Return an exception on one line: `Type: what it says`.
 
@@ -71,11 +79,11 @@ def _place(trace: TracebackType | None) -> tuple[str, bool]:
             continue
         own = not path.startswith(("<", *_LIBRARIES))
         if own or not is_own:
-            found, is_own = f"{_shown(path)}:{line}", own
+            found, is_own = f"{shown_path(path)}:{line}", own
     return found, is_own
 
 
-def _shown(path: str) -> str:
+def shown_path(path: str) -> str:
     """Return a path from the working folder, if the file lies in it."""
     here = os.path.join(os.getcwd(), "")
     return path[len(here) :] if path.startswith(here) else path

@@ -6,6 +6,7 @@ bootstraps truncated ones from the final observation, which `Step.observation` a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 
 __all__ = [
@@ -45,13 +47,40 @@ class MultiDiscrete:
     nvec: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Box:
-    """Real actions, float32 of shape `shape`, between `low` and `high` (one pair a component)."""
+    """Real actions, float32 of shape `shape`, between `low` and `high`.
+
+    Bounds may be given as one number for all components, or as an array of that shape; kept are
+    a pair a component, so that a box can be hashed and compared.
+
+    >>> Box(low=-1, high=1, shape=(2,))
+    Box(low=(-1.0, -1.0), high=(1.0, 1.0), shape=(2,))
+
+    Raises:
+        ConfigError: the bounds do not fit the shape.
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
     shape: tuple[int, ...]
+
+    def __init__(self, low: Any, high: Any, shape: int | Sequence[int]) -> None:
+        sizes = tuple(map(int, shape)) if isinstance(shape, Sequence) else (int(shape),)
+        object.__setattr__(self, "low", _bounds("low", low, sizes))
+        object.__setattr__(self, "high", _bounds("high", high, sizes))
+        object.__setattr__(self, "shape", sizes)
+
+
+def _bounds(name: str, given: Any, shape: tuple[int, ...]) -> tuple[float, ...]:
+    """Return one bound a component."""
+    bound, size = np.asarray(given, np.float64).reshape(-1), math.prod(shape)
+    if len(bound) not in (1, size):
+        raise ConfigError(
+            f"Box: {name} has {len(bound)} numbers, but shape {shape} has {size}; give one number "
+            "for all, or one a component"
+        )
+    return tuple(map(float, np.broadcast_to(bound, (size,))))
 
 
 ActionSpace = Discrete | MultiDiscrete | Box

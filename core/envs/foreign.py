@@ -78,12 +78,11 @@ def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[
 
 def box_of(space: Any) -> Box:
     """Return a space with `low`, `high` and `shape`, numbers or arrays, as ours."""
-    shape = tuple(int(size) for size in space.shape)
     low, high = (
-        np.broadcast_to(np.asarray(bound, np.float32), shape).reshape(-1)
+        np.broadcast_to(np.asarray(bound, np.float32), space.shape)
         for bound in (space.low, space.high)
     )
-    return Box(tuple(map(float, low)), tuple(map(float, high)), shape)
+    return Box(low, high, space.shape)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from .contract import Environment, HostedEnvironment
 from .from_gymnax import GymnaxEnvironment
 from .navigators import Navigators
 from .stacked_observations import StackedEnvironment
+from .traced_once import calling
 
 __all__ = ["float_params", "known", "make", "params_of", "register"]
 
@@ -58,7 +59,8 @@ def make(plan: EnvPlan) -> Environment:
 def _make(plan: EnvPlan) -> Environment:
     keys = dict(plan.keys)
     if plan.id in _REGISTERED:
-        return _REGISTERED[plan.id](**keys)
+        with calling(f"environment {plan.id}"):
+            return _REGISTERED[plan.id](**keys)
     if is_gymnasium(plan.id):
         from .from_gymnasium import GymnasiumEnvironment
 

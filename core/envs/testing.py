@@ -24,17 +24,9 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .bodies import agents_of
 from .contract import Box, Discrete, Environment, MultiDiscrete
+from .traced_once import action_struct, mask_size
 
 __all__ = ["EnvironmentContract", "play"]
-
-
-def _action_struct(env: Environment) -> jax.ShapeDtypeStruct:
-    space, lead = env.action_space, _lead(env)
-    if isinstance(space, Discrete):
-        return jax.ShapeDtypeStruct(lead, np.int32)
-    if isinstance(space, MultiDiscrete):
-        return jax.ShapeDtypeStruct((*lead, len(space.nvec)), np.int32)
-    return jax.ShapeDtypeStruct((*lead, *space.shape), np.float32)
 
 
 def _lead(env: Environment) -> tuple[int, ...]:
@@ -47,10 +39,6 @@ def _observation_struct(env: Environment) -> Any:
         return jax.ShapeDtypeStruct((*_lead(env), *one.shape), one.dtype)
 
     return jax.tree.map(leaf, env.observation_struct)
-
-
-def _mask_shape(space: Discrete | MultiDiscrete) -> tuple[int, ...]:
-    return (sum(space.nvec),) if isinstance(space, MultiDiscrete) else (space.n,)
 
 
 def _key_struct() -> Any:
@@ -79,7 +67,7 @@ def _random_action(env: Environment, key: PRNGKeyArray, mask: Array | None) -> A
             for n, end in zip(space.nvec, ends, strict=True)
         ]  # fmt: skip
         return jnp.stack(parts, axis=-1)
-    struct = _action_struct(env)
+    struct = action_struct(env)
     low, high = (
         jnp.broadcast_to(np.float32(np.clip(x, -10.0, 10.0)).reshape(space.shape), struct.shape)
         for x in (space.low, space.high)  # an unbounded action is drawn from some range
@@ -173,7 +161,7 @@ class EnvironmentContract:
     def test_a_step_keeps_the_state_s_shapes_and_types(self, environment: Environment) -> None:
         params = _params_struct(environment)
         state, _ = jax.eval_shape(environment.reset, _key_struct(), params)
-        action = _action_struct(environment)
+        action = action_struct(environment)
         after = jax.eval_shape(environment.step, _key_struct(), state, action, params)
         _same_shapes(after.state, state)
         _same_shapes(after.observation, _observation_struct(environment))
@@ -196,7 +184,7 @@ class EnvironmentContract:
         def run(params: Any) -> Any:
             key = jax.random.key(0, impl="threefry2x32")
             state, _ = environment.reset(key, params)
-            struct = _action_struct(environment)
+            struct = action_struct(environment)
             return environment.step(key, state, jnp.zeros(struct.shape, struct.dtype), params)
 
         if jax.tree.leaves(lanes):
@@ -214,7 +202,7 @@ class EnvironmentContract:
             np.testing.assert_array_equal(left, right)
         if environment.has_mask:
             assert isinstance(environment.action_space, (Discrete, MultiDiscrete))
-            one = (*_lead(environment), *_mask_shape(environment.action_space))
+            one = (*_lead(environment), mask_size(environment))
             shape = (self.steps, self.episodes, *one)
             assert seen["mask"].shape == shape and seen["mask"].dtype == bool
         sums = {name: jnp.float32(leaf.sum()) for name, leaf in seen["info"].items()}

@@ -20,6 +20,7 @@ from ...core import program
 from ...core.accumulation import for_platform
 from ...core.envs import registry as environments
 from ...core.envs.contract import same_observations
+from ...core.envs.traced_once import trace_once
 from ...core.hypers import Hypers
 from ...core.initial import Initial, kept
 from ...core.lane_state import lane_key
@@ -30,6 +31,7 @@ from ...core.policy_parts import read_part
 from ...core.population import Device, lane_shapes
 from ...core.reward_state import reward_notes
 from ...core.saved_policy import SavedPolicy
+from ...environments import find
 from ...errors import ConfigError
 from ...machine.devices import prepare_devices
 from ...machine.workers import Workers
@@ -91,7 +93,11 @@ class LocalFactory:
         Raises:
             ConfigError: says why.
         """
-        _ = parts_of(resolved).hypers  # makes the environments, which may refuse
+        parts = parts_of(resolved)
+        if find(parts.plan.env.id) is None:  # somebody's own: one clear error before six in trials
+            for plan in dict.fromkeys((parts.plan.env, parts.plan.eval_env)):
+                trace_once(environments.make(plan))
+        _ = parts.hypers  # makes the environments, which may refuse
         if population_replicates(self.study) > 1:  # all of them must have a lane
             self.program_of(resolved)
 

@@ -1,0 +1,231 @@
+"""An environment traced once, by shapes alone, before anything is compiled or written.
+
+What its code raises is told whole, with the user's file and line; what differs from what it
+declares, or from what `reset` gave, is told leaf by leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+
+from ...errors import ConfigError, HpoError
+from ...faults import shown_path, told_whole
+from .bodies import agents_of
+from .contract import Box, Discrete, Environment, HostedEnvironment, MultiDiscrete
+
+__all__ = ["action_struct", "calling", "mask_size", "trace_once"]
+
+_PARTS = ("id", "action_space", "observation_struct", "has_mask", "never_ends", "warmup_steps",
+          "default_params", "reset", "step", "action_mask", "summarise")  # fmt: skip
+_MOST = 8
+
+
+def trace_once(env: Any) -> None:
+    """Refuse an environment that no program could be compiled with; nothing is computed.
+
+    Raises:
+        ConfigError: what its code raises, or every leaf that has another shape or type.
+    """
+    if isinstance(env, HostedEnvironment):  # checked by its own library, when it is made
+        return
+    _check_parts(env)
+    key = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32"))
+    params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float32), env.default_params)
+    state, observation = _pair(env, _shapes(env, "reset", key, params))
+    _compare(env, "reset", "observation", observation, _each_body(env, env.observation_struct),
+             "observation_struct declares")  # fmt: skip
+    after = _shapes(env, "step", key, state, action_struct(env), params)
+    missing = [name for name in ("state", "observation", "reward", "terminated", "truncated",
+                                 "info") if not hasattr(after, name)]  # fmt: skip
+    if missing:
+        raise ConfigError(
+            f"{_place(env, 'step')}: {env.id}.step gives {_kind(after)}, which has no "
+            f"{missing[0]}; give hpo.core.envs.contract.Step(state=..., observation=..., ...)"
+        )
+    _compare(env, "step", "state", after.state, state, "reset gave")
+    _compare(env, "step", "observation", after.observation,
+             _each_body(env, env.observation_struct), "observation_struct declares")  # fmt: skip
+    lead = () if agents_of(env) == 1 else (agents_of(env),)
+    wanted = {"reward": (lead, np.float32), "terminated": ((), np.bool_),
+              "truncated": ((), np.bool_)}  # fmt: skip
+    for name, (shape, dtype) in wanted.items():
+        struct = jax.ShapeDtypeStruct(shape, dtype)
+        _compare(env, "step", name, getattr(after, name), struct, "it must be")
+    number = jax.ShapeDtypeStruct((), np.float32)
+    for name, leaf in after.info.items():
+        _compare(env, "step", f"info[{name!r}]", leaf, number, "it must be")
+    if env.has_mask:
+        mask = jax.ShapeDtypeStruct((*lead, mask_size(env)), np.bool_)
+        given = _shapes(env, "action_mask", state, params)
+        _compare(env, "action_mask", "the mask", given, mask, "it must be")
+    sums = {name: number for name in after.info}
+    for name, leaf in dict(_shapes(env, "summarise", sums, number)).items():
+        struct = jax.ShapeDtypeStruct((), leaf.dtype)
+        _compare(env, "summarise", f"metric {name!r}", leaf, struct, "it must be")
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Tell what the user's own code raises as a `ConfigError`, whole, with its file and line.
+
+    Args:
+        what: is called, such as `environment corridor`.
+    """
+    try:
+        yield
+    except HpoError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{what}: {told_whole(error)}") from error
+
+
+def action_struct(env: Environment) -> jax.ShapeDtypeStruct:
+    """Return shape and type of one action, of all bodies together."""
+    space = env.action_space
+    lead = () if agents_of(env) == 1 else (agents_of(env),)
+    if isinstance(space, Discrete):
+        return jax.ShapeDtypeStruct(lead, np.int32)
+    if isinstance(space, MultiDiscrete):
+        return jax.ShapeDtypeStruct((*lead, len(space.nvec)), np.int32)
+    return jax.ShapeDtypeStruct((*lead, *space.shape), np.float32)
+
+
+def mask_size(env: Environment) -> int:
+    """Return how many choices a mask has, over all components of an action.
+
+    Raises:
+        ConfigError: real actions have no mask.
+    """
+    space = env.action_space
+    if isinstance(space, Box):
+        raise ConfigError(f"{env.id} has has_mask = True, but actions of a Box have no mask")
+    return space.n if isinstance(space, Discrete) else sum(space.nvec)
+
+
+# ---------------------------------------------------------------------- what is looked at
+
+
+def _check_parts(env: Any) -> None:
+    """Refuse what lacks a part, or declares one in a way that nothing can be made of."""
+    missing = [name for name in _PARTS if not hasattr(env, name)]
+    if missing:
+        raise ConfigError(
+            f"{_place(env)}: {type(env).__name__} has no {', '.join(missing)}; an environment "
+            "needs what hpo.core.envs.contract.Environment lists"
+        )
+    if not isinstance(env.action_space, (Discrete, MultiDiscrete, Box)):
+        raise ConfigError(
+            f"{_place(env)}: {env.id}.action_space is {_kind(env.action_space)}; allowed: "
+            "Discrete, MultiDiscrete and Box of hpo.core.envs.contract"
+        )
+    params = env.default_params
+    if not dataclasses.is_dataclass(params) or isinstance(params, type):
+        raise ConfigError(
+            f"{_place(env)}: {env.id}.default_params is {_kind(params)}; give a frozen dataclass "
+            "of float numbers, registered by jax.tree_util.register_dataclass"
+        )
+    leaves = jax.tree.leaves(params)
+    if len(leaves) != len(dataclasses.fields(params)) or any(leaf is params for leaf in leaves):
+        raise ConfigError(
+            f"{_place(params)}: jax does not see the fields of {type(params).__name__}; decorate "
+            "it with @jax.tree_util.register_dataclass, each field one float number"
+        )
+
+
+def _shapes(env: Environment, method: str, *structs: Any) -> Any:
+    """Return what a method gives, as shapes."""
+    with calling(f"environment {env.id}, while {method} is traced"):
+        return jax.eval_shape(getattr(env, method), *structs)
+
+
+def _pair(env: Environment, made: Any) -> tuple[Any, Any]:
+    if isinstance(made, Sequence) and len(made) == 2:
+        return made[0], made[1]
+    raise ConfigError(
+        f"{_place(env, 'reset')}: {env.id}.reset gives {_kind(made)}; give (state, observation)"
+    )
+
+
+def _each_body(env: Environment, struct: Any) -> Any:
+    if agents_of(env) == 1:
+        return struct
+    return jax.tree.map(
+        lambda one: jax.ShapeDtypeStruct((agents_of(env), *one.shape), one.dtype), struct
+    )
+
+
+# ---------------------------------------------------------------------- what differs
+
+
+def _compare(
+    env: Environment, method: str, part: str, given: Any, wanted: Any, whose: str
+) -> None:
+    """Refuse a tree that differs from another in structure, shapes or types."""
+    found = list(_differences(part, given, wanted, whose))
+    if found:
+        more = f"\n  and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        lines = "".join(f"\n  {line}" for line in found[:_MOST])
+        raise ConfigError(
+            f"{_place(env, method)}: {env.id}.{method} gives something else:{lines}{more}"
+        )
+
+
+def _differences(part: str, given: Any, wanted: Any, whose: str) -> Iterator[str]:
+    ours, theirs = _leaves(given), _leaves(wanted)
+    for path, leaf in ours.items():
+        other = theirs.get(path)
+        if other is None:
+            yield f"{part}{path} is {_said(leaf)}; {whose} nothing there"
+        elif (leaf.shape, leaf.dtype) != (other.shape, other.dtype):
+            yield f"{part}{path} is {_said(leaf)}; {whose} {_said(other)}{_hint(leaf, other)}"
+    for path, other in theirs.items():
+        if path not in ours:
+            yield f"{part}{path} is missing; {whose} {_said(other)}"
+    if ours.keys() == theirs.keys() and jax.tree.structure(given) != jax.tree.structure(wanted):
+        yield f"{part} is {jax.tree.structure(given)}; {whose} {jax.tree.structure(wanted)}"
+
+
+def _leaves(tree: Any) -> dict[str, Any]:
+    return {
+        jax.tree_util.keystr(path): leaf
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    }
+
+
+def _said(leaf: Any) -> str:
+    return f"{np.dtype(leaf.dtype).name if not _is_key(leaf) else leaf.dtype}{list(leaf.shape)}"
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _hint(leaf: Any, other: Any) -> str:
+    if leaf.shape == other.shape and not _is_key(leaf) and not _is_key(other):
+        return f" (write .astype(jnp.{np.dtype(other.dtype).name}))"
+    return ""
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def _place(thing: Any, method: str | None = None) -> str:
+    """Return `file:line` where a method, or the class of a thing, is defined."""
+    code: Any = type(thing) if method is None else getattr(type(thing), method, type(thing))
+    try:
+        unwrapped: Callable[..., Any] = inspect.unwrap(code)
+        line = inspect.getsourcelines(unwrapped)[1]
+        path = inspect.getsourcefile(unwrapped)
+    except (OSError, TypeError):  # typed into a prompt, or made without a file
+        return f"{type(thing).__name__}"
+    return f"{shown_path(str(path))}:{line}"
