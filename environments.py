@@ -5,6 +5,7 @@ Gymnasium's own are looked up in that library when one of them is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -26,6 +27,7 @@ __all__ = [
     "fitting_distributions",
     "full_id",
     "gymnasium_id",
+    "gymnax_class",
     "rooted",
 ]
 
@@ -35,6 +37,7 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "continuous": ("gaussian", "tanh_gaussian", "beta"),
 }
 """Kind of action space -> values of the knob `distribution` that fit; unset means the first."""
+_GYMNAX_CLASS = re.compile(r"gymnax:([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 _OWN_DISTRIBUTIONS: dict[str, list[str]] = {kind: [] for kind in DISTRIBUTIONS}
 
 
@@ -64,12 +67,24 @@ def entry(id_: str) -> EnvEntry:
     kind, library = "environment", id_.partition(":")[0]
     if library == "playground":
         kind = "environment (of MuJoCo Playground its control suite is known, without Reacher)"
+    if library == "gymnax":
+        raise UnknownNameError(kind, id_, ENVIRONMENTS, "gymnax:package.module:Class")
     same = [known for known in ENVIRONMENTS if known.startswith(f"{library}:")]
     if same:
         raise UnknownNameError(kind, id_, same)
     theirs = registered()
     meant = f"{PREFIX}{id_}" if f"{PREFIX}{id_}" in theirs else None
     raise UnknownNameError(kind, id_, (*ENVIRONMENTS, *theirs), meant)
+
+
+def gymnax_class(id_: str) -> tuple[str, str] | None:
+    """Return module and class of an id that names a class with gymnax's API, None for others.
+
+    >>> gymnax_class("gymnax:craftax.craftax_env:Craftax"), gymnax_class("CartPole-v1")
+    (('craftax.craftax_env', 'Craftax'), None)
+    """
+    found = _GYMNAX_CLASS.fullmatch(id_)
+    return None if found is None else (found[1], found[2])
 
 
 def full_id(id_: str) -> str:

@@ -107,13 +107,13 @@ class UnknownNameError(ConfigError):
 
 
 class UnimportedModuleError(UnknownNameError):
-    """An id names a module, such as `gym:module:Env-v0`, that has not been imported."""
+    """An id names a module, as `gym:module:Env-v0` does, that nobody has imported."""
 
     def __init__(self, id_: str, module: str):
         self.kind, self.name, self.known = "environment", id_, ()
         ConfigError.__init__(
             self,
-            f"{id_} is registered by the module {module!r}, which an id alone does not import; "
+            f"{id_} comes from the module {module!r}, which an id alone does not import; "
             f"write a file my_envs.py that says `import {module}`, and type imports: [my_envs.py] "
             "(hpo eval takes --import my_envs.py)",
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..env_entry import EnvEntry
-from ..environments import entry
+from ..environments import entry, gymnax_class
 from ..errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
 from .notes import Notes
 from .paths import is_inside
@@ -65,6 +65,8 @@ def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, E
         notes.add(f"env is {given.shown()}; allowed: an id such as CartPole-v1", given)
         return None, None
     known = None
+    if gymnax_class(given.value) is not None:  # made when it runs: only then jax is there
+        return EnvSpec(given.value, _values(notes, None, node)), None
     try:
         known = entry(given.value)
     except UnknownNameError as error:

@@ -19,10 +19,11 @@ from jaxtyping import Array
 
 from ...env_entry import EnvEntry
 from ...errors import ConfigError, MissingExtraError
-from .contract import Box
+from .contract import ActionSpace, Box, Discrete, MultiDiscrete
 
 __all__ = [
     "ForeignEnvironment",
+    "action_space_of",
     "box_of",
     "canonical",
     "imported",
@@ -74,6 +75,23 @@ def limit_and_keys(entry: EnvEntry, keys: Mapping[str, Any]) -> tuple[int, dict[
     """
     given = {name: key.default for name, key in entry.keys.items()} | dict(keys)
     return int(given.pop(_LIMIT)), given
+
+
+def action_space_of(space: Any, id_: str) -> ActionSpace:
+    """Return a space of whatever library as ours, by what it has: `nvec`, `n`, or bounds.
+
+    Raises:
+        ConfigError: it has none of these, or bounds of whole numbers.
+    """
+    if hasattr(space, "nvec"):
+        return MultiDiscrete(tuple(int(n) for n in np.asarray(space.nvec).reshape(-1)))
+    if hasattr(space, "n"):
+        return Discrete(int(space.n))
+    whole = np.issubdtype(np.dtype(getattr(space, "dtype", np.float32)), np.integer)
+    if hasattr(space, "low") and not whole:
+        return box_of(space)
+    kind = f"{type(space).__name__} of whole numbers" if whole else type(space).__name__
+    raise ConfigError(f"{id_}: actions of the kind {kind} are not supported")
 
 
 def box_of(space: Any) -> Box:

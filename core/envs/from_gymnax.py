@@ -7,6 +7,7 @@ that it is imported only when an environment is made.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,53 +17,53 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ...env_entry import EnvEntry
-from ...errors import ConfigError
-from .contract import ActionSpace, Box, Discrete, Step
+from .contract import Box, Step
 from .drawn_gymnax import drawn
-from .foreign import ForeignEnvironment, box_of, canonical, made_params, relaxed
+from .foreign import ForeignEnvironment, action_space_of, canonical, made_params, relaxed
 
-__all__ = ["GymnaxEnvironment"]
+__all__ = ["GymnaxEnvironment", "GymnaxLike"]
 
 _CONTROL = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0",
             "MountainCarContinuous-v0")  # fmt: skip
 
 
-def _action_space(space: Any) -> ActionSpace:
-    from gymnax.environments import spaces
+class GymnaxLike(ForeignEnvironment):
+    """What has gymnax's API, with fixed keys; float parameters stay traced.
 
-    if isinstance(space, spaces.Discrete):
-        return Discrete(int(space.n))
-    if isinstance(space, spaces.Box):
-        return box_of(space)
-    raise ConfigError(f"actions of the kind {type(space).__name__} are not supported")
+    A subclass sets what `__init__` of `GymnaxEnvironment` sets.
+    """
 
+    _env: Any
+    _params: Any
+    _floats: tuple[str, ...]
 
-class GymnaxEnvironment(ForeignEnvironment):
-    """One gymnax environment with fixed keys; float parameters stay traced."""
-
-    def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
-        """Make the environment of an entry.
+    def _settle(self, params: Any, floats: Mapping[str, float]) -> None:
+        """Take what is fixed, what is traced, and look at what it shows.
 
         Args:
-            entry: from `environments.ENVIRONMENTS`, with source `gymnax`.
-            keys: fixed parameters that differ from gymnax's.
+            params: gymnax's, whose other fields stay as they are.
+            floats: fields that may differ per lane, with their defaults.
         """
-        import gymnax
-
-        self.id = entry.id
+        self._params, self._floats = params, tuple(floats)
         with relaxed():
-            self._env, params = gymnax.make(entry.id)
-            self._params = params.replace(**keys)
-            self.action_space = _action_space(self._env.action_space(self._params))
-        self._floats = tuple(entry.params)
-        self._keys = tuple(sorted(keys.items()))
-        self.default_params = made_params(entry.params)
+            self.action_space = action_space_of(self._env.action_space(params), self.id)
+        self.default_params = made_params(floats)
         probe = jax.eval_shape(self.reset, jax.random.key(0), self.default_params)
         self.observation_struct = probe[1]
 
     def _full(self, params: Any) -> Any:
         values = {name: getattr(params, name) for name in self._floats}
-        return self._params.replace(**values)
+        return dataclasses.replace(self._params, **values)
+
+    def _ended(self, state: Any, done: Any, params: Any) -> tuple[Any, Any]:
+        """Return whether an episode terminated, and whether it was truncated.
+
+        Args:
+            state: after the step.
+            done: as the step said.
+            params: gymnax's.
+        """
+        return done, self._env.is_truncated(state, params)
 
     def reset(self, key: PRNGKeyArray, params: Any) -> tuple[Any, Any]:
         """Return a fresh (state, observation)."""
@@ -77,10 +78,8 @@ class GymnaxEnvironment(ForeignEnvironment):
             if isinstance(self.action_space, Box):
                 box = self._env.action_space(full)  # of these parameters: max_torque may vary
                 action = jnp.clip(action, box.low, box.high)
-            observation, after, reward, terminated, _ = self._env.step_env(
-                key, state, action, full
-            )
-            truncated = self._env.is_truncated(after, full)
+            observation, after, reward, done, _ = self._env.step_env(key, state, action, full)
+            terminated, truncated = self._ended(after, done, full)
             after, observation = jax.tree.map(canonical, (after, observation))
             # Some gymnax rewards are of shape [1] or integers; a reward is one float32.
             reward = jnp.asarray(reward).astype(jnp.float32).reshape(())
@@ -92,6 +91,26 @@ class GymnaxEnvironment(ForeignEnvironment):
             truncated=jnp.asarray(truncated, bool).reshape(()),
             info={},
         )
+
+
+class GymnaxEnvironment(GymnaxLike):
+    """One environment that gymnax has by name."""
+
+    def __init__(self, entry: EnvEntry, keys: Mapping[str, Any]):
+        """Make the environment of an entry.
+
+        Args:
+            entry: from `environments.ENVIRONMENTS`, with source `gymnax`.
+            keys: fixed parameters that differ from gymnax's.
+        """
+        import gymnax
+
+        self.id = entry.id
+        with relaxed():
+            self._env, params = gymnax.make(entry.id)
+            params = params.replace(**keys)
+        self._keys = tuple(sorted(keys.items()))
+        self._settle(params, entry.params)
 
     @property
     def pictures_a_second(self) -> float:

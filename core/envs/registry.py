@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...environments import ENVIRONMENTS, entry, find, rooted
+from ...environments import ENVIRONMENTS, entry, find, gymnax_class, rooted
 from ...errors import ConfigError, UnknownNameError
 from ...via_gymnasium import is_gymnasium
 from ..plan import EnvPlan
@@ -65,6 +65,10 @@ def _make(plan: EnvPlan) -> Environment:
         from .from_gymnasium import GymnasiumEnvironment
 
         return GymnasiumEnvironment(plan.id, keys, plan.history)
+    if gymnax_class(plan.id) is not None:
+        from .from_gymnax_class import GymnaxClass
+
+        return GymnaxClass(plan.id, keys)
     if plan.id not in ENVIRONMENTS:
         raise UnknownNameError("environment", plan.id, known())
     known_as = entry(plan.id)

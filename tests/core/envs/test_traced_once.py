@@ -1,4 +1,4 @@
-"""What is wrong with an environment is told once, whole, with its file and line, by shapes alone."""
+"""What is wrong with an environment is told once, whole, with its place, by shapes alone."""
 
 import re
 from pathlib import Path
