@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..store.begun_anew import begin_anew, common_failure
 from ..store.study_folder import RESULTS, checked_name, free_name
 from ..studies.given import Given
 from ..studies.load import load
@@ -45,6 +46,8 @@ def run(
 ) -> Results:
     """Run a study where it asks to, or go on with it; a finished one gives its results at once.
 
+    One whose trials all failed for the same reason begins anew: there is nothing to go on with.
+
     Args:
         study: loaded, or the path of its file.
         out: the folder of results; the study gets a folder of its name in it.
@@ -75,6 +78,9 @@ def run(
     study = replace(study, name=name)
     import_user_code(study.imports, study.source)
     check_registered(study)
+    if why := "" if new else common_failure(out / name):
+        warn(f"every trial of {name} failed, so it begins anew; the last error was: {why}")
+        begin_anew(out / name)
     study = as_begun(study, out / name)
     grown = words_of_growth(study, out / name)
     if grown:

@@ -22,6 +22,7 @@ __all__ = [
     "OURS",
     "REPORT_NAME",
     "RESULTS",
+    "STUDY_FOLDERS",
     "StudyFolder",
     "StudySummary",
     "checked_name",
@@ -41,7 +42,7 @@ OURS = (
     *(*_TABLES, "trials.csv", "evaluations.csv", "curves.csv"),
 )
 """Files that a study replaces in its folder."""
-_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "sinks")
+STUDY_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "sinks")
 """Folders in which a study deletes."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -116,7 +117,7 @@ class StudyFolder:
         Raises:
             StoreError: naming the first.
         """
-        for name in _FOLDERS:
+        for name in STUDY_FOLDERS:
             disk.is_plain_folder(self.path / name)
         for name in OURS:
             disk.is_plain_file(self.path / name)

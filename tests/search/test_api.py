@@ -11,6 +11,7 @@ from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.search import api
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.store import tables_equal
 from hpo.studies.load import load
 
 TEXT = """\
@@ -114,3 +115,62 @@ def test_a_logger_nobody_knows_is_refused(given):
     with pytest.raises(UnknownNameError, match="did you mean 'csv'"):
         hpo.run(study)
     assert api.__all__ == ["run", "train"]
+
+
+class _Broken(Factory):
+    """Fails in each chunk until its user mends it."""
+
+    message = "no such key 1"
+
+    def make(self, resolved, lanes):
+        made = super().make(resolved, lanes)
+
+        def advance(refills, busy):
+            raise KeyError(self.message)
+
+        made.advance = advance
+        return made
+
+
+def test_a_study_whose_trials_all_failed_runs_again_after_the_mend(given, monkeypatch):
+    mended = local.LocalFactory
+    given.path.write_text(TEXT + "imports: [own.py]\n")
+    (given.folder / "own.py").write_text("x = 1\n")
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts: _Broken())
+    told = []
+    first = hpo.run("small.yaml", warn=told.append)
+    assert {entry.state for entry in first.leaderboard} == {"failed"} and not told
+    (first.folder / "notes.txt").write_text("mine\n")
+    monkeypatch.setattr(local, "LocalFactory", mended)
+    (given.folder / "own.py").write_text("x = 2\n")
+    given.path.write_text(TEXT.replace("1e-1", "1e-2") + "imports: [own.py]\n")
+    again = hpo.run("small.yaml", warn=told.append)
+    assert again.best is not None and again.folder == first.folder
+    assert [entry.state for entry in again.leaderboard].count("failed") == 0
+    [words] = told
+    assert "every trial of small failed, so it begins anew" in words and "no such key 1" in words
+    assert (first.folder / "notes.txt").read_text() == "mine\n"
+    whole = hpo.run("small.yaml", given.folder / "other")
+    assert tables_equal(again.folder, whole.folder) == []
+    hpo.run("small.yaml", warn=told.append)  # finished: nothing begins anew
+    assert len(told) == 1
+    sys.modules.pop("own")
+
+
+def test_trials_that_failed_for_different_reasons_are_kept(given, monkeypatch):
+    class Various(_Broken):
+        @property
+        def message(self):
+            return f"reason {'abc'[len(given.made) % 3]}" + "x" * len(given.made)
+
+        def make(self, resolved, lanes):
+            given.made.append(1)
+            return super().make(resolved, lanes)
+
+    given.path.write_text(TEXT + "population: {lanes: 2}\n")
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts: Various())
+    first = hpo.run("small.yaml")
+    assert {entry.state for entry in first.leaderboard} == {"failed"}
+    told = []
+    assert hpo.run("small.yaml", warn=told.append).leaderboard == first.leaderboard
+    assert told == []
