@@ -11,13 +11,14 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..disk import make_folder, new_folder, read_text, telling, write_text
 from ..environments import files_of
-from ..errors import StoreError
+from ..errors import ConfigError, StoreError
 from ..user_files import parse_json
 from .checkpoint import restore_tree, save_tree
 from .normalise import RunningStatistics
@@ -26,15 +27,23 @@ from .population import lane_shapes
 from .reward_state import RewardState
 from .saved_policy import SavedPolicy
 
-__all__ = ["load_policy", "save_policy"]
+__all__ = ["IMPORTS", "load_policy", "save_policy"]
 
 _FORMAT = 1
 _FILES = "files"
+IMPORTS = "imports"
+"""Folder within a policy's: the code that registers what it is made with."""
 _FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 
 
-def save_policy(directory: Path, saved: SavedPolicy) -> None:
+def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:
     """Write a policy into a new directory.
+
+    Args:
+        directory: where.
+        saved: the policy.
+        code: the files that `saved.imports` are made of, copied beside it: path within the
+            folder that they lie in -> where they are now.
 
     Raises:
         FileExistsError: it is there already.
@@ -52,6 +61,13 @@ def save_policy(directory: Path, saved: SavedPolicy) -> None:
         "eval_params": dict(saved.eval_params),
         "about": dict(saved.about),
     }
+    if saved.imports:
+        document["imports"] = list(saved.imports)
+    for path, file in code.items():
+        copied = directory / IMPORTS / path
+        make_folder(copied.parent)
+        with telling(copied):
+            shutil.copyfile(file, copied)
     if saved.rewards is not None:
         document["reward_state"] = saved.rewards.as_data()
     text = json.dumps(document, indent=2, sort_keys=True)
@@ -60,10 +76,11 @@ def save_policy(directory: Path, saved: SavedPolicy) -> None:
 
 
 def load_policy(directory: str | Path) -> SavedPolicy:
-    """Read a policy that `save_policy` wrote.
+    """Read a policy that `save_policy` wrote; the code beside it is not run.
 
     Raises:
         StoreError: it is not a policy folder, or damaged.
+        ConfigError: what it was made with is not known here; names the files that bring it.
     """
     directory = Path(directory)
     path = directory / "policy.json"
@@ -81,15 +98,33 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
     config = {name: _tuples(value) for name, value in document["config"].items()}
     env, eval_env = (_env_plan(document[name], directory) for name in ("env", "eval_env"))
-    plan = make_plan(config, env, eval_env, tuple(document["features"]))
-    empty = SavedPolicy(
-        plan, config, document["env_params"], document["eval_params"], {},
-        RunningStatistics.empty(()), document["about"], _rewards(document, path),
-    )  # fmt: skip
-    shapes = lane_shapes(plan, empty.hypers())
+    imports = tuple(document.get("imports", ()))
+    with _naming(imports, directory):
+        plan = make_plan(config, env, eval_env, tuple(document["features"]))
+        empty = SavedPolicy(
+            plan, config, document["env_params"], document["eval_params"], {},
+            RunningStatistics.empty(()), document["about"], _rewards(document, path), imports,
+        )  # fmt: skip
+        shapes = lane_shapes(plan, empty.hypers())
     like = {"params": shapes.params, "statistics": shapes.observation_statistics}
     arrays = restore_tree(directory / "arrays", like)
     return dataclasses.replace(empty, params=arrays["params"], statistics=arrays["statistics"])
+
+
+@contextmanager
+def _naming(imports: Sequence[str], directory: Path) -> Iterator[None]:
+    """Say of a name that is not known which code brings it."""
+    try:
+        yield
+    except (ConfigError, KeyError) as error:
+        if not imports:
+            raise
+        files = " ".join(f"--import {directory / IMPORTS / name}" for name in imports)
+        raise ConfigError(
+            f"{error}\nthis policy needs the code of {', '.join(imports)}, which lies beside it "
+            f"and is not run unasked; read it, then type hpo eval {directory} {files}, or in "
+            "Python hpo.load_policy(folder, imports=True)"
+        ) from error
 
 
 def _rewards(document: Mapping[str, Any], path: Path) -> RewardState | None:

@@ -50,6 +50,8 @@ class SavedPolicy:
         about: where it came from (study, trial, ...), free text by key.
         rewards: the reward memory that training went on with; None if an earlier version, which
             kept none, wrote the policy.
+        imports: files of the user's own that registered what it is made with, as the study named
+            them.
     """
 
     plan: Plan
@@ -60,6 +62,7 @@ class SavedPolicy:
     statistics: RunningStatistics
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rewards: RewardState | None = None
+    imports: tuple[str, ...] = ()
 
     def hypers(self) -> Hypers:
         """Return the traced part of its configuration."""

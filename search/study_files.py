@@ -6,14 +6,14 @@ in one table. So their sums are kept in the journal, and compared when the study
 
 from __future__ import annotations
 
-import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..environments import files_of
 from ..errors import StoreError
+from ..studies.imported_files import imported_files
 from ..studies.spec import Study
 
 __all__ = ["changed_files", "files_of_study", "takes_changed_files", "words_of_changes"]
@@ -30,7 +30,11 @@ def files_of_study(study: Study) -> dict[str, str]:
     a warm start are copied into the study when it begins, so they are not among them.
     """
     source = Path(study.source)
-    paths = [*_imported(study, source), *_of_environment(study), *_of_policy(study, source)]
+    paths = [
+        *imported_files(study.imports, source),
+        *_of_environment(study),
+        *_of_policy(study, source),
+    ]
     sums = {path: _sum(source / path) for path in dict.fromkeys(paths)}
     return {path: found for path, found in sums.items() if found is not None}
 
@@ -69,50 +73,6 @@ def takes_changed_files(name: str, before: Mapping[str, str], study: Study, acce
 
 
 # ---------------------------------------------------------------------- which files
-
-
-def _imported(study: Study, source: Path) -> list[str]:
-    """Return the files of `imports`, and what they import from beside them, each once."""
-    found: dict[str, None] = {}
-    waiting = [Path(given) for given in study.imports]
-    while waiting:
-        path = waiting.pop(0)
-        if path.as_posix() not in found and (source / path).is_file():
-            found[path.as_posix()] = None
-            roots = {Path(given).parent for given in study.imports}
-            waiting += _imports_of(source, path, roots)
-    return list(found)
-
-
-def _imports_of(source: Path, path: Path, roots: Iterable[Path]) -> Iterator[Path]:
-    """Find the files beside a study's imports that one of them imports, wherever in its text."""
-    try:
-        tree = ast.parse((source / path).read_bytes())
-    except (SyntaxError, ValueError, OSError):  # told where it is run
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-            starts = list(roots)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            names = [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names)]
-            starts = [path.parents[node.level - 1]] if 0 < node.level <= len(path.parents) else []
-            starts = starts or list(roots)
-        else:
-            continue
-        for start in starts:
-            for name in filter(None, names):
-                yield from _modules(source, start, name.split("."))
-
-
-def _modules(source: Path, start: Path, words: list[str]) -> Iterator[Path]:
-    """Find the files of a dotted name: those of the packages on the way, and its own."""
-    for count in range(1, len(words) + 1):
-        stem = start.joinpath(*words[:count])
-        for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"):
-            if (source / path).is_file():
-                yield path
 
 
 def _of_environment(study: Study) -> list[str]:

@@ -30,6 +30,7 @@ from ...disk import new_folder
 from ...errors import ConfigError
 from ...store.rows import Stream
 from ...studies.curve_rows import curve_rows, row_ends
+from ...studies.imported_files import imported_files
 from ...via_gymnasium import is_gymnasium
 from .configuration import Split, knobs_of, parts_of
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
@@ -252,8 +253,11 @@ class LocalPopulation:
             statistics=state.observation_statistics,
             about={"study": self._split.study.name, **about, **anew},
             rewards=RewardState.of(state),
+            imports=self._split.study.imports,
         )
-        save_policy(directory, saved)
+        source = Path(self._split.study.source)
+        code = {path: source / path for path in imported_files(saved.imports, source)}
+        save_policy(directory, saved, code)
         write_parts(directory, parts)
 
     def _parts(self, at: int, hypers: Hypers, state: LaneState) -> dict[str, Any]:

@@ -214,3 +214,28 @@ def test_other_damage_is_said(policies, tmp_path):
         file.write_bytes(b"")
     with pytest.raises(StoreError, match="is damaged"):
         load_policy(tmp_path / "p")
+
+
+def test_code_of_one_s_own_is_carried_named_and_not_run_unasked(policies, tmp_path):
+    """Its environment is registered by a file; without it the message says what to type."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "own.py").write_text("registered = True\n")
+    registry.register("own-pole", lambda: registry.make(EnvPlan("CartPole-v1")))
+    try:
+        plan = dataclasses.replace(
+            policies["cartpole"].plan, env=EnvPlan("own-pole"), eval_env=EnvPlan("own-pole")
+        )
+        saved = dataclasses.replace(
+            policies["cartpole"], plan=plan, eval_params={}, imports=("parts/own.py",)
+        )
+        folder = tmp_path / "policy"
+        save_policy(folder, saved, {"parts/own.py": tmp_path / "parts" / "own.py"})
+        assert load_policy(folder).imports == ("parts/own.py",)
+        copy = folder / "imports" / "parts" / "own.py"
+        assert copy.read_text() == "registered = True\n"
+    finally:
+        del registry._REGISTERED["own-pole"]
+        registry.make.cache_clear()
+    with pytest.raises(HpoError, match="unknown environment 'own-pole'") as told:
+        load_policy(folder)
+    assert f"hpo eval {folder} --import {copy}" in str(told.value)

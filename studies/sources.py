@@ -1,0 +1,95 @@
+"""A study as Python gives it: a path, marked YAML, a mapping, or a loaded one; with its text.
+
+A plain string is always a path: YAML is marked by `yaml("...")`, so that a typing error in a path
+is told as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, Mistake, StudyError
+from .load import load, loads
+from .resolved import resolved_yaml
+from .spec import Study
+from .writer import to_yaml
+
+__all__ = ["Source", "YamlText", "read_study", "yaml"]
+
+
+@dataclass(frozen=True)
+class YamlText:
+    """A study file's text; `yaml` makes one.
+
+    Attributes:
+        text: what the file would say.
+    """
+
+    text: str
+
+
+Source = Study | YamlText | Mapping[str, Any] | str | PathLike[str]
+"""What a study can be given as."""
+
+
+def yaml(text: str) -> YamlText:
+    """Mark a string as the text of a study, not the path of its file.
+
+    >>> yaml("env: CartPole-v1").text
+    'env: CartPole-v1'
+    """
+    return YamlText(text)
+
+
+def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
+    """Return a study and its text, as it would stand in a file.
+
+    Args:
+        given: path, `yaml("...")`, mapping, or a loaded study.
+        name: replaces its name; text and mapping without one are called `study`.
+
+    Raises:
+        StudyError: with every mistake.
+        ConfigError: it is none of these.
+    """
+    if isinstance(given, Study):
+        study = given if name is None else replace(given, name=name)
+        return study, resolved_yaml(study)
+    if isinstance(given, YamlText):
+        return loads(given.text, "study.yaml", name=name), given.text
+    if isinstance(given, Mapping):
+        text = to_yaml(_plain(given))
+        try:
+            return loads(text, "study.yaml", name=name), text
+        except StudyError as error:  # lines of a text that nobody wrote say nothing
+            mistakes = [Mistake(None, mistake.text) for mistake in error.mistakes]
+            raise StudyError("the mapping", mistakes) from None
+    if isinstance(given, str) and "\n" in given:
+        raise ConfigError('a study of several lines is no path; type hpo.yaml("""...""")')
+    if not isinstance(given, (str, PathLike)):
+        raise ConfigError(
+            f"a study is given as {type(given).__name__}; allowed: a path, hpo.yaml(text) or a "
+            "mapping"
+        )
+    path = Path(given)
+    study = load(path, name=name)
+    return study, path.read_text(encoding="utf-8-sig")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with NumPy's numbers, paths and the like as YAML has them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, range)):
+        return [_plain(item) for item in value]
+    if isinstance(value, PathLike):
+        return str(value)
+    if hasattr(value, "tolist"):  # a number or an array of NumPy
+        return value.tolist()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ConfigError(f"a study cannot hold a {type(value).__name__}: {value!r}")
