@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .search.api import run, train
+    from .core.saved_policy import SavedPolicy
+    from .errors import HpoError
     from .search.autorl.environment import AutoRLEnv
     from .search.engine.callbacks import (
         Callback,
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
         StopStudy,
         TrialEndEvent,
     )
+    from .studies.sources import yaml
+    from .views.python.calls import Results, check, learn, run, train
+    from .views.python.opened import open_study as open
+    from .views.python.policies import load_policy
     from .views.report.report import report
 
 __all__ = [
@@ -23,20 +28,38 @@ __all__ = [
     "Callback",
     "ChunkEvent",
     "EvaluationEvent",
+    "HpoError",
+    "Results",
+    "SavedPolicy",
     "StopStudy",
     "TrialEndEvent",
     "__version__",
+    "check",
+    "learn",
+    "load_policy",
+    "open",
     "report",
     "run",
     "train",
+    "yaml",
 ]
 
+_CALLS, _CALLBACKS = "views.python.calls", "search.engine.callbacks"
 _HOMES = {
     "AutoRLEnv": "search.autorl.environment",
+    "HpoError": "errors",
+    "Results": _CALLS,
+    "SavedPolicy": "core.saved_policy",
+    "check": _CALLS,
+    "learn": _CALLS,
+    "load_policy": "views.python.policies",
+    "open": "views.python.opened",
     "report": "views.report.report",
-    "run": "search.api",
-    "train": "search.api",
+    "run": _CALLS,
+    "train": _CALLS,
+    "yaml": "studies.sources",
 }
+_NAMES = {"open": "open_study"}  # in its home, where Python's own `open` stays what it is
 
 
 def __getattr__(name: str) -> Any:
@@ -44,8 +67,8 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
-        home = import_module(f".{_HOMES.get(name, 'search.engine.callbacks')}", __name__)
-        return getattr(home, name)
+        home = import_module(f".{_HOMES.get(name, _CALLBACKS)}", __name__)
+        return getattr(home, _NAMES.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..pictures import new_figure, save_figure
 from .model import STYLES, XY, Band, Bars, Dot, Key, Line, Panel, Parallel, Picture
 
-__all__ = ["SUFFIXES", "draw_picture"]
+__all__ = ["SUFFIXES", "draw_panel", "draw_picture", "figure_size", "fill_figure"]
 
 SUFFIXES = (".png", ".svg", ".pdf")
 _COLUMNS = 3
@@ -24,24 +24,45 @@ def draw_picture(path: Path, picture: Picture, study: str) -> None:
         picture: at least one panel.
         study: its name, for the title.
     """
+    figure = new_figure(*figure_size(picture))
+    fill_figure(figure, picture, study)
+    save_figure(figure, path, path.suffix.removeprefix("."))
+
+
+def figure_size(picture: Picture) -> tuple[float, float]:
+    """Return the width and height that a picture needs, in inches."""
+    return _WIDE, sum(_heights(_rows(picture.panels))) + 0.6
+
+
+def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
+    """Draw all panels of a picture into an empty figure and return their axes, in their order.
+
+    Args:
+        figure: of matplotlib, with a constrained layout.
+        picture: at least one panel.
+        study: its name, for the title.
+    """
     rows = _rows(picture.panels)
-    heights = [max(_height(panel) for panel in row) for row in rows]
-    figure = new_figure(_WIDE, sum(heights) + 0.6)
     figure.suptitle(f"{study}: {picture.title}", fontsize="large")
-    parts = figure.subfigures(len(rows), 1, height_ratios=heights, squeeze=False)[:, 0]
-    columns = max(map(len, rows))
+    parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
+    columns, drawn = max(map(len, rows)), []
     for part, row in zip(parts, rows, strict=True):
         count = 1 if len(row) == 1 and row[0].wide else columns
         axes = part.subplots(1, count, squeeze=False)[0]
         for place, panel in zip(axes, row, strict=False):
-            _draw(place, panel)
+            draw_panel(place, panel)
+            drawn.append(place)
         for place in axes[len(row) :]:
             place.set_axis_off()
     if picture.keys:
         handles = [_handle(key) for key in picture.keys]
         figure.legend(handles=handles, fontsize="x-small", ncols=len(handles),
                       loc="outside lower center", frameon=False)  # fmt: skip
-    save_figure(figure, path, path.suffix.removeprefix("."))
+    return drawn
+
+
+def _heights(rows: list[list[Panel]]) -> list[float]:
+    return [max(_height(panel) for panel in row) for row in rows]
 
 
 def _rows(panels: Any) -> list[list[Panel]]:
@@ -62,7 +83,8 @@ def _height(panel: Panel) -> float:
     return 4.0 if panel.wide else 2.7
 
 
-def _draw(axes: Any, panel: Panel) -> None:
+def draw_panel(axes: Any, panel: Panel) -> None:
+    """Draw one panel into axes of matplotlib."""
     axes.set_title(panel.title, fontsize="small", loc="left")
     if isinstance(panel, XY):
         _draw_xy(axes, panel)

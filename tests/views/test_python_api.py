@@ -1,0 +1,302 @@
+"""`hpo.run` and its like as a notebook has them; lanes follow formulas, but for one policy."""
+
+import subprocess
+import sys
+import warnings
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import hpo
+from hpo.errors import ConfigError, MissingExtraError, SearchError, StoreError, StudyError
+from hpo.search.lanes import local
+from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.store import query
+from hpo.store.concluded import concluded
+from hpo.store.leaderboard import leaderboard_of
+from hpo.store.rows import BaselineRow, TrialRow, TrialState
+from hpo.studies.load import load
+from hpo.studies.sources import read_study
+from hpo.views.python.one_line import OneLine
+
+MAPPING = {
+    "name": "small",
+    "env": "CartPole-v1",
+    "env_steps": "16k",
+    "space": {
+        "learning_rate": {"min": np.float64(1e-5), "max": 1e-1, "distribution": "log_uniform"},
+        "hidden_sizes": {"values": ([16], (32,))},
+    },
+    "search": {"method": "random"},
+    "confirm": {"top_k": 2, "choose": 3, "report": 6},
+    "budget": {"trials": np.int64(12)},
+}
+TEXT = """\
+name: small
+env: CartPole-v1
+env_steps: 16k
+space:
+  learning_rate: {min: 1e-5, max: 1e-1, distribution: log_uniform}
+  hidden_sizes: {values: [[16], [32]]}
+search: {method: random}
+confirm: {top_k: 2, choose: 3, report: 6}
+budget: {trials: 12}
+"""
+
+
+class Factory(AnalyticFactory):
+    def check(self, config):
+        """Every configuration can run."""
+
+
+@pytest.fixture(autouse=True)
+def _formulas(monkeypatch, tmp_path):
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts: Factory())
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "LocalFactory", lambda *parts: Factory())
+        return hpo.run(MAPPING, folder)
+
+
+# ---------------------------------------------------------------------- what a study is given as
+
+
+def test_path_text_and_mapping_give_the_same_study(tmp_path):
+    (tmp_path / "small.yaml").write_text(TEXT)
+    by_path, by_text, by_mapping = (
+        hpo.run(given, tmp_path / f"{at}")
+        for at, given in enumerate(("small.yaml", hpo.yaml(TEXT), MAPPING))
+    )
+    for other in (by_text, by_mapping):
+        assert [e.as_json() for e in other.leaderboard] == [
+            e.as_json() for e in by_path.leaderboard
+        ]
+    assert (by_text.folder / "study.yaml").read_text() == TEXT
+    kept = (by_mapping.folder / "study.yaml").read_text()
+    assert hpo.run(hpo.yaml(kept), tmp_path / "2").leaderboard == by_mapping.leaderboard
+
+
+def test_a_name_can_be_given_and_text_without_one_has_one():
+    nameless = {key: value for key, value in MAPPING.items() if key != "name"}
+    assert read_study(nameless)[0].name == "study"
+    assert read_study(hpo.yaml(TEXT), "other")[0].name == "other"
+    assert read_study(load_of(TEXT), "other")[0].name == "other"
+    assert hpo.run(nameless, name="mine").folder.name == "mine"
+
+
+def load_of(text):
+    return read_study(hpo.yaml(text))[0]
+
+
+def test_mistakes_say_where_and_what():
+    with pytest.raises(StudyError, match=r"^the mapping: .*did you mean 'learning_rate'"):
+        hpo.run({**MAPPING, "fixed": {"learning_rat": 1e-3}})
+    with pytest.raises(StudyError, match=r"^study.yaml:9: "):
+        hpo.check(hpo.yaml(TEXT.replace("trials: 12", "trails: 12")))
+    with pytest.raises(ConfigError, match=r"type hpo\.yaml\("):
+        hpo.run(TEXT)
+    with pytest.raises(StudyError, match=r"smal\.yaml: cannot be read"):
+        hpo.train("smal.yaml")
+    with pytest.raises(ConfigError, match="given as int"):
+        hpo.run(3)
+    with pytest.raises(ConfigError, match="cannot hold a object"):
+        hpo.run({**MAPPING, "seed": object()})
+
+
+def test_check_says_what_the_command_says(monkeypatch):
+    monkeypatch.undo()
+    found = hpo.check(MAPPING)
+    assert not found.mistakes and found.as_data()["name"] == "small"
+    assert "programs" in found.as_data() and "small" in repr(found)
+    assert found._repr_html_().startswith("<pre>")
+
+
+# ---------------------------------------------------------------------- what comes out
+
+
+def test_tables_are_dataframes_and_arrow_beside(done):
+    study = hpo.open(done.folder)
+    for name in ("trials", "evaluations", "curves"):
+        columns, rows = query(done.folder, f"SELECT * EXCLUDE (param) FROM {name}" if
+                              name == "trials" else f"SELECT * FROM {name}")  # fmt: skip
+        frame, table = getattr(study, name), study.table(name)
+        assert isinstance(table, pa.Table) and list(frame.columns) == columns
+        assert len(frame) == table.num_rows == len(rows) > 0
+    assert list(study.trials["trial"]) == [entry.trial for entry in done.leaderboard]
+    assert study.table("curves", ["trial"]).column_names == ["trial"]
+    best = study.query("SELECT value FROM trials ORDER BY rank LIMIT 1")
+    assert best["value"][0] == done.best.value
+    with pytest.raises(StoreError, match="known: trials, evaluations, curves, baselines"):
+        study.table("trails")
+    with pytest.raises(StoreError, match="has no baselines"):
+        _ = study.baselines
+
+
+def test_answers_are_those_of_the_run(done):
+    study = done.open()
+    assert list(study.leaderboard) == list(done.leaderboard) and study.best == done.best
+    assert (study.name, study.state) == ("small", "finished")
+    assert hpo.open("small", done.folder.parent) == study
+    assert study.conclusion.winner == f"trial {done.best.trial}"
+    with pytest.raises(StoreError, match="there is no study 'smal'; did you mean 'small'"):
+        hpo.open("smal", done.folder.parent)
+
+
+def test_html_is_whole_and_escaped(done):
+    study = done.open()
+    for shown in (study, study.leaderboard, done):
+        html = shown._repr_html_()
+        assert html.count("<table>") == html.count("</table>") == 1
+        assert html.count("<tr>") == 1 + 10 + 1 and "2 more" in html
+        assert f"<td>{done.best.trial}</td>" in html
+    assert "<li>" in study._repr_html_() and "finished" in repr(study)
+    assert repr(done).startswith("<Results of small: finished, trial ")
+
+
+def test_pictures_are_axes(done, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    plot = done.open().plot
+    axes = plot.history()
+    assert axes.get_xlabel() and axes.lines
+    assert isinstance(plot.slices(), list) and len(plot.slices()) == 2
+    assert plot.curves() is not None and plot.parallel() is not None
+    own = pyplot.figure().subplots()
+    assert plot.history(own) is own and own.lines
+    with pytest.raises(ConfigError, match="2 panels; leave out ax"):
+        plot.slices(own)
+    with pytest.raises(StoreError, match="nothing to draw of 'small'"):
+        plot.pareto()
+    pyplot.close("all")
+
+
+def test_without_pandas_one_line_says_what_to_install(done, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'hpo-lanes\[notebook\]'"):
+        _ = hpo.open(done.folder).curves
+    assert hpo.open(done.folder).table("curves").num_rows > 0
+
+
+def test_a_policy_that_was_not_kept_is_said(done):
+    with pytest.raises(StoreError, match="kept no policy of trial 99"):
+        done.policy(99)
+
+
+# ---------------------------------------------------------------------- conclusions
+
+
+def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
+    meta = SimpleNamespace(goal="maximize", aggregate="mean", objectives=(), constraints=())
+
+    def row(trial, report, **more):
+        made = {"value": 1.0, "seed_values": (1.0,), "choose_values": (float(trial),) * 3}
+        return TrialRow(trial, TrialState.FINISHED, "default", 0, "b", {},
+                        **{**made, "report_values": report, **more})  # fmt: skip
+
+    def said(*rows, baselines=()):
+        return concluded(meta, rows, leaderboard_of(meta, rows), baselines)
+
+    high, low = tuple(5.0 + x / 10 for x in range(8)), tuple(1.0 + x / 9 for x in range(8))
+    assert said(row(0, low), row(1, high)).verdict == "better"
+    assert said(row(0, ()), row(1, high)).verdict == "nothing"
+    assert said(row(0, (), choose_values=(9.0,)), row(1, ())).winner is None
+    assert said(row(0, high, choose_values=(9.0,)), row(1, ())).verdict == "default"
+    evolved = ({"env_steps": 0},)
+    assert said(row(0, low, schedule=evolved), row(1, high)).verdict == "nothing"
+    rule = BaselineRow("ksp_ff", {"report": low}, {})
+    assert [a.verdict for a in said(row(1, high), baselines=[rule]).baselines] == ["better"]
+    meta.objectives = [{"name": "a", "goal": "maximize"}, {"name": "b", "goal": "maximize"}]
+    assert concluded(meta, [], []).winner is None
+
+
+# ---------------------------------------------------------------------- while it runs
+
+
+def test_nothing_is_shown_where_nobody_looks_but_warnings_are(capsys, monkeypatch):
+    def factory(study, compiling, warn):
+        warn("one environment is slow")
+        warnings.warn("and this", UserWarning, stacklevel=1)
+        return Factory()
+
+    monkeypatch.setattr(local, "LocalFactory", factory)
+    hpo.run(MAPPING)
+    shown = capsys.readouterr()
+    assert shown.err == "warning: one environment is slow\nwarning: and this\n" and not shown.out
+
+
+def test_a_notebook_has_one_line_that_is_updated(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        shown.append(data["text/plain"])
+        return Handle()
+
+    module, part = ModuleType("IPython"), ModuleType("IPython.display")
+    module.get_ipython = lambda: SimpleNamespace(kernel=object())
+    part.display = display
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", part)
+    hpo.run(MAPPING)
+    assert shown[0].startswith("starting small: CartPole-v1")
+    assert shown[-1].startswith("finished: ") and "100%" in shown[-1]
+    before = len(shown)
+    hpo.run({**MAPPING, "name": "again"}, progress=False)
+    assert len(shown) == before
+
+
+def test_lines_come_no_faster_than_asked():
+    said = []
+    hpo.run(MAPPING, "a", [OneLine(said.append, every_seconds=1e9)], progress=False)
+    assert sum("env steps" in line for line in said) == 2  # the first, and the last
+
+
+# ---------------------------------------------------------------------- one policy
+
+
+def test_learn_gives_the_policy_and_leaves_nothing(tmp_path, monkeypatch, quickly):
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    policy = hpo.learn(
+        "CartPole-v1",
+        {"hidden_sizes": [4], "num_envs": 2, "rollout_length": 8, "minibatch_size": 16,
+         "update_epochs": 1},
+        seed=3, env_steps=160,
+    )  # fmt: skip
+    action, _ = policy.predict([0.0, 0.1, 0.0, -0.1])
+    assert int(action) in (0, 1) and policy.about["study"] == "learn"
+    assert list(tmp_path.iterdir()) == []
+    assert isinstance(policy, hpo.SavedPolicy)
+
+
+def test_learn_that_gives_nothing_says_why(monkeypatch):
+    class Broken(Factory):
+        def make(self, resolved, lanes):
+            raise RuntimeError("no room")
+
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts: Broken())
+    with pytest.raises(SearchError, match=r"gave no policy: .*RuntimeError: no room"):
+        hpo.learn("CartPole-v1")
+
+
+def test_import_stays_light_and_dir_is_complete():
+    code = (
+        "import sys, hpo; heavy = {'jax', 'numpy', 'pandas', 'pyarrow', 'duckdb', 'matplotlib'};"
+        "assert set(hpo.__all__) <= set(dir(hpo)); print(sorted(heavy & set(sys.modules)));"
+        "[getattr(hpo, name) for name in ('open', 'run', 'check', 'learn', 'yaml', 'Results')];"
+        "print(sorted({'jax', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert shown.stdout.splitlines() == ["[]", "[]"], shown.stderr
+    assert {"open", "run", "train", "check", "learn", "yaml", "load_policy"} <= set(dir(hpo))
+    assert load.__module__ == "hpo.studies.load"

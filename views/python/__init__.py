@@ -1,0 +1,1 @@
+"""What `import hpo` offers, as notebooks have it."""

@@ -1,0 +1,207 @@
+"""`hpo.run`, `hpo.train`, `hpo.check`, `hpo.learn`: what the commands do, as a notebook has it.
+
+A study is a path, `hpo.yaml("...")`, a mapping or a loaded study. Warnings go to stderr; where
+somebody looks, one line says how the study stands.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import SearchError
+from ...search import api
+from ...search.run import Results as _Results
+from ...store.study_folder import RESULTS
+from ...studies.check import CheckReport
+from ...studies.sources import Source, read_study
+from ..terminal.console import plain_warnings
+from ..visible import echo
+from .one_line import OneLine, somebody_looks
+from .opened import Opened
+
+if TYPE_CHECKING:
+    from ...core.saved_policy import SavedPolicy
+
+__all__ = ["Checked", "Results", "check", "learn", "run", "train"]
+
+
+@dataclass(frozen=True, repr=False)
+class Results(_Results):
+    """What a study has found; `open()` gives its tables and pictures, `policy()` its winner's."""
+
+    def open(self) -> Opened:
+        """Return the study, to look into it."""
+        return Opened(self.folder)
+
+    def policy(self, trial: int | None = None) -> SavedPolicy:
+        """Return the winner's policy, or a trial's.
+
+        Raises:
+            StoreError: none was kept.
+        """
+        return self.open().policy(trial)
+
+    def __repr__(self) -> str:
+        best = self.best
+        won = "no trial has a value" if best is None else f"trial {best.trial}: {best.value:.4g}"
+        return f"<Results of {self.folder.name}: {self.state}, {won}; .open(), .policy()>"
+
+    def _repr_html_(self) -> str:
+        return self.open()._repr_html_()
+
+
+@dataclass(frozen=True, repr=False)
+class Checked:
+    """What a study will do and cost.
+
+    Attributes:
+        report: all of it.
+        note: why nothing is known of lanes and memory, or "".
+    """
+
+    report: CheckReport
+    note: str
+
+    @property
+    def mistakes(self) -> tuple[str, ...]:
+        """Combinations in the space that cannot run."""
+        return self.report.mistakes
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is legal but probably not meant."""
+        return self.report.warnings
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data, as `hpo check --json` prints it."""
+        return {**self.report.as_data(), "note": self.note}
+
+    def __repr__(self) -> str:
+        return self.report.text() + (f"\nnote       {self.note}" if self.note else "")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+
+def run(
+    study: Source,
+    out: str | Path = RESULTS,
+    observers: Sequence[Any] = (),
+    *,
+    name: str | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Results:
+    """Run a study, or go on with it; a finished one gives its results at once.
+
+    Args:
+        study: the path of its file, `hpo.yaml("...")`, a mapping, or a loaded study.
+        out: the folder of results; the study gets a folder of its name in it.
+        observers: told of everything that happens.
+        name: replaces the study's name; text and mapping without one are called `study`.
+        progress: show a line on how it stands; None: in a notebook and at a terminal.
+        settings: `callbacks`, `new`, `accept_new_bits`, `accept_changed_files`, `warn` and the
+            others of `hpo.search.api.run`.
+
+    Raises:
+        HpoError: see `hpo.search.api.run`.
+    """
+    return _call(api.run, study, out, observers, name, progress, settings)
+
+
+def train(
+    study: Source,
+    out: str | Path = RESULTS,
+    observers: Sequence[Any] = (),
+    *,
+    name: str | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Results:
+    """Train one configuration, a study's default one, on all its seeds; arguments as of `run`.
+
+    Raises:
+        HpoError: as `run` does.
+    """
+    return _call(api.train, study, out, observers, name, progress, settings)
+
+
+def check(study: Source, *, name: str | None = None) -> Checked:
+    """Examine a study on this machine, without running it.
+
+    Args:
+        study: as of `run`.
+        name: as of `run`.
+
+    Raises:
+        StudyError: with every mistake in it.
+    """
+    from ...search.preview import preview
+
+    with plain_warnings():
+        return Checked(*preview(read_study(study, name)[0]))
+
+
+def learn(
+    env: str | Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    *,
+    env_steps: int | str = "200k",
+    imports: Sequence[str] = (),
+    progress: bool | None = None,
+) -> SavedPolicy:
+    """Train one configuration on one seed and return its policy; nothing is left on disk.
+
+    Args:
+        env: an id, or a mapping with `id` and what differs from its defaults.
+        config: knobs by name, as under `fixed`; all others have their defaults.
+        seed: of everything random.
+        env_steps: of the run, such as `1M`.
+        imports: files that register the environment, in the working folder.
+        progress: as of `run`.
+
+    Raises:
+        HpoError: as `run` does; a SearchError if the training diverged or failed.
+    """
+    study: dict[str, Any] = {
+        "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
+        "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},
+    }  # fmt: skip
+    if imports:
+        study["imports"] = list(imports)
+    with tempfile.TemporaryDirectory(prefix="hpo-learn-") as folder:
+        results = train(study, folder, progress=progress)
+        if results.state == "interrupted":
+            raise KeyboardInterrupt
+        if results.best is None:
+            rows = results.open().rows
+            why = "; ".join(row.error for row in rows if row.error) or "it diverged"
+            raise SearchError(f"training {env!r} gave no policy: {why}")
+        return results.policy()
+
+
+def _call(
+    function: Any, study: Source, out: str | Path, observers: Sequence[Any], name: str | None,
+    progress: bool | None, settings: dict[str, Any],
+) -> Results:  # fmt: skip
+    loaded, text = read_study(study, name)
+    line = OneLine() if (somebody_looks() if progress is None else progress) else None
+    warn = settings.pop("warn", None) or (line.warn if line is not None else _warn)
+    settings.setdefault("study_text", text)
+    if line is not None:
+        settings.setdefault("compiling", line.compiling)
+        observers = [*observers, line]
+    with plain_warnings(warn):
+        found = function(loaded, out, observers, warn=warn, **settings)
+    return Results(**vars(found))
+
+
+def _warn(text: str) -> None:
+    echo(f"warning: {text}", file=sys.stderr)

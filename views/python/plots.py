@@ -1,0 +1,90 @@
+"""The pictures of a study as matplotlib's axes: what `hpo plot` draws into files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ...errors import ConfigError, StoreError
+from ...store.study_folder import StudyFolder
+from ..charts.curves_chart import curves
+from ..charts.files import draw_panel, figure_size, fill_figure
+from ..charts.history_chart import history
+from ..charts.importance_chart import importance
+from ..charts.knob_charts import parallel, slices
+from ..charts.model import Picture
+from ..charts.pareto_chart import pareto
+from ..charts.snapshot import Snapshot, read_snapshot
+from ..pictures import require_matplotlib
+
+__all__ = ["Plots"]
+
+
+@dataclass(frozen=True)
+class Plots:
+    """Each method draws one picture and returns its axes: one, or a list of a panel each.
+
+    With `ax` a picture of one panel is drawn there; else into a figure of its own.
+    """
+
+    folder: Path
+
+    def curves(self, ax: Any = None) -> Any:
+        """Draw the learning curves of the best trials."""
+        return self._drawn(curves(self._read()), ax)
+
+    def history(self, ax: Any = None) -> Any:
+        """Draw the value of every trial in the order of their numbers, and the best so far."""
+        return self._drawn(history(self._read()), ax)
+
+    def importance(
+        self,
+        ax: Any = None,
+        *,
+        method: Literal["ped-anova", "fanova"] = "ped-anova",
+        at: int | None = None,
+        everybody: bool = False,
+    ) -> Any:
+        """Draw which knobs mattered most.
+
+        Args:
+            ax: where to draw.
+            method: `ped-anova` or `fanova`.
+            at: env steps at which trials are compared; None: the latest that most reached.
+            everybody: include trials that a model proposed, which biases the result.
+        """
+        asked: dict[str, Any] = {"method": method, "at": at, "everybody": everybody or None}
+        asked = {name: value for name, value in asked.items() if value is not None}
+        return self._drawn(importance(self._read(), **asked), ax)
+
+    def parallel(self, ax: Any = None) -> Any:
+        """Draw all trials across parallel coordinates."""
+        return self._drawn(parallel(self._read()), ax)
+
+    def slices(self, ax: Any = None) -> Any:
+        """Draw value over each knob, a panel each."""
+        return self._drawn(slices(self._read()), ax)
+
+    def pareto(self, ax: Any = None) -> Any:
+        """Draw the front of a study with several objectives."""
+        return self._drawn(pareto(self._read()), ax)
+
+    def _read(self) -> Snapshot:
+        require_matplotlib("hpo.open(...).plot")
+        return read_snapshot(StudyFolder(self.folder))
+
+    def _drawn(self, picture: Picture, ax: Any) -> Any:
+        if not picture.panels:
+            raise StoreError(f"nothing to draw of {self.folder.name!r}: {picture.caption}")
+        if ax is not None:
+            if len(picture.panels) != 1:
+                count = len(picture.panels)
+                raise ConfigError(f"this picture has {count} panels; leave out ax")
+            draw_panel(ax, picture.panels[0])
+            return ax
+        from matplotlib import pyplot
+
+        figure = pyplot.figure(figsize=figure_size(picture), layout="constrained")
+        axes = fill_figure(figure, picture, self.folder.name)
+        return axes[0] if len(axes) == 1 else axes

@@ -1,0 +1,40 @@
+"""`hpo.load_policy`: a policy folder, with the code beside it where that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...studies.user_code import import_user_code
+from ...user_files import parse_json
+
+if TYPE_CHECKING:
+    from ...core.saved_policy import SavedPolicy
+
+__all__ = ["load_policy"]
+
+
+def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
+    """Read a policy that a study kept or `hpo best --export` wrote.
+
+    Args:
+        folder: of the policy.
+        imports: first run the code beside it that registers its environment, network or the like;
+            only for policies that you trust.
+
+    Raises:
+        StoreError: it is not a policy folder, or damaged.
+        ConfigError: what it was made with is not known here; names the files that bring it.
+    """
+    from ...core.policy_folder import IMPORTS
+    from ...core.policy_folder import load_policy as load
+
+    path = Path(folder) / "policy.json"
+    if imports and path.is_file():
+        try:
+            document = parse_json(path.read_text(encoding="utf-8"))
+        except ValueError:
+            document = {}  # which is told by what reads it
+        named = document.get("imports", ()) if isinstance(document, dict) else ()
+        import_user_code(map(str, named), Path(folder) / IMPORTS)
+    return load(folder)
