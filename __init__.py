@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from .search.engine.callbacks import (
         Callback,
         ChunkEvent,
+        ChunkStartEvent,
         EvaluationEvent,
+        EvaluationStartEvent,
+        RunEndEvent,
+        RunStartEvent,
         StopStudy,
         TrialEndEvent,
+        TrialStartEvent,
     )
     from .studies.sources import yaml
     from .views.python.calls import Results, check, learn, run, train
@@ -27,12 +32,17 @@ __all__ = [
     "AutoRLEnv",
     "Callback",
     "ChunkEvent",
+    "ChunkStartEvent",
     "EvaluationEvent",
+    "EvaluationStartEvent",
     "HpoError",
     "Results",
+    "RunEndEvent",
+    "RunStartEvent",
     "SavedPolicy",
     "StopStudy",
     "TrialEndEvent",
+    "TrialStartEvent",
     "__version__",
     "check",
     "learn",

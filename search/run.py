@@ -215,7 +215,7 @@ def _run(
     buckets = restore_buckets(ledger, factory, store.checkpoint())
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
-    telling = Telling(ledger, buckets, [*observers, *heard])
+    telling = Telling(ledger, buckets, [*observers, *heard], heard)
     telling.start(store.folder.path, resumed=not store.created)
     measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
     with closing(AskAhead(proposer)) as ahead, Interrupts(telling.interrupt) as interrupts:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from ...store.rows import EvaluationRow, TrialRow, TrialState
+from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
 from ...store.statistics import interval
 from ...studies.spec import Study
 from .buckets import Bucket
@@ -20,7 +20,16 @@ from .budget import reserve
 from .ledger import Ledger
 from .state import Phase
 
-__all__ = ["Best", "Leader", "Observer", "Progress", "Silent", "picture"]
+__all__ = [
+    "Best",
+    "Leader",
+    "Observer",
+    "Progress",
+    "Silent",
+    "Standing",
+    "StartObserver",
+    "picture",
+]
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,33 @@ class Observer(Protocol):
 
     def on_end(self, progress: Progress, state: str) -> None:
         """The study has `finished`, or was `interrupted`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A replicate and its training env steps so far."""
+
+    trial: int
+    stream: Stream
+    replicate: int
+    env_steps: int
+
+
+class StartObserver(Protocol):
+    """Hears what is about to begin; called in the midst of a step, where it must not raise."""
+
+    def on_chunk_start(
+        self,
+        progress: Progress,
+        replicates: Sequence[Standing],
+        begun: Mapping[int, Mapping[str, Any]],
+    ) -> None:
+        """Replicates are about to train; `begun`: the trials that begin so, with their knobs."""
+        ...
+
+    def on_evaluation_start(self, replicates: Sequence[Standing]) -> None:
+        """Replicates are about to be evaluated."""
         ...
 
 

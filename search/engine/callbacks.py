@@ -1,36 +1,100 @@
-"""Code of the user's that a study calls: typed events, one Protocol, as many as one likes.
+"""User callbacks: typed events, one Protocol, any number of them.
 
-Callbacks are called between chunks, from the study's thread, once everything of a boundary is
-decided; nothing they do changes a result. One that raises ends the study in a clean way: what was
-done is committed, and the same call goes on with it.
+Callbacks are called from the study's thread: of what ends between chunks, once everything of a
+boundary is decided; of what starts right before. Nothing they do changes a result. One that raises
+ends the study at the next boundary: what was done is committed, and the same call goes on with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...errors import CallbackError
 from ...store.rows import EvaluationRow, Stream, TrialRow
-from ..book.progress import Progress, Silent
+from ...studies.spec import Study
+from ..book.progress import Progress, Silent, Standing
 from .chunk import CurveSink
 
 __all__ = [
     "Callback",
     "Callbacks",
     "ChunkEvent",
+    "ChunkStartEvent",
     "EvaluationEvent",
+    "EvaluationStartEvent",
+    "RunEndEvent",
+    "RunStartEvent",
     "StopStudy",
     "TrialEndEvent",
+    "TrialStartEvent",
 ]
 
 
 class StopStudy(Exception):
     """Raise it in a callback to end the study as Ctrl-C does: `interrupted`, without an error."""
+
+
+@dataclass(frozen=True)
+class RunStartEvent:
+    """A study begins, or goes on.
+
+    Attributes:
+        study: what is asked.
+        folder: where its tables lie.
+        resumed: it goes on with what was done before.
+    """
+
+    study: Study
+    folder: Path
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class RunEndEvent:
+    """A study has `finished` or was `interrupted`, which `state` says; all of it is committed."""
+
+    progress: Progress
+    state: str
+
+
+@dataclass(frozen=True)
+class TrialStartEvent:
+    """A trial of the search is about to train for the first time.
+
+    Attributes:
+        trial: its number.
+        params: the searched knobs that are active.
+    """
+
+    trial: int
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ChunkStartEvent:
+    """Replicates are about to train for one chunk; one entry each.
+
+    Attributes:
+        progress: where the study stands.
+        replicates: trial, stream, replicate and env steps so far.
+    """
+
+    progress: Progress
+    replicates: Sequence[Standing]
+
+
+@dataclass(frozen=True)
+class EvaluationStartEvent:
+    """Replicates are about to be evaluated, together; an `EvaluationEvent` follows for each."""
+
+    replicates: Sequence[Standing]
 
 
 @dataclass(frozen=True)
@@ -93,6 +157,21 @@ class Callback(Protocol):
     ...         print(event.trial.trial, event.trial.value)
     """
 
+    def on_run_start(self, event: RunStartEvent) -> None:
+        """The study begins, or goes on."""
+
+    def on_run_end(self, event: RunEndEvent) -> None:
+        """The study has finished, or was interrupted."""
+
+    def on_trial_start(self, event: TrialStartEvent) -> None:
+        """A trial is about to train for the first time."""
+
+    def on_chunk_start(self, event: ChunkStartEvent) -> None:
+        """Replicates are about to train; the trials that begin so have been told before."""
+
+    def on_evaluation_start(self, event: EvaluationStartEvent) -> None:
+        """Replicates are about to be evaluated."""
+
     def on_chunk(self, event: ChunkEvent) -> None:
         """A chunk is done; its evaluations and ends have been told before."""
 
@@ -147,6 +226,7 @@ class Callbacks(Silent):
     def __init__(self, callbacks: Iterable[Callback]):
         self._callbacks = tuple(callbacks)
         self._heard: list[_Chunk] = []
+        self._raised: Exception | None = None  # by what started; told at the next boundary
 
     def listening(self, curves: CurveSink) -> CurveSink:
         """Return the sink of curve rows that hears what passes to another one."""
@@ -154,6 +234,35 @@ class Callbacks(Silent):
 
     def _hear(self, chunk: _Chunk) -> None:
         self._heard.append(chunk)
+
+    def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
+        """Tell that the study begins."""
+        event = RunStartEvent(study, folder, resumed)
+        self._tell_start("on_run_start", lambda one: one.on_run_start(event))
+
+    def on_chunk_start(
+        self,
+        progress: Progress,
+        replicates: Sequence[Standing],
+        begun: Mapping[int, Mapping[str, Any]],
+    ) -> None:
+        """Tell which trials begin, and that a chunk does."""
+        for trial, params in begun.items():
+            start = TrialStartEvent(trial, params)
+            self._tell_start("on_trial_start", lambda one, e=start: one.on_trial_start(e))
+        event = ChunkStartEvent(progress, replicates)
+        self._tell_start("on_chunk_start", lambda one: one.on_chunk_start(event))
+
+    def on_evaluation_start(self, replicates: Sequence[Standing]) -> None:
+        """Tell that an evaluation begins."""
+        event = EvaluationStartEvent(replicates)
+        self._tell_start("on_evaluation_start", lambda one: one.on_evaluation_start(event))
+
+    def on_end(self, progress: Progress, state: str) -> None:
+        """Tell that the study has ended; there is nothing left that could be stopped."""
+        event = RunEndEvent(progress, state)
+        with suppress(StopStudy):
+            self._tell("on_run_end", lambda one: one.on_run_end(event))
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
         """Tell each evaluation of a boundary."""
@@ -176,11 +285,26 @@ class Callbacks(Silent):
     def on_chunk(self, progress: Progress) -> None:
         """Tell the rows of a chunk, those of one number of updates at a time."""
         heard, self._heard = self._heard, []
+        self._raise_kept()  # also where there is no row
         for chunk in heard:
             event = ChunkEvent(progress, **vars(chunk))
             self._tell("on_chunk", lambda one, event=event: one.on_chunk(event))
 
+    def _raise_kept(self) -> None:
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised
+
+    def _tell_start(self, method: str, call: Callable[[Callback], None]) -> None:
+        """Tell all callbacks, and keep what one raises: no state may be committed here."""
+        if self._raised is None:
+            try:
+                self._tell(method, call)
+            except (StopStudy, CallbackError) as error:
+                self._raised = error
+
     def _tell(self, method: str, call: Callable[[Callback], None]) -> None:
+        self._raise_kept()
         for callback in self._callbacks:
             try:
                 call(callback)

@@ -128,6 +128,7 @@ class Engine:
         """
         self.ledger.state.run_bucket(bucket.key)
         self.ledger.state.usage.count_lanes(bucket.lanes, len(runs), work_remains)
+        self.telling.chunk_starts(bucket, runs)
         evaluations: list[EvaluationRow] = []
         if self._advance(bucket, runs):
             retire_diverged(self.ledger, set_aside)
@@ -158,6 +159,7 @@ class Engine:
         due = due_for_evaluation(bucket, runs)
         if not due or bucket.population is None:
             return []
+        self.telling.evaluation_starts(bucket, due)
         try:
             results = bucket.population.evaluate([run.lane for run in due if run.lane is not None])
         except Exception as error:  # lanes are what they were

@@ -10,7 +10,8 @@ from ...store.rows import EvaluationRow, Stream
 from ..book.buckets import Bucket
 from ..book.budget import check_health
 from ..book.ledger import Ledger
-from ..book.progress import Observer, Progress, picture
+from ..book.progress import Observer, Progress, Standing, StartObserver, picture
+from ..book.runs import Run
 from ..book.state import Phase
 
 __all__ = ["Telling"]
@@ -25,11 +26,17 @@ class Telling:
         ledger: what they are told of.
         buckets: by key.
         observers: told of every boundary.
+        starts: told of what begins, too.
     """
 
     def __init__(
-        self, ledger: Ledger, buckets: Mapping[str, Bucket], observers: Sequence[Observer]
+        self,
+        ledger: Ledger,
+        buckets: Mapping[str, Bucket],
+        observers: Sequence[Observer],
+        starts: Sequence[StartObserver] = (),
     ):
+        self._starts = starts
         self._ledger, self._buckets, self._observers = ledger, buckets, observers
         self._clock = time.monotonic()
         self._phase = ledger.state.phase  # that observers know of
@@ -63,6 +70,25 @@ class Telling:
         """Return where the study stands."""
         running = self._buckets.get(self._ledger.state.running)
         return picture(self._ledger, self._buckets.values(), running)
+
+    def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+        """Tell which replicates are about to train, and which trials of the search begin so."""
+        if not self._starts:
+            return
+        trials = [self._ledger.trials[run.trial] for run in runs if run.stream is Stream.SEARCH]
+        begun = {
+            trial.number: trial.params
+            for trial in trials
+            if not any(run.chunks for run in trial.runs)
+        }
+        standing, progress = _standing(bucket, runs), self.progress()
+        for observer in self._starts:
+            observer.on_chunk_start(progress, standing, begun)
+
+    def evaluation_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
+        """Tell which replicates are about to be evaluated."""
+        for observer in self._starts:
+            observer.on_evaluation_start(_standing(bucket, runs))
 
     def boundary(self, evaluations: Sequence[EvaluationRow]) -> None:
         """Count a boundary, whose steps are done, and its time; tell of it.
@@ -99,3 +125,11 @@ class Telling:
         """Return the trials with a replicate of a stream to run."""
         live = self._ledger.state.live.values()
         return tuple(t.number for t in live if any(run.is_live for run in t.runs_of(stream)))
+
+
+def _standing(bucket: Bucket, runs: Sequence[Run]) -> list[Standing]:
+    quantum = bucket.schedule.quantum
+    return [
+        Standing(run.trial, run.stream, run.replicate, bucket.trained(run) * quantum)
+        for run in runs
+    ]

@@ -23,6 +23,22 @@ class Watcher(Callback):
 
     def __init__(self):
         self.chunks, self.evaluations, self.ends = [], [], []
+        self.starts = []
+
+    def on_run_start(self, event):
+        self.starts.append(event)
+
+    def on_run_end(self, event):
+        self.starts.append(event)
+
+    def on_trial_start(self, event):
+        self.starts.append(event)
+
+    def on_chunk_start(self, event):
+        self.starts.append(event)
+
+    def on_evaluation_start(self, event):
+        self.starts.append(event)
 
     def on_chunk(self, event):
         self.chunks.append(event)
@@ -111,6 +127,45 @@ def test_every_trial_ends_once_with_its_row(watched):
     assert {event.trial.trial: event.trial.value for event in watched.watcher.ends} == values
 
 
+def told(watched, kind):
+    return [event for event in watched.watcher.starts if isinstance(event, kind)]
+
+
+def test_a_run_starts_and_ends_once(watched):
+    [start], [end] = told(watched, hpo.RunStartEvent), told(watched, hpo.RunEndEvent)
+    assert (start.study.name, start.folder, start.resumed) == ("small", watched.folder, False)
+    assert end.state == "finished" and sum(end.progress.states.values()) == 24
+    assert watched.watcher.starts[0] is start and watched.watcher.starts[-1] is end
+
+
+def test_every_trial_starts_once_with_its_knobs(watched):
+    starts = told(watched, hpo.TrialStartEvent)
+    assert sorted(event.trial for event in starts) == list(range(24))
+    with Journal(watched.folder) as journal:
+        params = {row.trial: dict(row.params) for row in journal.trials()}
+    assert {event.trial: dict(event.params) for event in starts} == params
+
+
+def test_a_chunk_starts_where_its_rows_say_it_ended(watched):
+    """Each replicate stands a quantum before its row; no row is of one that did not start."""
+    starts = told(watched, hpo.ChunkStartEvent)
+    assert len(starts) == len(watched.watcher.chunks)
+    for start, chunk in zip(starts, watched.watcher.chunks, strict=True):
+        at = {(one.trial, one.stream, one.replicate): one.env_steps for one in start.replicates}
+        keys = zip(chunk.trials, chunk.streams, chunk.replicates, strict=True)
+        assert [at[key] + 1_000 for key in keys] == list(chunk.env_steps)
+
+
+def test_every_evaluation_was_announced(watched):
+    announced = [
+        (one.trial, one.stream, one.replicate, one.env_steps)
+        for event in told(watched, hpo.EvaluationStartEvent)
+        for one in event.replicates
+    ]
+    done = [(e.trial, e.stream, e.replicate, e.env_steps) for e in watched.watcher.evaluations]
+    assert sorted(announced) == sorted(done)
+
+
 def test_all_of_a_list_are_called(tmp_path):
     one, other = Watcher(), Watcher()
     go(tmp_path / "study", one, other)
@@ -119,8 +174,10 @@ def test_all_of_a_list_are_called(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "at"), [("on_chunk", 5), ("on_evaluation", 30), ("on_trial_end", 24)]
-)
+    ("method", "at"),
+    [("on_chunk", 5), ("on_evaluation", 30), ("on_trial_end", 24), ("on_run_start", 1),
+     ("on_trial_start", 20), ("on_chunk_start", 9), ("on_evaluation_start", 4)],
+)  # fmt: skip
 def test_one_that_raises_ends_the_study_and_loses_nothing(tmp_path, unwatched, method, at):
     folder = tmp_path / "study"
     with pytest.raises(CallbackError, match=rf"Failing\.{method} raised KeyError: 'mine'") as told:
@@ -137,7 +194,9 @@ def test_one_that_raises_ends_the_study_and_loses_nothing(tmp_path, unwatched, m
 def test_one_can_ask_to_stop_without_an_error(tmp_path, unwatched):
     folder = tmp_path / "study"
     assert go(folder, Failing("on_chunk", 7, StopStudy())).state == "interrupted"
-    assert go(folder).state == "finished"
+    assert go(folder, Failing("on_run_start", 1, StopStudy())).state == "interrupted"
+    assert go(folder, Failing("on_chunk_start", 3, StopStudy())).state == "interrupted"
+    assert go(folder, Failing("on_run_end", 1, StopStudy())).state == "finished"
     assert tables_equal(folder, unwatched) == []
 
 
