@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, Mistake, StudyError
+from ..plain_data import is_mapping, is_sequence
 from .load import load, loads
 from .resolved import resolved_yaml
 from .spec import Study
@@ -70,24 +71,25 @@ def read_study(given: Source, name: str | None = None) -> tuple[Study, str]:
             raise StudyError("the mapping", mistakes) from None
     if isinstance(given, str) and "\n" in given:
         raise ConfigError('a study of several lines is no path; type hpo.yaml("""...""")')
-    if not isinstance(given, (str, PathLike)):
+    try:
+        path = Path(given)
+    except TypeError:
         raise ConfigError(
             f"a study is given as {type(given).__name__}; allowed: a path, hpo.yaml(text) or a "
             "mapping"
-        )
-    path = Path(given)
+        ) from None
     study = load(path, name=name)
     return study, path.read_text(encoding="utf-8-sig")
 
 
 def _plain(value: Any) -> Any:
     """Return a value with NumPy's numbers, paths and the like as YAML has them."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, range)):
+    if is_sequence(value) or isinstance(value, range):
         return [_plain(item) for item in value]
-    if isinstance(value, PathLike):
-        return str(value)
+    if hasattr(value, "__fspath__"):
+        return fspath(value)
     if hasattr(value, "tolist"):  # a number or an array of NumPy
         return value.tolist()
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -16,17 +16,20 @@ from typing import Any
 from ..environments import find, fitting_distributions
 from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
+from .imported_files import imported_files
 from .spec import Study
 
 __all__ = ["check_registered", "import_user_code", "user_module"]
 
 _DONE: dict[Path, ModuleType] = {}
+_texts: dict[Path, list[bytes]] = {}  # of each, and of what it imports beside it, when it was run
 
 
 def import_user_code(paths: Iterable[str], source: str | Path) -> None:
     """Run the files that a study names.
 
-    They may import each other and what lies beside them: their folder comes last on `sys.path`,
+    One that has changed since it was run, as in a notebook that mends it, is run again. They may
+    import each other and what lies beside them: their folder comes last on `sys.path`,
     so that it hides nothing.
 
     Args:
@@ -38,12 +41,25 @@ def import_user_code(paths: Iterable[str], source: str | Path) -> None:
     """
     for given in paths:
         path = (Path(source) / given).resolve()
-        if path in _DONE:
+        files = [Path(source) / name for name in imported_files([given], Path(source))]
+        texts = [file.read_bytes() for file in files]
+        mended = path in _DONE and texts != _texts[path]
+        if path in _DONE and not mended:
             continue
+        if mended:
+            _forget(file.resolve() for file in files)
         folder = str(path.parent)
         if folder not in sys.path:
             sys.path.append(folder)
-        _DONE[path] = _run(path, Path(source) / given)
+        try:
+            _DONE[path] = _run(path, Path(source) / given)
+        except ConfigError as error:
+            if not mended:
+                raise
+            raise ConfigError(f"{error}; it was mended since it was run: start Python anew") from (
+                error.__cause__
+            )
+        _texts[path] = texts
 
 
 def user_module(name: str) -> ModuleType | None:
@@ -104,6 +120,15 @@ def _run(path: Path, shown: Path) -> ModuleType:
         del sys.modules[name]
         raise ConfigError(f"{shown}:{_line(error, path)}: {_said(error)}") from error
     return module
+
+
+def _forget(files: Iterable[Path]) -> None:
+    """Let modules of some files be imported anew."""
+    paths = set(files)
+    for name, module in list(sys.modules.items()):
+        place = getattr(module, "__file__", None)
+        if place is not None and Path(place).resolve() in paths:
+            del sys.modules[name]
 
 
 def _line(error: BaseException, path: Path) -> int:

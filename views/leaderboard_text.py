@@ -161,8 +161,8 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
     best = entries[0] if entries else None
     if entries and all(entry.state == "failed" for entry in entries):
         return (
-            "Every trial failed; `hpo show TRIAL` shows why. Failed trials are not run again: fix "
-            "the cause and start another study with --new."
+            "Every trial failed; `hpo show TRIAL` shows why. Fix the cause and run the same "
+            "command again; where trials failed for different reasons, with --new."
         )
     if best is None or best.value is None:
         return "No trial has finished its run, so there is no winner yet."

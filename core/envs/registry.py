@@ -29,12 +29,25 @@ _REGISTERED: dict[str, EnvironmentFactory] = {}
 def register(id_: str, factory: EnvironmentFactory) -> None:
     """Add an environment of one's own: `factory(**keys)` gives an `Environment`.
 
+    The same class, written anew in the same module, takes the place of the one before, as in a
+    notebook that mends it; what was compiled with that one is forgotten.
+
     Raises:
         ConfigError: the id is taken.
     """
-    if id_ in known():
+    before = _REGISTERED.get(id_)
+    anew = before is not None and before is not factory
+    if anew and _written(before) == _written(factory):
+        make.cache_clear()
+        jax.clear_caches()
+    elif id_ in known():
         raise ConfigError(f"an environment {id_!r} exists already; register it under another id")
     _REGISTERED[id_] = factory
+
+
+def _written(factory: object) -> tuple[object, object]:
+    """Return where a factory was written: its module and its name there."""
+    return getattr(factory, "__module__", None), getattr(factory, "__qualname__", factory)
 
 
 def known() -> tuple[str, ...]:

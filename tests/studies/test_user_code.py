@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.studies.user_code import import_user_code
+from hpo.studies.user_code import import_user_code, user_module
 
 
 @pytest.fixture
@@ -54,3 +54,41 @@ def test_what_goes_wrong_is_told_with_file_and_line(folder, text, told):
     assert "uc_bad" not in sys.modules
     with pytest.raises(ConfigError):  # tried again, not taken for done
         import_user_code(["uc_bad.py"], folder)
+
+
+def test_a_file_that_was_mended_is_run_again_with_what_it_imports(tmp_path):
+    (tmp_path / "mended_part.py").write_text("VALUE = 1\n")
+    (tmp_path / "mended_file.py").write_text("from mended_part import VALUE\n")
+    import_user_code(["mended_file.py"], tmp_path)
+    first = user_module("mended_file")
+    import_user_code(["mended_file.py"], tmp_path)
+    assert user_module("mended_file") is first and first.VALUE == 1
+    (tmp_path / "mended_part.py").write_text("VALUE = 22\n")
+    import_user_code(["mended_file.py"], tmp_path)
+    assert user_module("mended_file").VALUE == 22
+    (tmp_path / "mended_file.py").write_text("raise ValueError('taken')\n")
+    with pytest.raises(ConfigError, match=r"ValueError: taken; it was mended .* anew"):
+        import_user_code(["mended_file.py"], tmp_path)
+
+
+def test_an_environment_written_anew_takes_the_place_of_the_one_before(tmp_path):
+    from hpo.core.envs import registry
+    from hpo.core.plan import EnvPlan
+
+    text = """
+from hpo.core.envs.navigators import Navigators
+from hpo.core.envs.registry import register
+class Mended(Navigators):
+    size = {}
+register("mended-env", Mended)
+"""
+    try:
+        for size in (1, 22):  # of other length: compiled files are told apart by second and size
+            (tmp_path / "mended_env.py").write_text(text.format(size))
+            import_user_code(["mended_env.py"], tmp_path)
+            assert registry.make(EnvPlan("mended-env")).size == size
+        with pytest.raises(ConfigError, match="exists already"):
+            registry.register("mended-env", lambda: None)
+    finally:
+        registry._REGISTERED.pop("mended-env", None)
+        registry.make.cache_clear()
