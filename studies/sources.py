@@ -90,8 +90,9 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if hasattr(value, "__fspath__"):
         return fspath(value)
-    if hasattr(value, "tolist"):  # a number or an array of NumPy
-        return value.tolist()
+    of_numpy: Any = getattr(value, "tolist", None)
+    if of_numpy is not None:
+        return of_numpy()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise ConfigError(f"a study cannot hold a {type(value).__name__}: {value!r}")
