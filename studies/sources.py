@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if is_sequence(value) or isinstance(value, range):
         return [_plain(item) for item in value]
-    if hasattr(value, "__fspath__"):
-        return fspath(value)
+    if isinstance(value, Path):
+        return str(value)
     of_numpy: Any = getattr(value, "tolist", None)
     if of_numpy is not None:
         return of_numpy()

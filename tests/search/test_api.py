@@ -174,3 +174,24 @@ def test_trials_that_failed_for_different_reasons_are_kept(given, monkeypatch):
     told = []
     assert hpo.run("small.yaml", warn=told.append).leaderboard == first.leaderboard
     assert told == []
+
+
+def test_an_environment_that_cannot_be_traced_is_one_error_and_nothing_is_written(
+    given, monkeypatch
+):
+    monkeypatch.undo()
+    monkeypatch.chdir(given.folder)
+    (given.folder / "api_env.py").write_text(
+        "import jax\n"
+        "from hpo.core.envs.navigators import Navigators\n"
+        "from hpo.core.envs.registry import register\n"
+        "class Mine(Navigators):\n"
+        "    def step(self, key, state, action, params):\n"
+        "        return state['plce']\n"
+        "register('api-mine', Mine)\n"
+    )
+    given.path.write_text("imports: [api_env.py]\n" + TEXT.replace("CartPole-v1", "api-mine"))
+    with pytest.raises(ConfigError, match=r"while step is traced: .*api_env\.py:6: "):
+        hpo.run("small.yaml")
+    assert not (given.folder / "results").exists()
+    sys.modules.pop("api_env")
