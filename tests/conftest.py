@@ -15,6 +15,47 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+_SLOW = frozenset(
+    TESTS / f"{name}.py"
+    for name in [
+        "core/envs/optical/test_agreement",
+        "core/envs/optical/test_optical_environment",
+        "core/envs/optical/test_policy_rule",
+        "core/envs/optical/test_traffic",
+        "core/envs/test_from_brax",
+        "core/host/test_host_program",
+        "core/host/test_steady",
+        "core/networks/test_cnn",
+        "core/networks/test_contract",
+        "core/networks/test_gnn",
+        "core/networks/test_mlp",
+        "core/networks/test_transformer",
+        "core/test_devices",
+        "core/test_features",
+        "core/test_networks_in_training",
+        "core/test_population",
+        "core/test_update",
+        "search/test_autorl",
+        "search/test_crashes",
+        "search/test_evolve",
+        "search/test_hash_seeds",
+        "search/test_host_study",
+        "search/test_longer",
+        "search/test_optical",
+        "search/test_own_parts",
+        "search/test_priorities",
+        "search/test_ray",
+        "search/test_replay",
+        "search/test_resume",
+        "search/test_shares",
+        "store/test_crash",
+        "studies/test_every_file",
+        "test_acceptance",
+        "test_cli",
+    ]
+)
+"""Files that take three quarters of the time of all tests: they compile, or kill processes."""
 _LINKS = tempfile.TemporaryDirectory(prefix="hpo-link-")
 
 
@@ -60,6 +101,20 @@ _make_importable()
 _settle_jax()
 _have_patience()
 _check_shapes()
+
+
+def pytest_configure(config):
+    """Make the marker `slow` known; a file of the list that is gone is a mistake."""
+    config.addinivalue_line("markers", "slow: of the three quarters of the time")
+    if gone := sorted(str(path) for path in _SLOW if not path.is_file()):
+        raise pytest.UsageError(f"tests/conftest.py: no such files: {gone}")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of slow files, which `-m "not slow"` leaves out."""
+    for item in items:
+        if item.path in _SLOW:
+            item.add_marker("slow")
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import pytest
 from hpo.core.inspection import look
 from hpo.core.plan import FEATURES, EnvPlan
 from hpo.core.priority import probabilities
+from hpo.core.trajectory import EpisodeSums, Rollout
 from hpo.core.update import prepare
 from hpo.knobs import complete
 
@@ -101,7 +102,8 @@ def test_priorities_beside_v_trace_are_of_the_clipped_advantages(segments):
     one = jax.tree.map(lambda x: jnp.asarray(x)[None], before)
     batch = jax.tree.map(lambda x: jnp.asarray(x)[:, None], seen)
     hypers = jax.tree.map(lambda x: x[lane : lane + 1], hypers)
-    _, _, made = jax.jit(partial(prepare, case.plan))(hypers, one, batch, last[None])
+    played = Rollout(one, batch, EpisodeSums.of_none(1), jnp.asarray(last)[None])
+    _, _, made = jax.jit(partial(prepare, case.plan))(hypers, played)
     advantage = np.zeros((case.plan.rollout_length + 1, case.plan.num_envs))
     following = np.where(seen.truncated, seen.bootstrap, [*seen.value[1:], last])
     for t in reversed(range(case.plan.rollout_length)):

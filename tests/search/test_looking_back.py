@@ -140,7 +140,7 @@ def test_the_commands(results, capsys):
     assert main(["importance", "--study", "one", "--all", "--over-progress", *out]) == 0
     assert capsys.readouterr().out.count("ped-anova at") >= 1
     assert main(["compare", "one", "two", *out]) == 0
-    assert "unlike seeds" in capsys.readouterr().out
+    assert "on different seeds" in capsys.readouterr().out
     assert main(["compare", "1", "one", *out]) == 2
     assert "not one with the other" in capsys.readouterr().err
     rows = read_points(results / "one").trials.values()
