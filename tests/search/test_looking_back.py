@@ -142,7 +142,7 @@ def test_the_commands(results, capsys):
     assert main(["compare", "one", "two", *out]) == 0
     assert "on different seeds" in capsys.readouterr().out
     assert main(["compare", "1", "one", *out]) == 2
-    assert "not one with the other" in capsys.readouterr().err
+    assert "not a trial with a study" in capsys.readouterr().err
     rows = read_points(results / "one").trials.values()
     stopped = next(row.trial for row in rows if row.state is TrialState.STOPPED)
     assert main(["compare", "0", str(stopped), "--study", "one", *out]) == 2
