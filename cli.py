@@ -17,7 +17,7 @@ from .errors import HpoError, suggestion
 from .version import __version__
 from .views.visible import echo
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 _FORMATS = ("csv", "optuna", "tensorboard", "wandb")
 _METHODS = ("ped-anova", "fanova")
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser, verbs = _parser()
+    parser, verbs = make_parser()
     argv = argv or ["--help"]
     cut = argv.index("--") if "--" in argv and "import" in argv[:1] else len(argv)
     argv, rest = argv[:cut], argv[cut + 1 :]
@@ -79,7 +79,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
+def make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
+    """Return the parser of the whole command line, and the names of its commands."""
     parser = argparse.ArgumentParser(
         prog="hpo",
         description="Train hundreds of PPO configurations as lanes of one compiled program.",

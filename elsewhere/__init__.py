@@ -1,7 +1,7 @@
 """What other systems call the things of a study: one table of names and values for each system.
 
 Plain data under everything else. The importers, the hints for unknown keys, `hpo knobs` and
-docs/coming-from.md read these tables and hold no names of their own.
+docs/coming-from/ read these tables and hold no names of their own.
 """
 
 from .cleanrl import another_algorithm

@@ -1,8 +1,6 @@
-"""The tables of all systems as Markdown.
+"""The tables of all systems as Markdown, a page each in docs/coming-from/.
 
-docs/coming-from.md ends with this text; a test compares them. To bring it up to date, replace what
-stands there from the first heading of a system on, under "Names and values", by what
-`python -m hpo.elsewhere.document` prints.
+`scripts/docs --write` puts them there; a test compares them.
 """
 
 from __future__ import annotations
@@ -13,19 +11,26 @@ from typing import Any
 from .rows import UNKNOWN, Row, System
 from .tables import COMMON, SYSTEMS
 
-__all__ = ["document"]
+__all__ = ["documents"]
 
 
-def document() -> str:
-    """Return a section for each system, those of all systems last."""
-    return "\n\n".join(_section(one) for one in (*SYSTEMS.values(), COMMON)) + "\n"
+def documents() -> dict[str, str]:
+    """Return the text of each page: a system's name -> its tables and those of its variants."""
+    pages: dict[str, list[System]] = {"other": [COMMON]}
+    for name, one in SYSTEMS.items():
+        first = name.partition("_")[0]
+        pages.setdefault(first if first in SYSTEMS else name, []).append(one)
+    return {
+        name: "\n\n".join(_section(one, len(those) > 1) for one in those) + "\n"
+        for name, those in pages.items()
+    }
 
 
-def _section(one: System) -> str:
+def _section(one: System, headed: bool) -> str:
     like = SYSTEMS.get(one.name.partition("_")[0], one)
     known = () if like is one else like.rows
     rows = [row for row in one.rows if row not in known]
-    parts = [f"### {one.title[0].upper()}{one.title[1:]}"]
+    parts = [f"### {one.title[0].upper()}{one.title[1:]}"] if headed else []
     parts += [f"Source: {one.source}."] if one.source else []
     parts += [f"As {like.title}, but:"] if known else []
     parts.append(_taken([row for row in rows if row.fate == "taken"]))
@@ -84,7 +89,3 @@ def _word(value: Any) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    print(document(), end="")

@@ -1,7 +1,7 @@
 """The reference of the study file as Markdown, from the tables that the loader checks with.
 
-docs/study.md holds it after the heading "Reference", docs/search.md the tables of methods and
-rules; a test compares them. `python -m hpo.studies.reference` prints all three.
+docs/reference/study-file.md holds it, docs/search.md the tables of methods and rules;
+`scripts/docs --write` puts all three there, a test compares them.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["methods", "reference", "rules"]
 
 def reference() -> str:
     """Return the tables of all keys, distributions and metrics."""
-    parts = ["### The top of the file", _fields(TOP)]
+    parts = ["## The top of the file", _fields(TOP)]
     for name, fields in SECTIONS.items():
-        parts += [f"### `{name}`", _fields(fields)]
-    parts += ["### An entry of `constraints`", _fields(CONSTRAINT)]
-    parts += ["### `seeds.racing`", _fields(RACING)]
-    parts += ["### `search.warm_start`", _fields(WARM_START)]
+        parts += [f"## `{name}`", _fields(fields)]
+    parts += ["## An entry of `constraints`", _fields(CONSTRAINT)]
+    parts += ["## `seeds.racing`", _fields(RACING)]
+    parts += ["## `search.warm_start`", _fields(WARM_START)]
     for method in METHODS.values():
         if method.options:
-            parts += [f"### `search.options` of {method.name}", _fields(method.options)]
+            parts += [f"## `search.options` of {method.name}", _fields(method.options)]
     for logger, fields in LOGGERS.items():
         if fields:
-            parts += [f"### `loggers`: {logger}", _fields(fields)]
-    parts += ["### Distributions", _distributions(), "### Metrics", _metrics()]
+            parts += [f"## `loggers`: {logger}", _fields(fields)]
+    parts += ["## Distributions", _distributions(), "## Metrics", _metrics()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,7 +104,3 @@ def _metrics() -> str:
     rows += [f"| `{name}` | {meaning} |" for name, meaning in COSTS.items()]
     rows.append("| `eval/<name>` | mean of a metric that the environment itself reports |")
     return "\n".join(rows)
-
-
-if __name__ == "__main__":
-    print(reference(), methods(), rules(), sep="\n", end="")

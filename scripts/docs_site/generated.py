@@ -1,0 +1,130 @@
+"""The parts of docs/ that come from tables: text between marks, page by page.
+
+A page holds what people wrote, and between `<!-- generated -->` (or another name) and
+`<!-- end -->` what this module makes of the tables that the program itself reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hpo.cli import make_parser
+from hpo.elsewhere.document import documents
+from hpo.env_entry import EnvEntry
+from hpo.environments import ENVIRONMENTS
+from hpo.knobs import KNOBS, Knob
+from hpo.studies.reference import methods, reference, rules
+from hpo.views.formatting import param
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+END = "<!-- end -->"
+
+
+def generated() -> dict[tuple[str, str], str]:
+    """Return (page, mark) -> the text behind the mark."""
+    pages = {
+        ("reference/study-file.md", "generated"): reference(),
+        ("reference/knobs.md", "generated"): knobs(),
+        ("reference/environments.md", "generated"): environments(),
+        ("reference/commands.md", "generated"): commands(),
+        ("search.md", "methods"): methods(),
+        ("search.md", "rules"): rules(),
+    }
+    for name, text in documents().items():
+        pages[f"coming-from/{name}.md", "generated"] = text
+    return pages
+
+
+def updated(docs: Path = DOCS) -> dict[Path, str]:
+    """Return the whole text that each page should have."""
+    texts: dict[Path, str] = {}
+    for (page, mark), text in generated().items():
+        path = docs / page
+        now = texts.get(path) or path.read_text(encoding="utf-8")
+        texts[path] = _with(now, mark, text)
+    return texts
+
+
+def stale(docs: Path = DOCS) -> list[Path]:
+    """Return the pages that do not hold what the tables say."""
+    return [path for path, text in updated(docs).items() if path.read_text("utf-8") != text]
+
+
+def write(docs: Path = DOCS) -> None:
+    """Bring every page up to date."""
+    for path, text in updated(docs).items():
+        path.write_text(text, encoding="utf-8")
+
+
+def _with(page: str, mark: str, text: str) -> str:
+    start = f"<!-- {mark} -->\n"
+    before, found, rest = page.partition(start)
+    _, closed, after = rest.partition(END)
+    if not found or not closed:
+        raise ValueError(f"no {start.strip()} ... {END} in the page")
+    blank = "" if mark != "generated" else "\n"
+    return f"{before}{start}{blank}{text}{blank}{END}{after}"
+
+
+# ---------------------------------------------------------------------- the tables
+
+
+def knobs() -> str:
+    """Return the knobs, traced ones first."""
+    parts = []
+    for title, traced in (("Traced", True), ("Static", False)):
+        rows = [_knob(knob) for knob in KNOBS.values() if knob.traced is traced]
+        parts += [f"## {title}", _table(("knob", "default", "allowed", "meaning"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _knob(knob: Knob) -> tuple[str, ...]:
+    default = "unset" if knob.default is None else f"`{param(knob.default)}`"
+    return f"`{knob.name}`", default, knob.allowed(), knob.meaning
+
+
+def environments() -> str:
+    """Return the environments, a section for each library."""
+    parts = []
+    for source in dict.fromkeys(env.source for env in ENVIRONMENTS.values()):
+        rows = [_environment(env) for env in ENVIRONMENTS.values() if env.source == source]
+        head = ("environment", "actions", "meaning", "parameters", "keys")
+        parts += [f"## {source}", _table(head, rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _environment(env: EnvEntry) -> tuple[str, ...]:
+    params = ", ".join(f"`{name}` {value:g}" for name, value in env.params.items())
+    keys = ", ".join(f"`{name}`" for name in env.keys)
+    return f"`{env.id}`", env.actions, env.meaning, params, keys
+
+
+def commands() -> str:
+    """Return the options of every command."""
+    parser, _ = make_parser()
+    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    texts = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
+    parts = []
+    for name, verb in verbs.choices.items():
+        parts += [f"## hpo {name}", f"{texts[name][0].upper()}{texts[name][1:]}."]
+        rows = [_argument(action) for action in verb._actions if action.dest != "help"]
+        parts += [_table(("argument", "meaning"), rows)] if rows else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _argument(action: argparse.Action) -> tuple[str, str]:
+    names = "`, `".join(action.option_strings)
+    value = str(action.metavar or action.dest.upper()) if action.nargs != 0 else ""
+    shown = f"{names} {value}".strip() if names else value
+    return f"`{shown}`" if names or action.nargs != "?" else f"`[{value}]`", action.help or ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("%%", "%")
