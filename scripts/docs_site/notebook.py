@@ -28,4 +28,6 @@ def execute(path: Path, keep: bool = False) -> None:
     if keep:
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)
+            if "outputs" in cell:
+                cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
         nbformat.write(notebook, path)
