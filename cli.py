@@ -22,6 +22,7 @@ __all__ = ["main", "make_parser"]
 _FORMATS = ("csv", "optuna", "tensorboard", "wandb")
 _METHODS = ("ped-anova", "fanova")
 _PICTURES = ("history", "curves", "parallel", "slices", "importance", "pareto")
+_SHELLS = ("bash", "zsh", "fish")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
@@ -66,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser, verbs = make_parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could stand here
+        import_module(".views.commands.completion", __package__).complete_words(parser)
     argv = argv or ["--help"]
     cut = argv.index("--") if "--" in argv and "import" in argv[:1] else len(argv)
     argv, rest = argv[:cut], argv[cut + 1 :]
@@ -267,6 +270,11 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
+    completion = verb("completion", "completion", "print code that completes hpo in a shell")
+    _option(
+        completion, "shell", "SHELL",
+        f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"', choices=_SHELLS,
+    )  # fmt: skip
 
 
 def _option(

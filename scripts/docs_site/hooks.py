@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = "outside"
@@ -29,9 +29,14 @@ def on_files(files: Files, config: Any) -> Files:
         for target in outside_of(page):
             uri = f"{OUTSIDE}/{target}"
             if files.get_file_from_path(uri) is None:
-                files.append(File.generated(config, uri, abs_src_path=str(ROOT / target)))
+                files.append(_added(config, uri, ROOT / target))
                 waiting.append(uri)
     return files
+
+
+def _added(config: Any, uri: str, path: Path) -> File:
+    inclusion = InclusionLevel.NOT_IN_NAV
+    return File.generated(config, uri, abs_src_path=str(path), inclusion=inclusion)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -40,6 +40,7 @@ def main() -> int:
             from .notebook import execute
 
             execute(NOTEBOOK, keep=args.notebook)
+        os.environ["NO_MKDOCS_2_WARNING"] = "1"
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", args.out]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
