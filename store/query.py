@@ -325,7 +325,7 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
         "threads": min(_THREADS, os.cpu_count() or 1),
     }
     connection = duckdb.connect(":memory:", config=options)
-    connection.execute("SET enable_progress_bar = false")  # it would print on stdout in notebooks
+    _hide_progress(connection)
     there = [*TABLES, BASELINES] if (folder / f"{BASELINES}.parquet").is_file() else TABLES
     files = {name: _text(_without_globs(folder / f"{name}.parquet")) for name in there}
     for name, file in files.items():
@@ -340,6 +340,15 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _hide_progress(connection: duckdb.DuckDBPyConnection) -> None:
+    """Switch the progress bar off where it is on: in notebooks it prints on stdout.
+
+    In notebooks without ipywidgets it is off, and DuckDB refuses to set it.
+    """
+    if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+        connection.execute("SET enable_progress_bar = false")
 
 
 def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hpo.elsewhere import COMMON, SYSTEMS, Settings, find, hints, names_of, recognise
-from hpo.elsewhere.document import document
+from hpo.elsewhere.document import documents
 from hpo.elsewhere.rows import UNKNOWN, System, taken
 from hpo.elsewhere.values import NoCounterpart, Off, Times, Words
 from hpo.elsewhere.xlron import OLDER, XLRON
@@ -14,7 +14,7 @@ from hpo.errors import ConfigError
 from hpo.knobs import KNOBS, check_name, check_value, hint_of
 from hpo.studies.fields import SECTIONS, TOP
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "coming-from"
 ALL = (*SYSTEMS.values(), COMMON)
 TOPS = {field.key for field in TOP}
 ENV_KEYS = {key for entry in ENVIRONMENTS.values() for key in (*entry.params, *entry.keys)}
@@ -100,7 +100,10 @@ def test_hints_name_knobs_and_what_is_none():
         check_name("NUM_LEARNERS")
 
 
-def test_the_documentation_holds_the_tables():
-    text = DOCS.read_text()
-    assert text.endswith(document())
-    assert "## Names and values\n" in text
+def test_every_system_has_a_page():
+    pages = documents()
+    assert set(pages) == {"other", *(name for name in SYSTEMS if not name.startswith("cleanrl_")
+                                     and name != "purejaxrl_continuous")}  # fmt: skip
+    for one in SYSTEMS.values():
+        assert any(f"Source: {one.source}." in text for text in pages.values())
+    assert {f"{name}.md" for name in pages} <= {path.name for path in DOCS.glob("*.md")}

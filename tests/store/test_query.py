@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -290,6 +291,25 @@ def test_ctrl_c_ends_a_query(study: Path) -> None:
     finally:
         timer.join()
         signal.signal(signal.SIGINT, before)
+
+
+NOTEBOOK = """
+import sys, types
+from pathlib import Path
+fake = types.ModuleType("IPython")
+fake.get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules.update({"IPython": fake, "ipywidgets": None})
+from hpo.store.query import query
+print(query(Path(sys.argv[1]), "SELECT 1 AS one"))
+"""
+
+
+def test_a_notebook_without_widgets_can_query(study: Path) -> None:
+    """DuckDB takes an interpreter without a main file for a notebook if IPython says so."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK, str(study)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("(['one'], [(1,)])\n", 0), done.stderr
 
 
 def test_results_become_json(study: Path) -> None:

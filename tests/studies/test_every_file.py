@@ -20,7 +20,7 @@ from hpo.studies.stopping_rules import RULES
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHIPPED = sorted((ROOT / "studies").glob("*.yaml"))
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 NEEDED = ("env", "env_steps")

@@ -1,0 +1,230 @@
+"""The documents: what they show exists, works and is current; the site and the notebook build."""
+
+import ast
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hpo.cli import main, make_parser
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+OTHERS = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
+PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in OTHERS)]
+LINK = re.compile(r"(?:\]\(|src=\")([^)\s\"]+)[)\"]")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.S | re.M)
+SEPARATORS = {"&&", "||", ";", "|", ">", "<", ">>"}
+
+
+def named(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """Import a module of scripts/docs_site."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield lambda name: import_module(f"docs_site.{name}")
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+# ---------------------------------------------------------------------- pages and links
+
+
+def anchors(path):
+    """Return the anchors of a page: its headings as the site and code hosts name them."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.S | re.M)
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.M):
+        plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+        found.add(re.sub(r"\s", "-", plain))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page):
+    for target in LINK.findall(CODE.sub("", page.read_text())):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        assert path.exists(), f"{named(page)}: {target}"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path), f"{named(page)}: {target}"
+
+
+def in_navigation(entries):
+    for entry in entries:
+        for value in [entry] if isinstance(entry, str) else entry.values():
+            yield from [value] if isinstance(value, str) else in_navigation(value)
+
+
+def test_every_page_is_in_the_navigation_of_the_site():
+    listed = list(in_navigation(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert pages | {"tutorial.ipynb"} == set(listed), "name each page in `nav` of mkdocs.yml"
+    assert len(listed) == len(set(listed))
+
+
+def test_every_picture_is_shown():
+    shown = {path.name for page in PAGES for path in map(Path, LINK.findall(page.read_text()))}
+    assert {path.name for path in (DOCS / "figures").glob("*.png")} - shown == set()
+
+
+def test_generated_parts_are_what_the_tables_say(scripts):
+    stale = [named(path) for path in scripts("generated").stale()]
+    assert stale == [], "run scripts/docs --write"
+
+
+def test_a_stale_page_is_found(scripts, tmp_path):
+    generated = scripts("generated")
+    for path in generated.updated():
+        copy = tmp_path / path.relative_to(DOCS)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_text(path.read_text())
+    page = tmp_path / "reference" / "knobs.md"
+    page.write_text(page.read_text().replace("`gamma`", "`gama`"))
+    assert generated.stale(tmp_path) == [page]
+    generated.write(tmp_path)
+    assert generated.stale(tmp_path) == [] and "`gama`" not in page.read_text()
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def blocks(text):
+    """Yield the command lines of the blocks marked sh: continued lines and quotations joined."""
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M):
+        joined = re.sub(r"\\\n\s*", "", block)
+        joined = re.sub(r'"[^"]*"', lambda quoted: quoted[0].replace("\n", " "), joined)
+        yield from (re.sub(r"^[\w-]+\$\s+", "", line) for line in joined.splitlines())
+
+
+def commands(line):
+    """Yield the words of each `hpo` command of a line, `hpo` left out."""
+    words = shlex.split(line, comments=True)
+    words = [part for word in words for part in _split(word)]
+    while words:
+        end = next((i for i, word in enumerate(words) if word in SEPARATORS), len(words))
+        if words[0] == "hpo" and end > 1:
+            yield words[1:end]
+        words = words[end + 1 :]
+
+
+def _split(word):
+    return [word[:-1], ";"] if word.endswith(";") and len(word) > 1 else [word]
+
+
+def typed():
+    for page in PAGES:
+        for line in blocks(page.read_text()):
+            yield from ((named(page), shlex.join(words)) for words in commands(line))
+
+
+def mentioned():
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+        for span in re.findall(r"`(hpo [a-z][^`\n]*)`", prose):
+            yield named(page), span
+
+
+TYPED, MENTIONED = sorted(set(typed())), sorted(set(mentioned()))
+
+
+def test_the_documents_show_commands():
+    assert len(TYPED) > 40 and len(MENTIONED) > 60
+    assert {"run", "top", "query", "import", "eval"} <= {text.split()[0] for _, text in TYPED}
+
+
+@pytest.mark.parametrize("page, text", TYPED)
+def test_a_command_to_type_is_one(page, text, capsys):
+    words = shlex.split(text)
+    if words[0] == "import" and "--" in words:
+        words = words[: words.index("--")]
+    with contextlib.suppress(SystemExit):
+        make_parser()[0].parse_args(words)
+    assert "error" not in capsys.readouterr().err
+
+
+def test_a_command_that_is_mentioned_has_its_options():
+    verbs = verbs_of(make_parser()[0])
+    for page, text in MENTIONED:
+        verb = text.split()[1]
+        assert verb in verbs, f"{page}: {text}"
+        options = {option for action in verbs[verb]._actions for option in action.option_strings}
+        ours = re.sub(r'"[^"]*"| -- .*', "", text).split()  # what another program is given, apart
+        given = {word for word in ours if re.fullmatch(r"--[a-z][a-z-]*", word)}
+        assert given <= options, f"{page}: {text}"
+
+
+def verbs_of(parser):
+    return next(action.choices for action in parser._actions if action.dest == "==SUPPRESS==")
+
+
+@pytest.mark.parametrize(
+    "page, text",
+    [each for each in TYPED if each[1].startswith("import ") and "'python" in each[1]],
+)
+def test_an_import_of_a_command_line_is_a_study(page, text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(text)
+    if "--out" not in words:
+        words += ["--out", "study.yaml"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert main(["check", words[words.index("--out") + 1]]) == 0
+
+
+# ---------------------------------------------------------------------- Python
+
+
+def python_blocks():
+    for page in PAGES:
+        text = page.read_text()
+        for found in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M):
+            yield f"{named(page)}:{text[: found.start()].count(chr(10)) + 2}", found[1]
+
+
+@pytest.mark.parametrize("place, code", list(python_blocks()), ids=lambda value: value[:40])
+def test_python_in_the_documents_names_what_exists(place, code):
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hpo":
+            module = import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{place}: {node.module}.{alias.name}"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "hpo" and node.attr != "spaces":
+                assert hasattr(import_module("hpo"), node.attr), f"{place}: hpo.{node.attr}"
+
+
+# ---------------------------------------------------------------------- notebook and site
+
+
+def test_the_notebook_runs(scripts):
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    scripts("notebook").execute(DOCS / "tutorial.ipynb")
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    for package in ("material", "mkdocs_jupyter", "mkdocstrings"):
+        pytest.importorskip(package)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "docs"), "--fast", "--out", str(tmp_path)],
+        capture_output=True, text=True, env=os.environ, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "WARNING" not in done.stderr
+    for page in ("index", "tutorial/index", "reference/python/index", "outside/benchmarks/index"):
+        assert (tmp_path / f"{page}.html").is_file()
+    html = (tmp_path / "reference" / "python" / "index.html").read_text()
+    import hpo
+
+    assert all(f'id="hpo.{name}"' in html for name in hpo.__all__ if name != "__version__")
