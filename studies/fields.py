@@ -54,7 +54,7 @@ PARTS = ("parameters", "optimiser", "losses", "gradients", "advantages", "trajec
 _AGGREGATES = ("mean", "median", "min", "max", "iqm")
 
 CONSTRAINT: tuple[Field, ...] = (
-    Field("metric", "text", REQUIRED, "one of the metrics in docs/reference/study-file.md, or a cost"),
+    Field("metric", "text", REQUIRED, "a metric of docs/reference/study-file.md, or a cost"),
     Field("min", "number", None, "the least that is allowed", off=True),
     Field("max", "number", None, "the most that is allowed", off=True),
     word("aggregate", "mean", _AGGREGATES, "over the replicates of a trial"),
@@ -75,7 +75,7 @@ WARM_START: tuple[Field, ...] = (
 
 SECTIONS: Mapping[str, tuple[Field, ...]] = {
     "metric": (
-        Field("name", "text", "eval/return_mean", "one of the metrics in docs/reference/study-file.md"),
+        Field("name", "text", "eval/return_mean", "a metric of docs/reference/study-file.md"),
         word("goal", "maximize", ("maximize", "minimize"), "which way is better"),
         word("aggregate", "mean", _AGGREGATES, "over the replicates of a trial"),
     ),

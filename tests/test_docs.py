@@ -199,9 +199,9 @@ def test_python_in_the_documents_names_what_exists(place, code):
             module = import_module(node.module)
             for alias in node.names:
                 assert hasattr(module, alias.name), f"{place}: {node.module}.{alias.name}"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id == "hpo" and node.attr != "spaces":
-                assert hasattr(import_module("hpo"), node.attr), f"{place}: hpo.{node.attr}"
+        match node:
+            case ast.Attribute(ast.Name("hpo"), name) if name != "spaces":
+                assert hasattr(import_module("hpo"), name), f"{place}: hpo.{name}"
 
 
 # ---------------------------------------------------------------------- notebook and site

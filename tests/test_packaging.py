@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 import tomllib
@@ -5,8 +6,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = ROOT / ".github" / "workflows"
 NOT_PACKAGES = {"tests", "benchmarks", "docs", "scripts", "results", "build"}
 
 
@@ -69,3 +72,32 @@ def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
     second = build(sources, tmp_path / "second")
     assert "hpo/core/passing.py" not in second
     assert second == first - {"hpo/core/passing.py"}
+
+
+def test_the_table_of_extras_names_all_of_them():
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ])  # fmt: skip
+    table = (ROOT / "docs" / "install.md").read_text().split("## Extras")[1].split("##")[0]
+    first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == extras
+
+
+def test_workflows_run_on_the_versions_that_the_package_names():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = [c.rsplit(" ", 1)[1] for c in project["classifiers"] if "Python :: 3." in c]
+    flows = {path.stem: yaml.safe_load(path.read_text()) for path in WORKFLOWS.glob("*.yml")}
+    assert set(flows) == {"tests", "docs", "wheels"}
+    for flow, job in (("tests", "tests"), ("wheels", "install")):
+        assert flows[flow]["jobs"][job]["strategy"]["matrix"]["python"] == versions
+    steps = [step.get("run", "") for step in flows["tests"]["jobs"]["tests"]["steps"]]
+    test = re.search(r"<!-- test -->\n```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.S)
+    assert test and test[1] == " && ".join(steps[2:4])
+    for path in re.findall(r"scripts/\w+", str(flows)):
+        assert (ROOT / path).is_file()
+
+
+def test_the_citation_names_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])

@@ -23,7 +23,10 @@ def execute(path: Path, keep: bool = False) -> None:
     with tempfile.TemporaryDirectory(prefix="hpo-notebook-") as folder:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         NotebookClient(
-            notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+            notebook,
+            timeout=SECONDS,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
         ).execute()
     if keep:
         for cell in notebook.cells:
