@@ -1,6 +1,6 @@
 """`docs/figures/first_screen.png`, the picture of the README: the benchmark, and a study's curves.
 
-From scripts/: `python -m docs_site.picture ../results/pendulum` after `hpo run studies/pendulum.yaml`.
+After `hpo run studies/pendulum.yaml`, in scripts/: `python -m docs_site.picture ../results/pendulum`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib
 import matplotlib.pyplot as plt
 import pyarrow.parquet as pq
+from matplotlib.axes import Axes
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARK = ROOT / "benchmarks" / "sweep_vs_loop.json"
@@ -29,7 +30,7 @@ def main(study: Path) -> None:
     figure.savefig(FIGURE)
 
 
-def _bars(axes: plt.Axes) -> None:
+def _bars(axes: Axes) -> None:
     seen = json.loads(BENCHMARK.read_text())
     rows = [
         ("Optuna +\nStable-Baselines3", seen["loop_seconds"], GREY),
@@ -48,7 +49,7 @@ def _bars(axes: plt.Axes) -> None:
     )
 
 
-def _curves(axes: plt.Axes, study: Path) -> None:
+def _curves(axes: Axes, study: Path) -> None:
     trials = pq.read_table(study / "trials.parquet", columns=["rank", "trial"]).to_pylist()
     best = min(trials, key=lambda row: row["rank"])["trial"]
     columns = ["trial", "stream", "replicate", "env_steps", "episode_return"]
