@@ -1,6 +1,6 @@
 """`docs/figures/first_screen.png`, the picture of the README: the benchmark, and a study's curves.
 
-After `hpo run studies/pendulum.yaml`, in scripts/: `python -m docs_site.picture ../results/pendulum`.
+After `hpo run studies/pendulum.yaml`: `python -m docs_site.picture ../results/pendulum` in scripts/.
 """
 
 from __future__ import annotations
