@@ -1,6 +1,6 @@
 """`docs/figures/first_screen.png`, the picture of the README: the benchmark, and a study's curves.
 
-After `hpo run studies/pendulum.yaml`: `python -m docs_site.picture ../results/pendulum` in scripts/.
+From scripts/, after `hpo run studies/pendulum.yaml`: `python -m docs_site.picture FOLDER`.
 """
 
 from __future__ import annotations
