@@ -4,7 +4,7 @@ As with Optuna, what a searcher of Ray's sees are positions on axes; `to_optuna.
 gives the configuration they stand for.
 """
 
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # Ray leaves out what a choice is among.
 
 from __future__ import annotations
