@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..store.begun_anew import begin_anew, common_failure
+from ..store.begun_anew import common_failure
 from ..store.study_folder import RESULTS, checked_name, free_name
 from ..studies.given import Given
 from ..studies.load import load
@@ -78,14 +78,14 @@ def run(
     study = replace(study, name=name)
     import_user_code(study.imports, study.source)
     check_registered(study)
-    if why := "" if new else common_failure(out / name):
-        warn(f"every trial of {name} failed, so it begins anew; the last error was: {why}")
-        begin_anew(out / name)
-    study = as_begun(study, out / name)
-    grown = words_of_growth(study, out / name)
-    if grown:
-        warn(grown)
-    earlier = warm_start(study, out / name)
+    failure = "" if new else common_failure(out / name)
+    if failure:
+        warn(f"every trial of {name} failed, so it begins anew; the last error was: {failure}")
+    else:
+        study = as_begun(study, out / name)
+        if grown := words_of_growth(study, out / name):
+            warn(grown)
+    earlier = warm_start(study, None if failure else out / name)
     if earlier.words:
         warn(f"warm start: {earlier.words}")
     settings = Settings(
@@ -96,6 +96,7 @@ def run(
         sinks=sinks_of(study, warn),
         callbacks=tuple(callbacks),
         resume=not new,
+        anew=bool(failure),
     )
     with factory_of(study, compiling, warn) as factory:
         return run_study(study, out / name, factory, observers, settings)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
+from ..store.begun_anew import begin_anew
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
@@ -95,6 +96,7 @@ class Settings:
             study says, and the first ones sooner.
         publish_seconds: between two publications of the tables, at least.
         resume: go on with a study that is there; False refuses it.
+        anew: delete what is there first: nothing of it is worth going on with.
         accept_new_bits: go on although the machine would give other bits than before.
         accept_changed_files: go on although a file that the study names has changed.
         study_text: the study file as it was given, to be kept beside the tables.
@@ -106,6 +108,7 @@ class Settings:
     commit_seconds: float | None = None
     publish_seconds: float = 30.0
     resume: bool = True
+    anew: bool = False
     accept_new_bits: bool = False
     accept_changed_files: bool = False
     study_text: str = ""
@@ -139,7 +142,9 @@ def run(
     settings = settings or Settings()
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
-    earlier = warm_start(study, Path(directory))
+    earlier = warm_start(study, None if settings.anew else Path(directory))
+    if settings.anew:  # nothing above has refused the study
+        begin_anew(Path(directory))
     meta = study_meta(study, factory.backend, factory.device_count)
     store = StudyStore(
         StudyFolder(Path(directory)),

@@ -3,6 +3,7 @@
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from hpo.search import api
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store import tables_equal
+from hpo.store.begun_anew import common_failure
 from hpo.studies.load import load
 
 TEXT = """\
@@ -141,6 +143,12 @@ def test_a_study_whose_trials_all_failed_runs_again_after_the_mend(given, monkey
     first = hpo.run("small.yaml", warn=told.append)
     assert {entry.state for entry in first.leaderboard} == {"failed"} and not told
     (first.folder / "notes.txt").write_text("mine\n")
+    refuses = Mock(side_effect=ConfigError("it cannot run here"))
+    for place in ("hpo.search.lanes.local.LocalFactory", "hpo.search.run.make_sampler"):
+        with monkeypatch.context() as still_broken, pytest.raises(ConfigError, match="cannot run"):
+            still_broken.setattr(place, refuses)
+            hpo.run("small.yaml")
+        assert "no such key 1" in common_failure(first.folder)  # nothing is lost
     monkeypatch.setattr(local, "LocalFactory", mended)
     (given.folder / "own.py").write_text("x = 2\n")
     given.path.write_text(TEXT.replace("1e-1", "1e-2") + "imports: [own.py]\n")
