@@ -238,7 +238,7 @@ class Callbacks(Silent):
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         """Tell that the study begins."""
         event = RunStartEvent(study, folder, resumed)
-        self._tell_start("on_run_start", lambda one: one.on_run_start(event))
+        self._tell_start("on_run_start", event)
 
     def on_chunk_start(
         self,
@@ -249,20 +249,20 @@ class Callbacks(Silent):
         """Tell which trials begin, and that a chunk does."""
         for trial, params in begun.items():
             start = TrialStartEvent(trial, params)
-            self._tell_start("on_trial_start", lambda one, e=start: one.on_trial_start(e))
+            self._tell_start("on_trial_start", start)
         event = ChunkStartEvent(progress, replicates)
-        self._tell_start("on_chunk_start", lambda one: one.on_chunk_start(event))
+        self._tell_start("on_chunk_start", event)
 
     def on_evaluation_start(self, replicates: Sequence[Standing]) -> None:
         """Tell that an evaluation begins."""
         event = EvaluationStartEvent(replicates)
-        self._tell_start("on_evaluation_start", lambda one: one.on_evaluation_start(event))
+        self._tell_start("on_evaluation_start", event)
 
     def on_end(self, progress: Progress, state: str) -> None:
         """Tell that the study has ended; there is nothing left that could be stopped."""
         event = RunEndEvent(progress, state)
         with suppress(StopStudy):
-            self._tell("on_run_end", lambda one: one.on_run_end(event))
+            self._tell("on_run_end", event)
 
     def on_evaluations(self, evaluations: Sequence[EvaluationRow]) -> None:
         """Tell each evaluation of a boundary."""
@@ -275,12 +275,12 @@ class Callbacks(Silent):
                 lengths=np.array([row.episode_length for row in rows], np.int64),
                 metrics={n: np.array([row.metrics[n] for row in rows], np.float64) for n in names},
             )
-            self._tell("on_evaluation", lambda one, event=event: one.on_evaluation(event))
+            self._tell("on_evaluation", event)
 
     def on_trial_end(self, trial: TrialRow) -> None:
         """Tell that a trial ended."""
         event = TrialEndEvent(trial)
-        self._tell("on_trial_end", lambda one: one.on_trial_end(event))
+        self._tell("on_trial_end", event)
 
     def on_chunk(self, progress: Progress) -> None:
         """Tell the rows of a chunk, those of one number of updates at a time."""
@@ -288,26 +288,28 @@ class Callbacks(Silent):
         self._raise_kept()  # also where there is no row
         for chunk in heard:
             event = ChunkEvent(progress, **vars(chunk))
-            self._tell("on_chunk", lambda one, event=event: one.on_chunk(event))
+            self._tell("on_chunk", event)
 
     def _raise_kept(self) -> None:
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
 
-    def _tell_start(self, method: str, call: Callable[[Callback], None]) -> None:
+    def _tell_start(self, method: str, event: object) -> None:
         """Tell all callbacks, and keep what one raises: no state may be committed here."""
         if self._raised is None:
             try:
-                self._tell(method, call)
+                self._tell(method, event)
             except (StopStudy, CallbackError) as error:
                 self._raised = error
 
-    def _tell(self, method: str, call: Callable[[Callback], None]) -> None:
+    def _tell(self, method: str, event: object) -> None:
+        """Call a method of all callbacks that have it: a class of its own may lack some."""
         self._raise_kept()
         for callback in self._callbacks:
             try:
-                call(callback)
+                if hear := getattr(callback, method, None):
+                    hear(event)
             except StopStudy:
                 raise
             except Exception as error:

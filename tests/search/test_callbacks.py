@@ -214,5 +214,17 @@ def test_a_batch_that_was_being_drawn_sees_no_more_after_a_stop(tmp_path):
     assert tables_equal(whole, tmp_path / "often") == []
 
 
+def test_a_class_of_its_own_hears_what_it_has_methods_for(tmp_path):
+    class Own:
+        ends = 0
+
+        def on_trial_end(self, event):
+            self.ends += 1
+
+    own = Own()
+    results = go(tmp_path / "study", own)
+    assert own.ends == len(results.leaderboard) > 0
+
+
 def test_they_are_found_in_the_package():
     assert hpo.Callback is Callback and hpo.StopStudy is StopStudy
