@@ -1,5 +1,7 @@
 import dataclasses
 import inspect
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -293,6 +295,19 @@ def test_every_optuna_option_exists_in_optuna():
         assert {field.key for field in options} <= set(
             inspect.signature(sampler.__init__).parameters
         )
+
+
+@pytest.mark.parametrize(
+    "method", ["random", "grid", "sobol", "tpe", "gp", "cmaes", "nsga2", "smac"]
+)
+def test_every_method_of_the_table_is_built_with_the_defaults_that_stand_there(method):
+    row = METHODS[method]
+    if row.package and find_spec(row.package) is None:
+        pytest.skip(f"{row.package} is not installed")
+    build = import_module(f"hpo.search.samplers.{row.build}").build
+    options = {field.key: field.default for field in row.options}
+    found = build(SamplerSpec(contract_space(), 0, options)).begin(0, ()).draw(0, 0)
+    assert contract_space().contains(found.params)
 
 
 @pytest.mark.parametrize(
