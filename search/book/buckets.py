@@ -32,6 +32,7 @@ class Bucket:
         schedule: when its replicates are evaluated, judged and done.
         population: None until it first gets the device, and after an error.
         slots: the replicate in each lane; empty until the population is made.
+        settled: the number of its lanes is what it stays; until then nothing has run in them.
         waiting: replicates without a lane, in (trial, stream, replicate) order.
     """
 
@@ -41,6 +42,7 @@ class Bucket:
     schedule: Schedule
     population: Population | None = None
     slots: list[Run | None] = field(default_factory=list)
+    settled: bool = False
     waiting: list[Run] = field(default_factory=list)
 
     @classmethod
@@ -86,6 +88,21 @@ class Bucket:
         self.population = population
         self.slots = self.slots or [None] * population.lanes
 
+    def settle(self, population: Population | None = None) -> None:
+        """Let the number of lanes be what it stays.
+
+        Args:
+            population: with fewer lanes, to take in place of the one that has not run yet; its
+                lanes hold the replicates that have entered, in their order.
+        """
+        self.settled = True
+        if population is None:
+            return
+        entered = self.busy()
+        self.population, self.slots = population, [None] * population.lanes
+        for lane, run in enumerate(entered):
+            self._give(lane, run)
+
     def drop(self) -> None:
         """Let the population go, whose lanes are not what they were."""
         self.population = None
@@ -126,14 +143,15 @@ class Bucket:
             if run is not None and run.trial == trial:
                 self._free(lane, run)
 
-    def lay_out(self, lanes: int, runs: Iterable[Run]) -> None:
+    def lay_out(self, lanes: int, settled: bool, runs: Iterable[Run]) -> None:
         """Lay out lanes and queue as a commit saw them.
 
         Args:
             lanes: how many there were.
+            settled: that is what they stay.
             runs: replicates of the bucket that wait or run.
         """
-        self.slots = [None] * lanes
+        self.slots, self.settled = [None] * lanes, settled
         for run in runs:
             if run.state is RunState.WAITING:
                 self.enqueue([run])

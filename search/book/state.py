@@ -47,11 +47,13 @@ class BucketState:
         key: short hash of its Plan.
         example: a trial whose configuration makes its population.
         lanes: how many.
+        settled: that is what they stay.
     """
 
     key: str
     example: int
     lanes: int
+    settled: bool = True
 
 
 @dataclass
@@ -314,6 +316,8 @@ class LoopState:
         value.setdefault("ended", None)  # from before runs could grow
         value.setdefault("bests", {})  # from before these were kept
         value.setdefault("outlook", None)
+        for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
+            bucket.setdefault("settled", bucket["lanes"] > 0)
         for part in ("compile", "evaluate", "search", "store"):  # counted as `between` before
             value["usage"].setdefault(f"{part}_seconds", 0.0)
         ended = [] if value["ended"] is None else [value["ended"]["trial"]]

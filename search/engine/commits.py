@@ -74,7 +74,7 @@ class Committer:
         ledger, new = self._ledger, self._ledger.unwritten
         started = time.monotonic()
         ledger.state.note_buckets(
-            BucketState(bucket.key, bucket.example, bucket.lanes)
+            BucketState(bucket.key, bucket.example, bucket.lanes, bucket.settled)
             for bucket in self._buckets.values()
         )
         self._store.commit(
@@ -163,7 +163,8 @@ def restore_buckets(
             )
         bucket = Bucket.of(ledger.study, resolved, entry.example)
         mine = [trial for trial in ledger.state.live.values() if trial.bucket == entry.key]
-        bucket.lay_out(entry.lanes, [run for trial in mine for run in trial.runs])
+        runs = [run for trial in mine for run in trial.runs]
+        bucket.lay_out(entry.lanes, entry.settled, runs)
         buckets[entry.key] = bucket
     ended = ledger.state.ended
     for bucket in buckets.values():

@@ -16,6 +16,7 @@ from ...store.rows import EvaluationRow, Stream, TrialState
 from ...studies.spec import Study
 from ..book.buckets import Bucket
 from ..book.budget import affordable_lanes, check_confirm_fits, check_health, out_of_time
+from ..book.lane_need import lanes_to_keep
 from ..book.ledger import Ledger
 from ..book.runs import Run
 from ..book.state import Phase
@@ -128,6 +129,7 @@ class Engine:
             work_remains: a lane that is idle now could have been busy.
             set_aside: says of a trial that diverged whether it may go on from another's state.
         """
+        bucket.settle()
         self.ledger.state.run_bucket(bucket.key)
         self.ledger.state.usage.count_lanes(bucket.lanes, len(runs), work_remains)
         self.telling.chunk_starts(bucket, runs)
@@ -242,6 +244,28 @@ class Engine:
         """Return whether a bucket has a population now; else its trials have failed."""
         try:
             self.make(bucket)
+        except Exception as error:
+            self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
+            return False
+        return True
+
+    def settle_lanes(self, bucket: Bucket) -> bool:
+        """Return whether a bucket that runs next has as many lanes as it keeps.
+
+        Lanes that it cannot have replicates for are given up before the first chunk, unless the
+        study says how many there are or has one program. Else its trials have failed.
+        """
+        if bucket.settled:
+            return True
+        lanes = bucket.lanes
+        if self.study.population.lanes is None and len(self.buckets) > 1:
+            lanes = lanes_to_keep(self.ledger, bucket)
+        try:
+            if lanes == bucket.lanes:
+                bucket.settle()
+            else:
+                bucket.drop()  # before the other one is made: both may not find room
+                bucket.settle(self.factory.make(bucket.resolved, lanes))
         except Exception as error:
             self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
             return False

@@ -41,9 +41,9 @@ class Refiller:
             if bucket is not None:
                 self._fill(bucket)
             count = self._wanted_now(bucket)
-            if count < 1:
-                break
-            if not self._intake.join() and not self._intake.ask(count):
+            if count >= 1 and (self._intake.join() or self._intake.ask(count)):
+                continue
+            if bucket is None or self._engine.settle_lanes(bucket):
                 break
         if bucket is not None:
             self._intake.begin(self._wanted_ahead(bucket))

@@ -15,6 +15,7 @@ __all__ = [
     "Machine",
     "auto_lanes",
     "device_count",
+    "fitting_lanes",
     "population_replicates",
     "startable_replicates",
     "tile_of",
@@ -85,6 +86,20 @@ def auto_lanes(
     return block * max(1, min(blocks, fitting))
 
 
+def fitting_lanes(most: int, block: int, replicates: int) -> int:
+    """Return the lanes that a bucket keeps of those that the rule gives.
+
+    Args:
+        most: that the rule gives; a multiple of the block.
+        block: lanes of one tile on every device.
+        replicates: that the bucket can have, or is expected to.
+
+    >>> fitting_lanes(64, 8, 12), fitting_lanes(64, 8, 100), fitting_lanes(64, 8, 0)
+    (16, 64, 8)
+    """
+    return min(most, block * -(-max(1, replicates) // block))
+
+
 def population_replicates(study: Study) -> int:
     """Return how many replicates must run side by side: all of an evolving population, else 1."""
     early, trials = study.early_terminate, study.budget.trials
@@ -97,9 +112,12 @@ def startable_replicates(study: Study) -> int:
     """Return how many replicates the study can have in lanes at once, at most.
 
     Trials are bounded by `budget.trials` and by env steps, of which each takes at least those to
-    its first rung; the confirm stage runs the replicates of all its candidates side by side.
+    its first rung; there is one where nothing is searched. The confirm stage runs the replicates
+    of all its candidates side by side.
     """
     bounds = []
+    if not study.space.parameters:
+        bounds.append(study.seeds.per_config)
     if study.budget.trials is not None:
         bounds.append(study.budget.trials * study.seeds.first)
     if study.budget.env_steps is not None:
