@@ -153,10 +153,23 @@ class Program:
         return jax.tree.map(rows, self.example)
 
     @cached_property
-    def _advance(self) -> Any:
+    def _lowered(self) -> Any:
         function = advance_function(self.plan, self.mesh, self.tile, self.updates)
         args = (np.int32(0), self.empty(), self._put(self.no_refills()), self._initial)
-        return function.lower(*args).compile(compiler_options=compiler_options(self.devices))
+        return function.lower(*args)
+
+    @cached_property
+    def _advance(self) -> Any:
+        compiled = self._lowered.compile(compiler_options=compiler_options(self.devices))
+        self.__dict__.pop("_lowered")
+        return compiled
+
+    def trace(self) -> None:
+        """Trace what `compile` and `compile_evaluation` then only compile, in any thread."""
+        if not self.compiled:
+            _ = self._lowered
+        if not self.evaluation_compiled:
+            _ = self._evaluation_lowered
 
     def compile(self) -> None:
         """Compile the training program now (else at the first `advance`)."""
@@ -242,6 +255,12 @@ class Program:
 
     @cached_property
     def _evaluate(self) -> Any:
+        compiled = self._evaluation_lowered.compile()
+        self.__dict__.pop("_evaluation_lowered")
+        return compiled
+
+    @cached_property
+    def _evaluation_lowered(self) -> Any:
         spread = PartitionSpec("lanes")
         mapped = jax.shard_map(
             self._episodes, mesh=self.mesh, in_specs=spread, out_specs=spread, check_vma=False
@@ -250,7 +269,7 @@ class Program:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._spread),
             self._policy_shapes(self.evaluation_width),
         )
-        return jax.jit(mapped).lower(like).compile()
+        return jax.jit(mapped).lower(like)
 
     def _policy_shapes(self, width: int) -> Policies:
         """Return the shapes of the policies of that many lanes."""

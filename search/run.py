@@ -33,6 +33,7 @@ from .book.warm_start import warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, restore_buckets, restore_ledger
+from .engine.compile_beside import CompileBeside
 from .engine.confirm_resume import read_fresh
 from .engine.engine import Engine, Outcome
 from .engine.evolve import make_evolver
@@ -223,7 +224,11 @@ def _run(
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
     telling.start(store.folder.path, resumed=not store.created)
     measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
-    with closing(AskAhead(proposer)) as ahead, Interrupts(telling.interrupt) as interrupts:
+    with (
+        closing(AskAhead(proposer)) as ahead,
+        Interrupts(telling.interrupt) as interrupts,
+        closing(CompileBeside()) as beside,
+    ):
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)
@@ -236,6 +241,7 @@ def _run(
             committer=_committer(store, ledger, buckets, settings),
             policies=policies,
             telling=telling,
+            beside=beside,
         )
         outcome: Outcome = "finished"
         try:

@@ -157,6 +157,9 @@ class SharedPopulation:
             self._compile("compile", "the training program")
             self._compiled = True
 
+    def compile_ahead(self) -> None:
+        """See `Population`; hosts are asked one thing after the other."""
+
     def compile_evaluation(self) -> None:
         """See `Population`."""
         if not self._evaluation_compiled:

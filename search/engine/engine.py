@@ -33,6 +33,7 @@ from .chunk import (
     take_evaluations,
 )
 from .commits import Committer
+from .compile_beside import CompileBeside
 from .failures import fail_runs
 from .settle import Policies
 from .telling import Telling
@@ -54,6 +55,7 @@ class Engine:
         committer: makes everything durable.
         policies: keeps the best.
         telling: the observers, told of every boundary.
+        beside: compiles while lanes run; None compiles when a program is needed.
 
     Attributes:
         ledger, factory, buckets, committer, policies, telling: these.
@@ -68,10 +70,11 @@ class Engine:
         committer: Committer,
         policies: Policies,
         telling: Telling,
+        beside: CompileBeside | None = None,
     ):
         self.ledger, self.factory, self.buckets = ledger, factory, buckets
         self.committer, self.policies, self.telling = committer, policies, telling
-        self._curves = curves
+        self._curves, self._beside = curves, beside
         self._whole = True  # the state is one between two steps, which may be committed
 
     @property
@@ -270,6 +273,12 @@ class Engine:
             self.fail(bucket, [*bucket.waiting, *bucket.busy()], error)
             return False
         return True
+
+    def compile_ahead(self, bucket: Bucket) -> None:
+        """Begin to compile for a bucket that has its lanes, while another one runs."""
+        if self._beside is not None and bucket.population is not None:
+            with self.ledger.state.usage.spending("compile"):
+                self._beside.begin(bucket.population)
 
     def fail(self, bucket: Bucket, runs: Sequence[Run], error: Exception) -> None:
         """Fail the trials of some replicates.

@@ -47,6 +47,7 @@ class Refiller:
                 break
         if bucket is not None:
             self._intake.begin(self._wanted_ahead(bucket))
+            self._look_ahead(bucket)
         return bucket if bucket is not None and bucket.busy() else None
 
     def _choose(self) -> Bucket | None:
@@ -57,6 +58,23 @@ class Refiller:
         }
         key = next_bucket(able, self._ledger.state.running)
         return able.get(key)
+
+    def _look_ahead(self, bucket: Bucket) -> None:
+        """Settle the lanes of the bucket that has the most to run beside this one.
+
+        Its program can then be compiled while this one runs, behind whose first chunk that
+        begins. Which one it is, and with how many lanes, never depends on what compiling takes.
+        """
+        others = [
+            other
+            for other in self._engine.buckets.values()
+            if other is not bucket and other.work and self._engine.affordable(other) >= 1
+        ]
+        if self._ledger.state.running != bucket.key or not others:
+            return
+        following = max(others, key=lambda other: other.work)  # the first of equals
+        if self._engine.prepare(following) and self._engine.settle_lanes(following):
+            self._engine.compile_ahead(following)
 
     def _fill(self, bucket: Bucket) -> None:
         """Cut the replicates that the budget cannot pay for, then fill lanes as far as it can."""

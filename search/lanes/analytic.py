@@ -173,6 +173,9 @@ class AnalyticPopulation:
         """See `Population`."""
         self._compiled = True
 
+    def compile_ahead(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
     def compile_evaluation(self) -> None:
         """See `Population`; there is nothing to compile."""
 

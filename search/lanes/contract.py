@@ -6,7 +6,7 @@ curves, so that the loop's rules are tested in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -202,6 +202,15 @@ class Population(Protocol):
 
     def compile(self) -> None:
         """Compile the training program now (else at the first chunk)."""
+        ...
+
+    def compile_ahead(self) -> Callable[[], None] | None:
+        """Return what compiles all of it in another thread, while other lanes run.
+
+        What runs user code has run when this returns, in the thread that calls. An error there
+        or in the thread comes again out of `compile` or `compile_evaluation`, which wait for the
+        thread. None where there is nothing to compile beside other lanes.
+        """
         ...
 
     def compile_evaluation(self) -> None:

@@ -5,6 +5,7 @@ Lanes have the numbers of the loop, in filling order; where the program keeps th
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -58,7 +59,7 @@ class LocalPopulation:
     ):
         """Start with empty lanes."""
         self._split, self._program, self._compiling = split, compiled, compiling
-        self._lanes = compiled.empty()
+        self._lanes, self._compiles = compiled.empty(), threading.Lock()
         self._place = compiled.lane_order()
         plan = compiled.plan
         self.lanes = compiled.lanes
@@ -84,8 +85,24 @@ class LocalPopulation:
         """Compile the training program now (else at the first chunk)."""
         if self._program.compiled:
             return
-        with self._compiling(f"the training program: {self._words()}"):
+        with self._compiling(f"the training program: {self._words()}"), self._compiles:
             self._program.compile()
+
+    def compile_ahead(self) -> Callable[[], None] | None:
+        """Trace the programs, and return what compiles them in a thread; see `Population`.
+
+        Not on a GPU, where compiling times kernels on the device that is busy then.
+        """
+        plan, platform = self._program.plan, self._program.devices[0].platform
+        if is_gymnasium(plan.env.id) or platform != "cpu":
+            return None
+        self._program.trace()
+        return self._compile_quietly
+
+    def _compile_quietly(self) -> None:
+        with self._compiles:
+            self._program.compile()
+            self._program.compile_evaluation()
 
     def _words(self) -> str:
         plan = self._program.plan
@@ -154,7 +171,7 @@ class LocalPopulation:
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
         if not self._program.evaluation_compiled:
-            with self._compiling(f"the evaluation: {self._words()}"):
+            with self._compiling(f"the evaluation: {self._words()}"), self._compiles:
                 self._program.compile_evaluation()
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
