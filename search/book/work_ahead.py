@@ -224,9 +224,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
     )
 
 
-def _further_seeds(
-    ledger: Ledger, chances: Sequence[float], to_come: int, lanes: int
-) -> float:
+def _further_seeds(ledger: Ledger, chances: Sequence[float], to_come: int, lanes: int) -> float:
     """Return the seeds that trials will take beside those that they have, where seeds race.
 
     A trial at its end is looked at, and gets as many seeds again: those that filled the lanes
@@ -317,9 +315,7 @@ def _block(bucket: Bucket, usual: int) -> int:
     return bucket.population.block if bucket.population is not None else usual
 
 
-def _work(
-    bucket: Bucket, usual: int, chunks: float, evaluations: float, warmup: int = 0
-) -> Work:
+def _work(bucket: Bucket, usual: int, chunks: float, evaluations: float, warmup: int = 0) -> Work:
     """Return the work of one replicate whose block is full."""
     quantum = bucket.schedule.quantum
     steps = (chunks + warmup) * quantum / _block(bucket, usual)
