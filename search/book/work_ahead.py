@@ -7,6 +7,7 @@ moves to what the study has seen.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -200,7 +201,7 @@ def _prior(expected: Expected, quanta: Quanta) -> tuple[float, ...]:
     if expected.trials is None:
         return (1.0,) * len(quanta.rungs)
     counts = [expected.trials, *expected.passing]
-    pairs = zip(counts, counts[1:], strict=False)
+    pairs = itertools.pairwise(counts)
     return tuple(after / before if before else 1.0 for before, after in pairs)
 
 
@@ -224,9 +225,7 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
     )
 
 
-def _further_seeds(
-    ledger: Ledger, chances: Sequence[float], to_come: int, lanes: int
-) -> float:
+def _further_seeds(ledger: Ledger, chances: Sequence[float], to_come: int, lanes: int) -> float:
     """Return the seeds that trials will take beside those that they have, where seeds race.
 
     A trial at its end is looked at, and gets as many seeds again: those that filled the lanes
@@ -317,9 +316,7 @@ def _block(bucket: Bucket, usual: int) -> int:
     return bucket.population.block if bucket.population is not None else usual
 
 
-def _work(
-    bucket: Bucket, usual: int, chunks: float, evaluations: float, warmup: int = 0
-) -> Work:
+def _work(bucket: Bucket, usual: int, chunks: float, evaluations: float, warmup: int = 0) -> Work:
     """Return the work of one replicate whose block is full."""
     quantum = bucket.schedule.quantum
     steps = (chunks + warmup) * quantum / _block(bucket, usual)
@@ -366,6 +363,7 @@ def _side_by_side(bucket: Bucket, left: Sequence[int], usual: int) -> Work:
     Args:
         bucket: whose lanes they fill, as many at a time as there are.
         left: chunks of each.
+        usual: lanes of a block where the bucket has none yet.
     """
     if not left:
         return Work()

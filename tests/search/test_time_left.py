@@ -35,7 +35,7 @@ class Clock:
 
 
 class TimedPopulation(AnalyticPopulation):
-    """Every busy block of a chunk takes a second, a compile 20, an evaluation 2 with each block."""
+    """A busy block of a chunk takes a second, a compile 20, an evaluation 2 for each block."""
 
     def compile(self):
         if not self._compiled:
@@ -212,7 +212,9 @@ def test_a_rate_forgets_and_no_compile_is_part_of_it():
     assert rates.env_steps_per_second == pytest.approx(1_000 / 2.5)
     for _ in range(2000):
         boundary(1.0)
-    assert rates.seconds_of(Ahead(Work(0.0, 1_000.0), Work(), 0.0)) == pytest.approx(10.0, rel=0.01)
+    assert rates.seconds_of(Ahead(Work(0.0, 1_000.0), Work(), 0.0)) == pytest.approx(
+        10.0, rel=0.01
+    )
 
 
 def slow_from_here(schedule, chances, trained, trials, draws=4000):

@@ -51,9 +51,7 @@ def test_before_a_trial_has_ended_the_picture_says_who_leads():
     assert "-312.5 at 81.9k env steps in trial 7; none has finished yet" in text
     assert status_line(one).endswith("| leads -312.5 at 81.9k in trial 7")
     nobody = samples.progress(best=None)
-    assert "best       none has finished yet" in "\n".join(
-        screen(panel("", nobody, 0.0, ""))
-    )
+    assert "best       none has finished yet" in "\n".join(screen(panel("", nobody, 0.0, "")))
 
 
 def test_clocks_go_on_between_two_chunks():

@@ -1,4 +1,3 @@
-import dataclasses
 import io
 from pathlib import Path
 from runpy import run_path
