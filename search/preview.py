@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import ConfigError, HpoError
 from ..studies.check import CheckReport, Cost, check
+from ..studies.many_programs import programs_note
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, import_user_code
 from .book.warm_start import warm_start
@@ -53,11 +54,20 @@ def preview(
         check_registered(study)
     report, note = _examined(study, own_code)
     if note or not timing:
+        report = _with_advice(report)
         why = note and "minutes depend on the study's imports: --time runs them"
         return replace(report, time_note=why or "no timing: --no-time"), note
     if report.mistakes:
         return replace(report, time_note="minutes are known once the mistakes are mended"), note
-    return _with_time(study, report, told), note
+    return _with_advice(_with_time(study, report, told)), note
+
+
+def _with_advice(report: CheckReport) -> CheckReport:
+    """Return the report with a warning where programs are many and trials few."""
+    study, time = report.study, report.time
+    known = () if time is None else (time.phases["compile"].expected, time.total.expected)
+    advice = programs_note(study, report.bucket_count, study.budget.trials, *known)
+    return replace(report, warnings=(*report.warnings, *([advice] if advice else [])))
 
 
 def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
@@ -117,7 +127,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     def cost_of(bucket: str) -> Cost:
         first = firsts[bucket]
         if workers == 1:
-            program = factory.program_of(first)
+            program = factory.expected_program(first, len(firsts))
             lanes = program.lanes
         else:
             division = factory.divide(first, None, workers, workers)

@@ -21,6 +21,7 @@ from ..store.sinks import Sinks
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.given import Given, given_in, without_given
+from ..studies.many_programs import programs_note
 from ..studies.spec import Study
 from .book.buckets import Bucket
 from .book.codec import encode
@@ -67,6 +68,7 @@ class Results:
         baselines: rules that learn nothing, on the seeds of the best trial.
         hypervolume: of the front, where there are several objectives, see `volume_of`.
         usage: env steps, occupancy, failures, seconds.
+        advice: a sentence where compiling took most of the time, or "".
     """
 
     state: Literal["finished", "interrupted"]
@@ -75,6 +77,7 @@ class Results:
     usage: Usage
     hypervolume: float | None = None
     baselines: list[BaselineEntry] = field(default_factory=list)
+    advice: str = ""
 
     @property
     def best(self) -> Entry | None:
@@ -293,5 +296,14 @@ def _results(
         leaderboard=entries,
         baselines=baseline_entries(baselines_of(store.journal), entries, store.meta.goal),
         usage=ledger.state.usage,
+        advice=_advice(ledger),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
     )
+
+
+def _advice(ledger: Ledger) -> str:
+    """Return advice where compiling took most of the time."""
+    usage, trials = ledger.state.usage, ledger.trials.values()
+    programs = len({trial.bucket for trial in trials if trial.env_steps})
+    times = (usage.compile_seconds, usage.run_seconds)
+    return programs_note(ledger.study, programs, len(trials), *times)

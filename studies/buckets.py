@@ -15,7 +15,7 @@ from ..spaces.space import Parameter, Space
 from .quanta import Quanta, quanta_of
 from .spec import Study
 
-__all__ = ["Bucket", "Buckets", "buckets_of"]
+__all__ = ["Bucket", "Buckets", "buckets_of", "static_searched"]
 
 _MOST_POINTS = 5000
 _POINTS_OF_PARENTS = 5
@@ -65,7 +65,7 @@ def buckets_of(
         bucket_key: names the bucket of a complete configuration; left out, configurations with
             equal static knobs share one.
     """
-    static = {p.name for p in study.space.parameters if _is_static(study, p.name)}
+    static = set(static_searched(study))
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
@@ -86,6 +86,11 @@ def buckets_of(
             found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     return Buckets(tuple(found.values()), more, endless, tuple(refused))
+
+
+def static_searched(study: Study) -> list[str]:
+    """Return the searched knobs whose values make programs."""
+    return [name for name in study.space.names if _is_static(study, name)]
 
 
 def _is_static(study: Study, name: str) -> bool:

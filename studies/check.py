@@ -341,7 +341,7 @@ def _programs(report: CheckReport) -> list[str]:
         lanes = (
             ""
             if bucket.lanes is None
-            else f"; {_counted(bucket.lanes, 'lane')}{_over(report.study)}"
+            else f"; {_about(report)}{_counted(bucket.lanes, 'lane')}{_over(report.study)}"
         )
         memory = "" if bucket.memory_bytes is None else f"; {mebibytes(bucket.memory_bytes)}"
         chunks = _counted(quanta.chunks, "chunk")
@@ -354,6 +354,12 @@ def _programs(report: CheckReport) -> list[str]:
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
+
+
+def _about(report: CheckReport) -> str:
+    """Return a word where a bucket keeps as many lanes as it then has replicates for."""
+    several = report.bucket_count > 1 or not report.bucket_count_exact
+    return "about " if several and report.study.population.lanes is None else ""
 
 
 def _over(study: Study) -> str:

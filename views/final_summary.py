@@ -38,6 +38,8 @@ def print_results(
         console.print()
         console.print(summary(results))
         console.print(time_text(results.usage.seconds_by_part))
+        if results.advice:
+            console.print(results.advice)
     elif results.leaderboard:
         print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives)
     last = winner_line(results.leaderboard, metric)
@@ -105,6 +107,7 @@ def results_data(results: Results) -> dict[str, Any]:
         "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "baselines": [entry.as_json() for entry in results.baselines],
+        "advice": results.advice or None,
         "usage": {
             **usage,
             "env_steps": results.usage.env_steps,

@@ -269,7 +269,7 @@ class _Factory:
 
     def make(self, resolved: Resolved, lanes: int | None) -> _Population:
         """See `PopulationFactory`."""
-        self.firsts.setdefault(resolved.bucket, (resolved, lanes))
+        self.firsts[resolved.bucket] = (resolved, lanes)  # the last one is what it keeps
         return _Population(self, resolved, self.lanes_of(resolved, lanes))
 
     def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
@@ -354,6 +354,9 @@ class _Population:
             self._chunks[change.lane] = chunks[source]
 
     def compile(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def compile_ahead(self) -> None:
         """See `Population`; there is nothing to compile."""
 
     def compile_evaluation(self) -> None:

@@ -45,6 +45,7 @@ from .hosting import workers_of
 from .lane_count import (
     Machine,
     auto_lanes,
+    fitting_lanes,
     population_replicates,
     startable_replicates,
     tile_of,
@@ -248,6 +249,21 @@ class LocalFactory:
         from ...core.host.host_program import HostProgram
 
         return HostProgram(**parts, workers=self._workers, warn=self.warn)
+
+    def expected_program(self, resolved: Resolved, buckets: int) -> program.Program:
+        """Return the program of a bucket with the lanes that it is expected to keep; no compile.
+
+        Args:
+            resolved: any configuration of it.
+            buckets: that the study's trials are expected to fall into, as many into each.
+        """
+        whole = self.program_of(resolved)
+        if buckets < 2 or self.study.population.lanes is not None:
+            return whole
+        block = whole.tile * len(whole.devices)
+        each = -(-startable_replicates(self.study) // buckets)
+        lanes = fitting_lanes(whole.lanes, block, each)
+        return dataclasses.replace(whole, lanes=lanes)
 
     def _auto_lanes(self, parts: Parts, tile: int, shares: int = 1, neighbours: int = 1) -> int:
         """Return the lanes of one share by the rule of `search.lanes`.
