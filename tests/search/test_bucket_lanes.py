@@ -1,0 +1,271 @@
+"""Buckets keep as many lanes as they can have replicates, and compile beside each other."""
+
+import dataclasses
+import json
+import threading
+import time
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.search.book.state import LoopState
+from hpo.search.engine.commits import Committer
+from hpo.search.engine.compile_beside import CompileBeside
+from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.lanes.lane_count import startable_replicates
+from hpo.search.run import Settings, run
+from hpo.spaces import Space
+from hpo.store import tables_equal
+from hpo.store.journal import Journal
+from hpo.studies.many_programs import programs_note
+from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
+FACTORY = samples.AnalyticFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3)
+NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
+PLAIN = samples.study(samples.WITH_BUCKETS, early_terminate=None, seeds=Seeds(3))
+GIVEN = dataclasses.replace(PLAIN, population=PopulationSpec(lanes=64))
+CONFIRM = samples.Confirm(2, 3, 4)
+KINDS = {
+    "asha": dataclasses.replace(
+        PLAIN, early_terminate=EarlyTerminate("asha", 2_000, 3.0, audit=0.2), confirm=CONFIRM
+    ),
+    "tpe, enqueued": dataclasses.replace(
+        PLAIN,
+        search=SearchSpec("tpe"),
+        enqueue=({"learning_rate": 1e-3, "hidden_sizes": [64, 64]},),
+        budget=Budget(trials=60),
+    ),
+    "racing": dataclasses.replace(PLAIN, seeds=Seeds(6, racing=Racing(2, 0.8)), confirm=CONFIRM),
+    "budget": dataclasses.replace(
+        PLAIN, budget=Budget(trials=None, env_steps=500_000), confirm=CONFIRM
+    ),
+}
+
+
+def state_of(folder):
+    with Journal(folder) as journal:
+        return json.loads(journal.head().loop_state)
+
+
+def lanes_of(folder):
+    return {bucket["key"]: bucket["lanes"] for bucket in state_of(folder)["buckets"]}
+
+
+def values_of(results):
+    return {entry.trial: (entry.state, entry.values) for entry in results.leaderboard}
+
+
+class Died(BaseException):
+    """A process that is gone; nothing of ours catches it."""
+
+
+# ---------------------------------------------------------------------- how many lanes
+
+
+def test_small_buckets_keep_few_lanes_and_these_are_busy(tmp_path):
+    results = run(PLAIN, tmp_path / "s", FACTORY, (), NEVER)
+    trials = {}
+    with Journal(tmp_path / "s") as journal:
+        for row in journal.trials():
+            trials[row.bucket] = trials.get(row.bucket, 0) + 1
+    assert sum(trials.values()) == 24 and len(trials) == 3
+    assert lanes_of(tmp_path / "s") == {
+        key: 4 * -(-3 * count // 4) for key, count in trials.items()
+    }
+    given = run(GIVEN, tmp_path / "given", FACTORY, (), NEVER)
+    assert results.usage.occupancy > 0.9 > 0.6 > given.usage.occupancy
+
+
+def test_lanes_that_the_study_gives_are_obeyed_and_values_are_the_same(tmp_path):
+    few, many = (run(s, tmp_path / s.name, FACTORY, (), NEVER)
+                 for s in (PLAIN, dataclasses.replace(GIVEN, name="given")))  # fmt: skip
+    assert set(lanes_of(tmp_path / "given").values()) == {64}
+    assert values_of(few) == values_of(many)
+
+
+def test_a_study_of_one_program_has_the_lanes_of_the_rule(tmp_path):
+    study = dataclasses.replace(samples.study(), budget=Budget(trials=5))
+    run(study, tmp_path / "s", FACTORY, (), NEVER)
+    assert set(lanes_of(tmp_path / "s").values()) == {64}
+
+
+def test_trials_to_come_count_by_the_share_that_came(tmp_path):
+    """With 300 trials each bucket is expected to fill what the rule gives."""
+    study = dataclasses.replace(PLAIN, budget=Budget(trials=300))
+    results = run(study, tmp_path / "s", FACTORY, (), NEVER)
+    assert set(lanes_of(tmp_path / "s").values()) == {64}
+    assert results.usage.occupancy > 0.8
+
+
+def test_where_nothing_is_searched_one_trial_can_start():
+    alone = dataclasses.replace(PLAIN, space=Space(), budget=Budget(trials=None))
+    assert startable_replicates(alone) == 3
+    assert startable_replicates(dataclasses.replace(alone, confirm=CONFIRM)) == 6
+    assert startable_replicates(dataclasses.replace(alone, space=PLAIN.space)) == 4096
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_study_that_dies_anywhere_ends_with_the_same_tables_and_lanes(
+    tmp_path, monkeypatch, name
+):
+    study, factory = KINDS[name], FACTORY
+    run(study, tmp_path / "whole", factory, (), NEVER)
+    boundaries = state_of(tmp_path / "whole")["boundary"]
+    assert boundaries > 8
+    for boundary in sorted({0, 1, 2, 3, boundaries // 2, boundaries - 3}):
+
+        def commit_if_due(self, boundary=boundary):
+            if self._ledger.state.boundary == boundary:
+                self.commit()
+                raise Died
+
+        folder = tmp_path / f"at-{boundary}"
+        with monkeypatch.context() as patched:
+            patched.setattr(Committer, "commit_if_due", commit_if_due)
+            with pytest.raises(Died):
+                run(study, folder, factory, (), NEVER)
+        run(study, folder, factory, (), NEVER)
+        assert tables_equal(tmp_path / "whole", folder) == []
+        assert lanes_of(folder) == lanes_of(tmp_path / "whole")
+
+
+def test_lanes_of_a_study_begun_before_stay():
+    state = LoopState()
+    state.note_buckets([])
+    text = json.loads(state.to_text())
+    text["buckets"] = [
+        {"key": "a", "example": 0, "lanes": 64},
+        {"key": "b", "example": 3, "lanes": 0},
+    ]
+    buckets = LoopState.from_text(json.dumps(text)).buckets
+    assert [(bucket.lanes, bucket.settled) for bucket in buckets] == [(64, True), (0, False)]
+
+
+# ---------------------------------------------------------------------- compiled beside
+
+
+class Compiled(AnalyticPopulation):
+    """Says what is compiled beside it, in which thread, and may take long or fail there."""
+
+    beside, errors, seconds = (), {}, 0.0
+
+    def compile_ahead(self):
+        self._tell("traced")
+        return self._ahead
+
+    def _tell(self, what):
+        here = threading.current_thread() is threading.main_thread()
+        type(self).beside = (*self.beside, (what, self.steps_per_chunk, here))
+        if (what, self.steps_per_chunk) in self.errors:
+            raise RuntimeError("no such instruction")
+
+    def _ahead(self):
+        time.sleep(self.seconds)
+        self._tell("compiled")
+
+    def compile(self):
+        if ("needed", self.steps_per_chunk) in self.errors:
+            raise RuntimeError("no such instruction")
+        super().compile()
+
+
+@dataclasses.dataclass(frozen=True)
+class CompilingFactory(samples.AnalyticFactory):
+    kind: type = Compiled
+
+    def make(self, resolved, lanes):
+        return self.kind(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+def compiling(kind=Compiled, **attributes):
+    made = type("Made", (kind,), {"beside": (), **attributes})
+    return CompilingFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3, kind=made)
+
+
+def test_the_next_program_is_compiled_beside_the_running_one_once(tmp_path):
+    factory = compiling()
+    run(PLAIN, tmp_path / "s", factory, (), NEVER)
+    assert sorted(factory.kind.beside) == [
+        (what, quantum, what == "traced")  # user code runs in the thread of the loop
+        for what in ("compiled", "traced")
+        for quantum in sorted({*QUANTA.values()} - {first_quantum(tmp_path / "s")})
+    ]
+
+
+def first_quantum(folder):
+    """The quantum of the bucket that ran first: nothing could be compiled beside another."""
+    with Journal(folder) as journal:
+        first = min((row for row in journal.trials()), key=lambda row: (row.started_at, row.trial))
+        begun = {row.bucket for row in journal.trials()}
+    assert begun == set(QUANTA)
+    return QUANTA[first.bucket] if first.bucket in QUANTA else None
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"seconds": 0.2},
+        {"errors": {("traced", 500), ("traced", 1_000), ("traced", 2_000)}},
+        {"errors": {("compiled", 500), ("compiled", 1_000), ("compiled", 2_000)}},
+    ],
+)
+def test_what_happens_beside_changes_no_table(tmp_path, attributes):
+    study = KINDS["asha"]
+    run(study, tmp_path / "without", FACTORY, (), NEVER)
+    run(study, tmp_path / "with", compiling(**attributes), (), NEVER)
+    assert tables_equal(tmp_path / "without", tmp_path / "with") == []
+    assert lanes_of(tmp_path / "without") == lanes_of(tmp_path / "with")
+    assert not [t for t in threading.enumerate() if t.name.startswith("compile")]
+
+
+def test_an_error_of_a_compile_fails_the_trials_of_its_bucket_in_their_turn(tmp_path):
+    errors = {("compiled", 2_000), ("needed", 2_000)}
+    study = dataclasses.replace(PLAIN, budget=Budget(trials=24, max_failures=50))
+    results = run(study, tmp_path / "s", compiling(errors=errors), (), NEVER)
+    with Journal(tmp_path / "s") as journal:
+        told = {row.bucket: (row.state, row.error) for row in journal.trials()}
+    assert told["64x64"][0] == "failed" and "no such instruction" in told["64x64"][1]
+    assert {told["16"][0], told["32"][0]} <= {"finished", "diverged"}
+    assert results.usage.failures >= 1
+
+
+def test_closing_waits_for_a_compile_and_leaves_what_has_not_begun():
+    factory = compiling(seconds=0.3)
+    config = {"learning_rate": 1e-3, "gamma": 0.99}
+    beside = CompileBeside()
+    for sizes in ([16], [32], [64, 64]):
+        population = factory.make(factory.resolve({**config, "hidden_sizes": sizes}), 4)
+        beside.begin(population)
+        beside.begin(population)  # the second time does nothing
+    time.sleep(0.05)
+    beside.close()
+    done = [entry[:2] for entry in factory.kind.beside]
+    assert done.count(("compiled", 500)) == 1 and ("compiled", 2_000) not in done
+    assert [what for what, _ in done].count("traced") == 3
+
+
+# ---------------------------------------------------------------------- a word of advice
+
+
+def test_advice_names_the_number_that_it_rests_on():
+    assert programs_note(PLAIN, 1, 24) == programs_note(PLAIN, 6, None) == ""
+    assert programs_note(PLAIN, 4, 24) == ""
+    text = programs_note(PLAIN, 6, 24)
+    assert "6 programs for 24 trials: only 4.0 trials share a compile" in text
+    assert text.endswith("search fewer values of hidden_sizes")
+    assert programs_note(PLAIN, 6, 24, 50.0, 100.0) == ""
+    assert "75% of the time is compiling" in programs_note(PLAIN, 6, 24, 75.0, 100.0)
+    assert "75% of" in programs_note(PLAIN, 2, 1000, 75.0, 100.0)  # measured, whatever the count
+
+
+def test_the_advice_of_a_run_is_of_its_programs_and_its_seconds(tmp_path, monkeypatch):
+    heard = []
+    monkeypatch.setattr("hpo.search.run.programs_note", lambda *given: heard.append(given) or "x")
+    results = run(PLAIN, tmp_path / "s", FACTORY, (), NEVER)
+    usage = results.usage
+    assert heard == [(PLAIN, 3, 24, usage.compile_seconds, usage.run_seconds)]
+    assert results.advice == "x"
