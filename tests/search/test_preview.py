@@ -25,8 +25,10 @@ def test_lanes_and_memory_are_those_of_the_programs(monkeypatch):
     factory = local.LocalFactory(study)
     for bucket in report.buckets:
         params = {**study.space.default(), **bucket.static}
-        program = factory.program_of(factory.resolve(study.complete(params)))
-        assert bucket.lanes == program.lanes == 24
+        resolved = factory.resolve(study.complete(params))
+        program = factory.expected_program(resolved, 2)
+        assert factory.program_of(resolved).lanes == 24
+        assert bucket.lanes == program.lanes == 16  # half of 20 trials, in blocks of 8
         assert bucket.memory_bytes == program.memory_bytes() > 0
     small, large = (bucket.memory_bytes for bucket in report.buckets)
     assert small < large
