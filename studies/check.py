@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..plain_data import as_lists
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
-from .check_outputs import curve_words, mebibytes, policy_words
+from .check_outputs import curve_words, lane_words, mebibytes, policy_words
 from .expected import Expected, expected_steps
 from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
@@ -334,15 +334,12 @@ def _programs(report: CheckReport) -> list[str]:
     lines = [
         f"programs   {least}{_counted(report.bucket_count, 'bucket')}, one training program each"
     ]
+    several = report.bucket_count > 1 or not report.bucket_count_exact
     for bucket in report.buckets:
         quanta = bucket.quanta
         names = ", ".join(f"{name}={as_lists(value)}" for name, value in bucket.static.items())
         rungs = ", ".join(f"{steps:,}" for steps in quanta.rungs) or "none"
-        lanes = (
-            ""
-            if bucket.lanes is None
-            else f"; {_about(report)}{_counted(bucket.lanes, 'lane')}{_over(report.study)}"
-        )
+        lanes = lane_words(report.study, bucket.lanes, several)
         memory = "" if bucket.memory_bytes is None else f"; {mebibytes(bucket.memory_bytes)}"
         chunks = _counted(quanta.chunks, "chunk")
         lines.append(
@@ -354,17 +351,6 @@ def _programs(report: CheckReport) -> list[str]:
     if report.bucket_count > len(report.buckets):
         lines.append(f"  and {report.bucket_count - len(report.buckets)} more")
     return lines
-
-
-def _about(report: CheckReport) -> str:
-    """Return a word where a bucket keeps as many lanes as it then has replicates for."""
-    several = report.bucket_count > 1 or not report.bucket_count_exact
-    return "about " if several and report.study.population.lanes is None else ""
-
-
-def _over(study: Study) -> str:
-    workers = study.executor.workers
-    return f" over {workers} workers" if workers > 1 else ""
 
 
 def _steps(report: CheckReport) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `hpo check` says of what a study writes: rows of curves, policies on the way."""
+"""What `hpo check` says of lanes, and of what a study writes: rows of curves, policies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .curve_rows import curve_rows, rows_of_run
 from .quanta import Quanta
 from .spec import Study
 
-__all__ = ["curve_words", "mebibytes", "policy_words"]
+__all__ = ["curve_words", "lane_words", "mebibytes", "policy_words"]
 
 _POLICY_BYTES = 70_000  # of a policy on disk beside its parameters: 12 files in blocks of 4 KiB
 
@@ -20,6 +20,22 @@ def curve_words(study: Study, quanta: Quanta) -> str:
     apart = rows.chunks * updates if rows.per_chunk == 1 else -(-updates // rows.per_chunk)
     count = rows_of_run(rows, quanta.chunks, quanta.rung_chunks)
     return f"; a row of curves every {apart * each:,} env steps, {count:,} a run"
+
+
+def lane_words(study: Study, lanes: int | None, several: bool) -> str:
+    """Return how many lanes a program has, if known.
+
+    Args:
+        study: what is asked.
+        lanes: that are expected.
+        several: programs; each then keeps as many as it has replicates for.
+    """
+    if lanes is None:
+        return ""
+    about = "about " if several and study.population.lanes is None else ""
+    workers = study.executor.workers
+    over = f" over {workers} workers" if workers > 1 else ""
+    return f"; {about}{lanes:,} lane{'s' * (lanes != 1)}{over}"
 
 
 def policy_words(study: Study, chunks: int, parameters: int | None) -> list[str]:

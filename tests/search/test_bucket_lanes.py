@@ -202,7 +202,7 @@ def first_quantum(folder):
         first = min((row for row in journal.trials()), key=lambda row: (row.started_at, row.trial))
         begun = {row.bucket for row in journal.trials()}
     assert begun == set(QUANTA)
-    return QUANTA[first.bucket] if first.bucket in QUANTA else None
+    return QUANTA[first.bucket]
 
 
 @pytest.mark.parametrize(
