@@ -14,11 +14,14 @@ from hpo.search.book.state import LoopState
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.compile_beside import CompileBeside
 from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.lanes.contract import Refill
 from hpo.search.lanes.lane_count import startable_replicates
+from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 from hpo.spaces import Space
-from hpo.store import tables_equal
+from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.load import loads
 from hpo.studies.many_programs import programs_note
 from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
 
@@ -269,3 +272,32 @@ def test_the_advice_of_a_run_is_of_its_programs_and_its_seconds(tmp_path, monkey
     usage = results.usage
     assert heard == [(PLAIN, 3, 24, usage.compile_seconds, usage.run_seconds)]
     assert results.advice == "x"
+
+
+TRAINED = """\
+env: CartPole-v1
+env_steps: 4096
+space: {learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}}
+fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+budget: {trials: 20}
+"""
+
+
+@pytest.mark.slow
+def test_neither_a_thread_that_compiles_nor_the_number_of_lanes_changes_a_curve():
+    study = loads(TRAINED)
+    factory = LocalFactory(study)
+    resolved = factory.resolve(study.default())
+    block = factory.make(resolved, None).block
+    alone, among = (factory.make(resolved, count * block) for count in (1, 3))
+    ahead = alone.compile_ahead()
+    assert ahead is not None and alone.compiles == 0
+    thread = threading.Thread(target=ahead)
+    thread.start()
+    refills = [Refill(lane, resolved, Stream.SEARCH, lane) for lane in range(2)]
+    few = alone.advance(refills, [0, 1])  # waits for the thread
+    thread.join()
+    many = among.advance([*refills, Refill(block, resolved, Stream.SEARCH, 2)], [0, 1, block])
+    assert alone.compiles == among.compiles == 1
+    for name, values in few.metrics.items():
+        assert values[:2].tobytes() == many.metrics[name][:2].tobytes(), name
