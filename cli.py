@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from .errors import HpoError, suggestion
+from .platforms import check_platform
 from .version import __version__
 from .views.visible import echo
 
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         args = _parse(given)
+        check_platform()
         module, function = args.call
         code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()

@@ -129,15 +129,27 @@ class StudyFolder:
         Raises:
             StoreError: naming what is there.
         """
+        self._check_found(
+            "restore the journal from a copy, or begin beside it with: hpo run FILE --new"
+        )
+
+    def check_journal(self) -> None:
+        """Refuse to read where a study was begun whose journal is lost.
+
+        Raises:
+            StoreError: naming what is there.
+        """
+        self._check_found(
+            "restore the journal from a copy; other tools read the tables that are there"
+        )
+
+    def _check_found(self, cure: str) -> None:
         there = [*self._files(PARTS_NAME), *self._files("checkpoints"), *self._files("policies")]
         there += [self.path / name for name in _TABLES if (self.path / name).exists()]
         if there:
             journal = self.path / JOURNAL_NAME
             state = "empty" if journal.exists() else "missing"
-            raise StoreError(
-                f"{journal} is {state}, but {there[0]} of its study is there; restore the journal "
-                "from a copy, or begin beside it with: hpo run FILE --new"
-            )
+            raise StoreError(f"{journal} is {state}, but {there[0]} of its study is there; {cure}")
 
     def _files(self, name: str) -> list[Path]:
         folder = self.path / name
@@ -248,6 +260,9 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     begun = root / study
     if begun.is_dir() and (holder := lock_holder(begun)) is not None:
         raise StoreError(f"{begun} is being begun by {holder}; look again in a moment")
+    for path in (begun, Path(study)):
+        if path.is_dir():
+            StudyFolder(path).check_journal()
     listed = f" Known: {', '.join(known)}" if known else f" {root}/ holds no study."
     raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
 

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from hpo.search.engine import settle
 from hpo.search.lanes import analytic
 from hpo.search.run import run
 from hpo.store import Journal, tables_equal
+from hpo.store.study_store import StudyStore
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 STUDY = samples.study(samples.WITH_BUCKETS, budget=samples.Budget(trials=12))
@@ -79,3 +82,29 @@ def test_half_a_boundary_is_not_committed(unbroken, tmp_path):
             go_on(folder, 1e9)
     with Journal(folder) as journal:
         assert journal.head().number == 0 and journal.trials() == []
+
+
+def test_nothing_is_written_after_a_refusal(tmp_path):
+    folder = tmp_path / "study"
+    with pytest.MonkeyPatch.context() as patch:
+        refuse(patch, settle, "make_folder", 2)
+        written = []
+        publish = StudyStore.publish
+        patch.setattr(StudyStore, "publish", lambda *a, **b: written.append(b) or publish(*a, **b))
+        with pytest.raises(StoreError):
+            go_on(folder, 1e9)
+    assert {"force": True} not in written
+
+
+def test_half_a_copy_of_a_policy_goes_when_the_study_goes_on(unbroken, tmp_path):
+    folder = tmp_path / "study"
+    with pytest.MonkeyPatch.context() as patch:
+        refuse(patch, settle, "make_folder", 2)
+        with pytest.raises(StoreError):
+            go_on(folder)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    half = folder / "policies" / f".trial_3.partial-{ended.pid}"
+    half.mkdir(parents=True)
+    go_on(folder)
+    assert not half.exists() and tables_equal(unbroken, folder) == []

@@ -265,3 +265,12 @@ def test_the_legend_names_a_policy_by_its_folder(tmp_path, monkeypatch):
     pictures.draw_curves(tmp_path / "x.png", rules, "a network")
     legend = made[0].axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["ksp_ff", "policy"]
+
+
+def test_one_seed_has_no_deviation(capsys, network):
+    one = ["--env", network, "--heuristic", "ksp_ff", "--seeds", "1", "--steps", "200"]
+    assert main(["eval", *one]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row[:2] == ["ksp_ff", "30"] and row[3] == "-"
+    found = answer(capsys, *one)["results"][0]["service_blocking_probability"]
+    assert found["std"] is None and found["mean"] > 0.0

@@ -20,6 +20,7 @@ from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, state_of
 from ...studies.spec import Study
+from ...studies.stopping_rules import finishing_rules
 from .model import Scale
 from .scales import round_ticks
 
@@ -141,7 +142,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             entries=entries,
             baselines=baseline_entries(baselines_of(journal), entries, meta.goal),
             decisions=decisions,
-            audit=audit_of(meta, rows, decisions),
+            audit=audit_of(meta, rows, decisions, finishing_rules()),
             usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
             standing=state_of(folder.path, head),
         )
