@@ -204,7 +204,7 @@ def _sobol_difference() -> float:
 
 def _contracts() -> tuple[int, str]:
     """Run the contract tests; give how many held, and what failed."""
-    files = ["tests/search/test_sampler.py", "tests/search/test_pruner.py"]
+    files = ["tests/search/samplers/test_sampler.py", "tests/search/rules/test_pruner.py"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", *files]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
