@@ -197,7 +197,9 @@ def test_several_objectives_resume_to_the_same_tables(tmp_path, method):
         constraints=(Constraint("eval/length_mean", min=1.0),),
     )  # fmt: skip
     finish(asked, tmp_path / "whole")
-    tests = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "engine" / "test_resume.py")))
+    tests = SimpleNamespace(
+        **run_path(str(Path(__file__).parents[1] / "engine" / "test_resume.py"))
+    )
     state, chunks = "interrupted", 2
     while state == "interrupted":
         state = run(asked, tmp_path / "cut", FACTORY, [tests.CutAt(chunks)], samples.quick()).state

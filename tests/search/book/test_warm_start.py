@@ -74,7 +74,9 @@ def test_a_study_begins_where_the_earlier_one_ended(earlier, tmp_path, method):
 
 
 def test_it_is_written_down_so_that_a_resume_needs_no_earlier_study(earlier, tmp_path):
-    tests = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "engine" / "test_resume.py")))
+    tests = SimpleNamespace(
+        **run_path(str(Path(__file__).parents[1] / "engine" / "test_resume.py"))
+    )
     copy = tmp_path / "earlier"
     shutil.copytree(earlier[0], copy)
     asked = study(copy)
