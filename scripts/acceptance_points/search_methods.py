@@ -44,7 +44,7 @@ def everything(small: bool, work: Path) -> Outcome:
         spent += seen.used_up
         stopped[rule or ""] += seen.stopped
     if not small:
-        wrong += [f"{rule} stopped nobody" for rule in RULES if rule and not stopped[rule]]
+        wrong += [f"{rule} stopped nobody" for rule in _RULES if rule and not stopped[rule]]
     sobol = _sobol_difference()
     wrong += [f"Sobol differs from SciPy's by {sobol}"] if sobol else []
     tests = 0
