@@ -140,7 +140,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "search around the one configuration that SOURCE holds, over the usual ranges",
     )  # fmt: skip
     for parser in (init, taken):
-        _option(parser, "--out", "FILE", "write to FILE instead of stdout")
+        _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do and cost, and its mistakes")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
@@ -179,7 +179,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=_positive)
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=int, nargs="?")
-    _add_network(show, "draw this optical network into --out PICTURE.png")
+    _add_network(show, "draw this optical network into --to PICTURE.png")
+    _option(show, "--to", "FILE", "for --env: the picture, a PNG")
     query = verb("query", "read_study", "query the tables trials, evaluations and curves in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner of a study, or export its policy")
@@ -211,10 +212,16 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write everything about a study as one HTML file")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report)
+    stop = verb("stop", "end_study", "end a running study in good order, as Ctrl-C would")
+    _flag(stop, "--no-wait", "return at once, not when it has ended")
+    remove = verb("rm", "end_study", "remove studies that are not running")
+    _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
+    _flag(remove, "--yes", "remove without a question")
+    _add_out(remove)
+    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report, stop)
     for parser in about_one:
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, report):
+    for parser in (top, best, ranked, report, stop):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
     _option(

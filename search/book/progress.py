@@ -133,7 +133,7 @@ class Observer(Protocol):
         ...
 
     def on_interrupt(self) -> None:
-        """Ctrl-C was pressed once; the chunk is finished and committed before the loop leaves."""
+        """Ctrl-C was pressed once, or `hpo stop` asked; the chunk is finished and committed before the loop leaves."""
         ...
 
     def on_end(self, progress: Progress, state: str) -> None:
