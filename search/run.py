@@ -260,7 +260,9 @@ def _run(
             if not (isinstance(error, StoreError) or has_refused(error)):
                 store.publish(force=True)  # a disk that refused is not asked again
             raise
-        store.publish(force=True)
+        with ledger.state.usage.spending("store"):
+            store.publish(force=True)
+    telling.count_time()
     telling.end(outcome)
     return _results(outcome, ledger, store)
 

@@ -128,6 +128,16 @@ class LocalFactory:
         words = words_of_bucket(self.study, resolved.config)
         return LocalPopulation(self.split, compiled, self.compiling, words)
 
+    def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
+        """Make a population to be timed: of the study's own compiled programs.
+
+        Where the host steps environments its chunks have one update, which is all that is
+        compiled; elsewhere a chunk is one program.
+        """
+        whole = self.program_of(resolved, lanes)
+        hosted = is_gymnasium(whole.plan.env.id)
+        return self._population(dataclasses.replace(whole, updates=1) if hosted else whole)
+
     def make_small(self, resolved: Resolved, replicates: int) -> LocalPopulation:
         """Make a population for few replicates that gives the bits of the study's own.
 

@@ -13,7 +13,6 @@ from functools import cached_property
 from ...errors import ConfigError
 from ...search.after.decided import Answer, answer_at
 from ...search.after.looking_back import Points, importance_at, points_of
-from ...search.book.state import LoopState
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -24,6 +23,7 @@ from ...store.rows import BaselineRow, DecisionRow, StudyMeta, TrialRow, TrialSt
 from ...store.study_folder import StudyFolder, state_of
 from ...studies.spec import Study
 from ...studies.stopping_rules import finishing_rules
+from ..time_spent import usage_at
 from .model import Scale
 from .scales import round_ticks
 
@@ -159,7 +159,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             baselines=baseline_entries(rules, entries, meta.goal),
             decisions=decisions,
             audit=audit_of(meta, rows, decisions, finishing_rules()),
-            usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
+            usage=usage_at(head),
             standing=state_of(folder.path, head),
             baseline_rows=rules,
         )
