@@ -199,8 +199,6 @@ def audit_words(audit: Audit, metric: str) -> str:
 
 
 def _state(entry: Entry) -> str:
-    if entry.confirmed:
-        return "confirmed"
     if entry.state is TrialState.STOPPED:
         return f"stopped at {entry.rung}"
     return str(entry.state)

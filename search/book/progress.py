@@ -229,7 +229,7 @@ def _total_env_steps(ledger: Ledger, buckets: list[Bucket]) -> int:
     """Estimate the env steps of the whole study from what trials have taken so far."""
     study, usage = ledger.study, ledger.state.usage
     longest = max((bucket.schedule.env_steps for bucket in buckets), default=study.env_steps)
-    ended = [trial for trial in ledger.trials.values() if not trial.is_live]
+    ended = [t for number, t in ledger.trials.items() if number >= 0 and not t.is_live]
     full = longest * study.seeds.first
     each = sum(trial.env_steps for trial in ended) / len(ended) if ended else full
     confirm = usage.confirm_env_steps + reserve(study, ledger.state.phase, longest)
