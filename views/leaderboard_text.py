@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
+from ..store.conclusions import Conclusion
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from .formatting import Listing, between, counted, number, param, steps
@@ -23,6 +24,7 @@ __all__ = [
     "board",
     "front_line",
     "print_baselines",
+    "print_conclusion",
     "print_leaderboard",
     "value_source",
     "winner_line",
@@ -61,6 +63,12 @@ def print_leaderboard(
         )
     for note in notes:
         console.print(Text(note, style="dim"))
+
+
+def print_conclusion(console: Console, conclusion: Conclusion) -> None:
+    """Print what a study has shown, the verdict in bold."""
+    for place, text in enumerate(conclusion.said):
+        console.print(Text(text, style="" if place else "bold"))
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
@@ -178,7 +186,7 @@ def value_source(value_from: str, seeds: int) -> str:
     return {
         "report": f"{fresh} that did not select it",
         "choose": f"{fresh} that also selected it",
-        "search": f"from {many} of the search, which also selected it; `confirm` uses fresh ones",
+        "search": f"from {many} of the search, which also selected it",
     }[value_from]
 
 

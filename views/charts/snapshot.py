@@ -9,12 +9,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...search.after.conclusion import conclusion_of
 from ...search.after.looking_back import Points, points_of
 from ...search.book.state import LoopState
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.commit import Head
+from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
@@ -41,6 +43,7 @@ class Snapshot:
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
         standing: `running`, `finished` or `interrupted`.
+        conclusion: what it has shown.
     """
 
     folder: StudyFolder
@@ -53,6 +56,7 @@ class Snapshot:
     audit: Audit | None
     usage: Usage
     standing: str
+    conclusion: Conclusion
 
     @property
     def study(self) -> Study:
@@ -144,6 +148,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             audit=audit_of(meta, rows, decisions),
             usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
             standing=state_of(folder.path, head),
+            conclusion=conclusion_of(journal),
         )
 
 
