@@ -139,6 +139,11 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
+    against = snapshot.conclusion.against
+    if against.means is not None and against.verdict != "default":
+        seeds = counted(against.seeds - against.diverged - against.own_diverged, "fresh seed")
+        found.append(("the default configuration", number(against.means[1]),
+                      f"on {seeds}; the winner {number(against.means[0])}"))  # fmt: skip
     if snapshot.audit is not None:
         whole = snapshot.audit.whole
         found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
