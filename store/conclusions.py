@@ -18,8 +18,7 @@ from .statistics import NO_INTERVAL, Interval, mean
 __all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude"]
 
 Verdict = Literal[
-    "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible",
-    "infeasible", "nothing",
+    "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible", "nothing",
 ]  # fmt: skip
 Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""
@@ -85,7 +84,7 @@ class Conclusion:
     said: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Verdict | Literal["infeasible"]:
         """What is to be said first."""
         return "infeasible" if self.violates else self.against.verdict
 

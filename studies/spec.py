@@ -212,11 +212,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Confirm:
-    """The `top_k` are run again on `choose` fresh seeds, the winner on `report` others.
-
-    With `default` the default configuration runs on the `report` seeds, too, unless it is the
-    winner.
-    """
+    """The `top_k` are run again on `choose` fresh seeds, the winner and the default on others."""
 
     top_k: int = 5
     choose: int = 8
@@ -224,11 +220,7 @@ class Confirm:
     default: bool = True
 
     def reports(self, objectives: int) -> int:
-        """Return how many replicates may run on the report seeds; several objectives use none.
-
-        Args:
-            objectives: how many the study names; 0 where it has one metric.
-        """
+        """Return how many replicates may run on the report seeds; several objectives use none."""
         return 0 if objectives > 1 else self.report * (2 if self.default else 1)
 
     def runs(self, objectives: int) -> int:

@@ -14,7 +14,7 @@ from ...environments import find
 from ...store.baselines import baselines_of
 from ...store.concluded import concluded, default_of
 from ...store.conclusions import Conclusion
-from ...store.journal_reader import JournalReader
+from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
 from ...studies.reader import plain, read_text
@@ -23,7 +23,7 @@ from .evaluated_in import apart, evaluated_in
 __all__ = ["conclusion_of"]
 
 
-def conclusion_of(journal: JournalReader) -> Conclusion:
+def conclusion_of(journal: Journal) -> Conclusion:
     """Return what a study has shown as of its last commit; it may be running."""
     meta, rows = journal.meta, journal.trials()
     entries = leaderboard_of(meta, rows)
