@@ -18,7 +18,8 @@ from .statistics import NO_INTERVAL, Interval, mean
 __all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude"]
 
 Verdict = Literal[
-    "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible", "nothing",
+    "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible",
+    "nothing",
 ]  # fmt: skip
 Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""

@@ -18,6 +18,7 @@ from hpo.search.engine.engine import Engine
 from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.spaces import Space
+from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
 from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
@@ -228,6 +229,22 @@ def test_environments_that_differ_are_not_compared(tmp_path):
     fixed = dataclasses.replace(study().evaluation, env={"length": 0.5})
     again = go(tmp_path / "fixed", space=Space((*SPACE.parameters, length)), evaluation=fixed)
     assert again.conclusion.verdict == "better"
+
+
+def test_baselines_are_paired_on_the_report_seeds(tmp_path):
+    results = go(tmp_path, baselines=("ksp_ff",))
+    with Journal(tmp_path) as journal:
+        (row,) = baselines_of(journal)
+        winner = journal.trial(results.best.trial)
+    (against,) = results.conclusion.baselines
+    theirs = row.values["report"]
+    assert len(theirs) == against.seeds == 6 and against.rival == "ksp_ff"
+    apart = [ours - his for ours, his in zip(winner.report_values, theirs, strict=True)]
+    assert against.difference == pytest.approx(sum(apart) / 6)
+    (shown,) = results.baselines
+    assert shown.difference == pytest.approx(against.difference)
+    assert shown.difference_around == against.interval
+    assert any("ksp_ff" in text for text in results.conclusion.said[1:])
 
 
 def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
