@@ -16,6 +16,7 @@ from ..disk import delete_copies, has_refused
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.begun_anew import begin_anew
+from ..store.conclusions import Conclusion, conclude
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
@@ -24,6 +25,7 @@ from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.given import Given, given_in, without_given
 from ..studies.spec import Study
+from .after.conclusion import conclusion_of
 from .book.buckets import Bucket
 from .book.codec import encode
 from .book.ledger import Ledger
@@ -68,6 +70,7 @@ class Results:
         baselines: rules that learn nothing, on the seeds of the best trial.
         hypervolume: of the front, where there are several objectives, see `volume_of`.
         usage: env steps, occupancy, failures, seconds.
+        conclusion: what the study has shown on seeds that chose nothing; print it.
     """
 
     state: Literal["finished", "interrupted"]
@@ -76,6 +79,7 @@ class Results:
     usage: Usage
     hypervolume: float | None = None
     baselines: list[BaselineEntry] = field(default_factory=list)
+    conclusion: Conclusion = field(default_factory=lambda: conclude(None, None))
 
     @property
     def best(self) -> Entry | None:
@@ -302,4 +306,5 @@ def _results(
         baselines=baseline_entries(baselines_of(store.journal), entries, store.meta.goal),
         usage=ledger.state.usage,
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
+        conclusion=conclusion_of(store.journal),
     )

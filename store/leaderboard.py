@@ -25,11 +25,13 @@ _CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
 _OTHER_ORDER = (
     TrialState.RUNNING,  # before its first rung
     TrialState.UNFINISHED,
-    TrialState.FINISHED,  # here only with a value that is not finite
+    TrialState.CONFIRMED,  # these two are here only with a value that is not finite
+    TrialState.FINISHED,
     TrialState.STOPPED,
     TrialState.DIVERGED,
     TrialState.FAILED,
     TrialState.WAITING,
+    TrialState.REFERENCE,
 )
 
 
@@ -40,7 +42,7 @@ class Entry:
     Attributes:
         rank: 1 is the best.
         trial: its number.
-        state: where it stands.
+        state: where it stands; `confirmed` where it was run again on the seeds that choose.
         value: what the study optimises, from fresh seeds when confirmed; None for a trial that
             was stopped or did not get to its end.
         ci_low, ci_high: the 95 % interval of `value`, None below 5 seeds.
@@ -262,7 +264,7 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
     return Entry(
         rank=0,
         trial=row.trial,
-        state=row.state,
+        state=TrialState.CONFIRMED if fresh else row.state,
         value=value,
         ci_low=around.low,
         ci_high=around.high,
@@ -300,6 +302,8 @@ def _shown(row: TrialRow, choose: float | None, report: float | None, aggregate:
         raced = row.stop_rule.startswith("racing")  # its value is not that of its seeds alone
         around = NO_INTERVAL if raced else interval(row.seed_values, aggregate)
         return row.value, "search", row.seed_values, around
+    if row.state is TrialState.REFERENCE and report is not None:
+        return report, "report", row.report_values, interval(row.report_values)
     return None, "", row.seed_values, NO_INTERVAL
 
 

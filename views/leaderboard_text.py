@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..store.audits import Audit
 from ..store.baselines import BaselineEntry
+from ..store.conclusions import Conclusion
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from .formatting import Listing, between, counted, number, param, steps
@@ -23,6 +24,7 @@ __all__ = [
     "board",
     "front_line",
     "print_baselines",
+    "print_conclusion",
     "print_leaderboard",
     "value_source",
     "winner_line",
@@ -65,6 +67,12 @@ def print_leaderboard(
         )
     for note in notes:
         console.print(Text(note, style="dim"))
+
+
+def print_conclusion(console: Console, conclusion: Conclusion) -> None:
+    """Print what a study has shown, the verdict in bold."""
+    for place, text in enumerate(conclusion.said):
+        console.print(Text(text, style="" if place else "bold"))
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
@@ -193,7 +201,7 @@ def value_source(value_from: str, seeds: int) -> str:
     return {
         "report": f"{fresh} that did not select it",
         "choose": f"{fresh} that also selected it",
-        "search": f"from {many} of the search, which also selected it; `confirm` uses fresh ones",
+        "search": f"from {many} of the search, which also selected it",
     }[value_from]
 
 
@@ -214,8 +222,6 @@ def audit_words(audit: Audit, metric: str) -> str:
 
 
 def _state(entry: Entry) -> str:
-    if entry.confirmed:
-        return "confirmed"
     if entry.state is TrialState.STOPPED:
         return f"stopped at {entry.rung}"
     return str(entry.state)

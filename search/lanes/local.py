@@ -136,7 +136,8 @@ class LocalFactory:
         """
         whole = self.program_of(resolved, lanes)
         hosted = is_gymnasium(whole.plan.env.id)
-        return self._population(dataclasses.replace(whole, updates=1) if hosted else whole)
+        compiled = dataclasses.replace(whole, updates=1) if hosted else whole
+        return self._population(compiled, resolved)
 
     def make_small(self, resolved: Resolved, replicates: int) -> LocalPopulation:
         """Make a population for few replicates that gives the bits of the study's own.

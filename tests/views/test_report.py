@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from runpy import run_path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -70,7 +71,9 @@ def test_every_section_is_there_and_linked(text, folder):
     assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
     snapshot = read_snapshot(folder)
     best = f"{snapshot.winner.value:.4g}"
-    assert parsed.texts["strong"] == best and "6 fresh seeds that did not select it" in text
+    first = snapshot.conclusion.said[0]
+    assert parsed.texts["strong"] == f"{first}{best}"
+    assert "6 fresh seeds that did not select it" in text
     rows = re.findall(r'<tr data-t="(\d+)"', text)
     assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
     assert "seeds: {per_config: 2" in parsed.texts["code"]
@@ -213,20 +216,19 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     assert "finished better than the median" in capsys.readouterr().out
 
 
-def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path):
+def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path, folder):
     def told(snapshot):
         return report_html(snapshot).partition("the default configuration")[2][:200]
 
-    confirmed = read_snapshot(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
-    assert confirmed.winner.trial == 0 and "won" in told(confirmed)
-    report = [*confirmed.entries[1:], confirmed.entries[0]]
-    report[0] = replace(report[0], value_from="report")
-    assert "not run on these seeds" in told(replace(confirmed, entries=report))
+    snapshot = read_snapshot(folder)
+    ours, theirs = snapshot.conclusion.against.means
+    assert snapshot.rows[0].state != "confirmed" and snapshot.winner.value == ours
+    assert theirs == pytest.approx(fmean(snapshot.rows[0].report_values))
+    assert f">{theirs:.4g}<" in told(snapshot)
+    assert f"on 6 fresh seeds; the winner {ours:.4g}" in told(snapshot)
+    won = read_snapshot(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
+    assert won.winner.trial == 0 and told(won) == ""
+    assert "The default won: no trial was better on fresh seeds." in report_html(won)
     made = samples.make_results(tmp_path, "searched", confirm=None)
     searched = read_snapshot(StudyFolder(made.folder))
-    searched = replace(searched, entries=sorted(searched.entries, key=lambda e: e.trial == 0))
-    count = len(searched.rows[0].seed_values)
-    assert f"the winner&#x27;s {count} seeds" in told(searched)
-    row = replace(searched.rows[0], schedule=({"env_steps": 0, "trial": 3, "params": {}},))
-    points = replace(searched.points, trials={**searched.rows, 0: row})
-    assert told(replace(searched, points=points)) == ""
+    assert told(searched) == "" and "Nothing is concluded" in report_html(searched)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...errors import ConfigError
+from ...search.after.conclusion import conclusion_of
 from ...search.after.decided import Answer, answer_at
 from ...search.after.looking_back import Points, importance_at, points_of
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.commit import Head
+from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import BaselineRow, DecisionRow, StudyMeta, TrialRow, TrialState
@@ -46,6 +48,7 @@ class Snapshot:
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
         standing: `running`, `finished` or `interrupted`.
+        conclusion: what it has shown.
     """
 
     folder: StudyFolder
@@ -58,6 +61,7 @@ class Snapshot:
     audit: Audit | None
     usage: Usage
     standing: str
+    conclusion: Conclusion
     baseline_rows: Sequence[BaselineRow] = ()
 
     @cached_property
@@ -162,6 +166,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             usage=usage_at(head),
             standing=state_of(folder.path, head),
             baseline_rows=rules,
+            conclusion=conclusion_of(journal),
         )
 
 

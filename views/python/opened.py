@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtraError, StoreError
-from ...store.baselines import BASELINES, baselines_of
-from ...store.concluded import concluded
-from ...store.conclusion_words import sentences
+from ...search.after.conclusion import conclusion_of
+from ...store.baselines import BASELINES
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
@@ -173,8 +172,7 @@ class Opened:
     def conclusion(self) -> Conclusion:
         """What the study has shown on seeds that chose nothing; print it for its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
-            meta, rows = journal.meta, journal.trials()
-            return concluded(meta, rows, leaderboard_of(meta, rows), baselines_of(journal))
+            return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
@@ -215,10 +213,10 @@ class Opened:
     # ------------------------------------------------------------------ shown
 
     def __repr__(self) -> str:
-        return f"{self._head()}\n{self.leaderboard!r}"
+        return f"{self._head()}\n{self.conclusion}\n{self.leaderboard!r}"
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<li>{escape(text)}</li>" for text in sentences(self.conclusion))
+        said = "".join(f"<li>{escape(text)}</li>" for text in self.conclusion.said)
         return (
             f"<p><strong>{escape(self.name)}</strong> {escape(self._head(named=False))}</p>"
             f"<ul>{said}</ul>{self.leaderboard._repr_html_()}"

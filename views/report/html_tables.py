@@ -85,7 +85,7 @@ def _notes(snapshot: Snapshot, shown: Sequence[Entry], knobs: KnobColumns) -> li
 
 
 def _state(snapshot: Snapshot, entry: Entry) -> str:
-    return "confirmed" if entry.confirmed else snapshot.state(entry.trial)
+    return str(entry.state) if entry.confirmed else snapshot.state(entry.trial)
 
 
 def _value(entry: Entry) -> Cell:
