@@ -112,7 +112,7 @@ def _joined(
     parameter: Parameter, row: DecisionRow, ways: Mapping[int, Way]
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """Return the line from the copied member's value to that of the copy."""
-    if row.source not in ways or row.trial not in ways or row.params is None:
+    if row.source is None or row.params is None or not {row.source, row.trial} <= ways.keys():
         return None
     source = next(knobs for x, knobs in reversed(ways[row.source]) if x < row.env_steps or x == 0)
     before, after = _height(parameter, source), _height(parameter, row.params)
