@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..environments import find
 from ..errors import ConfigError
 from ..knobs import KNOBS
+from ..plain_data import as_lists
 from ..spaces.distributions import freeze
 from ..spaces.space import Parameter, Space
 from .quanta import Quanta, quanta_of
@@ -111,9 +112,11 @@ def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> 
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_word, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    plain: Any = as_lists(value)
+    if isinstance(plain, list):
+        words = [_word(part) for part in cast("list[Any]", plain)]
+        return f"[{','.join(words)}]"
+    return f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
 def _is_static(study: Study, name: str) -> bool:
