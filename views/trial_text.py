@@ -16,6 +16,7 @@ from ..store.leaderboard import leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
+from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
 from .formatting import (
     aligned,
@@ -61,7 +62,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         ]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
-        audit = audit_of(meta, rows, journal.decisions()) if stopped else None
+        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
     return {
         "study": folder.name,

@@ -107,7 +107,7 @@ def _hover(browser: Chromium) -> bool:
 
 def importance(small: bool, work: Path) -> Outcome:
     """One rung and the random share by default; over progress as a picture; a known truth."""
-    passed = run_tests(("tests/search/test_looking_back.py",))
+    passed = run_tests(("tests/search/after/test_looking_back.py",))
     folder = _asha_and_tpe(work, 40 if small else 400)
     words = [*hpo_command(), "importance", "--study", folder, "--json"]
     (alone,) = json.loads(call(words, work).stdout)

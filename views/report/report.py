@@ -10,10 +10,12 @@ from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
 from ...version import __version__
 from ..charts.curves_chart import curves
+from ..charts.effects_chart import effects
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
 from ..charts.pareto_chart import pareto
+from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
@@ -68,14 +70,17 @@ def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
     several = len(snapshot.meta.objectives) > 1
     baselines = baselines_table(snapshot) if snapshot.baselines else ""
+    effect, shown = effects(snapshot), schedule(snapshot)
     sections = [
         Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
         *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
         Section("history", "History", figure(history(snapshot))),
         Section("curves", "Learning curves", figure(curves(snapshot))),
         Section("importance", "Importance of knobs", figure(importance(snapshot))),
+        *([Section("effects", effect.title, figure(effect))] if effect.panels else []),
         Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
         Section("slices", "Slices", figure(slices(snapshot))),
+        *([Section("schedule", shown.title, figure(shown))] if shown.panels else []),
         Section("stopping", "Early stopping", _stopping(snapshot)),
         *([Section("baselines", "Baselines", baselines)] if baselines else []),
         Section("study", "The study", _study(snapshot)),
