@@ -84,6 +84,8 @@ class EnvEntry:
         positive: the parameters that must be above 0; all others may be any finite number.
         metrics: what evaluations report as `eval/<name>`: name -> meaning.
         elsewhere: what another system calls a key -> our name; suggested, never accepted.
+        best_return: the key or parameter whose value is the highest return that an episode can
+            have, and that good policies reach; None where nobody knows it.
     """
 
     id: str
@@ -95,3 +97,4 @@ class EnvEntry:
     positive: tuple[str, ...] = ()
     metrics: Mapping[str, str] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    best_return: str | None = None

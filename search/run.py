@@ -12,17 +12,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from ..disk import delete_copies, has_refused
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.begun_anew import begin_anew
+from ..store.conclusions import Conclusion, conclude
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
+from ..store.stop_request import StopRequest
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.given import Given, given_in, without_given
 from ..studies.many_programs import programs_note
 from ..studies.spec import Study
+from .after.conclusion import conclusion_of
 from .book.buckets import Bucket
 from .book.codec import encode
 from .book.ledger import Ledger
@@ -30,7 +34,7 @@ from .book.progress import Observer
 from .book.runs import Run
 from .book.state import Phase
 from .book.usage import Usage
-from .book.warm_start import warm_start, write_warm_start
+from .book.warm_start import WarmStart, warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, restore_buckets, restore_ledger
@@ -68,6 +72,7 @@ class Results:
         baselines: rules that learn nothing, on the seeds of the best trial.
         hypervolume: of the front, where there are several objectives, see `volume_of`.
         usage: env steps, occupancy, failures, seconds.
+        conclusion: what the study has shown on seeds that chose nothing; print it.
         advice: a sentence where compiling took most of the time, or "".
     """
 
@@ -77,6 +82,7 @@ class Results:
     usage: Usage
     hypervolume: float | None = None
     baselines: list[BaselineEntry] = field(default_factory=list)
+    conclusion: Conclusion = field(default_factory=lambda: conclude(None, None))
     advice: str = ""
 
     @property
@@ -127,6 +133,7 @@ def run(
     factory: PopulationFactory,
     observers: Sequence[Observer] = (),
     settings: Settings | None = None,
+    earlier: WarmStart | None = None,
 ) -> Results:
     """Run a study to its end, from wherever it stands.
 
@@ -136,6 +143,7 @@ def run(
         factory: makes populations of lanes.
         observers: told of everything that happens.
         settings: how to run it.
+        earlier: the trials that it starts from, if they were read before.
 
     Raises:
         ConfigError: the study cannot be run as asked.
@@ -146,7 +154,8 @@ def run(
     settings = settings or Settings()
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
-    earlier = warm_start(study, None if settings.anew else Path(directory))
+    if earlier is None:
+        earlier = warm_start(study, None if settings.anew else Path(directory))
     if settings.anew:  # nothing above has refused the study
         begin_anew(Path(directory))
     meta = study_meta(study, factory.backend, factory.device_count)
@@ -227,14 +236,17 @@ def _run(
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
     telling.start(store.folder.path, resumed=not store.created)
     measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
+    asked = StopRequest(store.folder.path, store.holder)
     with (
+        closing(asked),
         closing(AskAhead(proposer)) as ahead,
-        Interrupts(telling.interrupt) as interrupts,
+        Interrupts(telling.interrupt, asked) as interrupts,
         closing(CompileBeside()) as beside,
     ):
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)
+        delete_copies(store.folder.policies)
         policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
         engine = Engine(
             ledger,
@@ -254,9 +266,12 @@ def _run(
                 intake = Intake(engine, ahead)
                 loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
-        finally:
-            with ledger.state.usage.spending("store"):
-                store.publish(force=True)
+        except BaseException as error:
+            if not (isinstance(error, StoreError) or has_refused(error)):
+                store.publish(force=True)  # a disk that refused is not asked again
+            raise
+        with ledger.state.usage.spending("store"):
+            store.publish(force=True)
     telling.count_time()
     telling.end(outcome)
     return _results(outcome, ledger, store)
@@ -298,6 +313,7 @@ def _results(
         usage=ledger.state.usage,
         advice=_advice(ledger),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
+        conclusion=conclusion_of(store.journal),
     )
 
 

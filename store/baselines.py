@@ -12,6 +12,7 @@ from typing import Any
 
 from .journal import Journal
 from .leaderboard import Entry
+from .paired import paired_interval
 from .rows import AttributeRow, BaselineRow, Stream
 from .statistics import Interval, interval, mean
 
@@ -128,5 +129,5 @@ def _entry(row: BaselineRow, stream: str, best: Entry | None) -> BaselineEntry:
         values=values,
         stream=stream,
         difference=mean(apart) if apart else None,
-        difference_around=interval(apart) if apart else None,
+        difference_around=paired_interval(best.values, values) if best and apart else None,
     )

@@ -127,6 +127,7 @@ _FLOAT_LISTS = frozenset(
     {"seed_values", "choose_values", "report_values", "extras"}
     | {"objectives", "constraints", "choose_objectives", "choose_constraints"}
 )
+_INTEGER_LISTS = frozenset({"report_diverged"})
 _INTEGERS = frozenset(
     {"trial", "batch", "rung", "env_steps", "eval_env_steps", "warmup_env_steps", "bits"}
     | {"rank", "judged"}
@@ -139,6 +140,8 @@ def _checked(row: TrialRow | DecisionRow, name: str) -> Any:
     try:
         if name in _FLOAT_LISTS:
             return [_real(item) for item in value]
+        if name in _INTEGER_LISTS:
+            return [_integer(item) for item in value]
         if name in _FLOATS:
             return None if value is None else _real(value)
         return _integer(value) if name in _INTEGERS else plain_json(value)
@@ -196,10 +199,8 @@ def decision_from_text(text: str) -> DecisionRow:
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: tuple(value) if name in _FLOAT_LISTS or name == "schedule" else value
-        for name, value in values.items()
-    }
+    lists = _FLOAT_LISTS | _INTEGER_LISTS | {"schedule"}
+    return {name: tuple(value) if name in lists else value for name, value in values.items()}
 
 
 @dataclass(frozen=True)

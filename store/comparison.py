@@ -1,8 +1,7 @@
 """Is A better than B: difference of means and probability of improvement, both with intervals.
 
-Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
-section 4.3, over the seeds of two configurations. Where both ran on the same seeds, differences
-are taken seed by seed.
+Over the seeds of two configurations; what both ran on is compared seed by seed, by the very
+numbers that a study's conclusion goes by (`paired.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import ConfigError
-from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, interval, iqm, mean, t_quantile
+from .paired import FEWEST_PAIRS, chance_of_better, paired_interval
+from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile
 
-__all__ = ["FEWEST_SEEDS", "Comparison", "compare", "probability_of_improvement"]
-
-_RESAMPLES = 2_000
-FEWEST_SEEDS = 5
-"""Below so many there is no interval."""
+__all__ = ["Comparison", "compare"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Comparison:
         paired: the differences are between equal seeds.
         difference: mean of A minus mean of B; positive is better when A is.
         difference_interval: its 95 % interval.
-        probability: that a run of A beats a run of B, ties counting half.
+        probability: that a run of A beats a run of B, see `chance_of_better`.
         probability_interval: its 95 % interval.
     """
 
@@ -81,12 +77,8 @@ def compare(
         raise ConfigError(f"paired samples of {len(a)} and {len(b)} values")
     sign = 1.0 if goal == "maximize" else -1.0
     ours, theirs = [sign * value for value in a], [sign * value for value in b]
-    found = (
-        interval([x - y for x, y in zip(ours, theirs, strict=True)])
-        if paired
-        else _welch(ours, theirs)
-    )
-    probability, spread = probability_of_improvement(ours, theirs)
+    found = paired_interval(ours, theirs) if paired else _welch(ours, theirs)
+    probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
         iqms=(_iqm(a), _iqm(b)),
@@ -108,7 +100,7 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> Interval:
 
     The degrees of freedom are rounded down, which widens the interval.
     """
-    if min(len(a), len(b)) < FEWEST_SEEDS or not all(map(math.isfinite, [*a, *b])):
+    if min(len(a), len(b)) < FEWEST_PAIRS or not all(map(math.isfinite, [*a, *b])):
         return NO_INTERVAL
     shares = [_variance(values) / len(values) for values in (a, b)]
     centre, total = mean(a) - mean(b), sum(shares)
@@ -122,29 +114,3 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> Interval:
 def _variance(values: Sequence[float]) -> float:
     centre = mean(values)
     return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)
-
-
-def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> tuple[float, Interval]:
-    """Return P(A > B) + P(A = B) / 2 over all pairs of seeds, and its bootstrap interval.
-
-    The seeds of either side are resampled on their own, 2,000 times, always the same draws.
-
-    >>> probability_of_improvement([2.0, 3.0], [1.0, 2.0])[0]
-    0.875
-    """
-    import numpy as np
-
-    one, other = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    wins: np.ndarray = (one[:, None] > other[None, :]) + 0.5 * (one[:, None] == other[None, :])
-    probability = float(np.mean(wins))
-    if min(len(a), len(b)) < FEWEST_SEEDS:
-        return probability, NO_INTERVAL
-    draws = np.random.Generator(np.random.PCG64(0))
-    rows = draws.integers(0, len(a), (_RESAMPLES, len(a)))
-    columns = draws.integers(0, len(b), (_RESAMPLES, len(b)))
-    # Weights of each seed in a resample turn the double mean into two small products.
-    left = np.stack([np.bincount(row, minlength=len(a)) for row in rows]) / len(a)
-    right = np.stack([np.bincount(column, minlength=len(b)) for column in columns]) / len(b)
-    sampled = np.einsum("ri,ij,rj->r", left, wins, right, optimize=True)
-    low, high = np.quantile(sampled, [0.025, 0.975])
-    return probability, Interval(float(low), float(high), "bootstrap")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from .conclusion_words import sentences
 from .conclusions import Conclusion, Sample, conclude
 from .leaderboard import Entry
-from .rows import BaselineRow, Stream, StudyMeta, TrialRow
+from .rows import REFERENCE_TRIAL, BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 
-__all__ = ["concluded"]
+__all__ = ["concluded", "default_of"]
 
 
 def concluded(
@@ -16,6 +18,11 @@ def concluded(
     rows: Sequence[TrialRow],
     entries: Sequence[Entry],
     baselines: Sequence[BaselineRow] = (),
+    *,
+    ceiling: float | None = None,
+    why: Sequence[str] = (),
+    why_alone: str = "",
+    apart: str = "",
 ) -> Conclusion:
     """Return what a study has shown on seeds that chose nothing.
 
@@ -26,23 +33,56 @@ def concluded(
         rows: its trials.
         entries: its leaderboard.
         baselines: rules that learn nothing.
+        ceiling: the best possible value, where it is known.
+        why: what is said where nothing is concluded.
+        why_alone: what is said where the default has no values on these seeds.
+        apart: why the winner's values are of another world than the default's and the baselines',
+            as a sentence; then they are not compared.
     """
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
-    if first is None or first.value_from != Stream.REPORT or meta.objectives:
-        return conclude(None, None, goal=meta.goal)
-    winner, default = by_number[first.trial], by_number.get(0)
-    measured = default is not None and not default.schedule and default.report_values
+    winner = by_number[first.trial] if first is not None else None
+    if first is None or winner is None or meta.objectives or not _has_reported(winner, first):
+        return _said(replace(conclude(None, None, goal=meta.goal), why=tuple(why)))
+    default = default_of(rows)
+    rival = None if default is None or apart else default.by_report_seed
     named = {row.baseline: _sample(row.values.get(Stream.REPORT, ())) for row in baselines}
-    return conclude(
-        _sample(winner.report_values),
-        _sample(default.report_values) if default is not None and measured else None,
-        goal=meta.goal,
-        name=f"trial {first.trial}",
-        is_default=first.trial == 0 and not winner.schedule,
-        baselines={name: sample for name, sample in named.items() if sample},
-        sharing=sum(_has_all(entry, winner.report_values) for entry in entries[1:]),
+    own = (winner.trial, None if default is None else default.trial)
+    return _said(
+        conclude(
+            winner.by_report_seed,
+            rival,
+            goal=meta.goal,
+            name=f"trial {first.trial}",
+            is_default=default is not None and default.trial == first.trial,
+            baselines={} if apart else {name: sample for name, sample in named.items() if sample},
+            ceiling=ceiling,
+            sharing=sum(
+                _has_all(entry, winner.report_values)
+                for entry in entries
+                if entry.trial not in own and entry.state is not TrialState.REFERENCE
+            ),
+            feasible=first.feasible,
+            rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
+            why=apart or why_alone,
+        )
     )
+
+
+def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
+    """Return the trial that is the default configuration, from beginning to end; maybe none."""
+    by_number = {row.trial: row for row in rows}
+    first = by_number.get(0)
+    return first if first is not None and not first.schedule else by_number.get(REFERENCE_TRIAL)
+
+
+def _has_reported(winner: TrialRow, first: Entry) -> bool:
+    """Return whether the winner ran on the seeds that report, if only to diverge there."""
+    return first.value_from == Stream.REPORT or bool(first.confirmed and winner.report_diverged)
+
+
+def _said(conclusion: Conclusion) -> Conclusion:
+    return replace(conclusion, said=tuple(sentences(conclusion)))
 
 
 def _sample(values: Sequence[float]) -> Sample:

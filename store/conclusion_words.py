@@ -15,15 +15,18 @@ _COLUMNS = 79
 
 def as_json(conclusion: Conclusion) -> dict[str, Any]:
     """Return a conclusion as plain data, with its sentences."""
-    said = sentences(conclusion)
-    return {"verdict": conclusion.verdict, "sentences": said, **asdict(conclusion)}
+    data = asdict(conclusion)
+    del data["said"]
+    return {"verdict": conclusion.verdict, "sentences": sentences(conclusion), **data}
 
 
 def sentences(conclusion: Conclusion) -> list[str]:
     """Return what to say, the verdict first and on one line of a terminal."""
     if conclusion.winner is None:
-        return ["No trial has a value on fresh seeds, so nothing is concluded."]
-    said = _of_one(conclusion, conclusion.against)
+        told = ["No trial has a value on fresh seeds, so nothing is concluded."]
+        return [*conclusion.why] or told
+    said = [_violating(conclusion)] if conclusion.violates else []
+    said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling" and conclusion.ceiling is not None:
         said += [_shared(conclusion)] if conclusion.sharing else []
     for against in conclusion.baselines:
@@ -38,9 +41,18 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     numbers = _numbers(against)
     match against.verdict:
         case "default":
-            return _fitted(f"{_upper(rival)} won: no trial was better on fresh seeds", "", seeds)
+            said = [f"{_upper(rival)} won: no trial was better on fresh seeds."]
+            return [*said, *_own_diverged(winner, against)]
         case "nothing":
-            return _fitted(f"There is nothing to compare {winner} with", "", seeds)
+            said = [f"There is nothing to compare {winner} with."]
+            return [*said, *([against.why] if against.why else [])]
+        case "diverged":
+            said = [f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}."]
+            said.append(f"{_upper(rival)} diverged on {against.diverged or 'none'} of them.")
+            return [*said, *_of_values("Where both have a value", numbers)]
+        case "feasible":
+            said = [f"{_upper(winner)} keeps the constraints, which {rival} violates."]
+            return [*said, *_of_values(f"By value alone, on {seeds},", numbers)]
         case "ceiling":
             said = f"{_upper(winner)} and {rival} both reach the ceiling"
             said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
@@ -63,9 +75,23 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
                 if against.seeds - against.diverged < FEWEST_PAIRS
                 else f"The difference is {numbers}; about {more} would tell, if it is as it looks."
             )
+    said += _own_diverged(winner, against)
     if against.diverged:
         said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
     return [*said, *_chance(against)]
+
+
+def _own_diverged(winner: str, against: Against) -> list[str]:
+    count = against.own_diverged
+    return [f"{_upper(winner)} diverged on {count} of them, which are left out."] if count else []
+
+
+def _of_values(where: str, numbers: str) -> list[str]:
+    return [f"{where} the difference is {numbers}."] if numbers else []
+
+
+def _violating(conclusion: Conclusion) -> str:
+    return f"No confirmed trial keeps the constraints; {conclusion.winner} violates them least."
 
 
 def _fitted(first: str, numbers: str, seeds: str) -> list[str]:
@@ -82,7 +108,7 @@ def _numbers(against: Against) -> str:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
     shown = _number(sign * against.difference)
-    if against.verdict == "tied" or against.verdict == "few_seeds":
+    if against.verdict in ("tied", "few_seeds", "diverged", "feasible"):
         shown = f"{sign * against.difference:+.4g}"
     low, high = against.interval.low, against.interval.high
     if low is None or high is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import ConfigError
@@ -17,7 +17,10 @@ from .statistics import NO_INTERVAL, Interval, mean
 
 __all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude"]
 
-Verdict = Literal["better", "worse", "tied", "ceiling", "few_seeds", "default", "nothing"]
+Verdict = Literal[
+    "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible",
+    "nothing",
+]  # fmt: skip
 Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""
 
@@ -33,12 +36,14 @@ class Against:
         verdict: about the winner.
         seeds: how many both ran on.
         diverged: on how many of these the rival has no finite value.
+        own_diverged: on how many the winner has none.
         means: of the winner and of the rival, over seeds where both have a value.
         difference: of these; positive where the winner is better, whatever the goal.
         interval: its 95 % interval.
         probability: that the winner is better on a fresh seed, a tie counting half.
         probability_interval: its 95 % interval.
         more_seeds: how many more would tell them apart, where few would.
+        why: there is nothing to compare, as a sentence; "" where nobody knows.
     """
 
     rival: str
@@ -51,6 +56,8 @@ class Against:
     probability: float | None = None
     probability_interval: Interval = NO_INTERVAL
     more_seeds: int | None = None
+    own_diverged: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,9 @@ class Conclusion:
         baselines: the winner beside each baseline.
         ceiling: the best value that can be had, given or seen, where the winner has it.
         sharing: how many other trials have it too.
+        violates: the winner violates constraints, as all others do.
+        why: nothing is concluded, in sentences; empty where something is.
+        said: the whole conclusion in sentences, what matters most first.
     """
 
     winner: str | None
@@ -70,11 +80,17 @@ class Conclusion:
     baselines: tuple[Against, ...] = ()
     ceiling: float | None = None
     sharing: int = 0
+    violates: bool = False
+    why: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Verdict | Literal["infeasible"]:
         """What is to be said first."""
-        return self.against.verdict
+        return "infeasible" if self.violates else self.against.verdict
+
+    def __str__(self) -> str:
+        return "\n".join(self.said)
 
 
 def conclude(
@@ -88,6 +104,9 @@ def conclude(
     baselines: Mapping[str, Sample] | None = None,
     ceiling: float | None = None,
     sharing: int = 0,
+    feasible: bool | None = None,
+    rival_feasible: bool | None = None,
+    why: str = "",
 ) -> Conclusion:
     """Decide what a study has shown.
 
@@ -102,30 +121,42 @@ def conclude(
         baselines: name -> values on the same seeds.
         ceiling: the best possible value, where it is known.
         sharing: how many other trials were seen with the very values of the winner.
+        feasible: the winner keeps all constraints; None where there are none.
+        rival_feasible: likewise its rival.
+        why: `default` is None, as a sentence.
 
     Raises:
-        ConfigError: an unknown goal, or a winner that diverged on a seed (that is none).
+        ConfigError: an unknown goal.
     """
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
     if not winner:
         return Conclusion(None, Against(rival, "nothing"))
-    if not all(map(math.isfinite, winner.values())):
-        raise ConfigError(f"{name} has no finite value on some seeds, so it is no winner")
     sign = 1.0 if goal == "maximize" else -1.0
     top = _top(winner, default, ceiling, sharing)
     if is_default:
-        against = Against(rival, "default", len(winner), means=_own_means(winner))
+        against = Against(
+            rival, "default", len(winner), means=_own_means(winner), own_diverged=_lost(winner)
+        )
     else:
         against = _beside(winner, default or {}, rival, sign, top)
+        if against.verdict == "nothing":
+            against = replace(against, why=why)
+        elif feasible and rival_feasible is False:
+            against = replace(against, verdict="feasible")
     others = tuple(
         _beside(winner, values, named, sign, top) for named, values in (baselines or {}).items()
     )
-    return Conclusion(name, against, others, top, sharing)
+    return Conclusion(name, against, others, top, sharing, violates=feasible is False)
 
 
-def _own_means(winner: Sample) -> tuple[float, float]:
-    return mean(list(winner.values())), mean(list(winner.values()))
+def _lost(sample: Sample) -> int:
+    return sum(not math.isfinite(value) for value in sample.values())
+
+
+def _own_means(winner: Sample) -> tuple[float, float] | None:
+    finite = [value for value in winner.values() if math.isfinite(value)]
+    return (mean(finite), mean(finite)) if finite else None
 
 
 def _top(
@@ -153,16 +184,20 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
         return Against(rival, "nothing")
     pairs = [(sign * winner[seed], sign * other[seed]) for seed in both]
     chance, chance_interval = chance_of_better(*_sides(pairs))
-    finite = [(ours, theirs) for ours, theirs in pairs if math.isfinite(theirs)]
+    finite = [pair for pair in pairs if all(map(math.isfinite, pair))]
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
+    own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
     if not finite:
-        told: Verdict = "better" if len(both) >= FEWEST_PAIRS else "nothing"
-        return Against(rival, told, len(both), lost, probability=chance,
+        enough = len(both) >= FEWEST_PAIRS and lost > own_lost
+        told: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
+        return Against(rival, told, len(both), lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
     ours, theirs = _sides(finite)
     interval = paired_interval(ours, theirs)
     differences = [x - y for x, y in finite]
     verdict, more = _decide(differences, interval)
+    if own_lost > lost:  # values that are there flatter who has fewer of them
+        verdict, more = "diverged", None
     if top is not None and lost == 0 and set(theirs) == {sign * top}:
         verdict, more = "ceiling", None
     return Against(
@@ -176,6 +211,7 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
         probability=chance,
         probability_interval=chance_interval,
         more_seeds=more,
+        own_diverged=own_lost,
     )
 
 

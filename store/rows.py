@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import nan
 from typing import Any
 
 __all__ = [
+    "REFERENCE_TRIAL",
     "AskRow",
     "AttributeRow",
     "BaselineRow",
@@ -26,7 +28,11 @@ __all__ = [
 
 
 class TrialState(StrEnum):
-    """Where a trial stands."""
+    """Where a trial stands, in the words that every table and every command uses.
+
+    A trial that is `confirmed` has finished and was run again on fresh seeds. The journal keeps
+    it as `finished`; the leaderboard, and whatever is made of it, says so.
+    """
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -35,6 +41,13 @@ class TrialState(StrEnum):
     DIVERGED = "diverged"
     FAILED = "failed"
     UNFINISHED = "unfinished"
+    CONFIRMED = "confirmed"
+    REFERENCE = "reference"  # no trial of the search: the default, beside the winner alone
+
+
+REFERENCE_TRIAL = -1
+"""The number of the default configuration where no trial of the search is it: where populations
+copy and trial 0 was changed on the way, or trial 0 was never proposed."""
 
 
 class Stream(StrEnum):
@@ -50,7 +63,8 @@ class TrialRow:
     """One trial of the search.
 
     Attributes:
-        trial: its number; 0 is the default configuration.
+        trial: its number; 0 is the default configuration, `REFERENCE_TRIAL` where that had to be
+            run apart.
         state: where it stands.
         proposed_by: the method (`default`, `enqueue`, `random`, `tpe`, ...).
         batch: the ask batch it came from.
@@ -67,7 +81,9 @@ class TrialRow:
         warmup_env_steps: env steps of warm-up.
         choose_values: one value a confirm seed that chose the winner; written when all are in,
             because a trial that has them counts as confirmed.
-        report_values: one value a confirm seed that chose nothing; the winner only, all at once.
+        report_values: one value a confirm seed that chose nothing; of the winner and of the
+            default only, all at once.
+        report_diverged: the replicates on those seeds that diverged and have no value, in order.
         error: the message of a failed trial.
         started_at: when its first replicate entered a lane, seconds since the epoch.
         ended_at: when it ended.
@@ -109,6 +125,16 @@ class TrialRow:
     choose_objectives: tuple[float, ...] = ()
     choose_constraints: tuple[float, ...] = ()
     train_seconds: float = 0.0
+    report_diverged: tuple[int, ...] = ()
+
+    @property
+    def by_report_seed(self) -> dict[int, float]:
+        """Return replicate -> value on the seeds that report, NaN where it diverged."""
+        lost = set(self.report_diverged)
+        seeds = range(len(self.report_values) + len(lost))
+        left = [seed for seed in seeds if seed not in lost]
+        known = dict(zip(left, self.report_values, strict=True))
+        return {seed: known.get(seed, nan) for seed in seeds}
 
 
 @dataclass(frozen=True)

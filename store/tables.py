@@ -230,6 +230,7 @@ def _trial_columns() -> list[tuple[str, pa.DataType, bool]]:
         ("seed_values", numbers, True),
         ("choose_values", numbers, True),
         ("report_values", numbers, True),
+        ("report_diverged", pa.list_(integer), True),
         ("proposed_by", text, True),
         ("batch", integer, True),
         ("bucket", text, True),

@@ -365,7 +365,17 @@ def _steps(report: CheckReport) -> list[str]:
         )
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
-    return [f"env steps  {search}; confirm {expected.confirm:,}; {budget}{total}"]
+    return [f"env steps  {search}; confirm {_confirm(report)}; {budget}{total}"]
+
+
+def _confirm(report: CheckReport) -> str:
+    """Return the env steps of the confirm stage, and the part of them that the default takes."""
+    confirm, objectives = report.study.confirm, len(report.study.objectives)
+    total = report.expected.confirm
+    if confirm is None or not confirm.default or not confirm.reports(objectives):
+        return f"{total:,}"
+    own = total // confirm.runs(objectives) * confirm.report
+    return f"{total:,} ({own:,} less if the default wins)"
 
 
 def _judgement(report: CheckReport) -> list[str]:

@@ -26,7 +26,7 @@ class Expected:
         full: of the search, if nobody were stopped.
         search: of the search, as the rule of early stopping lets us expect.
         passing: trials expected to pass each rung.
-        confirm: of the confirm stage, exactly.
+        confirm: of the confirm stage, at most: the default may win and needs no second run.
         budget: the bound of the whole study, None if there is none.
     """
 
@@ -50,7 +50,7 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
     """Estimate a study from the quanta of its default configuration's bucket."""
     run = quanta.env_steps
     confirm = study.confirm
-    runs = 0 if confirm is None else confirm.top_k * confirm.choose + confirm.report
+    runs = 0 if confirm is None else confirm.runs(len(study.objectives))
     trials = _trials(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps)

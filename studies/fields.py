@@ -112,6 +112,7 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         count("top_k", 5, "trials run again", 1, high=1000),
         count("choose", 8, "fresh seeds that choose the winner", 1, high=1000),
         count("report", 16, "further seeds that give the number reported", 0, high=1000),
+        flag("default", True, "the default configuration runs on the report seeds, too"),
     ),
     "population": (
         count("lanes", None,

@@ -212,11 +212,20 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Confirm:
-    """The `top_k` are run again on `choose` fresh seeds, the winner on `report` others."""
+    """The `top_k` are run again on `choose` fresh seeds, the winner and the default on others."""
 
     top_k: int = 5
     choose: int = 8
     report: int = 16
+    default: bool = True
+
+    def reports(self, objectives: int) -> int:
+        """Return how many replicates may run on the report seeds; several objectives use none."""
+        return 0 if objectives > 1 else self.report * (2 if self.default else 1)
+
+    def runs(self, objectives: int) -> int:
+        """Return how many replicates the whole stage may run; fewer if the default wins."""
+        return self.top_k * self.choose + self.reports(objectives)
 
 
 @dataclass(frozen=True)

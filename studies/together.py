@@ -189,8 +189,7 @@ class _Checks:
             self._note("nothing ends the study; give trials, env_steps or wall", "budget")
         reserved = 0
         if confirm is not None:
-            runs = confirm.top_k * confirm.choose + confirm.report
-            reserved = runs * study.env_steps
+            reserved = confirm.runs(len(study.objectives)) * study.env_steps
             if budget.trials is not None and confirm.top_k > budget.trials:
                 text = f"confirm.top_k is {confirm.top_k}, but there are {budget.trials} trials"
                 self._note(text, "confirm", "top_k")

@@ -11,10 +11,17 @@ from typing import Any
 from rich.console import Console
 
 from ..search.run import Results
+from ..store.conclusion_words import as_json
 from ..store.leaderboard import Entry
 from ..store.study_folder import RESULTS, StudyFolder, list_studies
 from .formatting import counted, duration, steps
-from .leaderboard_text import front_line, print_baselines, print_leaderboard, winner_line
+from .leaderboard_text import (
+    front_line,
+    print_baselines,
+    print_conclusion,
+    print_leaderboard,
+    winner_line,
+)
 from .time_spent import time_text
 
 __all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
@@ -29,7 +36,7 @@ def print_results(
     quiet: bool = False,
     objectives: Sequence[str] = (),
 ) -> None:
-    """Print the leaderboard, and unless quiet the winner (or front) and the next commands."""
+    """Print the leaderboard, what was shown, the winner (or front), and what to type next."""
     if not quiet:
         print_leaderboard(console, results.leaderboard, _SHOWN, objectives)
         if results.baselines:
@@ -40,12 +47,15 @@ def print_results(
         console.print(time_text(results.usage.seconds_by_part))
         if results.advice:
             console.print(results.advice)
+        console.print()
     elif results.leaderboard:
         print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives)
     last = winner_line(results.leaderboard, metric)
     if objectives:
         last = front_line(results.leaderboard, results.hypervolume)
-    console.print(last, style="bold")
+    if results.leaderboard:
+        print_conclusion(console, results.conclusion)
+    console.print(last)
     commands = [] if quiet else next_commands(results.folder, results.leaderboard)
     if commands:
         console.print("\nNext:")
@@ -61,8 +71,9 @@ def summary(results: Results) -> str:
     report = StudyFolder(results.folder).report
     page = f" (start with {report.name})" if report.is_file() else ""
     speed = usage.env_steps_per_second
+    trials = sum(entry.trial >= 0 for entry in results.leaderboard)
     return (
-        f"{counted(len(results.leaderboard), 'trial')}, {steps(usage.env_steps)} env steps in "
+        f"{counted(trials, 'trial')}, {steps(usage.env_steps)} env steps in "
         f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
         f"{usage.occupancy:.0%}; results in {results.folder}/{page}"
     )
@@ -104,6 +115,7 @@ def results_data(results: Results) -> dict[str, Any]:
         "folder": str(results.folder),
         "report": str(report) if report.is_file() else None,
         "best": None if best is None else best.as_json(),
+        "conclusion": as_json(results.conclusion),
         "hypervolume": results.hypervolume,
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "baselines": [entry.as_json() for entry in results.baselines],

@@ -9,13 +9,18 @@ from statistics import fmean
 from typing import Any
 
 from ..errors import StoreError
+from ..search.after.conclusion import conclusion_of
 from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json, unpack_evaluation
+from ..store.concluded import default_of
+from ..store.conclusion_words import as_json
+from ..store.conclusions import Conclusion
 from ..store.journal import Journal
 from ..store.leaderboard import leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
+from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
 from .formatting import (
     aligned,
@@ -61,8 +66,9 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         ]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
-        audit = audit_of(meta, rows, journal.decisions()) if stopped else None
+        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
+        conclusion = conclusion_of(journal)
     return {
         "study": folder.name,
         "metric": meta.metric,
@@ -75,7 +81,16 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         "evaluations": evaluations,
         "curve": _curve(folder, number_),
+        "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
     }
+
+
+def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
+    """Return whether a conclusion is about a trial: it is the winner, or its rival."""
+    default = default_of(rows)
+    mine = conclusion.winner == f"trial {row.trial}"
+    rival = default is not None and default.trial == row.trial
+    return mine or (conclusion.winner is not None and rival)
 
 
 def _audit_data(audit: Audit, row: TrialRow, meta: StudyMeta) -> dict[str, Any]:
@@ -163,9 +178,8 @@ def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
 
 
 def _head(data: Mapping[str, Any]) -> str:
-    state = "confirmed" if data["confirmed"] else data["state"]
     lines = [
-        f"trial {data['trial']} of study {data['study']}: {state}, rank {data['rank']} of "
+        f"trial {data['trial']} of study {data['study']}: {data['state']}, rank {data['rank']} of "
         f"{data['trials']}"
     ]
     if data["value"] is not None:
@@ -180,6 +194,9 @@ def _head(data: Mapping[str, Any]) -> str:
         if values:
             seeds = counted(len(values), "seed")
             lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
+    if data.get("conclusion"):
+        told = data["conclusion"]["sentences"]
+        lines += [f"{'shown' if not place else '':<10} {text}" for place, text in enumerate(told)]
     if data["stop_rule"]:
         lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
     if data.get("audit") is not None:
@@ -198,8 +215,8 @@ def _head(data: Mapping[str, Any]) -> str:
     if data["started_at"] is not None and data["ended_at"] is not None:
         began = moment(data["started_at"])
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
-    spent = time_text(data["study_seconds_by_part"]).removeprefix("time: ")
-    lines.append(f"study time {spent}")
+    if spent := data.get("study_seconds_by_part"):
+        lines.append(f"study time {time_text(spent).removeprefix('time: ')}")
     return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
 
 

@@ -13,7 +13,7 @@ from .common import ROOT, Outcome, hpo_command
 FACTOR = 1.5
 _CONFIRM = "confirm={top_k: 1, choose: 2, report: 4}"
 STUDIES: dict[str, tuple[str, ...]] = {
-    "cartpole": ("budget.trials=16", "confirm={top_k: 2, choose: 4, report: 8}"),
+    "cartpole": ("budget.trials=24", "confirm={top_k: 2, choose: 4, report: 8}"),
     "pendulum": ("budget.trials=6", "env_steps=128k", "early_terminate.min=32k", _CONFIRM),
     "pendulum_pbt": ("budget.trials=8", "env_steps=160k", "early_terminate.every=40k", _CONFIRM),
     "architecture": ("budget.trials=4", "env_steps=100k", "early_terminate.min=25k", _CONFIRM),

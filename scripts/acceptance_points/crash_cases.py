@@ -169,6 +169,8 @@ def draw_case(kind: str, number: int) -> Case:
     KINDS[kind](rng, draft)
     few, many = [None, None, 400_000], [200_000, 500_000]
     env_steps = rng.choice(many if kind == "budget" else few)
+    if env_steps is not None and confirm is not None and not draft.objectives:
+        env_steps += confirm.report * 16_000  # the default's, so that the search is what it was
     study = Study(
         name="case",
         env=EnvSpec("CartPole-v1"),

@@ -67,6 +67,8 @@ def write_storage(storage: str, name: str, meta: StudyMeta, points: Points) -> l
         try:
             _describe(theirs, meta, points)
             for number, row in sorted(points.trials.items()):
+                if row.state is TrialState.REFERENCE:  # not of the search
+                    continue
                 theirs.add_trial(_trial(row, points, number))
         except BaseException:
             optuna.delete_study(study_name=name, storage=opened)

@@ -167,9 +167,13 @@ class Bucket:
         self.slots[lane] = None
 
 
-def order(run: Run) -> tuple[int, int, int]:
-    """Return the place of a replicate in every queue."""
-    return (run.trial, _ORDER[run.stream], run.replicate)
+def order(run: Run) -> tuple[bool, int, int, int]:
+    """Return the place of a replicate in every queue.
+
+    On the seeds that report the winner comes before the default, which a budget cuts first.
+    """
+    second = run.stream is Stream.REPORT and run.trial <= 0
+    return (second, run.trial, _ORDER[run.stream], run.replicate)
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:

@@ -39,9 +39,9 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.DONE):
         return 0
-    choose = confirm.top_k * confirm.choose if phase is Phase.SEARCH else 0
-    report = 0 if len(study.objectives) > 1 else confirm.report
-    return (choose + report) * env_steps
+    objectives = len(study.objectives)
+    runs = confirm.runs if phase is Phase.SEARCH else confirm.reports
+    return runs(objectives) * env_steps
 
 
 def affordable_lanes(
@@ -92,7 +92,8 @@ def check_confirm_fits(study: Study, run_env_steps: int) -> None:
     if total is not None and kept >= total:
         raise ConfigError(
             f"confirm alone costs {kept} of the {total} env steps of the budget; lower "
-            "confirm.top_k, choose or report, or raise budget.env_steps"
+            "confirm.top_k, choose or report, leave the default out with confirm.default: false, "
+            "or raise budget.env_steps"
         )
 
 

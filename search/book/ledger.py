@@ -277,6 +277,8 @@ class Ledger:
             unseen: trials whose end is not to be known: they count as running.
         """
         for number, trial in self.trials.items():
+            if trial.state is TrialState.REFERENCE:  # not of the search
+                continue
             past = self._pasts.get(number)
             if past is None or (past.state is TrialState.RUNNING and not trial.is_live):
                 self._pasts[number] = self._past(trial)

@@ -133,6 +133,7 @@ class LoopState:
         gains: what knobs did between rungs, where copies learn from that (pb2); oldest first.
         candidates: trials in the confirm stage, best first.
         winner: the trial whose report seeds run, None before.
+        default: the trial that runs on them beside it, None where none does.
         kept: policies exported so far, best first.
         best_evaluation: the trial with the best evaluation so far, if its policy is kept.
         usage: the counters.
@@ -164,6 +165,7 @@ class LoopState:
     ended: EndedTrial | None = None
     bests: dict[int, float] = field(default_factory=dict)
     outlook: Outlook | None = None
+    default: int | None = None
 
     def admit(self, trial: Trial) -> None:
         """Take in a trial that waits, or one that is confirmed."""
@@ -213,6 +215,10 @@ class LoopState:
         """Note who won; its report seeds run next, if there are any."""
         self.winner, self.phase = trial, Phase.REPORT if reports else Phase.DONE
 
+    def measure_default(self, trial: int) -> None:
+        """Note which trial runs on the report seeds as the default configuration."""
+        self.default = trial
+
     def close(self) -> None:
         """Have nothing left to do."""
         self.phase = Phase.DONE
@@ -224,10 +230,10 @@ class LoopState:
             bounds: budget and confirm as they are now, as JSON text.
         """
         if self.phase is Phase.DONE:
-            if self.bounds == bounds:
+            if _with_default(self.bounds) == bounds:
                 return False
             self.phase, self.candidates, self.winner = Phase.SEARCH, [], None
-            self.ended = None
+            self.default, self.ended = None, None
         self.bounds = bounds
         return True
 
@@ -320,6 +326,7 @@ class LoopState:
             bucket.setdefault("settled", bucket["lanes"] > 0)
         for part in ("compile", "evaluate", "search", "store"):  # counted as `between` before
             value["usage"].setdefault(f"{part}_seconds", 0.0)
+        value.setdefault("default", None)  # from before the default was confirmed
         ended = [] if value["ended"] is None else [value["ended"]["trial"]]
         for trial in [*value.get("live", {}).values(), *ended]:
             for run in trial["runs"]:  # written before these were kept: they begin here
@@ -328,4 +335,17 @@ class LoopState:
                 run.setdefault("half_row_chunks", 0)
                 run.setdefault("seconds", 0.0)
                 run.setdefault("row_seconds", 0.0)
+            trial.setdefault("report_diverged", [])
         return decode(cls, value)
+
+
+def _with_default(bounds: str) -> str:
+    """Return the bounds of a finished study as they are written now.
+
+    A study that finished before the default was confirmed stays finished: that it would be now is
+    no change that anybody asked for.
+    """
+    budget, confirm = json.loads(bounds)
+    if confirm is not None:
+        confirm.setdefault("default", True)
+    return json.dumps([budget, confirm])

@@ -29,6 +29,8 @@ class Trial:
     `settle` gives it its value before it ends as finished. Where trials copy each other one that
     diverged is `set_aside`, runs on by `adopt`, or ends. One that has finished stays so while it
     is confirmed: `add` brings replicates on fresh seeds, `choose` and `prove` take their values.
+    So does the default configuration, whatever its state; where no trial is it any more, a trial
+    is made as REFERENCE, which never was in the search.
 
     Attributes:
         number: 0 is the default configuration.
@@ -50,6 +52,7 @@ class Trial:
         error: why it failed, or what is missing of its confirmation.
         env_steps, eval_env_steps, warmup_env_steps: of its replicates in the search.
         choose_values, report_values: one value a confirm seed.
+        report_diverged: the replicates that diverged on the seeds that report.
         started_at, ended_at: seconds since the epoch.
         bits: how often the study had gone on with other bits when it ended.
         schedule: the way of its lineage, see `lineage.Segment`; empty if it copied no other.
@@ -89,6 +92,7 @@ class Trial:
     choose_objectives: tuple[float, ...] = ()
     choose_constraints: tuple[float, ...] = ()
     train_seconds: float = 0.0
+    report_diverged: tuple[int, ...] = ()
 
     @property
     def is_live(self) -> bool:
@@ -214,8 +218,11 @@ class Trial:
         self.choose_constraints = constraints or self.choose_constraints
 
     def prove(self) -> None:
-        """Take the values of the seeds that report."""
+        """Take the values of the seeds that report, and note which have none."""
         self.report_values = self.values_of(Stream.REPORT)
+        measured = self._measured(Stream.REPORT)
+        lost = [run for run in self.runs_of(Stream.REPORT) if run not in measured]
+        self.report_diverged = tuple(run.replicate for run in lost)
 
     # ------------------------------------------------------------------ what it shows
 

@@ -219,7 +219,7 @@ def _unusable(study: Study, row: _Row) -> str:
     """Return why a trial tells this study nothing, or nothing."""
     if row.state is TrialState.DIVERGED:
         return ""
-    if row.state is not TrialState.FINISHED:
+    if row.state not in (TrialState.FINISHED, TrialState.CONFIRMED):
         return "not run to their end"
     if len(row.values) != max(1, len(study.objectives)) or not all(map(math.isfinite, row.values)):
         return "without a value for every objective"

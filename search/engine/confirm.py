@@ -2,7 +2,8 @@
 
 Choosing the best of several on the seeds that found them flatters it; so the `choose` seeds only
 choose, and the number to believe comes from the `report` seeds. Several objectives have a front
-and no winner: the best places run on the `choose` seeds and form the front anew.
+and no winner: the best places run on the `choose` seeds and form the front anew. The default
+runs on the `report` seeds, too (`confirm_default.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
 from ..book.state import Phase
 from ..book.trials import Trial
+from .confirm_default import BucketOf, end_default, start_default
 from .confirm_resume import Fresh
 from .settle import Policies, in_lanes
 
@@ -49,16 +51,30 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -
 
 
 def advance_phase(
-    ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies, fresh: Fresh
+    ledger: Ledger,
+    buckets: Mapping[str, Bucket],
+    policies: Policies,
+    fresh: Fresh,
+    bucket_of: BucketOf,
 ) -> None:
-    """Go on to the next phase if all replicates of this one have ended."""
+    """Go on to the next phase if all replicates of this one have ended.
+
+    Args:
+        ledger: trials and state.
+        buckets: whose lanes run them.
+        policies: takes the winner's.
+        fresh: seeds that ran when the study was confirmed before.
+        bucket_of: that of the default configuration, which may have had no lanes yet.
+    """
     state = ledger.state
+    if state.phase is Phase.REPORT:
+        _keep_policy(ledger, buckets, policies)
     if any(run.is_live for trial in state.live.values() for run in trial.runs):
         return
     if state.phase is Phase.CHOOSE:
-        _end_choose(ledger, buckets, fresh)
+        _end_choose(ledger, buckets, fresh, bucket_of)
     elif state.phase is Phase.REPORT:
-        _end_report(ledger, buckets, policies)
+        _end_report(ledger, fresh, bucket_of)
 
 
 def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fresh) -> None:
@@ -67,7 +83,9 @@ def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fres
     bucket.enqueue(run for run in runs if run.is_live)
 
 
-def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> None:
+def _end_choose(
+    ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh, bucket_of: BucketOf
+) -> None:
     """Take the values of the seeds that choose, and let the winner run the others.
 
     A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
@@ -91,6 +109,7 @@ def _end_choose(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> 
     state.win(winner.number, reports=confirm.report > 0)
     if confirm.report:
         _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket], fresh)
+        start_default(ledger, bucket_of, fresh)
 
 
 def _choose(ledger: Ledger, trial: Trial, values: tuple[float, ...]) -> None:
@@ -107,19 +126,32 @@ def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
     return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
 
 
-def _end_report(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+def _end_report(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:
+    """Take the values of the seeds that report."""
     state = ledger.state
-    state.close()
     if state.winner is None:
+        state.close()
         return
     winner = ledger.trials[state.winner]
-    runs = winner.runs_of(Stream.REPORT)
-    winner.lack(_missing(runs, "report"))
-    if not _was_cut(winner):
+    whole = not _was_cut(winner)
+    if whole and start_default(ledger, bucket_of, fresh):
+        return  # an earlier version began this phase, without the default
+    state.close()
+    winner.lack(_missing(winner.runs_of(Stream.REPORT), "report"))
+    if whole:
         winner.prove()
     ledger.touch(winner)
+    end_default(ledger)
+
+
+def _keep_policy(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
+    """Keep the winner's policy at the boundary where the last of its replicates ends."""
+    if ledger.state.winner is None:
+        return
+    winner = ledger.trials[ledger.state.winner]
+    runs = winner.runs_of(Stream.REPORT)
     still_there = in_lanes(runs)
-    if still_there:
+    if still_there and not any(run.is_live for run in runs):
         policies.export(ledger, buckets[winner.bucket], still_there[0])
 
 

@@ -92,7 +92,7 @@ class Loop:
             self._judge()
             settle(ledger, self._buckets, engine.policies)
             if ledger.state.phase is not Phase.SEARCH:
-                advance_phase(ledger, self._buckets, engine.policies, self._fresh)
+                self._advance_phase()
             engine.release()
         return rows
 
@@ -111,8 +111,13 @@ class Loop:
                 for trial in ledger.state.live.values():
                     cut(trial.runs)
                 engine.release()
-                advance_phase(ledger, self._buckets, engine.policies, self._fresh)
+                self._advance_phase()
         engine.telling.changes()
+
+    def _advance_phase(self) -> None:
+        """Go on with confirming, if what ran has ended."""
+        engine = self._engine
+        advance_phase(self._ledger, self._buckets, engine.policies, self._fresh, engine.bucket_of)
 
     def _work_remains(self) -> bool:
         """Return whether a lane that is idle now could have been busy."""

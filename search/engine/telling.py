@@ -19,7 +19,7 @@ from ..book.work_ahead import Work, WorkAhead, groups_of
 
 __all__ = ["Telling"]
 
-_LOOK_SECONDS = 0.25  # between two looks ahead, which look at every trial
+_LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02  # between two looks ahead, and of the time that they take
 _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT}
 
 
@@ -43,7 +43,7 @@ class Telling:
         self._starts = starts
         self._ledger, self._buckets, self._observers = ledger, buckets, observers
         self._clock = time.monotonic()
-        self._rates, self._looked = Rates(), -math.inf
+        self._rates, self._looked, self._wait = Rates(), -math.inf, _LOOK_SECONDS
         self._rates.begin(ledger.state.usage)
         self._ahead = WorkAhead(ledger.study)
         self._phase = ledger.state.phase  # that observers know of
@@ -134,7 +134,7 @@ class Telling:
         usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
         compiled = sum(entry.population.compiles for entry in buckets if entry.population)
         self._rates.pass_boundary(usage, compiled)
-        if 0.0 <= self._clock - self._looked < _LOOK_SECONDS:
+        if 0.0 <= self._clock - self._looked < self._wait:
             return
         self._looked, ahead = self._clock, self._ahead.of(ledger, buckets)
         left, speed = self._rates.seconds_of(ahead), self._rates.env_steps_per_second
@@ -146,6 +146,8 @@ class Telling:
         elif not ahead.bounded:
             left = None
         ledger.state.expect(Outlook(usage.env_steps + round(more), left, speed))
+        took = time.monotonic() - self._clock  # it looks at every trial
+        self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
 
     def changes(self) -> None:
         """Tell which trials have ended, and which phase has begun."""

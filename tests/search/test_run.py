@@ -133,11 +133,20 @@ def test_the_budget_is_used_up_and_never_exceeded(tmp_path, total, lanes):
 
 
 def test_confirming_is_paid_for_first(tmp_path):
-    confirm = samples.Confirm(2, 3, 4)
+    confirm = samples.Confirm(2, 3, 4, default=False)
     study = samples.study(budget=Budget(trials=None, env_steps=600_000), confirm=confirm)
-    results = go(tmp_path, study)
+    results = go(tmp_path / "without", study)
     assert results.usage.confirm_env_steps == (2 * 3 + 4) * 16_000
     assert 599_000 < results.usage.env_steps <= 600_000
+    more = Budget(trials=None, env_steps=600_000 + 4 * 16_000)
+    study = samples.study(budget=more, confirm=samples.Confirm(2, 3, 4))
+    again = go(tmp_path / "with", study)
+    assert again.best.trial == 0  # so its second run, which was reserved, was not needed
+    assert again.usage == dataclasses.replace(
+        results.usage,
+        run_seconds=again.usage.run_seconds,
+        chunk_seconds=again.usage.chunk_seconds,
+    )
 
 
 def test_the_budget_holds_with_buckets_of_other_quanta(tmp_path):
@@ -156,7 +165,7 @@ def test_a_budget_that_confirm_uses_up_is_refused(tmp_path):
     study = samples.study(
         budget=Budget(trials=None, env_steps=100_000), confirm=samples.Confirm(5, 8, 16)
     )
-    with pytest.raises(ConfigError, match="confirm alone costs 896000 of the 100000"):
+    with pytest.raises(ConfigError, match="confirm alone costs 1152000 of the 100000"):
         go(tmp_path, study)
 
 

@@ -6,14 +6,16 @@ import pytest
 from scipy import stats
 
 from hpo.errors import ConfigError
-from hpo.store.comparison import compare, probability_of_improvement
+from hpo.store.comparison import compare
+from hpo.store.conclusions import conclude
+from hpo.store.paired import chance_of_better
 
 
 def test_the_probability_is_that_of_all_pairs():
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 5, 7).astype(float), rng.integers(0, 5, 9).astype(float)
     slow = np.mean([(x > y) + 0.5 * (x == y) for x, y in itertools.product(a, b)])
-    found, spread = probability_of_improvement(a, b)
+    found, spread = chance_of_better(a, b, paired=False)
     assert found == pytest.approx(slow)
     assert found == pytest.approx(stats.mannwhitneyu(a, b).statistic / 63)
     assert spread.low <= found <= spread.high
@@ -28,7 +30,7 @@ def test_the_interval_of_the_probability_is_the_plain_bootstrap():
         np.mean(a[row][:, None] > b[column][None, :])
         for row, column in zip(rows, columns, strict=True)
     ]
-    _, spread = probability_of_improvement(a, b)
+    _, spread = chance_of_better(a, b, paired=False)
     assert (spread.low, spread.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])))
 
 
@@ -78,6 +80,18 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     held = 0
     for _ in range(200):
         a, b = rng.normal(0.5, 1, 20), rng.normal(0, 1, 20)
-        _, spread = probability_of_improvement(a, b)
+        _, spread = chance_of_better(a, b, paired=False)
         held += spread.low <= truth <= spread.high
     assert 0.88 <= held / 200 <= 0.99
+
+
+def test_seeds_that_both_ran_on_have_the_numbers_of_a_conclusion():
+    rng = np.random.default_rng(4)
+    base = rng.normal(0, 10, 16)
+    a, b = (base + rng.normal(1, 0.5, 16)).tolist(), base.tolist()
+    ours, theirs = compare(a, b, paired=True), conclude(dict(enumerate(a)), dict(enumerate(b)))
+    against = theirs.against
+    assert ours.probability == against.probability == 15 / 16
+    assert ours.probability_interval == against.probability_interval
+    assert ours.difference_interval == against.interval and against.verdict == "better"
+    assert compare(a, b).probability < 0.7  # of any two seeds, which is another question

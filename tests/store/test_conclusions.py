@@ -123,8 +123,44 @@ def test_seeds_on_which_the_rival_diverged_are_told() -> None:
     every = conclude(HIGH, dict.fromkeys(HIGH, math.nan), name="trial 3")
     assert every.verdict == "better" and every.against.probability == 1.0
     assert "which diverged" in first(every)
-    with pytest.raises(ConfigError, match="no finite value"):
-        conclude({**HIGH, 2: math.nan}, LOW)
+
+
+def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
+    found = conclude({**HIGH, 2: math.nan}, LOW, name="trial 3")
+    assert (found.verdict, found.against.own_diverged, found.against.diverged) == (
+        "diverged",
+        1,
+        0,
+    )
+    said = sentences(found)
+    assert said[:2] == ["Trial 3 diverged on 1 of 16 fresh seeds.",
+                        "The default diverged on none of them."]  # fmt: skip
+    assert said[2].startswith("Where both have a value the difference is +")
+    as_often = conclude({**HIGH, 2: math.nan}, {**LOW, 3: math.nan})
+    assert as_often.verdict == "better" and as_often.against.own_diverged == 1
+    assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))
+    never = conclude(dict.fromkeys(HIGH, math.nan), LOW)
+    assert never.verdict == "diverged" and never.against.difference is None
+    own = conclude({**HIGH, 2: math.nan}, None, is_default=True)
+    assert own.verdict == "default" and len(sentences(own)) == 2
+
+
+def test_constraints_come_before_values() -> None:
+    found = conclude(LOW, HIGH, name="trial 3", feasible=True, rival_feasible=False)
+    assert found.verdict == "feasible"
+    assert first(found) == "Trial 3 keeps the constraints, which the default violates."
+    assert sentences(found)[1].startswith("By value alone, on 16 fresh seeds, the difference is -")
+    none = conclude(HIGH, LOW, name="trial 3", feasible=False, rival_feasible=False)
+    assert none.verdict == "infeasible"
+    assert first(none) == "No confirmed trial keeps the constraints; trial 3 violates them least."
+    assert "is better than the default" in sentences(none)[1]
+    assert conclude(HIGH, LOW, feasible=True, rival_feasible=True).verdict == "better"
+
+
+def test_why_there_is_nothing_to_compare_is_said() -> None:
+    found = conclude(HIGH, None, name="trial 3", why="The default was left out.")
+    assert sentences(found) == ["There is nothing to compare trial 3 with.",
+                                "The default was left out."]  # fmt: skip
 
 
 def test_nothing_to_compare_is_an_answer() -> None:

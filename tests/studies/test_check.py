@@ -75,7 +75,7 @@ def test_expected_steps_follow_by_hand():
     second = passing("halving", 4, first)
     assert expected.full == 64 * 3 * 320_000
     assert expected.search == 3 * (64 * 20_000 + first * 60_000 + second * 240_000)
-    assert expected.confirm == (3 * 8 + 16) * 320_000
+    assert expected.confirm == (3 * 8 + 2 * 16) * 320_000  # the winner's seeds, and the default's
     assert expected.total == expected.search + expected.confirm
 
 

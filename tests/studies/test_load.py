@@ -197,7 +197,7 @@ def test_one_knob_with_a_distribution_for_each_case():
         ("budget: {env_steps: 100k}\n", "at least 200000"),
         (
             "confirm: {top_k: 2, choose: 2, report: 2}\nbudget: {env_steps: 1M}\n",
-            "after the 1200000 that confirm needs; allowed: at least 1400000",
+            "after the 1600000 that confirm needs; allowed: at least 1800000",
         ),
         ("confirm: {top_k: 9}\nbudget: {trials: 8}\n", "there are 8 trials"),
         ("budget: {trials: null}\n", "nothing ends the study"),

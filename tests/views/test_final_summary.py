@@ -65,7 +65,8 @@ def test_quiet_prints_the_leaderboard_and_the_winner_only(results):
 def test_the_document_holds_what_python_has(results):
     data = json.loads(json.dumps(results_data(results), allow_nan=False))
     parts = {"state", "folder", "report", "best", "hypervolume", "leaderboard", "baselines"}
-    assert set(data) == {*parts, "usage"}
+    assert set(data) == {*parts, "usage", "conclusion"}
+    assert data["conclusion"]["sentences"] == list(results.conclusion.said)
     assert data["best"]["trial"] == results.best.trial
     assert len(data["leaderboard"]) == 24
     assert data["usage"]["env_steps"] == results.usage.env_steps

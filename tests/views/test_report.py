@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from runpy import run_path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +23,7 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))
 VOID = {"meta", "link", "br", "i", "circle", "path", "rect"}
 SECTIONS = ["leaderboard", "history", "curves", "importance", "parallel", "slices", "stopping",
             "study"]  # fmt: skip
+WITH_EFFECTS = [*SECTIONS[:4], "effects", *SECTIONS[4:]]
 
 
 class Page(HTMLParser):
@@ -63,13 +65,15 @@ def text(folder):
 
 def test_every_section_is_there_and_linked(text, folder):
     parsed = Page(text)
-    assert parsed.ids == SECTIONS
+    assert parsed.ids == WITH_EFFECTS
     links = [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")]
-    assert links == [f"#{name}" for name in SECTIONS]
+    assert links == [f"#{name}" for name in WITH_EFFECTS]
     assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
     snapshot = read_snapshot(folder)
     best = f"{snapshot.winner.value:.4g}"
-    assert parsed.texts["strong"] == best and "6 fresh seeds that did not select it" in text
+    first = snapshot.conclusion.said[0]
+    assert parsed.texts["strong"] == f"{first}{best}"
+    assert "6 fresh seeds that did not select it" in text
     rows = re.findall(r'<tr data-t="(\d+)"', text)
     assert list(map(int, rows)) == [entry.trial for entry in snapshot.entries]
     assert "seeds: {per_config: 2" in parsed.texts["code"]
@@ -123,7 +127,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
     pictures = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "role")]
     told = [value for tag, name, value in parsed.attributes
             if (tag, name) == ("svg", "aria-label")]  # fmt: skip
-    assert set(pictures) == {"img"} and len(told) == len(pictures) and all(told)
+    assert set(pictures) == {"img", "group"} and len(told) == len(pictures) and all(told)
     assert "prefers-color-scheme:dark" in text
     used = {style for _, name, value in parsed.attributes if name == "class"
             for style in value.split() if re.fullmatch(r"[cs]\d", style)}  # fmt: skip
@@ -132,7 +136,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
 
 @pytest.mark.parametrize(("ground", "column"), [("#ffffff", 0), ("#15181c", 1)])
 def test_marks_stand_out_from_their_ground(ground, column):
-    from hpo.views.charts.model import STYLES
+    from hpo.views.charts.look import STYLES
 
     for style, colours in STYLES.items():
         least = 1.3 if style in ("faint", "s0", "s1") else 3.0  # these are the background
@@ -183,7 +187,7 @@ def test_several_objectives_have_their_front(tmp_path):
     asked = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "metric": metrics[0]}
     results = samples.make_results(tmp_path, objectives=metrics, **asked)
     text = write_report(StudyFolder(results.folder)).read_text()
-    assert Page(text).ids == ["leaderboard", "pareto", *SECTIONS[1:]]
+    assert Page(text).ids == ["leaderboard", "pareto", *WITH_EFFECTS[1:]]
     assert "Pareto front: " in text and "Hypervolume" in text
 
 
@@ -212,20 +216,19 @@ def test_top_and_show_tell_the_audit(folder, capsys):
     assert "finished better than the median" in capsys.readouterr().out
 
 
-def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path):
+def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path, folder):
     def told(snapshot):
         return report_html(snapshot).partition("the default configuration")[2][:200]
 
-    confirmed = read_snapshot(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
-    assert confirmed.winner.trial == 0 and "won" in told(confirmed)
-    report = [*confirmed.entries[1:], confirmed.entries[0]]
-    report[0] = replace(report[0], value_from="report")
-    assert "not run on these seeds" in told(replace(confirmed, entries=report))
+    snapshot = read_snapshot(folder)
+    ours, theirs = snapshot.conclusion.against.means
+    assert snapshot.rows[0].state != "confirmed" and snapshot.winner.value == ours
+    assert theirs == pytest.approx(fmean(snapshot.rows[0].report_values))
+    assert f">{theirs:.4g}<" in told(snapshot)
+    assert f"on 6 fresh seeds; the winner {ours:.4g}" in told(snapshot)
+    won = read_snapshot(StudyFolder(samples.make_results(tmp_path, "confirmed").folder))
+    assert won.winner.trial == 0 and told(won) == ""
+    assert "The default won: no trial was better on fresh seeds." in report_html(won)
     made = samples.make_results(tmp_path, "searched", confirm=None)
     searched = read_snapshot(StudyFolder(made.folder))
-    searched = replace(searched, entries=sorted(searched.entries, key=lambda e: e.trial == 0))
-    count = len(searched.rows[0].seed_values)
-    assert f"the winner&#x27;s {count} seeds" in told(searched)
-    row = replace(searched.rows[0], schedule=({"env_steps": 0, "trial": 3, "params": {}},))
-    points = replace(searched.points, trials={**searched.rows, 0: row})
-    assert told(replace(searched, points=points)) == ""
+    assert told(searched) == "" and "Nothing is concluded" in report_html(searched)

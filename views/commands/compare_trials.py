@@ -6,35 +6,27 @@ says where the seeds selected one of them. There is no verdict across different 
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...environments import find
 from ...errors import ConfigError, StoreError
-from ...store.comparison import FEWEST_SEEDS, Comparison, compare
+from ...search.after.evaluated_in import apart, evaluated_in
+from ...store.comparison import Comparison, compare
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
+from ...store.paired import FEWEST_PAIRS
 from ...store.rows import Stream, StudyMeta, TrialRow
 from ...store.study_folder import StudyFolder, find_study
 from ...studies.load import recorded
+from ...studies.reader import plain, read_text
 from ..documents import print_answer
 from ..formatting import counted
 
 __all__ = ["do_compare"]
-
-_OF_THE_POLICY = (
-    "aggregate_slots",
-    "disjoint_paths",
-    "histograms",
-    "k",
-    "no_op",
-    "observation",
-    "path_order",
-)
-"""Keys of what a policy observes and may choose; the task and its metric stay the same."""
 
 _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
@@ -82,10 +74,10 @@ def do_compare(args: Namespace) -> int:
         meta, sides = _studies(args.a, args.b, root)
     values, paired, caution = _compared(*sides)
     result = compare(values[0], values[1], meta.goal, paired)
-    apart = _apart(sides[0].world, sides[1].world)
+    differs = apart(sides[0].world, sides[1].world)
     verdict = (
-        f"no verdict: they were evaluated in different environments ({apart})"
-        if apart
+        f"no verdict: they were evaluated in different environments ({differs})"
+        if differs
         else result.verdict
     )
     data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric, "caution": caution}
@@ -95,7 +87,7 @@ def do_compare(args: Namespace) -> int:
 
 
 def _number(word: str) -> int | None:
-    return int(word) if word.isascii() and word.isdigit() else None
+    return int(word) if word.isascii() and word.removeprefix("-").isdigit() else None
 
 
 # ---------------------------------------------------------------------- which values
@@ -105,12 +97,12 @@ def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
     """Return the values of both sides, whether they are paired by seed, and a caution or ""."""
     if a.study != b.study:
         return _apart_seeds(a, b)
-    for stream in (Stream.CHOOSE, Stream.SEARCH):
+    for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
         ours, theirs = a.values.get(stream), b.values.get(stream)
         if not ours or not theirs:
             continue
         shared = [seed for seed in ours if seed in theirs]
-        paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_SEEDS
+        paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
         return values, paired, _flattered(stream, a, b)
@@ -134,6 +126,8 @@ def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
 
 def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
     """Return a note if these seeds selected one of them, else ""."""
+    if stream is Stream.REPORT:
+        return ""
     winners = [side.name for side in (a, b) if side.wins]
     if len(winners) != 1:
         return ""
@@ -181,16 +175,16 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
 
 def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, name: str) -> _Side:
     """Return the values of a trial by their seeds, and what they were measured in."""
-    if entry.value is None or not entry.values:  # its last values come from an earlier point
+    whole = entry.value is not None and entry.values  # else they come from an earlier point
+    if not (whole or row.report_values):
         raise StoreError(
             f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
             "full run; compare trials that finished"
         )
     study = recorded(meta.study_text)
     streams = {
-        Stream.SEARCH: row.seed_values,
+        Stream.SEARCH: row.seed_values if whole else (),
         Stream.CHOOSE: row.choose_values,
-        Stream.REPORT: row.report_values,
     }
     kinds = {stream: str(stream) for stream in streams}
     if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
@@ -200,20 +194,10 @@ def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, nam
         stream: {(kinds[stream], index): value for index, value in enumerate(given)}
         for stream, given in streams.items()
     }
-    searched = {key[4:]: v for key, v in row.params.items() if key.startswith("env.")}
-    given = {**study.env.values, **searched, **study.evaluation.env}
-    world = {"env": study.env.id, "greedy": study.evaluation.greedy, **_defaults(study.env.id)}
-    world |= {key: value for key, value in given.items() if key not in _OF_THE_POLICY}
+    found = {seed: value for seed, value in row.by_report_seed.items() if math.isfinite(value)}
+    values[Stream.REPORT] = {(str(Stream.REPORT), seed): value for seed, value in found.items()}
+    world = evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params)
     return _Side(name, str(folder.path.resolve()), entry.rank == 1, values, world)
-
-
-def _defaults(env: str) -> dict[str, Any]:
-    """Return the defaults of an environment's keys and parameters."""
-    known = find(env)
-    if known is None:
-        return {}
-    keys = {name: key.default for name, key in known.keys.items() if name not in _OF_THE_POLICY}
-    return {**keys, **known.params}
 
 
 def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[int, Entry]]:
@@ -221,16 +205,6 @@ def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[in
         rows = {row.trial: row for row in journal.trials()}
         meta = journal.meta
     return meta, rows, {e.trial: e for e in leaderboard_of(meta, list(rows.values()))}
-
-
-def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """Return the keys in which two environments differ, with both values; "" for none."""
-    keys = [key for key in {**a, **b} if _plain(a.get(key)) != _plain(b.get(key))]
-    return ", ".join(f"{key}: {a.get(key)} and {b.get(key)}" for key in keys)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 # ---------------------------------------------------------------------- the words

@@ -9,19 +9,24 @@ from pathlib import Path
 
 from ...disk import copy_folder
 from ...errors import ConfigError, StoreError
+from ...search.after.conclusion import conclusion_of
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
+from ...store.conclusion_words import as_json
+from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.query import streamed
 from ...store.rows import StudyMeta
 from ...store.study_folder import StudyFolder, find_study, list_studies, state_of
+from ...studies.stopping_rules import finishing_rules
 from ..documents import print_answer, print_json
 from ..formatting import counted
 from ..leaderboard_text import (
     audit_words,
     front_line,
     print_baselines,
+    print_conclusion,
     print_leaderboard,
     winner_line,
 )
@@ -58,6 +63,7 @@ class _Board:
     meta: StudyMeta
     state: str
     audit: Audit | None
+    conclusion: Conclusion
 
 
 def _read(folder: StudyFolder) -> _Board:
@@ -66,9 +72,10 @@ def _read(folder: StudyFolder) -> _Board:
         rows = journal.trials()
         entries = leaderboard_of(meta, rows)
         audited = any(row.audited for row in rows)
-        audit = audit_of(meta, rows, journal.decisions()) if audited else None
+        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if audited else None
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
-    return _Board(entries, baselines, meta, state_of(folder.path, head), audit)
+        conclusion = conclusion_of(journal)
+    return _Board(entries, baselines, meta, state_of(folder.path, head), audit, conclusion)
 
 
 def do_top(args: Namespace) -> int:
@@ -82,10 +89,12 @@ def do_top(args: Namespace) -> int:
     out = console(sys.stdout)
     entries, meta = seen.entries, seen.meta
     names = [str(objective["name"]) for objective in meta.objectives]
+    count = counted(sum(entry.trial >= 0 for entry in entries), "trial")
     what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
-    out.print(
-        f"{folder.name}: {seen.state}, {counted(len(entries), 'trial')}, {what}", soft_wrap=True
-    )
+    out.print(f"{folder.name}: {seen.state}, {count}, {what}", soft_wrap=True)
+    if entries:
+        print_conclusion(out, seen.conclusion)
+        out.print()
     print_leaderboard(out, entries, args.n or _ROWS, names)
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
@@ -109,7 +118,7 @@ def do_show(args: Namespace) -> int:
         from .eval_network import do_show_network
 
         return do_show_network(args)
-    for option in ("heuristic", "policy", "set"):
+    for option in ("heuristic", "policy", "set", "to"):
         if getattr(args, option):
             raise ConfigError(f"--{option} needs --env FILE, the network to draw")
     if args.trial is None:
@@ -162,12 +171,15 @@ def do_best(args: Namespace) -> int:
     )
     if args.json:
         policy = None if exported is None else str(exported)
-        print_json({**first.as_json(), "metric": meta.metric, "exported_to": policy})
+        told = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
+        print_json({**first.as_json(), **told, "exported_to": policy})
         return 0
     if meta.objectives:
         echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
         echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
+        for text in seen.conclusion.said:
+            echo(fitted(text, sys.stdout))
         echo(fitted(winner_line(entries, meta.metric), sys.stdout))
     for name, value in first.params.items():
         echo(f"  {name}: {value}")

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtraError, StoreError
-from ...store.baselines import BASELINES, baselines_of
-from ...store.concluded import concluded
-from ...store.conclusion_words import sentences
+from ...search.after.conclusion import conclusion_of
+from ...store.baselines import BASELINES
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
@@ -24,6 +23,7 @@ from ...store.rows import TrialRow
 from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of
 from ...store.tables import TABLES, damaged_table
 from ..formatting import between, number, param
+from ..knob_columns import KnobColumns, knob_columns
 from ..time_spent import usage_at
 from .plots import Plots
 
@@ -57,10 +57,13 @@ class Leaderboard(tuple[Entry, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return _text_table(_cells(self))
+        knobs = knob_columns(self, self[:_SHOWN])
+        return "\n".join(filter(None, (_text_table(_cells(self, knobs)), knobs.same_words)))
 
     def _repr_html_(self) -> str:
-        return _html_table(_cells(self))
+        knobs = knob_columns(self, self[:_SHOWN])
+        same = f"<p>{escape(knobs.same_words)}</p>" if knobs.same else ""
+        return _html_table(_cells(self, knobs)) + same
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,8 +172,7 @@ class Opened:
     def conclusion(self) -> Conclusion:
         """What the study has shown on seeds that chose nothing; print it for its sentences."""
         with Journal(self.folder) as journal, journal.at_one_commit():
-            meta, rows = journal.meta, journal.trials()
-            return concluded(meta, rows, leaderboard_of(meta, rows), baselines_of(journal))
+            return conclusion_of(journal)
 
     @property
     def time(self) -> dict[str, float]:
@@ -211,10 +213,10 @@ class Opened:
     # ------------------------------------------------------------------ shown
 
     def __repr__(self) -> str:
-        return f"{self._head()}\n{self.leaderboard!r}"
+        return f"{self._head()}\n{self.conclusion}\n{self.leaderboard!r}"
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<li>{escape(text)}</li>" for text in sentences(self.conclusion))
+        said = "".join(f"<li>{escape(text)}</li>" for text in self.conclusion.said)
         return (
             f"<p><strong>{escape(self.name)}</strong> {escape(self._head(named=False))}</p>"
             f"<ul>{said}</ul>{self.leaderboard._repr_html_()}"
@@ -244,10 +246,10 @@ def _pandas(purpose: str) -> Any:
 # ---------------------------------------------------------------------- the leaderboard
 
 
-def _cells(entries: Sequence[Entry]) -> list[list[str]]:
+def _cells(entries: Sequence[Entry], knobs: KnobColumns) -> list[list[str]]:
     """Return the first rows of a leaderboard, its header first."""
     shown = entries[:_SHOWN]
-    names = list(dict.fromkeys(name for entry in shown for name in entry.params))
+    names = knobs.names
     rows = [["#", "trial", "state", "value", "95% interval", "seeds", *names]]
     for entry in shown:
         rows.append([

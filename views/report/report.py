@@ -6,14 +6,15 @@ from html import escape
 from pathlib import Path
 
 from ...disk import output, write_text
-from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
 from ...version import __version__
 from ..charts.curves_chart import curves
+from ..charts.effects_chart import effects
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
 from ..charts.pareto_chart import pareto
+from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
@@ -68,14 +69,17 @@ def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
     several = len(snapshot.meta.objectives) > 1
     baselines = baselines_table(snapshot) if snapshot.baselines else ""
+    effect, shown = effects(snapshot), schedule(snapshot)
     sections = [
         Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
         *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
         Section("history", "History", figure(history(snapshot))),
         Section("curves", "Learning curves", figure(curves(snapshot))),
         Section("importance", "Importance of knobs", figure(importance(snapshot))),
+        *([Section("effects", effect.title, figure(effect))] if effect.panels else []),
         Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
         Section("slices", "Slices", figure(slices(snapshot))),
+        *([Section("schedule", shown.title, figure(shown))] if shown.panels else []),
         Section("stopping", "Early stopping", _stopping(snapshot)),
         *([Section("baselines", "Baselines", baselines)] if baselines else []),
         Section("study", "The study", _study(snapshot)),
@@ -94,8 +98,17 @@ def _head(snapshot: Snapshot) -> str:
     return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_winner(snapshot)}{facts(_facts(snapshot))}"
+        f"{_conclusion(snapshot)}{_winner(snapshot)}{facts(_facts(snapshot))}"
     )
+
+
+def _conclusion(snapshot: Snapshot) -> str:
+    """Return what the study has shown, the verdict first; nothing before the first value."""
+    if snapshot.winner is None:
+        return ""
+    first, *others = map(escape, snapshot.conclusion.said)
+    more = f"<br>{' '.join(others)}" if others else ""
+    return f'<p class="winner"><strong>{first}</strong>{more}</p>'
 
 
 def _winner(snapshot: Snapshot) -> str:
@@ -133,31 +146,15 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
         *time_facts(usage.seconds_by_part),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
-    found += _default(snapshot)
+    against = snapshot.conclusion.against
+    if against.means is not None and against.verdict != "default":
+        seeds = counted(against.seeds - against.diverged - against.own_diverged, "fresh seed")
+        found.append(("the default configuration", number(against.means[1]),
+                      f"on {seeds}; the winner {number(against.means[0])}"))  # fmt: skip
     if snapshot.audit is not None:
         whole = snapshot.audit.whole
         found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
     return found
-
-
-def _default(snapshot: Snapshot) -> list[tuple[str, str, str]]:
-    """Return the default configuration's value on the seeds of the winner's value.
-
-    Trial 0 is no longer the default once it has copied another trial's state (pbt).
-    """
-    row, best, meta = snapshot.rows.get(0), snapshot.winner, snapshot.meta
-    if row is None or row.value is None or best is None or meta.objectives or row.schedule:
-        return []
-    if best.trial == 0:
-        return [("the default configuration", "won", "no other trial did better")]
-    values = {"search": row.seed_values, "choose": row.choose_values}.get(best.value_from, ())
-    if not values:
-        told = f"not run on these seeds; see hpo compare {best.trial} 0"
-        return [("the default configuration", "-", told)]
-    around = interval(values, meta.aggregate)
-    seeds = f"the winner's {counted(len(values), 'seed')}"
-    return [("the default configuration", number(aggregate(values, meta.aggregate)),
-             " ".join([between(around.low, around.high), seeds]).strip())]  # fmt: skip
 
 
 def _foot(snapshot: Snapshot) -> str:

@@ -19,11 +19,12 @@ _ORDER = (
     TrialState.DIVERGED,
     TrialState.FAILED,
     TrialState.UNFINISHED,
+    TrialState.REFERENCE,
 )
 _PHASES = {
     Phase.SEARCH: "search",
     Phase.CHOOSE: "confirm: selecting the winner on fresh seeds",
-    Phase.REPORT: "confirm: measuring the winner on other fresh seeds",
+    Phase.REPORT: "confirm: measuring on other fresh seeds, which select nothing",
     Phase.DONE: "done",
 }
 

@@ -28,7 +28,7 @@ __all__ = ["LinesView", "QuietView", "RunView"]
 _FAILURES_SAID = 5
 _PHASES = {
     Phase.CHOOSE: "confirm: {} {} on fresh seeds, which select the winner",
-    Phase.REPORT: "confirm: {} {} on other fresh seeds, which give its reported value",
+    Phase.REPORT: "confirm: {} {} on other fresh seeds, which select nothing",
 }
 
 
@@ -155,8 +155,13 @@ class RunView(Silent):
         """Show which trials are confirmed."""
         if trials:
             one = len(trials) == 1
-            which = f"{'trial' if one else 'trials'} {', '.join(map(str, trials))}"
+            which = f"{'trial' if one else 'trials'} {', '.join(map(_named, trials))}"
             self.say(_PHASES[phase].format(which, "runs" if one else "run"))
+
+
+def _named(trial: int) -> str:
+    """Return a trial's number, and of the default configuration that it is it."""
+    return f"{trial} (the default)" if trial <= 0 else str(trial)
 
 
 class LinesView(RunView):

@@ -1,0 +1,123 @@
+"""What a study has shown, and where it has shown nothing, why: for everything that speaks of it.
+
+`store.concluded` decides from rows; what it cannot see in them stands in the study itself: whether
+there are fresh seeds at all, what the environment's best return is, and what trials were evaluated
+in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...environments import find
+from ...store.baselines import baselines_of
+from ...store.concluded import concluded, default_of
+from ...store.conclusions import Conclusion
+from ...store.journal import Journal
+from ...store.leaderboard import Entry, leaderboard_of
+from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
+from ...studies.reader import plain, read_text
+from .evaluated_in import apart, evaluated_in
+
+__all__ = ["conclusion_of"]
+
+
+def conclusion_of(journal: Journal) -> Conclusion:
+    """Return what a study has shown as of its last commit; it may be running."""
+    meta, rows = journal.meta, journal.trials()
+    entries = leaderboard_of(meta, rows)
+    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
+    ended = journal.head().phase == "finished"
+    return concluded(
+        meta,
+        rows,
+        entries,
+        baselines_of(journal),
+        ceiling=_ceiling(study, meta),
+        why=_why_nothing(study, meta, entries, ended),
+        why_alone=_why_alone(study, rows, ended),
+        apart=_apart(study, rows, entries),
+    )
+
+
+def _ceiling(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
+    """Return the best value that the metric can have, where the environment's table knows it."""
+    known = find(str(study["env"]["id"]))
+    if known is None or known.best_return is None or meta.goal != "maximize":
+        return None
+    if meta.metric != "eval/return_mean" or f"env.{known.best_return}" in study["space"]:
+        return None
+    value = evaluated_in(study, {}).get(known.best_return)
+    return float(value) if isinstance(value, int | float) else None
+
+
+# ---------------------------------------------------------------------- why nothing is concluded
+
+
+def _why_nothing(
+    study: Mapping[str, Any], meta: StudyMeta, entries: Sequence[Entry], ended: bool
+) -> list[str]:
+    first = entries[0] if entries else None
+    if first is None or first.value is None:
+        return ["No trial has finished its run, so nothing is concluded."]
+    if meta.objectives:
+        return ["Several objectives have a front and no winner.", *_front(entries)]
+    confirm = study["confirm"]
+    if confirm is None:
+        return [
+            "Nothing is concluded: every value is of seeds that selected trials.",
+            "`confirm: {}` in the study runs the best, and the default, on fresh seeds.",
+        ]
+    if first.value_from == Stream.CHOOSE and not confirm["report"]:
+        return [
+            "Nothing is concluded: the study has no seeds that selected nothing.",
+            "`confirm: {report: 16}` adds some.",
+        ]
+    if not ended:
+        what = "the confirm stage is under way" if first.confirmed else "fresh seeds come last"
+        return [f"Nothing is concluded yet: {what}."]
+    if first.value_from == Stream.CHOOSE:
+        return ["Nothing is concluded: the winner has no value on the report seeds."]
+    return ["Nothing is concluded: no trial has a value on every fresh seed."]
+
+
+def _front(entries: Sequence[Entry]) -> list[str]:
+    """Return how the default stands to the front, both from seeds of the same kind."""
+    default = next((entry for entry in entries if entry.trial == 0), None)
+    if default is None or default.front is None:
+        return []
+    group = [e for e in entries if e.front is not None and e.confirmed == default.confirmed]
+    if not default.confirmed and any(entry.confirmed for entry in entries):
+        return []
+    seeds = "on the seeds that selected it" if default.confirmed else "in the search"
+    if default.front == 1:
+        others = sum(entry.front == 1 for entry in group) - 1
+        more = f", with {others} more" if others else " alone"
+        return [f"The default is on the front{more} ({seeds})."]
+    return [f"The default is not on the front ({seeds})."]
+
+
+def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) -> str:
+    """Return why the default has no values on the winner's seeds."""
+    confirm = study["confirm"]
+    if confirm is not None and not confirm.get("default", True):
+        return "The study leaves the default out (`confirm: {default: false}`)."
+    if not ended:
+        return "The default still runs on these seeds."
+    default = default_of(rows)
+    if default is not None and default.state is TrialState.FAILED:
+        return f"The default failed in the search: {default.error}"
+    if default is not None and default.error:
+        return f"The default was not measured to the end: {default.error}."
+    return "The default did not run on these seeds: an earlier version confirmed without it."
+
+
+def _apart(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> str:
+    """Return in what the winner's environment differs from the default's; "" in nothing."""
+    params, default = {row.trial: row.params for row in rows}, default_of(rows)
+    if not entries or default is None:
+        return ""
+    worlds = [evaluated_in(study, known) for known in (params[entries[0].trial], default.params)]
+    keys = apart(*worlds)
+    return f"They were evaluated in different environments ({keys})." if keys else ""

@@ -1,0 +1,316 @@
+"""What studies of every kind are said to have shown: the same words wherever they are read."""
+
+import dataclasses
+import json
+from html import unescape
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+import hpo
+from hpo.cli import main
+from hpo.search.after.conclusion import conclusion_of
+from hpo.search.book.state import Phase
+from hpo.search.engine.commits import Committer
+from hpo.search.engine.engine import Engine
+from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.run import run
+from hpo.spaces import Space
+from hpo.store.baselines import baselines_of
+from hpo.store.journal import Journal
+from hpo.store.rows import Stream
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric, Racing, Seeds
+from hpo.views.report.report import write_report
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+CONFIRM = samples.Confirm(2, 3, 6)
+POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
+SPACE = Space((POOR, samples.REAL.parameters[1]))
+PBT = EarlyTerminate("pbt", every=2_000)
+
+
+def study(**changes):
+    return samples.study(**{"space": SPACE, "confirm": CONFIRM, "name": "s", **changes})
+
+
+def go(folder, factory=None, **changes):
+    factory = factory or samples.AnalyticFactory(diverges_above=2.0)
+    results = run(study(**changes), folder, factory, (), samples.quick())
+    with Journal(folder) as journal:
+        assert conclusion_of(journal) == results.conclusion
+    assert all(len(text) < 80 for text in results.conclusion.said[:1])
+    return results
+
+
+KINDS = {
+    "better": ({}, "Trial {} is better than the default: by "),
+    "default": ({"space": samples.REAL}, "The default won: no trial was better on fresh seeds."),
+    "pbt": (
+        {"early_terminate": PBT, "budget": Budget(trials=8)},
+        "Trial {} is better than the default: by ",
+    ),
+    "racing": (
+        {"seeds": Seeds(4, racing=Racing(2, 0.9)), "early_terminate": None},
+        "Trial {} is better than the default: by ",
+    ),
+    "few": (
+        {"confirm": samples.Confirm(2, 3, 3)},
+        "3 seeds cannot tell trial {} from the default.",
+    ),
+    "left out": (
+        {"confirm": dataclasses.replace(CONFIRM, default=False)},
+        "There is nothing to compare trial {} with.",
+    ),
+    "violating": (
+        {"constraints": (Constraint("eval/skill", min=0.999),)},
+        "No confirmed trial keeps the constraints; trial {} violates them least.",
+    ),
+    "constrained": (
+        {"constraints": (Constraint("eval/skill", min=0.4),), "early_terminate": None},
+        "Trial {} keeps the constraints, which the default violates.",
+    ),
+    "no confirm": (
+        {"confirm": None},
+        "Nothing is concluded: every value is of seeds that selected trials.",
+    ),
+    "no report": (
+        {"confirm": samples.Confirm(2, 3, 0)},
+        "Nothing is concluded: the study has no seeds that selected nothing.",
+    ),
+    "objectives": (
+        {"objectives": (Metric(), Metric("eval/thrift", "maximize"))},
+        "Several objectives have a front and no winner.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_what_is_said_first(tmp_path, kind):
+    changes, words = KINDS[kind]
+    results = go(tmp_path, **changes)
+    assert results.conclusion.said[0].startswith(words.format(results.best.trial))
+    if kind in ("better", "pbt", "racing"):
+        against = results.conclusion.against
+        assert against.seeds == 6 and against.interval.low > 0
+        paired = means_by_hand(tmp_path, results)
+        assert against.means == pytest.approx(paired)
+
+
+def means_by_hand(folder, results):
+    """Return the means of winner and default over the report seeds, from their episodes alone."""
+    episodes = {}
+    with Journal(folder) as journal:
+        trials = {row.trial: row for row in journal.trials()}
+        for row in journal.evaluations():
+            if row.stream == Stream.REPORT:
+                here = episodes.setdefault(row.trial, {})
+                here.setdefault((row.replicate, row.env_steps), []).append(row.episode_return)
+    default = 0 if not trials[0].schedule else -1
+    assert set(episodes) == {results.best.trial, default}
+
+    def mean(trial):
+        ends = {replicate: at for replicate, at in sorted(episodes[trial])}
+        found = [episodes[trial][seed, at] for seed, at in ends.items()]
+        return sum(sum(values) / len(values) for values in found) / len(found)
+
+    return mean(results.best.trial), mean(default)
+
+
+def test_smaller_is_better_where_the_goal_says_so(tmp_path):
+    results = go(tmp_path, metric=Metric("eval/return_mean", "minimize"))
+    against = results.conclusion.against
+    assert results.conclusion.verdict in ("default", "better")
+    if against.difference is not None:
+        assert against.difference == pytest.approx(against.means[1] - against.means[0])
+
+
+class Died(BaseException):
+    """A process that is gone; nothing of ours catches it."""
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (Phase.SEARCH, "Nothing is concluded yet: fresh seeds come last."),
+        (Phase.CHOOSE, "Nothing is concluded yet: fresh seeds come last."),
+        (Phase.REPORT, "Nothing is concluded yet: the confirm stage is under way."),
+    ],
+)
+def test_a_study_that_runs_still_has_shown_nothing(tmp_path, monkeypatch, phase, words):
+    def commit_if_due(self):
+        trials = self._ledger.trials.values()
+        if self._ledger.state.phase is phase and any(t.value is not None for t in trials):
+            self.commit()
+            raise Died
+
+    monkeypatch.setattr(Committer, "commit_if_due", commit_if_due)
+    with pytest.raises(Died):
+        go(tmp_path / "s")
+    assert str(hpo.open(tmp_path / "s").conclusion) == words
+    page = write_report(StudyFolder(tmp_path / "s")).read_text()
+    assert words in unescape(page) and "uses fresh ones" not in page
+    monkeypatch.undo()
+    assert go(tmp_path / "s").conclusion.verdict == "better"
+
+
+def test_time_that_ended_before_the_default_is_said(tmp_path, monkeypatch):
+    def is_out_of_time(self):
+        state = self.ledger.state
+        if state.phase is not Phase.REPORT:
+            return False
+        return not any(run.is_live for run in self.ledger.trials[state.winner].runs)
+
+    monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
+    results = go(tmp_path, samples.AnalyticFactory(lanes=4))
+    said = results.conclusion.said
+    assert said[0] == f"There is nothing to compare trial {results.best.trial} with."
+    assert said[1].startswith("The default was not measured to the end: ")
+
+
+def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch):
+    def is_out_of_time(self):
+        return self.ledger.state.phase is Phase.CHOOSE
+
+    monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
+    results = go(tmp_path)
+    words = "Nothing is concluded: no trial has a value on every fresh seed."
+    assert results.conclusion.said == (words,)
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])
+def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
+    """Of the default (1e-5), or of whoever else is on the report seeds, the winner."""
+    step = AnalyticPopulation._step
+
+    def fragile(self, lane):
+        its = lane.config["learning_rate"]
+        hit = its == rate if rate is not None else its != 1e-5
+        return step(self, lane) or (hit and lane.stream is Stream.REPORT and lane.replicate == 2)
+
+    monkeypatch.setattr(AnalyticPopulation, "_step", fragile)
+    results = go(tmp_path)
+    found = results.conclusion
+    assert found.verdict == verdict and found.against.seeds == 6
+    lost = (found.against.own_diverged, found.against.diverged)
+    assert lost == ((0, 1) if rate is not None else (1, 0))
+    words = "The default" if rate is not None else f"Trial {results.best.trial}"
+    assert any(text.startswith(f"{words} diverged on 1 of") for text in found.said)
+    # The other five seeds are paired with themselves.
+    with Journal(tmp_path) as journal:
+        ours, theirs = (journal.trial(t).by_report_seed for t in (results.best.trial, 0))
+    apart = [ours[seed] - theirs[seed] for seed in (0, 1, 3, 4, 5)]
+    assert found.against.difference == pytest.approx(sum(apart) / 5)
+
+
+def test_a_default_that_failed_is_not_set_beside_the_winner(tmp_path, monkeypatch):
+    advance = AnalyticPopulation.advance
+
+    def step(self, refills, busy):
+        if any(refill.resolved.config["learning_rate"] == 1e-5 for refill in refills):
+            raise RuntimeError("out of memory")
+        return advance(self, refills, busy)
+
+    monkeypatch.setattr(AnalyticPopulation, "advance", step)
+    results = go(tmp_path)
+    assert results.conclusion.verdict == "nothing"
+    assert results.conclusion.said[1].startswith("The default failed in the search: ")
+    assert "out of memory" in results.conclusion.said[1]
+
+
+def test_environments_that_differ_are_not_compared(tmp_path):
+    length = samples.parameter("env.length", 0.5, min=0.1, max=2.0)
+    results = go(tmp_path, space=Space((*SPACE.parameters, length)))
+    assert results.best.trial != 0
+    said = results.conclusion.said
+    assert results.conclusion.verdict == "nothing" and "different environments" in said[1]
+    fixed = dataclasses.replace(study().evaluation, env={"length": 0.5})
+    again = go(tmp_path / "fixed", space=Space((*SPACE.parameters, length)), evaluation=fixed)
+    assert again.conclusion.verdict == "better"
+
+
+def test_baselines_are_paired_on_the_report_seeds(tmp_path):
+    results = go(tmp_path, baselines=("ksp_ff",))
+    with Journal(tmp_path) as journal:
+        (row,) = baselines_of(journal)
+        winner = journal.trial(results.best.trial)
+    (against,) = results.conclusion.baselines
+    theirs = row.values["report"]
+    assert len(theirs) == against.seeds == 6 and against.rival == "ksp_ff"
+    apart = [ours - his for ours, his in zip(winner.report_values, theirs, strict=True)]
+    assert against.difference == pytest.approx(sum(apart) / 6)
+    (shown,) = results.baselines
+    assert shown.difference == pytest.approx(against.difference)
+    assert shown.difference_around == against.interval
+    assert any("ksp_ff" in text for text in results.conclusion.said[1:])
+
+
+def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
+    """CartPole gives at most as many points as an episode has steps."""
+    result_of = AnalyticPopulation.result_of
+
+    def at_the_top(self, lane):
+        found = result_of(self, lane)
+        if lane is None or lane.stream is not Stream.REPORT:
+            return found
+        return dataclasses.replace(found, returns=found.returns * 0 + 500.0)
+
+    monkeypatch.setattr(AnalyticPopulation, "result_of", at_the_top)
+    results = go(tmp_path / "500")
+    trial = results.best.trial
+    assert results.conclusion.verdict == "ceiling"
+    assert results.conclusion.said[0] == (
+        f"Trial {trial} and the default both reach the ceiling: 500 on 6 fresh seeds."
+    )
+    known = dataclasses.replace(study().env, values={"max_steps_in_episode": 600})
+    below = go(tmp_path / "600", env=known)
+    assert below.conclusion.ceiling is None and below.conclusion.verdict == "tied"
+
+
+# ---------------------------------------------------------------------- wherever it is read
+
+
+@pytest.mark.parametrize("kind", ["better", "default", "pbt", "no confirm", "few"])
+def test_everything_that_speaks_says_the_same(tmp_path, capsys, kind):
+    results = go(tmp_path / "s", **KINDS[kind][0])
+    said, where = list(results.conclusion.said), ["--study", str(tmp_path / "s")]
+
+    def told(*words):
+        assert main([*words, *where]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    top, best = told("top"), told("best")
+    shown = told("show", str(results.best.trial))
+    data = json.loads(told("best", "--json"))
+    assert data["conclusion"]["sentences"] == said
+    one = json.loads(told("show", str(results.best.trial), "--json"))["conclusion"]
+    assert (one is None) == (results.conclusion.winner is None)
+    page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
+    opened = hpo.open(tmp_path / "s")
+    for text in said:
+        assert text in top and text in best and text in page and text in str(opened.conclusion)
+        assert one is None or text in shown
+    assert top.index(said[0]) < top.index("# trial")
+    assert page.index(said[0]) < page.index("lanes busy")
+
+
+def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
+    go(tmp_path / "s", early_terminate=PBT, budget=Budget(trials=8))
+    where = ["--study", str(tmp_path / "s")]
+
+    def data(*words):
+        assert main([*words, *where, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    top = {entry["trial"]: entry["state"] for entry in data("top", "-n", "99")}
+    rows = data("query", "SELECT trial, state FROM trials")
+    table = {row["trial"]: row["state"] for row in rows}
+    assert top == table
+    assert set(table.values()) == {"confirmed", "finished", "reference"}
+    assert {trial: data("show", str(trial))["state"] for trial in (0, -1)} == {
+        0: table[0], -1: "reference"
+    }  # fmt: skip
+    shown = data("query", "SELECT count(*) AS n FROM evaluations WHERE trial = -1")
+    assert shown[0]["n"] == 6 * 2  # six seeds, two episodes
