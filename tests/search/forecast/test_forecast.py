@@ -25,7 +25,7 @@ from hpo.studies.load import loads
 from hpo.studies.spec import Racing, Seeds
 from hpo.studies.time_estimate import Span, TimeEstimate, span_of_time
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+samples = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "samples.py")))
 CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)
 BUDGET = samples.Budget
 STUDIES = {

@@ -22,7 +22,7 @@ from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.studies.spec import Racing, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+samples = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "samples.py")))
 
 
 class Clock:
