@@ -77,6 +77,10 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         from importlib import import_module
 
+        from .platforms import check_platform
+
+        if name != "HpoError":
+            check_platform()
         home = import_module(f".{_HOMES.get(name, _CALLBACKS)}", __name__)
         return getattr(home, _NAMES.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

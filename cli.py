@@ -14,14 +14,17 @@ from importlib import import_module
 from typing import Any
 
 from .errors import HpoError, suggestion
+from .platforms import check_platform
 from .version import __version__
+from .views import argument_types as types
 from .views.visible import echo
 
 __all__ = ["main", "make_parser"]
 
 _FORMATS = ("csv", "optuna", "tensorboard", "wandb")
 _METHODS = ("ped-anova", "fanova")
-_PICTURES = ("history", "curves", "parallel", "slices", "importance", "pareto")
+_PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
+             "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -37,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_streams()
     try:
         args = _parse(given)
+        check_platform()
         module, function = args.call
         code = getattr(import_module(f".views.commands.{module}", __package__), function)(args)
         sys.stdout.flush()
@@ -123,6 +127,7 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them")
+    _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_study", "convert another system's sweep into a study file")
     _option(
         taken, "kind", "KIND",
@@ -140,18 +145,26 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "search around the one configuration that SOURCE holds, over the usual ranges",
     )  # fmt: skip
     for parser in (init, taken):
-        _option(parser, "--out", "FILE", "write to FILE instead of stdout")
+        _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do and cost, and its mistakes")
+    _flag(
+        check, "--time",
+        "say how long it takes here, by timing what was not timed before (the default, but for "
+        "a study with `imports`, which run for that)",
+        default=None,
+    )  # fmt: skip
+    _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
     _option(
         tune, "--lanes", "N,N,...",
-        "numbers of lanes to time (default: some around what the study would use)", type=_counts,
+        "numbers of lanes to time (default: some around what the study would use)",
+        type=types.counts,
     )  # fmt: skip
     _option(
         tune, "--seconds", "S",
         "time each for S seconds, and its rollouts alone as long again (default: 3)",
-        type=_positive, default=3,
+        type=types.positive, default=3,
     )  # fmt: skip
     train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
@@ -176,10 +189,11 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard of a study")
-    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=_positive)
+    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=types.positive)
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=int, nargs="?")
-    _add_network(show, "draw this optical network into --out PICTURE.png")
+    _add_network(show, "draw this optical network into --to PICTURE.png")
+    _option(show, "--to", "FILE", "for --env: the picture, a PNG")
     query = verb("query", "read_study", "query the tables trials, evaluations and curves in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner of a study, or export its policy")
@@ -211,15 +225,21 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write everything about a study as one HTML file")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report)
+    stop = verb("stop", "end_study", "end a running study in good order, as Ctrl-C would")
+    _flag(stop, "--no-wait", "return at once, not when it has ended")
+    remove = verb("rm", "end_study", "remove studies that are not running")
+    _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
+    _flag(remove, "--yes", "remove without a question")
+    _add_out(remove)
+    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report, stop)
     for parser in about_one:
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, report):
+    for parser in (top, best, ranked, report, stop):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
     _option(
         query, "--timeout", "SECONDS",
-        "stop the query after SECONDS; 0: never (default: 60)", type=_seconds, default=60.0,
+        "stop the query after SECONDS; 0: never (default: 60)", type=types.seconds, default=60.0,
     )  # fmt: skip
     listing = verb("list", "read_study", "list the studies")
     for parser in (*about_one, listing):
@@ -235,14 +255,16 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     _option(
         evaluate, "--episodes", "N",
-        "evaluate N episodes (default: 100; 1 with --video)", type=_positive,
+        "evaluate N episodes (default: 100; 1 with --video)", type=types.positive,
     )  # fmt: skip
     _add_network(evaluate, "evaluate in this optical network")
-    _option(evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=_positive)
+    _option(
+        evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=types.positive
+    )
     _option(
         evaluate, "--steps", "N",
         "serve N requests a stream after the warm-up (default: 20000; 300 with --video)",
-        type=_positive,
+        type=types.positive,
     )  # fmt: skip
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
     _option(
@@ -283,8 +305,8 @@ def _option(
     parser.add_argument(name, metavar=metavar, help=text, **more)
 
 
-def _flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    parser.add_argument(name, action="store_true", help=text)
+def _flag(parser: argparse.ArgumentParser, name: str, text: str, **more: Any) -> None:
+    parser.add_argument(name, **{"action": "store_true", "help": text, **more})
 
 
 def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
@@ -292,14 +314,14 @@ def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
     _add_set(parser, "override a key of --env; repeatable")
     _option(parser, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
     _option(parser, "--policy", "DIR", "a policy from `hpo best --export`")
-    _option(parser, "--seed", "N", "the random seed (default: 0)", type=_seed, default=0)
+    _option(parser, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
 
 
 def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
     _option(
         parser, "--at", "STEPS",
         f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
-        type=_env_steps,
+        type=types.env_steps,
     )  # fmt: skip
     _flag(
         parser, "--all", f"{prefix}include trials that a model proposed, which biases the result"
@@ -324,43 +346,6 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
     _option(parser, "--out", "DIR", "the folder of results (default: results)", default="results")
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _env_steps(text: str) -> int:
-    from .studies.amounts import count_of
-
-    count = _positive(text) if text.isdigit() else count_of(text)
-    if count is None or count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as 50k")
-    return count
-
-
-def _counts(text: str) -> list[int]:
-    return [_positive(part) for part in text.split(",")]
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
-    return seconds
-
-
-def _whole(text: str, low: int) -> int:
-    if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
-    return int(text)
 
 
 def _open_streams() -> None:

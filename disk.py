@@ -21,6 +21,7 @@ from .errors import StoreError
 __all__ = [
     "PARTIAL",
     "copy_folder",
+    "delete_copies",
     "delete_file",
     "delete_folder",
     "has_refused",
@@ -322,6 +323,32 @@ def delete_file(path: Path) -> None:
             path.unlink()
 
 
+def delete_copies(folder: Path, name: str = "*") -> None:
+    """Delete copies that a process which has ended left half made.
+
+    Args:
+        folder: where they were to stand.
+        name: of what was to be copied there.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
+    for path in folder.glob(f".{name}{PARTIAL}-*"):
+        pid = path.name.rpartition("-")[2]
+        if pid.isdecimal() and not _runs(int(pid)):
+            delete_folder(path)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
 def copy_folder(source: Path, target: Path, more: Mapping[str, Path] | None = None) -> None:
     """Copy a folder to a place where nothing or an empty folder is, whole or not at all.
 
@@ -334,6 +361,7 @@ def copy_folder(source: Path, target: Path, more: Mapping[str, Path] | None = No
         StoreError: the disk refuses.
     """
     partial = target.with_name(f".{target.name}{PARTIAL}-{os.getpid()}")
+    delete_copies(target.parent, target.name)
     with telling(target, kept=""):
         try:
             shutil.copytree(source, partial)

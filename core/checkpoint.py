@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ def save_tree(directory: Path, tree: Any) -> None:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def _unlogged() -> Generator[None, None, None]:
     """Keep Orbax from printing a traceback in each of its threads of what it raises anyway.
 
     Threads of a failed save may print theirs after it: what keeps them quiet then stays.

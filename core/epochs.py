@@ -98,7 +98,7 @@ def run_epochs(
 
     def epoch(index: Int[Array, ""], learning: Learning) -> Learning:
         live = index < epochs
-        if count == 1 and plan.gradient_accumulation == 1 and drawn is None:
+        if count == 1 and plan.gradient_parts == 1 and drawn is None:
             return step(hypers, values, state, learning, samples, live, None, closes)
 
         def shuffle(key: Array, updates: Array) -> Array:
@@ -212,7 +212,7 @@ def _split(
     Minibatches are filled up to a whole number of parts, the last one to the size of the others.
     """
     lanes, rows = order.shape
-    parts = plan.gradient_accumulation
+    parts = plan.gradient_parts
     wide = math.ceil(size / parts) * parts
     flat = np.arange(count * wide)
     place = size * (flat // wide) + flat % wide  # in an order without end

@@ -155,7 +155,7 @@ def loss_and_gradient(
     The parts are of equal size, one after the other, and their sum is that of the whole
     minibatch: advantages are normalised over all of it and means divided by its weights.
     """
-    count = plan.gradient_accumulation
+    count = plan.gradient_parts
     if count == 1:
         (_, losses), gradient = jax.value_and_grad(ppo_loss, has_aux=True)(
             params, plan, hypers, coefficients, rows, weight

@@ -38,7 +38,7 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     observation = _bytes(shapes.observation)
     segments = shapes.episode_return.shape[0]  # environments, times their bodies
     trajectory = plan.rollout_length * (observation + 32 * segments)
-    rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
+    rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_parts)
     activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running

@@ -152,6 +152,20 @@ class Plan:
         return self.num_envs * self.rollout_length
 
     @property
+    def gradient_parts(self) -> int:
+        """In how many parts the gradient of a minibatch is summed.
+
+        Raises:
+            ConfigError: that is left open, which `accumulation.for_platform` decides.
+        """
+        if self.gradient_accumulation == AUTOMATIC:
+            raise ConfigError(
+                "gradient_accumulation is auto, which depends on the device; give a number, or "
+                "call accumulation.for_platform(plan, 'cpu') first, as a Program does"
+            )
+        return self.gradient_accumulation
+
+    @property
     def by_segments(self) -> bool:
         """Whether minibatches are whole segments (T steps of one environment), not single steps.
 

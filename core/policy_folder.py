@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 
 @contextmanager
-def _naming(imports: Sequence[str], directory: Path) -> Iterator[None]:
+def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
     """Say of a name that is not known which code brings it."""
     try:
         yield

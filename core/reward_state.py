@@ -66,7 +66,7 @@ class RewardState(Pytree):
             saved: `raw_reward_deviation` of the policy.
             here: its values in the study that starts from it.
         """
-        return self if here == {saved} else self.replace(returns=None)
+        return self if here == frozenset((saved,)) else self.replace(returns=None)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of `LaneState` that this replaces."""

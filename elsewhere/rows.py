@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from .values import SAME, Values
@@ -76,6 +77,8 @@ class System:
         programs: parts of a command by which it is recognised, such as `xlron`.
         marks: sets of names that only it has; all names of one set recognise it.
         exact: capitals matter: `GAMMA` and `gamma` are different things there.
+        strict: its program refuses a flag that it does not have, so one that is almost a row is
+            a slip of the hand.
         source: where the names, defaults and meanings can be read.
         always: what its program does under no name: our target -> our value; imports write it
             down where ours differs.
@@ -88,6 +91,7 @@ class System:
     programs: tuple[str, ...] = ()
     marks: tuple[frozenset[str], ...] = ()
     exact: bool = False
+    strict: bool = False
     source: str = ""
     always: Mapping[str, Any] = field(default_factory=dict)
     differs: tuple[str, ...] = ()
@@ -112,6 +116,11 @@ class System:
     def guess(self, name: str) -> Row | None:
         """Return the row of a name whatever its capitals, for hints."""
         return self.find(name) or self._folded.get(name.replace("-", "_").lower())
+
+    def nearest(self, name: str) -> str | None:
+        """Return the name of the row that an unknown name is almost; None if none is."""
+        near = get_close_matches(name, [row.name for row in self.rows], n=1, cutoff=0.8)
+        return near[0] if near else None
 
     @property
     def defaults(self) -> Mapping[str, Any]:

@@ -250,5 +250,6 @@ XLRON = System(
         frozenset({"aggregate_slots", "CLIP_EPS"}),
     ),
     exact=True,
+    strict=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
 )

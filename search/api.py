@@ -99,7 +99,7 @@ def run(
         anew=bool(failure),
     )
     with factory_of(study, compiling, warn) as factory:
-        return run_study(study, out / name, factory, observers, settings)
+        return run_study(study, out / name, factory, observers, settings, earlier)
 
 
 def train(

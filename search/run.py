@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from ..disk import delete_copies, has_refused
 from ..errors import StoreError
 from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.begun_anew import begin_anew
@@ -19,6 +20,7 @@ from ..store.conclusions import Conclusion, conclude
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
+from ..store.stop_request import StopRequest
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.given import Given, given_in, without_given
@@ -31,7 +33,7 @@ from .book.progress import Observer
 from .book.runs import Run
 from .book.state import Phase
 from .book.usage import Usage
-from .book.warm_start import warm_start, write_warm_start
+from .book.warm_start import WarmStart, warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
 from .engine.callbacks import Callback, Callbacks
 from .engine.commits import Committer, restore_buckets, restore_ledger
@@ -127,6 +129,7 @@ def run(
     factory: PopulationFactory,
     observers: Sequence[Observer] = (),
     settings: Settings | None = None,
+    earlier: WarmStart | None = None,
 ) -> Results:
     """Run a study to its end, from wherever it stands.
 
@@ -136,6 +139,7 @@ def run(
         factory: makes populations of lanes.
         observers: told of everything that happens.
         settings: how to run it.
+        earlier: the trials that it starts from, if they were read before.
 
     Raises:
         ConfigError: the study cannot be run as asked.
@@ -146,7 +150,8 @@ def run(
     settings = settings or Settings()
     check_runnable(study)
     proposer = Proposer(study, make_sampler(study))
-    earlier = warm_start(study, None if settings.anew else Path(directory))
+    if earlier is None:
+        earlier = warm_start(study, None if settings.anew else Path(directory))
     if settings.anew:  # nothing above has refused the study
         begin_anew(Path(directory))
     meta = study_meta(study, factory.backend, factory.device_count)
@@ -227,10 +232,16 @@ def _run(
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
     telling.start(store.folder.path, resumed=not store.created)
     measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
-    with closing(AskAhead(proposer)) as ahead, Interrupts(telling.interrupt) as interrupts:
+    asked = StopRequest(store.folder.path, store.holder)
+    with (
+        closing(asked),
+        closing(AskAhead(proposer)) as ahead,
+        Interrupts(telling.interrupt, asked) as interrupts,
+    ):
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)
+        delete_copies(store.folder.policies)
         policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
         engine = Engine(
             ledger,
@@ -249,8 +260,13 @@ def _run(
                 intake = Intake(engine, ahead)
                 loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
-        finally:
+        except BaseException as error:
+            if not (isinstance(error, StoreError) or has_refused(error)):
+                store.publish(force=True)  # a disk that refused is not asked again
+            raise
+        with ledger.state.usage.spending("store"):
             store.publish(force=True)
+    telling.count_time()
     telling.end(outcome)
     return _results(outcome, ledger, store)
 

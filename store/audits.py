@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from .statistics import binomial_interval, median
 __all__ = ["Audit", "AuditedRung", "audit_of", "weighted_kendall"]
 
 _FEWEST = 5
-_NO_STOP = "plateau"  # it ends a trial with its value; that is no loss to be wrong about
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,10 @@ class Audit:
 
 
 def audit_of(
-    meta: StudyMeta, rows: Iterable[TrialRow], decisions: Sequence[DecisionRow]
+    meta: StudyMeta,
+    rows: Iterable[TrialRow],
+    decisions: Sequence[DecisionRow],
+    finishing: Collection[str],
 ) -> Audit | None:
     """Return the audit of a study, None where no audited trial has come to its end.
 
@@ -86,16 +88,21 @@ def audit_of(
             value to be wrong about, and no audit.
         rows: the trials.
         decisions: all judgements.
+        finishing: names of rules that end trials with the value they have: no loss to be wrong
+            about. A rule that ended one so in these decisions is one of them without its name.
     """
     if meta.objectives or meta.constraints:
         return None
     sign = 1.0 if meta.goal == "maximize" else -1.0
     trials = {row.trial: row for row in rows}
     ends = {n: end for n, row in trials.items() if (end := _end(row, sign)) is not None}
+    ending = {row.rule for row in decisions if row.action == "finish"}
     stops: dict[int, DecisionRow] = {
         row.trial: row
         for row in decisions
-        if row.action in ("stop", "audit") and not row.rule.startswith(_NO_STOP)
+        if row.action in ("stop", "audit")
+        and row.rule not in ending
+        and row.rule.split(" ")[0] not in finishing
     }
     survivors = [end for n, end in ends.items() if n not in stops and math.isfinite(end)]
     known = {n for n, row in stops.items() if row.action == "audit" and n in ends}

@@ -129,15 +129,27 @@ class StudyFolder:
         Raises:
             StoreError: naming what is there.
         """
+        self._check_found(
+            "restore the journal from a copy, or begin beside it with: hpo run FILE --new"
+        )
+
+    def check_journal(self) -> None:
+        """Refuse to read where a study was begun whose journal is lost.
+
+        Raises:
+            StoreError: naming what is there.
+        """
+        self._check_found(
+            "restore the journal from a copy; other tools read the tables that are there"
+        )
+
+    def _check_found(self, cure: str) -> None:
         there = [*self._files(PARTS_NAME), *self._files("checkpoints"), *self._files("policies")]
         there += [self.path / name for name in _TABLES if (self.path / name).exists()]
         if there:
             journal = self.path / JOURNAL_NAME
             state = "empty" if journal.exists() else "missing"
-            raise StoreError(
-                f"{journal} is {state}, but {there[0]} of its study is there; restore the journal "
-                "from a copy, or begin beside it with: hpo run FILE --new"
-            )
+            raise StoreError(f"{journal} is {state}, but {there[0]} of its study is there; {cure}")
 
     def _files(self, name: str) -> list[Path]:
         folder = self.path / name
@@ -182,17 +194,21 @@ class StudySummary:
 
 def list_studies(root: Path = RESULTS) -> list[StudySummary]:
     """All studies in a folder of results, the last to change first."""
-    if not root.is_dir():
-        return []
-    found = [_summary(path) for path in sorted(root.iterdir()) if _is_study(path)]
+    found = [summary_of(path) for path in _studies(root)]
     return sorted(found, key=lambda summary: -(summary.updated_at or 0.0))
+
+
+def _studies(root: Path) -> list[Path]:
+    """Return the folders of studies, by name; one that is hidden is being removed."""
+    inside = sorted(root.iterdir()) if root.is_dir() else []
+    return [path for path in inside if not path.name.startswith(".") and _is_study(path)]
 
 
 def _is_study(path: Path) -> bool:
     return (path / JOURNAL_NAME).is_file()
 
 
-def _summary(path: Path) -> StudySummary:
+def summary_of(path: Path) -> StudySummary:
     try:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
@@ -230,9 +246,7 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     Raises:
         StoreError: there is none, or none of that name, or several and no name was given.
     """
-    known = (
-        sorted(path.name for path in root.iterdir() if _is_study(path)) if root.is_dir() else []
-    )
+    known = [path.name for path in _studies(root)]
     if study is None:
         if len(known) == 1:
             return StudyFolder(root / known[0])
@@ -248,6 +262,9 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     begun = root / study
     if begun.is_dir() and (holder := lock_holder(begun)) is not None:
         raise StoreError(f"{begun} is being begun by {holder}; look again in a moment")
+    for path in (begun, Path(study)):
+        if path.is_dir():
+            StudyFolder(path).check_journal()
     listed = f" Known: {', '.join(known)}" if known else f" {root}/ holds no study."
     raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
 

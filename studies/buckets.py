@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ..environments import find
 from ..errors import ConfigError
 from ..knobs import KNOBS
+from ..plain_data import as_lists
 from ..spaces.distributions import freeze
 from ..spaces.space import Parameter, Space
 from .quanta import Quanta, quanta_of
 from .spec import Study
 
-__all__ = ["Bucket", "Buckets", "buckets_of"]
+__all__ = ["Bucket", "Buckets", "buckets_of", "words_of_bucket"]
 
 _MOST_POINTS = 5000
 _POINTS_OF_PARENTS = 5
@@ -86,6 +87,36 @@ def buckets_of(
             found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     return Buckets(tuple(found.values()), more, endless, tuple(refused))
+
+
+def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
+    """Return what tells a bucket from the others, in few words; its environment if nothing does.
+
+    Knobs that differ from the default come first, because what finds no room is left out.
+
+    Args:
+        study: loaded.
+        config: a complete configuration of the bucket.
+        most: letters.
+    """
+    default, known = study.default(), {**study.space.constants, **config}
+    active = [p.name for p in study.space.parameters if p.active(known)]
+    names = [name for name in dict.fromkeys(active) if _is_static(study, name)]
+    names.sort(key=lambda name: freeze(config[name]) == freeze(default[name]))
+    found = [f"{name}={_word(config[name])}" for name in names]
+    words = ", ".join(found) or study.env.id
+    while len(words) > most and len(found) > 1:
+        found.pop()
+        words = ", ".join([*found, "..."])
+    return words if len(words) <= most else f"{words[: most - 3]}..."
+
+
+def _word(value: Any) -> str:
+    plain: Any = as_lists(value)
+    if isinstance(plain, list):
+        words = [_word(part) for part in cast("list[Any]", plain)]
+        return f"[{','.join(words)}]"
+    return f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
 def _is_static(study: Study, name: str) -> bool:

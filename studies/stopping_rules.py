@@ -15,7 +15,15 @@ from ..errors import ConfigError, UnknownNameError
 from .field import REQUIRED, Field, count, word
 from .search_methods import check_options
 
-__all__ = ["RULES", "Rule", "add_rule", "foreign_keys", "rule_fields", "rule_row"]
+__all__ = [
+    "RULES",
+    "Rule",
+    "add_rule",
+    "finishing_rules",
+    "foreign_keys",
+    "rule_fields",
+    "rule_row",
+]
 
 _STOPPING = (
     count("min", None, "env steps of the first rung; left out: env_steps / eta^2", 1),
@@ -122,6 +130,15 @@ def rule_row(name: str) -> Rule:
     if name not in RULES:
         raise UnknownNameError("early_terminate type", name, RULES)
     return RULES[name]
+
+
+def finishing_rules() -> frozenset[str]:
+    """Return the names of rules that end trials with the value they have.
+
+    >>> sorted(finishing_rules())
+    ['plateau']
+    """
+    return frozenset(rule.name for rule in RULES.values() if rule.finishes)
 
 
 def foreign_keys(name: str) -> tuple[str, ...]:

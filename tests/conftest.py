@@ -36,19 +36,19 @@ _SLOW = frozenset(
         "core/test_networks_in_training",
         "core/test_population",
         "core/test_update",
-        "search/test_autorl",
-        "search/test_crashes",
-        "search/test_evolve",
+        "search/autorl/test_autorl",
+        "search/engine/test_crashes",
+        "search/engine/test_evolve",
         "search/test_hash_seeds",
         "search/test_host_study",
-        "search/test_longer",
+        "search/engine/test_longer",
         "search/test_optical",
         "search/test_own_parts",
         "search/test_priorities",
-        "search/test_ray",
-        "search/test_replay",
-        "search/test_resume",
-        "search/test_shares",
+        "search/cluster/test_ray",
+        "search/after/test_replay",
+        "search/engine/test_resume",
+        "search/cluster/test_shares",
         "store/test_crash",
         "studies/test_every_file",
         "test_acceptance",
@@ -77,6 +77,7 @@ def _settle_jax() -> None:
     os.environ.setdefault("JAX_NUMPY_DTYPE_PROMOTION", "strict")
     os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    os.environ.setdefault("HPO_NO_TIME", "1")  # of all studies that tests check: no compile
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,20 @@ def test_a_copy_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     disk.copy_folder(source, tmp_path / "copy", {"seeds": seeds})
     assert (tmp_path / "copy" / "policy").read_text() == "source"
     assert (tmp_path / "copy" / "seeds" / "policy").read_text() == "seeds"
+
+
+def test_half_a_copy_goes_once_its_process_has_ended(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    half = tmp_path / f".copy.partial-{ended.pid}"
+    other = tmp_path / f".another.partial-{ended.pid}"
+    runs = tmp_path / f".copy.partial-{os.getppid()}"
+    strange = tmp_path / ".copy.partial-x"
+    for folder in (half, other, runs, strange, tmp_path / "source"):
+        folder.mkdir()
+        (folder / "policy").write_text("half")
+    disk.copy_folder(tmp_path / "source", tmp_path / "copy")
+    assert not half.exists() and other.exists() and runs.exists() and strange.exists()
+    disk.delete_copies(tmp_path)
+    assert not other.exists() and runs.exists() and strange.exists()
+    disk.delete_copies(tmp_path / "none")

@@ -22,6 +22,7 @@ from .leaderboard_text import (
     print_leaderboard,
     winner_line,
 )
+from .time_spent import time_text
 
 __all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
 
@@ -43,6 +44,7 @@ def print_results(
             print_baselines(console, results.baselines)
         console.print()
         console.print(summary(results))
+        console.print(time_text(results.usage.seconds_by_part))
         console.print()
     elif results.leaderboard:
         print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives)
@@ -66,7 +68,7 @@ def summary(results: Results) -> str:
     usage = results.usage
     report = StudyFolder(results.folder).report
     page = f" (start with {report.name})" if report.is_file() else ""
-    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    speed = usage.env_steps_per_second
     trials = sum(entry.trial >= 0 for entry in results.leaderboard)
     return (
         f"{counted(trials, 'trial')}, {steps(usage.env_steps)} env steps in "
@@ -119,6 +121,7 @@ def results_data(results: Results) -> dict[str, Any]:
             **usage,
             "env_steps": results.usage.env_steps,
             "occupancy": results.usage.occupancy,
+            "seconds_by_part": results.usage.seconds_by_part,
             "rejected_share": results.rejected_share,
         },
     }

@@ -91,13 +91,14 @@ def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[s
     heuristics = [item for item in results if item.rule not in policies]
     for item in results:
         seen = item.evaluation
+        several = seen.blocked.shape[1] > 1
         for at, load in enumerate(seen.loads):
             rows.append(
                 {
                     "rule": item.rule,
                     "load": float(load),
-                    "service_blocking_probability": _figure(seen.service_summary(at)),
-                    "bitrate_blocking_probability": _figure(seen.bitrate_summary(at)),
+                    "service_blocking_probability": _figure(seen.service_summary(at), several),
+                    "bitrate_blocking_probability": _figure(seen.bitrate_summary(at), several),
                     "utilisation": float(seen.utilisation[at].mean()),
                 }
             )
@@ -113,11 +114,11 @@ def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[s
     }
 
 
-def _figure(summary: Summary) -> dict[str, Any]:
+def _figure(summary: Summary, several: bool) -> dict[str, Any]:
     finite = math.isfinite(summary.low)
     return {
         "mean": summary.mean,
-        "std": summary.std,
+        "std": summary.std if several else None,
         "ci_low": summary.low if finite else None,
         "ci_high": summary.high if finite else None,
         "nothing_blocked": summary.mean == 0.0,
@@ -136,7 +137,7 @@ def _differences(policy: Compared, heuristic: Compared) -> list[dict[str, Any]]:
                 "heuristic": heuristic.rule,
                 "load": float(load),
                 "mean": float(values.mean()),
-                "std": float(values.std(ddof=1)) if len(values) > 1 else 0.0,
+                "std": float(values.std(ddof=1)) if len(values) > 1 else None,
                 "ci_low": around.low,
                 "ci_high": around.high,
             }
@@ -175,12 +176,17 @@ def results_text(data: Mapping[str, Any]) -> str:
     if data["differences"]:
         header = ["policy minus", "load", "service blocking", "std", "95%"]
         rows = [
-            [row["heuristic"], number(row["load"]), f"{row['mean']:+.5f}", f"{row['std']:.5f}",
+            [row["heuristic"], number(row["load"]), f"{row['mean']:+.5f}", _spread(row["std"]),
              between(row["ci_low"], row["ci_high"])]
             for row in data["differences"]
         ]  # fmt: skip
         lines += ["", aligned(header, rows, [False, True, True, True, False])]
     return "\n".join(lines)
+
+
+def _spread(std: float | None) -> str:
+    """Return a deviation between seeds, which one seed does not have."""
+    return "-" if std is None else f"{std:.5f}"
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
@@ -192,7 +198,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
         row["rule"],
         number(row["load"]),
         f"{service['mean']:.5f}",
-        f"{service['std']:.5f}",
+        _spread(service["std"]),
         around,
         f"{bitrate['mean']:.5f}",
         f"{row['utilisation']:.3f}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -104,7 +104,7 @@ def box_of(space: Any) -> Box:
 
 
 @contextmanager
-def relaxed() -> Iterator[None]:
+def relaxed() -> Generator[None, None, None]:
     """Allow what strict promotion refuses; other libraries' code runs inside, and nothing else."""
     with ExitStack() as stack:
         stack.enter_context(jax.numpy_dtype_promotion("standard"))

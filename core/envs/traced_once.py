@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,7 +72,7 @@ def trace_once(env: Any) -> None:
 
 
 @contextmanager
-def calling(what: str) -> Iterator[None]:
+def calling(what: str) -> Generator[None, None, None]:
     """Tell what the user's own code raises as a `ConfigError`, whole, with its file and line.
 
     Args:

@@ -44,7 +44,7 @@ def everything(small: bool, work: Path) -> Outcome:
         spent += seen.used_up
         stopped[rule or ""] += seen.stopped
     if not small:
-        wrong += [f"{rule} stopped nobody" for rule in RULES if rule and not stopped[rule]]
+        wrong += [f"{rule} stopped nobody" for rule in _RULES if rule and not stopped[rule]]
     sobol = _sobol_difference()
     wrong += [f"Sobol differs from SciPy's by {sobol}"] if sobol else []
     tests = 0
@@ -204,7 +204,7 @@ def _sobol_difference() -> float:
 
 def _contracts() -> tuple[int, str]:
     """Run the contract tests; give how many held, and what failed."""
-    files = ["tests/search/test_sampler.py", "tests/search/test_pruner.py"]
+    files = ["tests/search/samplers/test_sampler.py", "tests/search/rules/test_pruner.py"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", *files]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]

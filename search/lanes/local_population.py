@@ -35,7 +35,7 @@ from ...via_gymnasium import is_gymnasium
 from .configuration import Split, knobs_of, parts_of
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 
-__all__ = ["STREAMS", "LocalPopulation", "put_row", "results_of"]
+__all__ = ["STREAMS", "LocalPopulation", "put_row", "results_of", "warmup_chunks"]
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 """Which of a study's seeds, as a number that keys are folded with."""
@@ -48,6 +48,7 @@ class LocalPopulation:
         split: of the study's configurations.
         compiled: the program; it is compiled when it is first needed.
         compiling: entered around each compile, with words for it.
+        words: what tells its bucket from the others; left out: the environment.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LocalPopulation:
         split: Split,
         compiled: Program,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        words: str = "",
     ):
         """Start with empty lanes."""
         self._split, self._program, self._compiling = split, compiled, compiling
@@ -62,10 +64,10 @@ class LocalPopulation:
         self._place = compiled.lane_order()
         plan = compiled.plan
         self.lanes = compiled.lanes
+        self._words = f"{words or plan.env.id}; {compiled.lanes} lanes"
         self.block = compiled.tile * len(compiled.devices)
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
-        warmup = environments.make(plan.env).warmup_steps
-        self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
+        self.warmup_chunks = warmup_chunks(compiled)
         split_into = curve_rows(split.study.log_every, plan.steps_per_update, compiled.updates)
         self._row_ends = row_ends(compiled.updates, split_into.per_chunk)
         self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
@@ -84,12 +86,8 @@ class LocalPopulation:
         """Compile the training program now (else at the first chunk)."""
         if self._program.compiled:
             return
-        with self._compiling(f"the training program: {self._words()}"):
+        with self._compiling(f"training: {self._words}"):
             self._program.compile()
-
-    def _words(self) -> str:
-        plan = self._program.plan
-        return f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; blocks until done."""
@@ -154,7 +152,7 @@ class LocalPopulation:
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
         if not self._program.evaluation_compiled:
-            with self._compiling(f"the evaluation: {self._words()}"):
+            with self._compiling(f"evaluation: {self._words}"):
                 self._program.compile_evaluation()
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
@@ -271,6 +269,12 @@ class LocalPopulation:
         if not set(wanted) <= set(found):
             found |= self._program.look(self._lanes, at, hypers)
         return {part: found[part] for part in (*wanted, "begun_anew") if part in found}
+
+
+def warmup_chunks(compiled: Program) -> int:
+    """Return the chunks at the start of a replicate that do not train."""
+    warmup = environments.make(compiled.plan.env).warmup_steps
+    return -(-warmup // (compiled.updates * compiled.plan.rollout_length))
 
 
 def _none(why: str) -> EvaluationResult:

@@ -240,6 +240,10 @@ class Draft:
     def _unknown(self, name: str, what: str, value: Any) -> None:
         if _names_a_network(name) and value not in (None, False) and not self._unwanted(name):
             raise self._refusal(name, what, "it seems to choose a network, and nobody knows it")
+        near = self.system.nearest(name) if self.system.strict else None
+        if near is not None and not self._unwanted(name):
+            title = self.system.title
+            raise self._refusal(name, what, f"{title} has no such flag; did you mean {near}?")
         self.leave_out(name, f"no counterpart ({what})")
 
     def _unwanted(self, name: str) -> bool:

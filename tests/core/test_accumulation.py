@@ -108,3 +108,10 @@ def test_what_is_learnt_is_that_of_the_whole_minibatch(monkeypatch):
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-6)
     accumulation._parts_on_cpu.cache_clear()
+
+
+def test_a_plan_that_leaves_it_open_is_no_division_by_zero():
+    plan = make_plan({"network": "gnn", **NARROW}, RING)
+    with pytest.raises(ConfigError, match=r"is auto, .* give a number, or call"):
+        _ = plan.gradient_parts
+    assert for_platform(plan, "gpu").gradient_parts == 1

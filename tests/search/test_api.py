@@ -10,6 +10,7 @@ import pytest
 import hpo
 from hpo.errors import ConfigError, StudyError, UnknownNameError
 from hpo.search import api
+from hpo.search.book import warm_start as book_of_warm_starts
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store import tables_equal
@@ -203,3 +204,15 @@ def test_an_environment_that_cannot_be_traced_is_one_error_and_nothing_is_writte
         hpo.run("small.yaml")
     assert not (given.folder / "results").exists()
     sys.modules.pop("api_env")
+
+
+def test_an_earlier_study_is_read_once(given, monkeypatch):
+    hpo.run(given.path, given.folder)
+    earlier = "{method: tpe, warm_start: {study: small}}"
+    warm = given.folder / "warm.yaml"
+    warm.write_text(TEXT.replace("{method: random}", earlier))
+    reads, told, read = [], [], book_of_warm_starts._read
+    monkeypatch.setattr(book_of_warm_starts, "_read", lambda *a: reads.append(1) or read(*a))
+    results = hpo.run(warm, given.folder, warn=told.append)
+    assert len(reads) == 1 and [line for line in told if line.startswith("warm start: ")] == told
+    assert (results.folder / "warm_start.json").is_file()

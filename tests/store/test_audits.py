@@ -12,6 +12,8 @@ from hpo.store.audits import audit_of, weighted_kendall
 from hpo.store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
 from hpo.store.statistics import binomial_interval
 
+FINISHING = frozenset({"plateau"})
+
 
 def meta(goal="maximize", **changes):
     return StudyMeta("s", "h", "", "eval/return_mean", goal, "mean", {}, **changes)
@@ -48,7 +50,7 @@ def small_study(sign=1.0):
 @pytest.mark.parametrize(("goal", "sign"), [("maximize", 1.0), ("minimize", -1.0)])
 def test_wrong_stops_are_counted_against_the_median_of_the_survivors(goal, sign):
     rows, decisions = small_study(sign)
-    audit = audit_of(meta(goal), rows, decisions)
+    audit = audit_of(meta(goal), rows, decisions, FINISHING)
     assert (audit.survivors, audit.bar) == (3, sign * 20.0)
     assert len(audit.rungs) == 1
     for found in (audit.rungs[0], audit.whole):
@@ -61,7 +63,7 @@ def test_wrong_stops_are_counted_against_the_median_of_the_survivors(goal, sign)
 
 def test_an_audited_trial_counts_for_all_that_were_stopped_beside_it():
     rows, decisions = small_study()
-    found = audit_of(meta(), rows, decisions).rungs[0].correlation
+    found = audit_of(meta(), rows, decisions, FINISHING).rungs[0].correlation
     at_rung = [6.0, 8.0, 9.0, 3.0, 2.0, 4.0]
     ends = [10.0, 20.0, 30.0, 25.0, 15.0, -math.inf]
     weights = [1.0, 1.0, 1.0, 5 / 3, 5 / 3, 5 / 3]  # three of five stopped ones were audited
@@ -71,24 +73,37 @@ def test_an_audited_trial_counts_for_all_that_were_stopped_beside_it():
 def test_a_stop_that_beats_everybody_is_told():
     rows, decisions = small_study()
     rows[3] = trial(3, 31.0, audited=True, rule="asha eta=2")
-    assert audit_of(meta(), rows, decisions).whole.winners == 1
+    assert audit_of(meta(), rows, decisions, FINISHING).whole.winners == 1
 
 
 def test_where_a_metric_has_an_upper_end_stops_cost_nothing_and_that_is_told():
     rows, decisions = small_study()
     rows = [replace(row, value=None if row.value is None else 500.0) for row in rows]
-    found = audit_of(meta(), rows, decisions).whole
+    found = audit_of(meta(), rows, decisions, FINISHING).whole
     assert (found.audited, found.wrong, found.level, found.winners) == (3, 0, 2, 0)
 
 
 def test_there_is_no_audit_without_ends_or_with_several_things_to_want():
     rows, decisions = small_study()
-    assert audit_of(meta(), [row for row in rows if not row.audited], decisions) is None
-    assert audit_of(meta(), [row for row in rows if row.audited], decisions) is None
-    assert audit_of(meta(objectives=({"name": "a"}, {"name": "b"})), rows, decisions) is None
-    assert audit_of(meta(constraints=({"metric": "a"},)), rows, decisions) is None
+    assert audit_of(meta(), [row for row in rows if not row.audited], decisions, FINISHING) is None
+    assert audit_of(meta(), [row for row in rows if row.audited], decisions, FINISHING) is None
+    assert (
+        audit_of(meta(objectives=({"name": "a"}, {"name": "b"})), rows, decisions, FINISHING)
+        is None
+    )
+    assert audit_of(meta(constraints=({"metric": "a"},)), rows, decisions, FINISHING) is None
     level = [decision(d.trial, d.rung, d.value, d.action, "plateau") for d in decisions]
-    assert audit_of(meta(), rows, level) is None
+    assert audit_of(meta(), rows, level, FINISHING) is None
+    assert audit_of(meta(), rows, level, frozenset()) is not None
+
+
+def test_a_rule_of_the_users_that_ended_a_trial_with_its_value_is_known_by_that():
+    rows, decisions = small_study()
+    own = [replace(row, rule="level off, patience 3") for row in decisions]
+    assert audit_of(meta(), rows, own, FINISHING) is not None
+    rows[5] = trial(5, 12.0, rule="level off, patience 3")
+    own[5] = replace(own[5], action="finish")
+    assert audit_of(meta(), rows, own, FINISHING) is None
 
 
 def test_no_correlation_where_nobody_stands_for_some_of_the_stopped():
@@ -96,7 +111,7 @@ def test_no_correlation_where_nobody_stands_for_some_of_the_stopped():
     decisions[1] = decision(1, 0, 8.0, "continue")
     decisions[-2] = decision(1, 1, 8.0, "stop")  # the only stop of rung 1, not audited
     rows[1] = trial(1, None, TrialState.STOPPED, rule="asha eta=2")
-    audit = audit_of(meta(), rows, decisions)
+    audit = audit_of(meta(), rows, decisions, FINISHING)
     assert [rung.correlation for rung in audit.rungs] == [None, None]
     assert (audit.rungs[1].stopped, audit.rungs[1].audited, audit.rungs[1].share) == (1, 0, None)
 

@@ -116,3 +116,14 @@ def test_study_files_are_replaced_whole(folder: StudyFolder) -> None:
         "study.resolved.yaml",
         "study.yaml",
     ]
+
+
+def test_a_study_whose_journal_was_deleted_is_named(tmp_path):
+    parts = tmp_path / "lost" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "000001.parquet").write_text("rows")
+    for study in ("lost", tmp_path / "lost"):
+        with pytest.raises(
+            StoreError, match=r"lost/journal.sqlite is missing, but .* from a copy"
+        ):
+            find_study(study, tmp_path)

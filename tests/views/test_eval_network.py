@@ -187,7 +187,7 @@ def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path)
     pytest.importorskip("matplotlib")
     for name, more in (("net.png", []), ("used.png", ["--heuristic", "ksp_ff"])):
         path = tmp_path / name
-        assert main(["show", "--env", network, "--out", str(path), *more]) == 0
+        assert main(["show", "--env", network, "--to", str(path), *more]) == 0
         assert path.read_bytes()[:4] == b"\x89PNG"
 
 
@@ -265,3 +265,12 @@ def test_the_legend_names_a_policy_by_its_folder(tmp_path, monkeypatch):
     pictures.draw_curves(tmp_path / "x.png", rules, "a network")
     legend = made[0].axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["ksp_ff", "policy"]
+
+
+def test_one_seed_has_no_deviation(capsys, network):
+    one = ["--env", network, "--heuristic", "ksp_ff", "--seeds", "1", "--steps", "200"]
+    assert main(["eval", *one]) == 0
+    row = capsys.readouterr().out.splitlines()[-1].split()
+    assert row[:2] == ["ksp_ff", "30"] and row[3] == "-"
+    found = answer(capsys, *one)["results"][0]["service_blocking_probability"]
+    assert found["std"] is None and found["mean"] > 0.0

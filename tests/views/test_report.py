@@ -23,6 +23,7 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))
 VOID = {"meta", "link", "br", "i", "circle", "path", "rect"}
 SECTIONS = ["leaderboard", "history", "curves", "importance", "parallel", "slices", "stopping",
             "study"]  # fmt: skip
+WITH_EFFECTS = [*SECTIONS[:4], "effects", *SECTIONS[4:]]
 
 
 class Page(HTMLParser):
@@ -64,9 +65,9 @@ def text(folder):
 
 def test_every_section_is_there_and_linked(text, folder):
     parsed = Page(text)
-    assert parsed.ids == SECTIONS
+    assert parsed.ids == WITH_EFFECTS
     links = [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")]
-    assert links == [f"#{name}" for name in SECTIONS]
+    assert links == [f"#{name}" for name in WITH_EFFECTS]
     assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
     snapshot = read_snapshot(folder)
     best = f"{snapshot.winner.value:.4g}"
@@ -126,7 +127,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
     pictures = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "role")]
     told = [value for tag, name, value in parsed.attributes
             if (tag, name) == ("svg", "aria-label")]  # fmt: skip
-    assert set(pictures) == {"img"} and len(told) == len(pictures) and all(told)
+    assert set(pictures) == {"img", "group"} and len(told) == len(pictures) and all(told)
     assert "prefers-color-scheme:dark" in text
     used = {style for _, name, value in parsed.attributes if name == "class"
             for style in value.split() if re.fullmatch(r"[cs]\d", style)}  # fmt: skip
@@ -135,7 +136,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
 
 @pytest.mark.parametrize(("ground", "column"), [("#ffffff", 0), ("#15181c", 1)])
 def test_marks_stand_out_from_their_ground(ground, column):
-    from hpo.views.charts.model import STYLES
+    from hpo.views.charts.look import STYLES
 
     for style, colours in STYLES.items():
         least = 1.3 if style in ("faint", "s0", "s1") else 3.0  # these are the background
@@ -186,7 +187,7 @@ def test_several_objectives_have_their_front(tmp_path):
     asked = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "metric": metrics[0]}
     results = samples.make_results(tmp_path, objectives=metrics, **asked)
     text = write_report(StudyFolder(results.folder)).read_text()
-    assert Page(text).ids == ["leaderboard", "pareto", *SECTIONS[1:]]
+    assert Page(text).ids == ["leaderboard", "pareto", *WITH_EFFECTS[1:]]
     assert "Pareto front: " in text and "Hypervolume" in text
 
 

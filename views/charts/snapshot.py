@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from ...errors import ConfigError
 from ...search.after.conclusion import conclusion_of
-from ...search.after.looking_back import Points, points_of
-from ...search.book.state import LoopState
+from ...search.after.decided import Answer, answer_at
+from ...search.after.looking_back import Points, importance_at, points_of
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -19,9 +21,11 @@ from ...store.commit import Head
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
+from ...store.rows import BaselineRow, DecisionRow, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, state_of
 from ...studies.spec import Study
+from ...studies.stopping_rules import finishing_rules
+from ..time_spent import usage_at
 from .model import Scale
 from .scales import round_ticks
 
@@ -39,6 +43,7 @@ class Snapshot:
         points: the study as asked, its trials, and their values at every point of their runs.
         entries: the leaderboard.
         baselines: rules that learn nothing.
+        baseline_rows: their values on every stream of seeds.
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
@@ -57,6 +62,17 @@ class Snapshot:
     usage: Usage
     standing: str
     conclusion: Conclusion
+    baseline_rows: Sequence[BaselineRow] = ()
+
+    @cached_property
+    def answer(self) -> Answer | None:
+        """Which knobs decided at the latest point that counts; None where it cannot be told."""
+        if not self.study.space.parameters:
+            return None
+        try:
+            return answer_at(self.points, importance_at(self.points))
+        except ConfigError:  # too few trials
+            return None
 
     @property
     def study(self) -> Study:
@@ -137,17 +153,19 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         rows = list(points.trials.values())
         entries = leaderboard_of(meta, rows)
         decisions = journal.decisions()
+        rules = baselines_of(journal)
         return Snapshot(
             folder=folder,
             meta=meta,
             head=head,
             points=points,
             entries=entries,
-            baselines=baseline_entries(baselines_of(journal), entries, meta.goal),
+            baselines=baseline_entries(rules, entries, meta.goal),
             decisions=decisions,
-            audit=audit_of(meta, rows, decisions),
-            usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
+            audit=audit_of(meta, rows, decisions, finishing_rules()),
+            usage=usage_at(head),
             standing=state_of(folder.path, head),
+            baseline_rows=rules,
             conclusion=conclusion_of(journal),
         )
 

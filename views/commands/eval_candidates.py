@@ -122,19 +122,22 @@ def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
     service, bitrate = seen.service_summary(), seen.bitrate_summary()
     apart = (seen.service_blocking - best.evaluation.service_blocking)[0]
     around = interval(service_values := seen.service_blocking[0].tolist())
-    paired = interval(apart.tolist())
+    paired, several = interval(apart.tolist()), len(service_values) > 1
     return {
         "k": settings.k,
         "path_order": settings.path_order,
         "rule": item.rule,
         "service_blocking_probability": {
             "mean": service.mean,
-            "std": service.std,
+            "std": service.std if several else None,
             "ci_low": around.low,
             "ci_high": around.high,
             "values": service_values,
         },
-        "bitrate_blocking_probability": {"mean": bitrate.mean, "std": bitrate.std},
+        "bitrate_blocking_probability": {
+            "mean": bitrate.mean,
+            "std": bitrate.std if several else None,
+        },
         "utilisation": float(seen.utilisation.mean()),
         "less_best": {"mean": float(apart.mean()), "ci_low": paired.low, "ci_high": paired.high},
     }

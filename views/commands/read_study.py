@@ -19,6 +19,7 @@ from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.query import streamed
 from ...store.rows import StudyMeta
 from ...store.study_folder import StudyFolder, find_study, list_studies, state_of
+from ...studies.stopping_rules import finishing_rules
 from ..documents import print_answer, print_json
 from ..formatting import counted
 from ..leaderboard_text import (
@@ -71,7 +72,7 @@ def _read(folder: StudyFolder) -> _Board:
         rows = journal.trials()
         entries = leaderboard_of(meta, rows)
         audited = any(row.audited for row in rows)
-        audit = audit_of(meta, rows, journal.decisions()) if audited else None
+        audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if audited else None
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
         conclusion = conclusion_of(journal)
     return _Board(entries, baselines, meta, state_of(folder.path, head), audit, conclusion)
@@ -117,7 +118,7 @@ def do_show(args: Namespace) -> int:
         from .eval_network import do_show_network
 
         return do_show_network(args)
-    for option in ("heuristic", "policy", "set"):
+    for option in ("heuristic", "policy", "set", "to"):
         if getattr(args, option):
             raise ConfigError(f"--{option} needs --env FILE, the network to draw")
     if args.trial is None:

@@ -9,13 +9,16 @@ from ...disk import output, write_text
 from ...store.study_folder import RESULTS, StudyFolder, find_study
 from ...version import __version__
 from ..charts.curves_chart import curves
+from ..charts.effects_chart import effects
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
 from ..charts.pareto_chart import pareto
+from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
+from ..time_spent import time_facts
 from .html_tables import (
     audit_table,
     baselines_table,
@@ -66,14 +69,17 @@ def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
     several = len(snapshot.meta.objectives) > 1
     baselines = baselines_table(snapshot) if snapshot.baselines else ""
+    effect, shown = effects(snapshot), schedule(snapshot)
     sections = [
         Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
         *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
         Section("history", "History", figure(history(snapshot))),
         Section("curves", "Learning curves", figure(curves(snapshot))),
         Section("importance", "Importance of knobs", figure(importance(snapshot))),
+        *([Section("effects", effect.title, figure(effect))] if effect.panels else []),
         Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
         Section("slices", "Slices", figure(slices(snapshot))),
+        *([Section("schedule", shown.title, figure(shown))] if shown.panels else []),
         Section("stopping", "Early stopping", _stopping(snapshot)),
         *([Section("baselines", "Baselines", baselines)] if baselines else []),
         Section("study", "The study", _study(snapshot)),
@@ -131,12 +137,13 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
     env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
-    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    speed = usage.env_steps_per_second
     found = [
         ("trials", f"{len(snapshot.rows):,}", f"{trials}{ended}"),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
+        *time_facts(usage.seconds_by_part),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
     against = snapshot.conclusion.against

@@ -6,9 +6,8 @@ from ...search.book.progress import Best, Progress
 from ...search.book.state import Phase
 from ...store.rows import TrialRow, TrialState
 from ..formatting import between, duration, number, steps
-from .pace import Outlook
 
-__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "standing_text",
+__all__ = ["best_text", "ended_text", "lanes_text", "left_text", "phase_text", "standing_text",
            "status_line", "trials_text"]  # fmt: skip
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
@@ -71,10 +70,21 @@ def lanes_text(progress: Progress) -> str:
     return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} on average"
 
 
-def status_line(progress: Progress, outlook: Outlook) -> str:
+def left_text(progress: Progress, age: float = 0.0) -> str:
+    """Return the time left, "" while nothing is known of it.
+
+    Args:
+        progress: at the last chunk boundary.
+        age: seconds since then.
+    """
+    if progress.seconds_left is None or progress.phase is Phase.DONE:
+        return ""
+    left = progress.seconds_left - age
+    return f", {duration(left)} left" if left >= 1.0 else ", nearly done"
+
+
+def status_line(progress: Progress) -> str:
     """Return everything in one line, for output that is not a terminal."""
-    share = outlook.share(progress.env_steps)
-    left = "" if outlook.seconds_left is None else f", {duration(outlook.seconds_left)} left"
     counts = ", ".join(
         f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
     )
@@ -87,8 +97,9 @@ def status_line(progress: Progress, outlook: Outlook) -> str:
             f" | leads {number(leader.value)} at {steps(leader.env_steps)} in trial {leader.trial}"
         )
     return (
-        f"{duration(progress.seconds)}{left} | {progress.phase} {steps(progress.env_steps)} env "
-        f"steps ({share:.0%}), {steps(round(outlook.env_steps_per_second))}/s | lanes "
+        f"{duration(progress.seconds)}{left_text(progress)} | {progress.phase} "
+        f"{steps(progress.env_steps)} env steps ({progress.share:.0%}), "
+        f"{steps(round(progress.env_steps_per_second))}/s | lanes "
         f"{progress.lanes_busy}/{progress.lanes} | {counts}{best}"
     )
 

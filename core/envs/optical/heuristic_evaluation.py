@@ -10,11 +10,12 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.sharding import Mesh, PartitionSpec
 
 from .agents import Rule, begin_all, make_agent, restarted
@@ -225,7 +226,7 @@ def _run_lanes(
     one = functools.partial(_one_request, environment, name, utilisation)
     memory = begin_all(make_agent(name, environment), lanes)
 
-    def block(carry, number):
+    def block(carry: Any, number: Array) -> tuple[Any, None]:
         state, sums = carry
         block_keys = jax.vmap(jax.random.fold_in, (0, None))(streams, number)
         words = jax.vmap(lambda key: random_words(key, BLOCK * WORDS_PER_REQUEST))(block_keys)
@@ -233,7 +234,7 @@ def _run_lanes(
         position = number.astype(jnp.int32) * BLOCK + jnp.arange(BLOCK, dtype=jnp.int32)
         counted = (position >= warmup) & (position < warmup + steps)
 
-        def request(carry, inputs):
+        def request(carry: Any, inputs: Any) -> tuple[Any, None]:
             words, counted = inputs
             state, sums = carry
             state, seen = jax.vmap(one)(words, split[:, 0], state, params)
@@ -252,7 +253,7 @@ def _run_lanes(
     return {key: high for key, (high, _) in sums.items()}
 
 
-def _add(total, part):
+def _add(total: tuple[Array, Array], part: Array) -> tuple[Array, Array]:
     """Kahan's sum: (sum, what rounding lost so far)."""
     high, lost = total
     term = part - lost
@@ -260,7 +261,15 @@ def _add(total, part):
     return new, (new - high) - term
 
 
-def _one_request(environment, name, utilisation, words, reset_key, going, params):
+def _one_request(
+    environment: OpticalEnvironment,
+    name: Rule,
+    utilisation: bool,
+    words: Array,
+    reset_key: Array,
+    going: Any,
+    params: Any,
+) -> tuple[Any, dict[str, Array]]:
     """Serve one request, given (state, memory); a lane whose episode ends starts the next one."""
     state, memory = going
     agent, offers = make_agent(name, environment), environment.offers(state, params)

@@ -6,11 +6,12 @@ The stream is the first of `evaluate.evaluate_heuristic` with the same seed.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from .agents import Rule, make_agent, restarted
 from .bits import unpack
@@ -134,7 +135,7 @@ def _times(
 def _program(environment: OpticalEnvironment, name: Rule, steps: int):
     params, agent = environment.default_params, make_agent(name, environment)
 
-    def request(carry, words_of):
+    def request(carry: Any, words_of: tuple[Array, Array]) -> tuple[Any, Any]:
         (state, memory), reset_key = carry
         words, reset_words = words_of
         offers = environment.offers(state, params)
@@ -159,7 +160,7 @@ def _program(environment: OpticalEnvironment, name: Rule, steps: int):
         after = restarted(done, (fresh, agent.begin()), (step.state, memory))
         return (after, reset_key), (row, environment.resources.occupancy(step.state.held))
 
-    def run(key):
+    def run(key: Array) -> Any:
         reset_key, stream = jax.random.split(key)
         state, _ = environment.reset(reset_key, params)
         blocks = -(-steps // BLOCK)

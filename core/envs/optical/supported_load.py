@@ -6,6 +6,7 @@ Load is traced, so all loads of a search run in the one program that is compiled
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,7 +95,11 @@ def find_load(
     return SupportedLoad(load, load * math.exp(-reach), load * math.exp(reach), curve)
 
 
-def _enclose(environment: OpticalEnvironment, target: float, measure) -> Evaluation:
+def _enclose(
+    environment: OpticalEnvironment,
+    target: float,
+    measure: Callable[[float, float], Evaluation],
+) -> Evaluation:
     low, high = environment.settings.load / 8.0, environment.settings.load * 2.0
     for _ in range(WIDENINGS):
         curve = measure(low, high)

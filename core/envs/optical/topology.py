@@ -62,7 +62,7 @@ class Topology:
             index |= {(v, u): number for (u, v), number in index.items()}
         return index
 
-    def graph(self) -> networkx.Graph:
+    def graph(self) -> networkx.Graph[NodeId]:
         """The networkx graph over the published ids, neighbours in the order of the table."""
         import networkx as nx
 

@@ -57,6 +57,8 @@ def test_flags_after_the_dashes_override(tmp_path):
         ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
         ("--values_bw=100,x", "numbers with commas"),
         ("--USE_GNN --use_attention_pooling=true", "seems to choose a network"),
+        ("--env_type=rmsa --LRR=1e-3", "XLRON has no such flag; did you mean LR.* --without LRR"),
+        ("--env_type=rmsa --lr=1e-3 --ENT_COEFF=0.1", "did you mean ENT_COEF"),
         ("# nothing", "no flags"),
         ("--env_type=rmsa --k='5", "split into words"),
         ("--env_type=rmsa --topology_name=nowhere", "nowhere"),
@@ -177,3 +179,9 @@ def test_a_recurrent_flag_trains_the_mlp_as_there_and_says_so(tmp_path):
     assert "network" not in study.fixed and any("USE_RNN" in note for note in draft.notes)
     _, study = imported(tmp_path, "--env_type=rmsa --USE_RNN", network="lstm")
     assert study.fixed["network"] == "lstm"
+
+
+def test_a_flag_that_is_nearly_one_is_left_out_when_asked_and_a_strange_one_unasked(tmp_path):
+    draft, study = imported(tmp_path, f"{COMMAND.strip()} --LRR=1e-3 --ZZTOP=2", without="LRR")
+    assert {"LRR", "ZZTOP"} <= {item.split(":")[0] for item in draft.left_out}
+    assert study.fixed["learning_rate"] == 5e-4

@@ -1,0 +1,138 @@
+"""Studies that die right behind a commit end as if nothing had happened: small, and by name.
+
+`scripts/acceptance reliability 1 2` does the same thousands of times.
+"""
+
+import random
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import SearchError
+from hpo.search.engine.commits import Committer
+from hpo.search.engine.interrupts import Interrupts
+from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.run import Settings, run
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
+# The boundaries at which filling lanes a second time chooses another bucket or other replicates.
+NAMED = [
+    ("budget", 1003, 38),
+    ("budget", 1041, 91),
+    ("buckets", 1053, 26),
+    ("budget", 1160, 63),
+    ("budget", 1240, 57),
+]
+KINDS = ["plain", "pb2", "pbt", "racing", "several objectives", "buckets", "constrained", "budget"]
+
+
+@pytest.fixture(scope="module")
+def crashes():
+    sys.path.insert(0, str(SCRIPTS))
+    yield (
+        import_module("acceptance_points.crashes"),
+        import_module("acceptance_points.crash_cases"),
+    )
+    sys.path.remove(str(SCRIPTS))
+
+
+class Died(BaseException):
+    """A process that is gone; nothing of ours catches it."""
+
+
+@pytest.fixture
+def dies(monkeypatch):
+    """Let a study commit at one boundary, and die behind that commit, before its next chunk."""
+
+    def at(boundary):
+        def commit_if_due(self):
+            if self._ledger.state.boundary == boundary:
+                self.commit()
+                raise Died
+
+        monkeypatch.setattr(Committer, "commit_if_due", commit_if_due)
+
+    return at
+
+
+def whole(case, folder):
+    return run(case.study, folder, case.factory, (), NEVER)
+
+
+@pytest.mark.parametrize(("kind", "number", "boundary"), NAMED)
+def test_lanes_that_the_budget_cuts_are_filled_once(
+    tmp_path, crashes, dies, kind, number, boundary
+):
+    case = crashes[1].draw_case(kind, number)
+    whole(case, tmp_path / "unbroken")
+    dies(boundary)
+    with pytest.raises(Died):
+        whole(case, tmp_path / "broken")
+    dies(-1)
+    whole(case, tmp_path / "broken")
+    assert crashes[0].differences(tmp_path / "unbroken", tmp_path / "broken") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_boundary_will_do(tmp_path, crashes, dies, kind):
+    number, rng = 40, random.Random(kind)
+    case = crashes[1].draw_case(kind, number)
+    results = whole(case, tmp_path / "unbroken")
+    for boundary in sorted(rng.sample(range(results.usage.chunks), 3)):
+        dies(boundary)
+        with pytest.raises(Died):
+            whole(case, tmp_path / "broken")
+    dies(-1)
+    whole(case, tmp_path / "broken")
+    assert crashes[0].differences(tmp_path / "unbroken", tmp_path / "broken") == []
+
+
+def test_every_kind_is_tried(crashes):
+    assert list(crashes[1].KINDS) == KINDS
+
+
+@pytest.mark.parametrize(("kind", "number", "boundary"), NAMED[:1])
+def test_ctrl_c_while_lanes_are_filled_commits_behind_the_chunk(
+    tmp_path, monkeypatch, crashes, kind, number, boundary
+):
+    case = crashes[1].draw_case(kind, number)
+    whole(case, tmp_path / "unbroken")
+    refiller = import_module("hpo.search.engine.refill").Refiller
+    refill, asked = refiller.refill, []
+
+    def interrupted(self):
+        if self._ledger.state.boundary == boundary and not asked:
+            asked.append(boundary)
+            entered[0].requested = True
+        return refill(self)
+
+    entered = []
+    enter = Interrupts.__enter__
+    monkeypatch.setattr(Interrupts, "__enter__", lambda self: entered.append(self) or enter(self))
+    monkeypatch.setattr(refiller, "refill", interrupted)
+    assert whole(case, tmp_path / "broken").state == "interrupted"
+    assert whole(case, tmp_path / "broken").state == "finished"
+    assert crashes[0].differences(tmp_path / "unbroken", tmp_path / "broken") == []
+
+
+def test_an_error_in_the_middle_of_a_chunk_commits_no_half_of_it(tmp_path, monkeypatch, crashes):
+    case = crashes[1].draw_case("budget", 1003)
+    whole(case, tmp_path / "unbroken")
+    advance, calls = AnalyticPopulation.advance, []
+
+    def gone(self, refills, busy):
+        result = advance(self, refills, busy)  # the lanes have moved
+        calls.append(1)
+        if len(calls) == 30:
+            raise SearchError("the cluster is gone")
+        return result
+
+    monkeypatch.setattr(AnalyticPopulation, "advance", gone)
+    often = Settings(publish_seconds=1e9, commit_seconds=0.0)
+    with pytest.raises(SearchError, match="gone"):
+        run(case.study, tmp_path / "broken", case.factory, (), often)
+    whole(case, tmp_path / "broken")
+    assert crashes[0].differences(tmp_path / "unbroken", tmp_path / "broken") == []

@@ -1,0 +1,284 @@
+"""Population based training over analytic lanes: who copies whom, resume, budget, divergence."""
+
+import dataclasses
+import itertools
+import math
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.search.book.lineage import lineage_of, params_at
+from hpo.search.book.progress import Silent
+from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.run import run
+from hpo.spaces import Space, parse_rule
+from hpo.store import Stream, tables_equal
+from hpo.store.journal import Journal
+from hpo.store.query import query
+from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+PBT = EarlyTerminate("pbt", every=2_000)
+PB2 = EarlyTerminate("pb2", every=2_000)
+FACTORY = samples.AnalyticFactory(lanes=40, diverges_above=0.3)
+
+
+def study(early=PBT, **changes):
+    """16 trials with 2 seeds, runs of 16 chunks, a rung every 2 of them."""
+    base = {"early_terminate": early, "budget": Budget(trials=16), **changes}
+    return samples.study(**base)
+
+
+def go(path, asked, factory=FACTORY, observers=(), **settings):
+    return run(asked, path, factory, observers, samples.quick(**settings))
+
+
+def read(path):
+    with Journal(path) as journal:
+        return {row.trial: row for row in journal.trials()}, journal.decisions()
+
+
+def test_the_worst_go_on_from_the_best(tmp_path):
+    go(tmp_path / "s", study())
+    rows, decisions = read(tmp_path / "s")
+    assert {row.state for row in rows.values()} == {"finished"}
+    assert [row.env_steps for row in rows.values()] == [32_000] * 16 or any(
+        row.schedule for row in rows.values()
+    )
+    for rung in range(7):
+        here = [entry for entry in decisions if entry.rung == rung]
+        assert len(here) == 16 and {entry.env_steps for entry in here} == {2_000 * (rung + 1)}
+        healthy = sorted((e for e in here if e.value == e.value), key=lambda e: -e.value)
+        upper = {entry.trial for entry in healthy[:4]}
+        copies = [entry for entry in here if entry.action == "copy"]
+        assert {entry.source for entry in copies} <= upper
+        sound = [entry for entry in copies if entry.value == entry.value]
+        assert len(copies) >= 4 - 1 and len(sound) <= 4
+        assert {entry.trial for entry in sound} <= {entry.trial for entry in healthy[-4:]}
+        assert all(e.params != e.old_params for e in copies)
+    last = {entry.trial: entry for entry in decisions if entry.params is not None}
+    assert all(rows[trial].params == entry.params for trial, entry in last.items())
+
+
+def test_the_rolling_return_of_a_copy_is_that_of_its_lineage(tmp_path):
+    """One episode a chunk, so that it is the mean of all returns so far."""
+    views = run_path(str(Path(__file__).parents[2] / "views" / "samples.py"))
+    go(tmp_path / "s", study(), views["ReturningFactory"](lanes=40, diverges_above=0.3))
+    rows, _ = read(tmp_path / "s")
+    assert sum(bool(row.schedule) for row in rows.values()) >= 4
+    _, found = query(
+        tmp_path / "s",
+        "SELECT trial, replicate, env_steps, episode_return, episode_return_100 FROM curves",
+    )
+    curve = {tuple(key): values for *key, a, b in found for values in [(a, b)]}
+    for number, replicate in itertools.product(rows, range(2)):
+        returns = []
+        for at in range(1_000, 17_000, 1_000):
+            way = reversed(lineage_of(rows[number]))
+            trial = next(part.trial for part in way if part.env_steps < at)
+            now, rolling = curve[trial, replicate, at]
+            returns += [now] if math.isfinite(now) else []
+            if returns:
+                assert rolling == pytest.approx(math.fsum(returns) / len(returns))
+
+
+def test_a_schedule_says_what_the_decisions_say(tmp_path):
+    go(tmp_path / "s", study())
+    rows, decisions = read(tmp_path / "s")
+    ways = {number: [(0, number)] for number in rows}
+    for rung in range(7):
+        before = {number: list(way) for number, way in ways.items()}
+        for entry in decisions:
+            if entry.rung == rung and entry.action == "copy":
+                ways[entry.trial] = [*before[entry.source], (entry.env_steps, entry.trial)]
+    assert any(len(way) > 2 for way in ways.values())
+    for number, row in rows.items():
+        lineage = lineage_of(row)
+        assert [(part.env_steps, part.trial) for part in lineage] == ways[number]
+        assert lineage[-1].params == row.params
+        for part in lineage[1:]:
+            (entry,) = [
+                e for e in decisions if (e.trial, e.env_steps) == (part.trial, part.env_steps)
+            ]
+            assert entry.params == part.params
+
+
+def test_copies_pay(tmp_path):
+    """From the same 16 beginnings the population ends better than its trials alone."""
+    asked = study(space=samples.study().space)
+    with_copies = go(tmp_path / "with", asked).best.value
+    alone = go(tmp_path / "alone", dataclasses.replace(asked, early_terminate=None)).best.value
+    assert with_copies > alone
+
+
+class CutAt(Silent):
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+STUDIES = {
+    "pbt": study(confirm=Confirm(3, 2, 2)),
+    "pb2": study(PB2, confirm=Confirm(2, 2, 2)),
+    "pbt tolerant": study(
+        seeds=Seeds(2, tolerate=1), early_terminate=dataclasses.replace(PBT, quantile=0.5)
+    ),
+    "pbt in a budget": study(budget=Budget(trials=16, env_steps=300_000)),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_an_interrupted_population_goes_on_to_the_same_end(tmp_path, name):
+    asked = STUDIES[name]
+    go(tmp_path / "unbroken", asked)
+    rng, state, rounds = random.Random(name), "interrupted", 0
+    while state == "interrupted":
+        state = go(tmp_path / "broken", asked, observers=[CutAt(rng.randrange(1, 5))]).state
+        rounds += 1
+    assert rounds >= 3
+    assert tables_equal(tmp_path / "unbroken", tmp_path / "broken") == []
+    assert repr(read(tmp_path / "unbroken")[1]) == repr(read(tmp_path / "broken")[1])
+
+
+def test_a_population_that_learns_from_gains_differs_and_says_so(tmp_path):
+    go(tmp_path / "pbt", study())
+    go(tmp_path / "pb2", study(PB2))
+    one, other = read(tmp_path / "pbt")[1], read(tmp_path / "pb2")[1]
+    assert {e.rule for e in other} == {"pb2 quantile=0.25"}
+    assert [e.params for e in one if e.rung == 0] == [e.params for e in other if e.rung == 0]
+    assert [e.params for e in one] != [e.params for e in other]
+
+
+def test_a_trial_that_diverged_goes_on_from_another(tmp_path):
+    go(tmp_path / "s", study(EarlyTerminate("pbt", every=3_000)))
+    rows, decisions = read(tmp_path / "s")
+    lost = [entry for entry in decisions if entry.value != entry.value]
+    assert lost, "some learning rates of this study are above what diverges"
+    assert all(entry.action == "copy" and entry.source is not None for entry in lost)
+    for entry in lost:
+        # It left its lanes when it diverged, so it trained less than a trial that never did.
+        assert rows[entry.trial].env_steps < 32_000
+    assert {rows[entry.trial].state for entry in lost} >= {"finished"}
+
+
+def test_when_all_diverge_the_study_ends(tmp_path):
+    results = go(tmp_path / "s", study(), dataclasses.replace(FACTORY, diverges_above=0.0))
+    rows, decisions = read(tmp_path / "s")
+    assert results.state == "finished" and decisions == []
+    assert {row.state for row in rows.values()} == {"diverged"}
+
+
+def test_what_diverges_after_the_last_rung_has_diverged(tmp_path):
+    """Nobody is left to copy from: lanes diverge in their last chunk."""
+
+    class Late(AnalyticPopulation):
+        def advance(self, refills, busy):
+            result = super().advance(refills, busy)
+            for lane in busy:
+                if self._state[lane].chunks == 16 and lane < 2:
+                    result.diverged[lane] = True
+            return result
+
+    class LateFactory(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            return Late(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+    go(tmp_path / "s", study(), LateFactory(lanes=40, diverges_above=9.0))
+    rows, _ = read(tmp_path / "s")
+    assert Counter(row.state for row in rows.values()) == {"finished": 15, "diverged": 1}
+    assert rows[0].state == "diverged"
+
+
+class Recorded(AnalyticPopulation):
+    """Writes down with which configuration every chunk of every replicate was trained."""
+
+    def advance(self, refills, busy):
+        result = super().advance(refills, busy)
+        for lane in busy:
+            entry = self._state[lane]
+            self._factory.seen.setdefault((str(entry.stream), entry.replicate, lane), []).append(
+                (entry.chunks, entry.config["learning_rate"])
+            )
+        return result
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedFactory(samples.AnalyticFactory):
+    seen: dict = dataclasses.field(default_factory=dict)
+
+    def make(self, resolved, lanes):
+        return Recorded(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_confirming_follows_the_schedule(tmp_path, warmup):
+    factory = RecordedFactory(lanes=40, diverges_above=0.3, warmup_chunks=warmup)
+    results = go(tmp_path / "s", study(confirm=Confirm(1, 3, 2)), factory)
+    assert results.best.confirmed
+    with Journal(tmp_path / "s") as journal:
+        row = journal.trial(results.best.trial)
+    assert len(row.schedule) > 1
+    lineage = lineage_of(row)
+    expected = [
+        (chunk, params_at(lineage, max(0, chunk - 1 - warmup) * 1_000)["learning_rate"])
+        for chunk in range(1, 17 + warmup)
+    ]
+    fresh = [rows for (stream, *_), rows in factory.seen.items() if stream != Stream.SEARCH]
+    assert sum(rows == expected for rows in fresh) == 5
+    # Trial 0 was changed on the way, so the default runs apart, its knobs unchanged.
+    default = [(chunk, 3e-4) for chunk in range(1, 17 + warmup)]
+    assert len(fresh) == 7 and sum(rows == default for rows in fresh) == 2
+
+
+def test_rules_hold_for_copies_too(tmp_path):
+    rule = parse_rule("learning_rate > 0.01")
+    space = Space(samples.REAL.parameters, (rule,))
+    go(tmp_path / "s", study(space=space))
+    _, decisions = read(tmp_path / "s")
+    rates = [entry.params["learning_rate"] for entry in decisions if entry.params]
+    assert rates and max(rates) <= 0.01
+
+
+def test_a_population_without_lanes_for_all_is_refused(tmp_path):
+    for changes, words in (
+        ({"budget": Budget(trials=None, env_steps=10**6)}, "budget.trials"),
+        ({"early_terminate": EarlyTerminate("pbt", every=16_000)}, "every is 16000"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            go(tmp_path / words.split()[0], study(**changes))
+
+
+def test_a_second_program_is_no_place_for_copies(tmp_path):
+    results = go(tmp_path / "s", study(space=samples.WITH_BUCKETS))
+    rows, _ = read(tmp_path / "s")
+    failed = [row for row in rows.values() if row.state == "failed"]
+    assert failed and all("of one program" in row.error for row in failed)
+    assert results.state == "finished"
+
+
+def test_those_who_watch_are_told_who_leads(tmp_path):
+    seen = []
+
+    class Watcher(Silent):
+        def on_chunk(self, progress):
+            seen.append((progress.leader, progress.best))
+
+    go(tmp_path / "s", study(), observers=[Watcher()])
+    _, decisions = read(tmp_path / "s")
+    assert seen[0] == (None, None) and seen[-1][0] is None and seen[-1][1] is not None
+    for at in (2_000, 14_000):
+        here = {d.trial: d.value for d in decisions if d.env_steps == at}
+        best = max((v, -trial) for trial, v in here.items() if v == v)
+        leader = seen[at // 1_000 - 1][0]
+        assert (leader.value, leader.trial, leader.env_steps) == (best[0], -best[1], at)

@@ -1,0 +1,149 @@
+import dataclasses
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+from hpo.search.book.ledger import Ledger
+from hpo.search.book.runs import Run, RunState
+from hpo.search.book.schedule import schedule_of
+from hpo.search.book.state import LoopState
+from hpo.search.book.trials import Trial
+from hpo.search.engine.judge import is_due, judge
+from hpo.search.lanes.resolver import Resolver
+from hpo.search.rules.asha import Asha
+from hpo.store.rows import Stream, TrialState
+from hpo.studies.spec import EarlyTerminate
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+STUDY = samples.study()
+SCHEDULES = {"a": schedule_of(STUDY, 1000)}
+
+
+def trial(number, *rung_values, state=RunState.RUNNING):
+    """A running trial; one list of rung values a replicate."""
+    runs = [
+        Run(number, Stream.SEARCH, index, state, rung_values=list(values))
+        for index, values in enumerate(rung_values)
+    ]
+    return Trial(number, {}, "random", 0, bucket="a", state=TrialState.RUNNING, runs=runs)
+
+
+def empty(study=STUDY):
+    return Ledger(study, LoopState(), resolver=Resolver(study, samples.AnalyticFactory()))
+
+
+def judged(*trials, study=STUDY, eta=2.0, ledger=None):
+    if ledger is None:
+        ledger = empty(study)
+    for entry in trials:
+        ledger.add(entry)
+    judge(ledger, Asha(eta), SCHEDULES)
+    return ledger
+
+
+def rows(ledger):
+    return [
+        (row.trial, row.rung, row.action, row.rank, row.judged)
+        for row in ledger.unwritten.decisions
+    ]
+
+
+def test_the_schedule_of_the_sample():
+    schedule = SCHEDULES["a"]
+    assert schedule.rungs == (2, 8) and schedule.length == 16
+    assert schedule.evaluations == {2, 8, 16} and schedule.env_steps == 16_000
+
+
+def test_rungs_and_points_round_up_to_whole_chunks():
+    study = samples.study(
+        evaluation=dataclasses.replace(STUDY.evaluation, every=5_000),
+        early_terminate=EarlyTerminate("asha", 1_500, 2.0),
+    )
+    schedule = schedule_of(study, 3_000)
+    # rungs at 1500, 3000, 6000, 12000 -> chunks 1, 1, 2, 4; points 5000, 10000, 15000 -> 2, 4, 5
+    assert schedule.rungs == (1, 1, 2, 4) and schedule.rungs_at(1) == [0, 1]
+    assert schedule.length == 6 and schedule.evaluations == {1, 2, 4, 5, 6}
+    assert schedule_of(study, 16_000).rungs == ()  # all of them fall on the end
+
+
+def test_trials_of_one_boundary_are_compared_with_each_other():
+    ledger = judged(trial(0, [1.0], [3.0]), trial(1, [9.0], [9.0]), trial(2, [5.0], [5.0]))
+    # higher is better; ceil(3/2) = 2 of 3 go on
+    assert rows(ledger) == [
+        (0, 0, "stop", 3, 3),
+        (1, 0, "continue", 1, 3),
+        (2, 0, "continue", 2, 3),
+    ]
+    row = ledger.unwritten.decisions[0]
+    assert (row.value, row.cutoff, row.env_steps, row.rule) == (2.0, 5.0, 2_000, "asha eta=2")
+    stopped = ledger.trials[0]
+    assert stopped.state is TrialState.STOPPED and stopped.stop_rule == "asha eta=2"
+    assert all(run.state is RunState.CUT for run in stopped.runs)
+    assert (stopped.rung, stopped.row().rung_value) == (0, 2.0)
+
+
+def test_a_trial_is_judged_when_its_last_replicate_is_there():
+    assert not is_due(trial(0, [1.0], []), 0)
+    assert is_due(trial(0, [1.0, 2.0], [1.0]), 0)
+    assert not is_due(trial(0, [1.0, 2.0], [1.0]), 1)
+
+
+def test_values_are_those_at_the_rung_though_a_replicate_went_on():
+    ledger = judged(trial(0, [1.0, 100.0], [3.0]))
+    assert ledger.unwritten.decisions[0].value == 2.0
+    assert ledger.trials[0].reports == [2.0]
+
+
+def test_verdicts_are_never_revised():
+    ledger = judged(trial(0, [1.0]), trial(1, [2.0]))
+    assert [row.action for row in ledger.unwritten.decisions] == ["stop", "continue"]
+    judged(*[trial(number, [0.5]) for number in range(2, 6)], ledger=ledger)
+    assert ledger.trials[1].state is TrialState.RUNNING
+    assert [ledger.trials[number].reports for number in ledger.judged(0)] == [
+        [1.0], [2.0], [0.5], [0.5], [0.5], [0.5],
+    ]  # fmt: skip
+
+
+def test_a_diverged_replicate_is_neither_waited_for_nor_counted():
+    tolerant = trial(0, [4.0], [], [6.0])
+    tolerant.runs[1].state = RunState.DIVERGED
+    assert judged(tolerant).unwritten.decisions[0].value == 5.0
+
+
+def test_two_rungs_at_one_boundary_are_judged_in_turn():
+    # The replicate that was behind has diverged: the other one has passed both rungs.
+    late = trial(0, [4.0, 5.0], [])
+    late.runs[1].state = RunState.DIVERGED
+    ledger = judged(late)
+    assert [(row.rung, row.value) for row in ledger.unwritten.decisions] == [(0, 4.0), (1, 5.0)]
+
+
+def test_a_trial_cut_by_the_budget_is_not_judged():
+    partial = trial(0, [4.0], [4.0])
+    partial.runs[1].state = RunState.CUT
+    assert judged(partial).unwritten.decisions == []
+
+
+def test_audited_trials_run_on_and_are_not_judged_again():
+    study = samples.study(early_terminate=EarlyTerminate("asha", 2_000, 4.0, audit=1.0))
+    ledger = judged(trial(0, [1.0]), trial(1, [2.0]), study=study)
+    assert [row.action for row in ledger.unwritten.decisions] == ["audit", "continue"]
+    audited = ledger.trials[0]
+    assert audited.is_live and audited.audited and audited.stop_rule == "asha eta=2"
+    audited.runs[0].rung_values.append(9.0)
+    judged(ledger=ledger)
+    assert len(ledger.unwritten.decisions) == 2
+
+
+def test_minimised_metrics_turn_around():
+    metric = dataclasses.replace(STUDY.metric, goal="minimize")
+    ledger = judged(trial(0, [1.0]), trial(1, [2.0]), study=samples.study(metric=metric))
+    assert [row.action for row in ledger.unwritten.decisions] == ["continue", "stop"]
+    assert ledger.unwritten.decisions[1].cutoff == 1.0
+
+
+def test_nobody_is_judged_without_a_rule():
+    ledger = empty()
+    ledger.add(trial(0, [1.0]))
+    judge(ledger, None, SCHEDULES)
+    assert ledger.unwritten.decisions == []

@@ -1,0 +1,350 @@
+"""A run made longer equals the run that was long from the start, or growing is refused."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from hpo.core.policy_folder import load_policy
+from hpo.errors import StoreError
+from hpo.search.book.progress import Silent
+from hpo.search.book.state import LoopState
+from hpo.search.engine.growth import as_begun, single_as_begun, words_of_growth
+from hpo.search.lanes.local import LocalFactory
+from hpo.search.preview import preview
+from hpo.search.run import run
+from hpo.store import tables_equal
+from hpo.store.journal import Journal
+from hpo.studies.load import loads
+from hpo.studies.longer import moving_schedules
+from hpo.studies.quanta import quanta_of, updates_per_chunk
+from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
+from hpo.studies.single import single
+from hpo.studies.spec import Confirm, Evaluation, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+
+
+def one(env_steps=8_000, **changes):
+    """One configuration on three seeds, evaluated every 4,000 env steps."""
+    base = samples.study(
+        samples.Space(),
+        early_terminate=None,
+        seeds=Seeds(3),
+        budget=samples.Budget(trials=1),
+        evaluation=Evaluation(every=4_000),
+        env_steps=env_steps,
+        schedule_env_steps=8_000,
+    )
+    return replace(base, **changes)
+
+
+def go(study, folder, observers=(), factory=None, **settings):
+    return run(study, folder, factory or samples.AnalyticFactory(), observers,
+               samples.quick(**settings))  # fmt: skip
+
+
+def policies(folder):
+    """Return the bytes of every policy of a study with its place."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted((folder / "policies").rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("ways", [(16_000,), (12_000, 16_000, 32_000)])
+def test_a_run_lengthened_equals_the_run_that_was_long(tmp_path, ways):
+    kept = replace(one().checkpoint, each_seed=True, best_evaluation=True)
+    go(one(checkpoint=kept), tmp_path / "grown")
+    for env_steps in ways:
+        grown = go(one(env_steps, checkpoint=kept), tmp_path / "grown")
+    long = go(one(ways[-1], checkpoint=kept), tmp_path / "long")
+    assert grown.state == long.state == "finished"
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+    assert policies(tmp_path / "grown") == policies(tmp_path / "long") != {}
+    assert grown.usage.search_env_steps == long.usage.search_env_steps == 3 * ways[-1]
+    assert grown.leaderboard[0].value == long.leaderboard[0].value
+
+
+class Stop(Silent):
+    """Ends the process's part of a study after some chunks, as a kill would."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_grows_by_less_than_a_chunk_has_ended(tmp_path):
+    """Both lengths round up to the same chunk, behind which no run would ever end."""
+    go(one(7_990), tmp_path / "grown")
+    grown = go(one(7_999), tmp_path / "grown", [Stop(chunks=1)])
+    long = go(one(7_999), tmp_path / "long")
+    assert grown.state == long.state == "finished"
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+    go(one(16_000), tmp_path / "grown")
+    go(one(16_000), tmp_path / "long16")
+    assert tables_equal(tmp_path / "grown", tmp_path / "long16") == []
+
+
+@pytest.mark.parametrize("chunks", [1, 4, 7])
+@pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
+def test_a_crash_while_it_goes_on_loses_nothing(tmp_path, chunks, commit_seconds):
+    """Also one that comes before the first commit of the longer run."""
+    go(one(), tmp_path / "grown")
+    with pytest.raises(KeyboardInterrupt):
+        go(one(16_000), tmp_path / "grown", [Stop(chunks)], commit_seconds=commit_seconds)
+    go(one(16_000), tmp_path / "grown")
+    go(one(16_000), tmp_path / "long")
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+
+
+@pytest.mark.parametrize("chunks", [3, 8])
+@pytest.mark.parametrize("commit_seconds", [0.0, 1e9])
+def test_a_run_cut_in_the_middle_may_grow_too(tmp_path, chunks, commit_seconds):
+    """At its last boundary as well, where nothing but the last commit is missing."""
+    with pytest.raises(KeyboardInterrupt):
+        go(one(), tmp_path / "grown", [Stop(chunks)], commit_seconds=commit_seconds)
+    go(one(16_000), tmp_path / "grown")
+    go(one(16_000), tmp_path / "long")
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+
+
+def test_a_run_that_diverged_is_refused(tmp_path):
+    factory = samples.AnalyticFactory(diverges_above=1e-5)
+    go(one(), tmp_path / "s", factory=factory)
+    with pytest.raises(StoreError, match=r"trial 0 has not run to its end \(diverged\)"):
+        go(one(16_000), tmp_path / "s", factory=factory)
+
+
+def test_warm_up_counts_once(tmp_path):
+    factory = samples.AnalyticFactory(warmup_chunks=3)
+    for env_steps, folder in ((8_000, "grown"), (16_000, "grown"), (16_000, "long")):
+        go(one(env_steps), tmp_path / folder, factory=factory)
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+
+
+def test_the_same_command_again_does_nothing(tmp_path):
+    go(one(), tmp_path / "s")
+    with Journal(tmp_path / "s") as journal:
+        before = journal.head()
+    assert before.checkpoint is not None
+    assert go(one(), tmp_path / "s").state == "finished"
+    with Journal(tmp_path / "s") as journal:
+        assert journal.head().number == before.number
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def test_seeds_that_took_turns_are_refused(tmp_path):
+    factory = samples.AnalyticFactory(lanes=2)
+    study = one(population=replace(one().population, lanes=2))
+    go(study, tmp_path / "s", factory=factory)
+    with pytest.raises(StoreError, match="3 seeds took turns in 2 lanes"):
+        go(replace(study, env_steps=16_000), tmp_path / "s", factory=factory)
+    with pytest.raises(KeyboardInterrupt):
+        go(study, tmp_path / "cut", [Stop(10)], factory=factory, commit_seconds=0.0)
+    with pytest.raises(StoreError, match="seeds 0, 1 ended at 8000 env steps and left"):
+        go(replace(study, env_steps=16_000), tmp_path / "cut", factory=factory)
+    assert go(study, tmp_path / "cut", factory=factory).state == "finished"
+
+
+def test_an_end_that_the_long_run_is_not_evaluated_at_is_refused(tmp_path):
+    study = one(evaluation=Evaluation(every=3_000))
+    go(study, tmp_path / "s")
+    with pytest.raises(StoreError, match=r"evaluated at its end, 8000 env steps.*is 3000"):
+        go(replace(study, env_steps=16_000), tmp_path / "s")
+
+
+def test_an_end_that_cuts_a_row_of_the_curve_short_is_refused(tmp_path):
+    go(one(log_every=3_000), tmp_path / "s")
+    with pytest.raises(StoreError, match=r"last row of its curve ends at 8000.*log_every is 3000"):
+        go(one(16_000, log_every=3_000), tmp_path / "s")
+    go(one(log_every=4_000), tmp_path / "grown")
+    go(one(16_000, log_every=4_000), tmp_path / "grown")
+    go(one(16_000, log_every=4_000), tmp_path / "long")
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+
+
+def test_lanes_that_are_gone_are_refused_and_the_results_stay(tmp_path):
+    go(one(), tmp_path / "s")
+    shutil.rmtree(tmp_path / "s" / "checkpoints")
+    assert go(one(), tmp_path / "s").state == "finished"
+    with pytest.raises(StoreError, match=r"env_steps cannot grow: .*checkpoints.* is gone"):
+        go(one(16_000), tmp_path / "s")
+
+
+def test_a_study_that_goes_on_otherwise_gives_its_lanes_away(tmp_path):
+    """The confirm stage takes them, so that the run cannot grow any more."""
+    go(one(), tmp_path / "s")
+    go(one(confirm=Confirm(1, 2, 2)), tmp_path / "s")
+    with pytest.raises(StoreError, match="the lanes in which the run ended"):
+        go(one(16_000), tmp_path / "s")
+
+
+def test_state_of_before_is_read(tmp_path):
+    text = json.loads(LoopState().to_text())
+    del text["ended"]
+    assert LoopState.from_text(json.dumps(text)) == LoopState()
+
+
+def reasons(old, new):
+    return {c.key: c.why for c in diff(resolved(old), resolved(new)) if not c.allowed}
+
+
+def test_searches_are_refused_with_what_to_type_instead():
+    old = samples.study()
+    found = reasons(old, replace(old, env_steps=32_000))
+    assert "only a run of one configuration" in found["env_steps"]
+    assert "init: {from:" in found["env_steps"] and "--new" in found["env_steps"]
+    assert "may only grow" in reasons(one(16_000), one(8_000))["env_steps"]
+
+
+def test_schedules_keep_what_they_count_over():
+    plain = one(schedule_env_steps=None)
+    linear = replace(plain, fixed={"lr_schedule": "linear"})
+    found = reasons(linear, replace(linear, env_steps=16_000))
+    assert "counted over 8000 env steps (lr_schedule: linear)" in found["env_steps"]
+    assert "type schedule_env_steps: 8000" in found["env_steps"]
+    stated = replace(linear, env_steps=16_000, schedule_env_steps=8_000)
+    assert reasons(linear, stated) == {}
+    assert reasons(stated, replace(stated, env_steps=24_000)) == {}
+    other = replace(stated, schedule_env_steps=9_000)
+    assert set(reasons(stated, other)) == {"schedule_env_steps"}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "found"),
+    [
+        ({"lr_schedule": "constant"}, []),
+        ({"ent_schedule": "cosine"}, ["ent_schedule: cosine"]),
+        ({"gae_lambda_initial": 0.9, "gae_lambda_final": 0.9}, []),
+        ({"gae_lambda_initial": 0.9, "gae_lambda_final": 0.95}, ["gae_lambda_final: 0.95"]),
+        ({"priority_alpha": 0.4}, ["anneal_priority_beta: true"]),
+        ({"priority_alpha": 0.4, "anneal_priority_beta": False}, []),
+    ],
+)
+def test_what_moves_is_known(fixed, found):
+    assert moving_schedules(fixed) == found
+
+
+# ---------------------------------------------------------------------- horizon and chunks
+
+TEXT = """\
+name: trained
+env: CartPole-v1
+env_steps: 4096
+fixed: {num_envs: 2, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+early_terminate: {type: asha, min: 1k}
+evaluation: {episodes: 2}
+seeds: {per_config: 2}
+confirm: {top_k: 1, choose: 2, report: 2}
+population: {lanes: 4}
+budget: {trials: 9}
+"""
+
+
+def test_a_study_without_a_horizon_is_what_it_was():
+    plain = loads(TEXT)
+    assert "schedule_env_steps" not in resolved(plain) and plain.horizon == 4096
+    stated = loads(TEXT + "schedule_env_steps: 8k\n")
+    assert resolved(stated)["schedule_env_steps"] == stated.horizon == 8_000
+    assert loads(resolved_yaml(stated)) == stated
+    assert study_hash(stated) != study_hash(plain)
+    assert loads(TEXT + "schedule_env_steps: off\n") == plain
+
+
+def test_chunks_and_schedules_are_laid_out_over_the_horizon():
+    short = single(loads(TEXT))
+    long = single(loads(TEXT + "schedule_env_steps: 4096\n", overrides=["env_steps=12k"]))
+    assert long.evaluation == short.evaluation
+    assert updates_per_chunk(short, 32) == updates_per_chunk(long, 32)
+    one_, other = quanta_of(short, 32), quanta_of(long, 32)
+    assert one_.schedule_chunks == other.schedule_chunks == one_.chunks < other.chunks
+    grown = replace(short, env_steps=12_000)
+    assert updates_per_chunk(grown, 32) != updates_per_chunk(short, 32)
+
+
+def test_the_horizon_is_that_of_the_study_in_the_folder(tmp_path):
+    begun = single_as_begun(loads(TEXT), tmp_path / "s")
+    assert begun == single(loads(TEXT))
+    go(begun, tmp_path / "s")
+    longer = loads(TEXT, overrides=["env_steps=8192"])
+    again = single_as_begun(longer, tmp_path / "s")
+    assert (again.env_steps, again.schedule_env_steps) == (8192, 4096)
+    assert again.evaluation == begun.evaluation
+    words = words_of_growth(again, tmp_path / "s")
+    assert "from 4,096 to 8,192" in words and "over 4,096 (schedule_env_steps)" in words
+    assert words_of_growth(begun, tmp_path / "s") == ""
+    searched = replace(longer, name="s")
+    assert as_begun(searched, tmp_path / "s") == searched
+    moving = replace(single(longer), fixed={**longer.fixed, "lr_schedule": "cosine"})
+    assert as_begun(moving, tmp_path / "s") == moving
+
+
+class OneProgram(LocalFactory):
+    """Compiles the program of a study with one bucket once, for all its populations."""
+
+    def program_of(self, resolved, lanes=None):
+        if not hasattr(self, "only"):
+            self.only = super().program_of(resolved, lanes)
+        return self.only
+
+
+@pytest.mark.usefixtures("quickly_compiled")
+def test_real_lanes_go_on_to_the_same_bits(tmp_path):
+    """With recurrent memory, running statistics and episodes that run over the old end."""
+    text = TEXT.replace("fixed: {", "fixed: {network: gru, recurrent_size: 4, "
+                        "normalise_rewards: true, normalise_observations: true, ")  # fmt: skip
+    short = single(loads(text))
+    long = single(loads(text, overrides=["env_steps=6144", "schedule_env_steps=4096"]))
+    steps = {LocalFactory(each).resolve(each.default()).steps_per_chunk for each in (short, long)}
+    assert len(steps) == 1
+    factory = OneProgram(long)
+    for study, folder in ((short, "grown"), (long, "grown"), (long, "long")):
+        go(study, tmp_path / folder, factory=factory)
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+    grown, straight = (
+        load_policy(tmp_path / name / "policies" / "trial_0") for name in ("grown", "long")
+    )
+    trees = [(p.params, p.statistics, p.rewards) for p in (grown, straight)]
+    for a, b in zip(*map(jax.tree.leaves, trees), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert float(grown.rewards.returns.count) == 6144
+    _check_init(text, tmp_path / "long" / "policies" / "trial_0")
+
+
+def _check_init(text, folder):
+    """A study that starts from such a policy takes reward statistics; old folders lack them."""
+    study = loads(f"{text}init: {{from: '{folder}'}}\n")
+    warned = []
+    factory = LocalFactory(study, warn=warned.append)
+    started = factory.program_of(factory.resolve(study.default())).initial
+    assert float(started.rewards.returns.count) == 6144 and warned == []
+    path = folder / "policy.json"
+    document = json.loads(path.read_text())
+    assert document.pop("reward_state")["returns"]["count"] == 6144
+    path.write_text(json.dumps(document))
+    factory = LocalFactory(study, warn=warned.append)
+    started = factory.program_of(factory.resolve(study.default())).initial
+    assert started.rewards.returns is None
+    assert len(warned) == 1 and "no reward statistics (normalise_rewards)" in warned[0]
+    report, _ = preview(study)
+    assert warned[0] in report.warnings
+    text = text.replace("normalise_rewards: true, ", "")
+    other = loads(f"{text}init: {{from: '{folder}', keep: policy}}\n")
+    LocalFactory(other, warn=warned.append)
+    assert len(warned) == 1

@@ -1,0 +1,98 @@
+"""Seed racing: losers get few seeds, the best get all, equals are seldom dropped."""
+
+import random
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+from scipy.stats import ttest_rel
+
+from hpo.search.engine.racing import clearly_worse, stages
+from hpo.search.run import run
+from hpo.store.journal import Journal
+from hpo.store.rows import TrialState
+from hpo.studies.spec import Budget, Racing, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
+RACING = samples.study(
+    seeds=Seeds(12, racing=Racing(start=3)), early_terminate=None, budget=Budget(trials=30)
+)
+
+
+def test_looks_double_up_to_all_seeds():
+    assert stages(2, 10) == [2, 4, 8, 10] and stages(5, 5) == [5]
+
+
+def test_the_test_is_the_paired_one_sided_t_test():
+    rng = random.Random(0)
+    for _ in range(200):
+        seeds = [rng.gauss(0, 3) for _ in range(rng.randrange(2, 9))]
+        own = [noise + rng.gauss(0.7, 1) for noise in seeds]
+        best = [noise + rng.gauss(0, 1) for noise in seeds]
+        p_value = ttest_rel(own, best, alternative="greater").pvalue
+        assert clearly_worse(own, best, 0.05) is bool(p_value < 0.05)
+
+
+def test_one_pair_or_a_value_that_is_no_number_says_nothing():
+    assert not clearly_worse([9.0], [1.0], 0.05)
+    assert not clearly_worse([9.0, float("inf")], [1.0, 1.0], 0.05)
+
+
+def test_equals_are_dropped_as_seldom_as_promised():
+    rng, dropped, looks = random.Random(1), 0, stages(3, 12)
+    for _ in range(2000):
+        best = [rng.gauss(0, 1) for _ in range(12)]
+        own = [rng.gauss(0, 1) for _ in range(12)]
+        risk = 0.05 / (len(looks) - 1)
+        dropped += any(clearly_worse(own[:n], best[:n], risk) for n in looks[:-1])
+    assert dropped / 2000 <= 0.055
+
+
+def test_losers_stop_early_and_the_best_run_on_all_seeds(tmp_path):
+    results = run(RACING, tmp_path / "s", FACTORY, (), samples.quick())
+    finished = [entry for entry in results.leaderboard if entry.state is TrialState.FINISHED]
+    assert finished[0].seeds == 12 and all(entry.seeds in (3, 6, 12) for entry in finished)
+    few = [entry for entry in finished if entry.seeds < 12]
+    assert len(few) > len(finished) / 2
+    assert all(entry.stop_rule.startswith("racing: clearly below trial") for entry in few)
+    assert all(entry.env_steps == entry.seeds * 16_000 for entry in finished)
+    assert min(entry.value for entry in finished[:3]) > max(entry.value for entry in few[-5:])
+    full = run(
+        samples.study(seeds=Seeds(12), early_terminate=None, budget=Budget(trials=30)),
+        tmp_path / "full", FACTORY, (), samples.quick(),
+    )  # fmt: skip
+    assert results.best.trial == full.best.trial and results.best.value == full.best.value
+    assert results.usage.env_steps < 0.7 * full.usage.env_steps
+
+
+def test_what_racing_saves_goes_to_other_trials(tmp_path):
+    bound = 12 * 16_000 * 10
+    counts = {}
+    for name, seeds in (("all", Seeds(12)), ("racing", RACING.seeds)):
+        study = samples.study(
+            seeds=seeds, early_terminate=None, budget=Budget(trials=None, env_steps=bound)
+        )
+        results = run(study, tmp_path / name, FACTORY, (), samples.quick())
+        assert results.usage.env_steps <= bound
+        counts[name] = sum(e.state is TrialState.FINISHED for e in results.leaderboard)
+    assert counts["racing"] >= 1.4 * counts["all"]
+
+
+@pytest.mark.parametrize("early", [None, "asha"])
+def test_racing_resumes_to_the_same_tables(tmp_path, early):
+    tests = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_resume.py"))))
+    rule = None if early is None else samples.study().early_terminate
+    study = samples.study(
+        seeds=RACING.seeds, early_terminate=rule, budget=Budget(trials=20), method="tpe"
+    )
+    run(study, tmp_path / "whole", FACTORY, (), samples.quick())
+    state, chunks = "interrupted", 3
+    while state == "interrupted":
+        observers = [tests.CutAt(chunks)]
+        state = run(study, tmp_path / "cut", FACTORY, observers, samples.quick()).state
+        chunks += 4
+    assert tests.same(tmp_path / "whole", tmp_path / "cut") == []
+    with Journal(tmp_path / "cut") as journal:
+        assert any(row.stop_rule.startswith("racing") for row in journal.trials())

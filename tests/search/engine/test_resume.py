@@ -1,0 +1,249 @@
+"""A study that is killed, interrupted or slowed down ends with the tables of an unbroken one."""
+
+import dataclasses
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.search.book.progress import Silent
+from hpo.search.run import Settings, run
+from hpo.search.samplers.ask_ahead import AskAhead
+from hpo.search.samplers.proposer import Proposer
+from hpo.store import tables_equal
+from hpo.store.journal import Journal
+from hpo.studies.spec import Budget, EarlyTerminate, SearchSpec, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+Factory = samples.AnalyticFactory
+
+_PRELOAD = [
+    "hpo.search.run",
+    "hpo.search.samplers.optuna_tpe",
+    "hpo.search.samplers.sobol",
+    "hpo.search.samplers.via_cmaes",
+    "pyarrow.parquet",
+]
+_QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
+AUDITED = EarlyTerminate("asha", 2_000, 3.0, audit=0.2)
+CONFIRM = samples.Confirm(3, 3, 4)
+
+HYPERBAND = EarlyTerminate("hyperband", 2_000, 2.0)
+PLATEAU = EarlyTerminate("plateau", 2_000, patience=2, tolerance=0.1)
+SMALL_GENERATIONS = SearchSpec("nsga2", options={"population_size": 8})
+
+STUDIES = {
+    "random": samples.study(method="random", confirm=CONFIRM, early_terminate=AUDITED),
+    "sobol": samples.study(method="sobol", confirm=CONFIRM),
+    "grid": samples.study(samples.FINITE, "grid", confirm=CONFIRM, budget=Budget(trials=None)),
+    "tpe": samples.study(
+        method="tpe", confirm=CONFIRM, budget=Budget(trials=40), seeds=Seeds(3, tolerate=1)
+    ),
+    "tpe with buckets": samples.study(
+        samples.WITH_BUCKETS, "tpe", confirm=CONFIRM, budget=Budget(trials=40)
+    ),
+    "nsga2 with hyperband": dataclasses.replace(
+        samples.study(confirm=CONFIRM, budget=Budget(trials=40), early_terminate=HYPERBAND),
+        search=SMALL_GENERATIONS,
+    ),
+    "cmaes with plateau": samples.study(
+        method="cmaes", budget=Budget(trials=40), early_terminate=PLATEAU
+    ),
+    "budget of env steps": samples.study(
+        samples.WITH_BUCKETS, "tpe", budget=Budget(trials=None, env_steps=700_000), confirm=CONFIRM
+    ),
+}
+FACTORY = Factory(lanes=12, block=4, quanta=_QUANTA, diverges_above=0.3, chunk_seconds=0.004)
+
+
+def same(one, other):
+    """Return what differs between two studies: tables, decisions, batches."""
+    differences = tables_equal(one, other)
+    with Journal(one) as first, Journal(other) as second:
+        if first.decisions() != second.decisions():
+            differences.append("decisions")
+        if first.asks() != second.asks():
+            differences.append("asks")
+    return differences
+
+
+def forkserver():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOAD)
+    return context
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_killed_study_ends_as_if_nothing_had_happened(tmp_path, name):
+    study, unbroken, broken = STUDIES[name], tmp_path / "unbroken", tmp_path / "broken"
+    run(study, unbroken, FACTORY, (), samples.quick())
+    context, rng, killed = forkserver(), random.Random(name), 0
+    for _ in range(6):
+        arguments = (study, broken, FACTORY, (), Settings(commit_seconds=0.02))
+        child = context.Process(target=run, args=arguments)
+        child.start()
+        while not (broken / "journal.sqlite").exists() and child.is_alive():
+            time.sleep(0.005)
+        child.join(rng.uniform(0.0, 0.35))
+        if child.is_alive():
+            child.kill()
+            killed += 1
+        child.join()
+        assert child.exitcode in (0, -signal.SIGKILL)
+    assert killed >= 3
+    results = run(study, broken, FACTORY, (), samples.quick())
+    assert results.state == "finished"
+    assert same(unbroken, broken) == []
+
+
+class CutAt(Silent):
+    """Asks for a clean end after some chunks, by a real signal."""
+
+    def __init__(self, chunks, presses=1):
+        self.left, self.presses, self.told = chunks, presses, 0
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            for _ in range(self.presses):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+
+    def on_interrupt(self):
+        self.told += 1
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_an_interrupted_study_goes_on(tmp_path, name):
+    study, factory = STUDIES[name], dataclasses.replace(FACTORY, chunk_seconds=0.0)
+    run(study, tmp_path / "unbroken", factory, (), samples.quick())
+    rng, state, rounds = random.Random(name), "interrupted", 0
+    while state == "interrupted":
+        observer = CutAt(rng.randrange(1, 12))
+        state = run(study, tmp_path / "broken", factory, [observer], samples.quick()).state
+        assert observer.told == 1 or state == "finished"
+        rounds += 1
+    assert rounds >= 3
+    assert same(tmp_path / "unbroken", tmp_path / "broken") == []
+
+
+def test_pressed_twice_it_leaves_at_once_and_still_goes_on(tmp_path):
+    before = signal.getsignal(signal.SIGINT)  # ignored where the tests run in the background
+    study, factory = STUDIES["tpe"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
+    run(study, tmp_path / "unbroken", factory, (), samples.quick())
+    settings = samples.quick(commit_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(study, tmp_path / "broken", factory, [CutAt(20, presses=2)], settings)
+    assert signal.getsignal(signal.SIGINT) is before
+    with Journal(tmp_path / "broken") as journal:
+        assert journal.head().number >= 20 and journal.head().phase == "running"
+    run(study, tmp_path / "broken", factory, (), samples.quick())
+    assert same(tmp_path / "unbroken", tmp_path / "broken") == []
+
+
+def test_it_may_run_outside_of_the_main_thread(tmp_path):
+    found = []
+    study = samples.study(budget=Budget(trials=4))
+    thread = threading.Thread(
+        target=lambda: found.append(run(study, tmp_path / "s", Factory(), (), samples.quick()))
+    )
+    thread.start()
+    thread.join()
+    assert found[0].state == "finished"
+
+
+def test_when_commits_fall_changes_nothing(tmp_path):
+    study, factory = STUDIES["tpe with buckets"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
+    run(study, tmp_path / "rarely", factory, (), samples.quick())
+    run(study, tmp_path / "always", factory, (), samples.quick(commit_seconds=0.0))
+    assert same(tmp_path / "rarely", tmp_path / "always") == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+def test_how_long_proposals_take_changes_nothing(tmp_path, monkeypatch, seconds):
+    study = STUDIES["tpe"]
+    run(study, tmp_path / "plain", FACTORY, (), samples.quick())
+    threads = set()
+    quick = Proposer.propose
+
+    def slow(self, batch, trials, history):
+        threads.add(threading.current_thread().name)
+        time.sleep(seconds)
+        return quick(self, batch, trials, history)
+
+    monkeypatch.setattr(Proposer, "propose", slow)
+    factory = dataclasses.replace(FACTORY, chunk_seconds=0.01 if not seconds else 0.0)
+    run(study, tmp_path / "slow", factory, (), samples.quick())
+    assert len(threads) == 2, "some batches are drawn beside the chunk, some in the loop's time"
+    assert same(tmp_path / "plain", tmp_path / "slow") == []
+
+
+def test_a_batch_is_joined_before_the_next_begins():
+    class Slow:
+        def propose(self, batch, trials, history):
+            return batch
+
+    ahead = AskAhead(Slow())
+    with pytest.raises(RuntimeError, match="no batch"):
+        ahead.join()
+    ahead.start(3, [1], [])
+    with pytest.raises(RuntimeError, match="already"):
+        ahead.start(4, [2], [])
+    assert ahead.join() == 3
+    ahead.close()
+
+
+def test_errors_of_a_sampler_come_out_of_the_run(tmp_path, monkeypatch):
+    quick = Proposer.propose
+
+    def broken(self, batch, trials, history):
+        if batch == 2:
+            raise ZeroDivisionError("in the sampler")
+        return quick(self, batch, trials, history)
+
+    monkeypatch.setattr(Proposer, "propose", broken)
+    with pytest.raises(ZeroDivisionError):
+        run(samples.study(), tmp_path / "s", Factory(lanes=4), (), samples.quick())
+
+
+def test_lanes_that_are_missing_on_disk_are_said_so(tmp_path):
+    study, factory = STUDIES["random"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
+    run(study, tmp_path / "s", factory, [CutAt(5)], samples.quick())
+    with Journal(tmp_path / "s") as journal:
+        name = journal.head().checkpoint
+    for path in (tmp_path / "s" / "checkpoints" / name).iterdir():
+        path.rename(path.with_name("elsewhere"))
+    with pytest.raises(StoreError, match="has no lanes of bucket"):
+        run(study, tmp_path / "s", factory, (), samples.quick())
+
+
+def test_a_bucket_that_changed_is_refused(tmp_path):
+    study, factory = STUDIES["random"], dataclasses.replace(FACTORY, chunk_seconds=0.0)
+    run(study, tmp_path / "s", factory, [CutAt(5)], samples.quick())
+
+    class Other(Factory):
+        def resolve(self, config):
+            return dataclasses.replace(super().resolve(config), bucket="other")
+
+    with pytest.raises(StoreError, match="would be other now"):
+        run(study, tmp_path / "s", Other(), (), samples.quick())
+
+
+def test_the_store_is_free_again_after_an_error(tmp_path):
+    study = samples.study(budget=Budget(trials=4))
+
+    class Watcher(Silent):
+        def on_chunk(self, progress):
+            raise ValueError("in a view")
+
+    with pytest.raises(ValueError, match="in a view"):
+        run(study, tmp_path / "s", Factory(), [Watcher()], samples.quick())
+    assert run(study, tmp_path / "s", Factory(), (), samples.quick()).state == "finished"

@@ -1,0 +1,127 @@
+"""A configuration is completed once, whoever asks for it and however often."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo import knobs
+from hpo.errors import ConfigError
+from hpo.search.book.progress import Silent
+from hpo.search.lanes.local import LocalFactory
+from hpo.search.lanes.resolver import Resolver
+from hpo.search.run import run
+from hpo.store.codec import plain_json
+from hpo.store.journal import Journal
+from hpo.studies.load import loads
+from hpo.studies.spec import Budget, Checkpoint, Confirm, Racing, Seeds
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+REAL = """\
+name: once
+env: CartPole-v1
+env_steps: 256
+fixed: {num_envs: 2, rollout_length: 8, num_minibatches: 1, hidden_sizes: [4]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+  ent_coef: {min: 1e-4, max: 0.1, distribution: log_uniform}
+early_terminate: {type: pbt, every: 64}
+seeds: {per_config: 2}
+confirm: {top_k: 2, choose: 2, report: 2}
+checkpoint: {keep_best: 2, policies_every: 64}
+evaluation: {episodes: 1}
+budget: {trials: 4}
+"""
+
+
+class CutAt(Silent):
+    """Asks for a clean end after some chunks."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def on_chunk(self, progress):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def completed(monkeypatch):
+    """What `knobs.complete` was asked to complete since, wherever it is called from."""
+    seen, real = [], knobs.complete
+
+    def complete(given, own_words=False):
+        seen.append(json.dumps(plain_json(given), sort_keys=True))
+        return real(given, own_words)
+
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "hpo" and getattr(module, "complete", None) is real:
+            monkeypatch.setattr(module, "complete", complete)
+    return seen
+
+
+@pytest.mark.usefixtures("quickly_compiled")
+def test_real_lanes_that_copy_each_other_and_are_confirmed(tmp_path, completed):
+    """And none of what is already complete is completed again below the loop."""
+    study = loads(REAL)
+    completed.clear()  # the loader tries out what may come together
+    run(study, tmp_path / "s", LocalFactory(study), (), samples.quick())
+    with Journal(tmp_path / "s") as journal:
+        copied = [row for row in journal.decisions() if row.action == "copy"]
+        proposed = [row for row in journal.trials() if not row.schedule]
+    assert copied and any(row.choose_values for row in _rows(tmp_path / "s"))
+    assert len(completed) == len(set(completed)) >= len(proposed) + 1
+    assert all(len(json.loads(given)) == 6 for given in completed)  # four fixed, two searched
+
+
+def _rows(folder):
+    with Journal(folder) as journal:
+        return list(journal.trials())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"confirm": Confirm(2, 2, 3), "checkpoint": Checkpoint(keep_best=3)},
+        {"early_terminate": None, "seeds": Seeds(4, racing=Racing(2, 0.9))},
+    ],
+    ids=["asha, confirmed", "racing"],
+)
+def test_a_search_that_stops_trials(tmp_path, completed, changes):
+    study = samples.study(budget=Budget(trials=24), **changes)
+    run(study, tmp_path / "s", samples.AnalyticFactory(lanes=8), (), samples.quick())
+    assert len(completed) == len(set(completed)) == len(_rows(tmp_path / "s")) == 24
+
+
+def test_a_study_that_goes_on_resolves_again_what_is_live(tmp_path, completed):
+    study, factory = samples.study(budget=Budget(trials=24)), samples.AnalyticFactory(lanes=8)
+    run(study, tmp_path / "s", factory, [CutAt(20)], samples.quick())
+    before = len(completed)
+    assert before == len(set(completed)) < 24
+    run(study, tmp_path / "s", factory, (), samples.quick())
+    after = completed[before:]
+    assert len(after) == len(set(after)) and set(completed[:before]) & set(after)
+
+
+def test_one_is_the_same_as_long_as_somebody_holds_it():
+    study = samples.study()
+    resolver = Resolver(study, samples.AnalyticFactory())
+    held = resolver.default()
+    rates = [1e-4 * (n + 1) for n in range(300)]
+    others = [id(resolver.of({"learning_rate": rate})) for rate in rates]
+    assert resolver.default() is held and len(others) == 300
+    assert held.config == study.default() and held.steps_per_chunk == 1_000
+    known = len(resolver._known)
+    assert known <= 257, "what nobody holds is forgotten, but for the latest"
+
+
+def test_knobs_that_contradict_each_other_are_refused_in_the_words_of_the_table():
+    resolver = Resolver(samples.study(), samples.AnalyticFactory())
+    with pytest.raises(ConfigError, match="rho_clip and c_clip go together"):
+        resolver.of({"rho_clip": 1.0})

@@ -1,0 +1,186 @@
+"""What the documents say to type is typed: every block marked sh, page by page, in its order.
+
+A page's commands run in a folder that holds the files its reader is said to have. Training follows
+formulas but in START, whose study is shortened, trained and evaluated for real.
+"""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.search.lanes import local
+from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
+from hpo.store import query
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+ROOT = Path(__file__).resolve().parent.parent
+documents = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_docs.py"))))
+START = "docs/start.md"
+STUDY = """\
+env: CartPole-v1
+env_steps: 16k
+space:
+  learning_rate: {min: 1e-5, max: 1e-1, distribution: log_uniform}
+  gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
+search: {method: random}
+confirm: {top_k: 2, choose: 5, report: 8}
+budget: {trials: 20}
+"""
+SWEEP = """\
+program: train.py
+method: bayes
+metric: {name: episode_return, goal: maximize}
+parameters:
+  learning_rate: {distribution: log_uniform_values, min: 1.0e-5, max: 1.0e-1}
+  gamma: {values: [0.98, 0.99]}
+run_cap: 12
+"""
+ZOO = """\
+CartPole-v1:
+  n_envs: 8
+  n_timesteps: !!float 1e5
+  policy: 'MlpPolicy'
+  n_steps: 32
+  batch_size: 256
+  learning_rate: lin_0.001
+"""
+SHORT = [word for change in (
+    "env_steps=4k", "budget.trials=10", "seeds.per_config=1", "evaluation.episodes=4",
+    "early_terminate=null", "confirm=null", "fixed.num_envs=4", "fixed.hidden_sizes=[8]",
+) for word in ("--set", change)]  # fmt: skip
+NOT_RUN = {
+    r"(python -m venv|pip install) ": "installs: tests/test_packaging.py builds and installs",
+    r"podman ": "needs containers",
+    r"ray (get-auth-token|start) |export RAY_AUTH_MODE|hpo run .* executor\.address=auto": (
+        "needs a cluster: tests/search/cluster/test_ray.py has one of this machine's processes"
+    ),
+    r"pytest ": "these tests",
+    r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",
+    r"eval \"\$\(hpo completion": "changes the shell: tests/test_completion.py asks as one does",
+    r"source$": "changes the shell, as above",
+}
+"""What cannot be typed here, and why."""
+
+
+class _Formulas(AnalyticFactory):
+    def check(self, config):
+        """Every configuration can run."""
+
+    def make(self, resolved, lanes):
+        return _Returns(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+class _Returns(AnalyticPopulation):
+    """Lanes whose curves have the training return, as those that train have."""
+
+    def advance(self, refills, busy):
+        def shown(row):
+            return replace(row, metrics={**row.metrics, "episode_return": row.metrics["skill"]})
+
+        result = super().advance(refills, busy)
+        return replace(shown(result), rows=tuple(map(shown, result.rows)))
+
+
+def of_optuna(path):
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(
+        storage=f"sqlite:///{path}", study_name="ppo", direction="maximize"
+    )
+    for rate in (1e-4, 1e-3, 1e-2):
+        space = {"learning_rate": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True)}
+        done = optuna.trial.create_trial(
+            params={"learning_rate": rate}, distributions=space, value=rate
+        )
+        study.add_trial(done)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a study file, and the results of its run."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "my.yaml").write_text(STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(local, "LocalFactory", lambda *a, **b: _Formulas())
+        assert main(["run", "my.yaml", "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def reader(finished, tmp_path, monkeypatch):
+    """Return what puts a reader of a page where its files are."""
+
+    def sit(page):
+        monkeypatch.chdir(tmp_path)
+        if page in ("docs/looking-back.md", "docs/store.md", "results/README.md"):
+            shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+        Path("studies").symlink_to(ROOT / "studies")
+        Path("sweep.yaml").write_text(SWEEP)
+        Path("hyperparams").mkdir()
+        for path in ("ppo.yml", "hyperparams/ppo.yml"):
+            Path(path).write_text(ZOO)
+        if page == "docs/coming-from/optuna.md":
+            of_optuna("trials.db")
+        if page == "docs/outputs.md":
+            Path("my.yaml").write_text(STUDY)
+
+    return sit
+
+
+def finished_trials(study):
+    """Return two trials for those that a page compares: which ones finish is nobody's choice."""
+    done = query(Path("results") / study, "SELECT trial FROM trials WHERE state = 'finished'")[1]
+    return [str(trial) for (trial,) in done[:2]]
+
+
+def typed_on(page):
+    """Yield the lines of a page's blocks, each with its `hpo` commands."""
+    for line in documents.blocks(page.read_text()):
+        if told := re.sub(r"(^|\s+)#.*", "", line).strip():
+            yield told, list(documents.commands(line))
+
+
+def why_not(line):
+    found = [reason for pattern, reason in NOT_RUN.items() if re.search(pattern, line)]
+    return found[0] if found else None
+
+
+PAGES = [page for page in documents.PAGES if list(typed_on(page))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=documents.named)
+def test_what_a_page_says_to_type_works(page, reader, monkeypatch, capsys):
+    name = documents.named(page)
+    reader(name)
+    for line, commands in typed_on(page):
+        if why_not(line) is not None and not (name == "README.md" and commands):
+            continue
+        assert commands, f"{name}: say in NOT_RUN why `{line}` is not run"
+        for words in commands:
+            words = [word.replace("NAME", "my") for word in words]
+            if words[0] == "compare":
+                words[1:3] = finished_trials(words[words.index("--study") + 1])
+            with monkeypatch.context() as patch:
+                if words[0] in ("run", "train"):
+                    words.append("--quiet")
+                    if name == START:
+                        words += SHORT
+                    else:
+                        patch.setattr(local, "LocalFactory", lambda *a, **b: _Formulas())
+                code = main(words)
+            err = capsys.readouterr().err
+            assert code == 0, f"{name}: hpo {' '.join(words)}: {err}"
+
+
+def test_every_reason_is_needed():
+    lines = [line for page in PAGES for line, _ in typed_on(page)]
+    assert [p for p in NOT_RUN if not any(re.search(p, line) for line in lines)] == []

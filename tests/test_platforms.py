@@ -1,0 +1,45 @@
+"""On a system without Unix's modules every start is one sentence, and nothing is written."""
+
+import subprocess
+import sys
+
+import pytest
+
+import hpo
+from hpo.cli import main
+from hpo.errors import ConfigError
+
+SENTENCE = r"^hpo runs on Linux and macOS; Python on \w+ has no module fcntl, .* use WSL 2"
+
+
+@pytest.fixture
+def no_unix(monkeypatch, tmp_path):
+    for module in ("fcntl", "termios"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_python_says_so_and_errors_can_still_be_named(no_unix):
+    with pytest.raises(ConfigError, match=SENTENCE):
+        _ = hpo.run
+    assert issubclass(ConfigError, hpo.HpoError) and hpo.__version__
+
+
+def test_a_command_says_so_in_one_line_and_help_is_there(no_unix, capsys, tmp_path):
+    assert main(["list"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and "WSL 2" in printed.err
+    assert main(["--help"]) == 0 and "commands:" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_imported_before_that_needs_unix():
+    code = (
+        "import sys; sys.modules['fcntl'] = sys.modules['termios'] = None; "
+        "import hpo.cli; sys.exit(hpo.cli.main(['run', 'study.yaml']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "hpo runs on Linux and macOS" in done.stderr

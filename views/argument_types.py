@@ -1,0 +1,49 @@
+"""What words of the command line stand for; argparse shows what does not fit."""
+
+from __future__ import annotations
+
+import argparse
+
+__all__ = ["counts", "env_steps", "positive", "seconds", "seed"]
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1."""
+    return _whole(text, 1)
+
+
+def env_steps(text: str) -> int:
+    """Return a number of env steps, such as 50k."""
+    from ..studies.amounts import count_of
+
+    count = positive(text) if text.isdigit() else count_of(text)
+    if count is None or count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as 50k")
+    return count
+
+
+def counts(text: str) -> list[int]:
+    """Return whole numbers between commas."""
+    return [positive(part) for part in text.split(",")]
+
+
+def seed(text: str) -> int:
+    """Return a whole number of at least 0."""
+    return _whole(text, 0)
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0.0 <= found <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
+    return found
+
+
+def _whole(text: str, low: int) -> int:
+    if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
+    return int(text)
