@@ -14,7 +14,7 @@ from ..plain_data import as_lists
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, lane_words, mebibytes, policy_words
-from .expected import Expected, expected_steps
+from .expected import Expected, confirm_words, expected_steps
 from .idle import idle_knobs
 from .quanta import Quanta, rung_steps
 from .search_methods import METHODS, Method, method_row
@@ -365,17 +365,9 @@ def _steps(report: CheckReport) -> list[str]:
         )
     budget = "no bound" if expected.budget is None else f"bound {expected.budget:,}"
     total = "" if expected.total is None else f"; together {expected.total:,}"
-    return [f"env steps  {search}; confirm {_confirm(report)}; {budget}{total}"]
-
-
-def _confirm(report: CheckReport) -> str:
-    """Return the env steps of the confirm stage, and the part of them that the default takes."""
-    confirm, objectives = report.study.confirm, len(report.study.objectives)
-    total = report.expected.confirm
-    if confirm is None or not confirm.default or not confirm.reports(objectives):
-        return f"{total:,}"
-    own = total // confirm.runs(objectives) * confirm.report
-    return f"{total:,} ({own:,} less if the default wins)"
+    return [
+        f"env steps  {search}; confirm {confirm_words(report.study, expected)}; {budget}{total}"
+    ]
 
 
 def _judgement(report: CheckReport) -> list[str]:

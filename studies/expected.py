@@ -11,7 +11,7 @@ from .quanta import Quanta
 from .spec import Study
 from .stopping_rules import RULES
 
-__all__ = ["Expected", "expected_steps", "passing"]
+__all__ = ["Expected", "confirm_words", "expected_steps", "passing"]
 
 _MEDIAN_FROM = 5
 _MOST_TRIALS = 1_000_000
@@ -69,6 +69,15 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
         runs * run,
         study.budget.env_steps,
     )
+
+
+def confirm_words(study: Study, expected: Expected) -> str:
+    """Return the env steps of the confirm stage, and what a default that wins would save."""
+    confirm, objectives = study.confirm, len(study.objectives)
+    if confirm is None or not confirm.default or not confirm.reports(objectives):
+        return f"{expected.confirm:,}"
+    own = expected.confirm // confirm.runs(objectives) * confirm.report
+    return f"{expected.confirm:,} ({own:,} less if the default wins)"
 
 
 def passing(kind: str, eta: float, judged: int) -> int:

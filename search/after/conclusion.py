@@ -63,7 +63,7 @@ def _why_nothing(
         return ["No trial has finished its run, so nothing is concluded."]
     if meta.objectives:
         return ["Several objectives have a front and no winner.", *_front(entries)]
-    confirm = study["confirm"]
+    confirm = study.get("confirm")
     if confirm is None:
         return [
             "Nothing is concluded: every value is of seeds that selected trials.",
@@ -100,7 +100,7 @@ def _front(entries: Sequence[Entry]) -> list[str]:
 
 def _why_alone(study: Mapping[str, Any], rows: Sequence[TrialRow], ended: bool) -> str:
     """Return why the default has no values on the winner's seeds."""
-    confirm = study["confirm"]
+    confirm = study.get("confirm")
     if confirm is not None and not confirm.get("default", True):
         return "The study leaves the default out (`confirm: {default: false}`)."
     if not ended:

@@ -245,7 +245,8 @@ def test_the_budget_is_never_exceeded(driven, env_steps):
     asked = study(20, budget=Budget(trials=20, env_steps=env_steps), confirm=Confirm(1, 1, 1))
     seen = driven(asked)
     usage = seen.results.usage
-    assert env_steps - 33_000 <= usage.search_env_steps <= env_steps - 32_000
+    kept_back = 3 * 16_000  # one seed that chooses, and one that reports of winner and default
+    assert env_steps - kept_back - 1_000 <= usage.search_env_steps <= env_steps - kept_back
     assert usage.env_steps <= env_steps
     assert {"finished", "unfinished"} <= {str(row.state) for row in seen.rows.values()}
 
@@ -321,7 +322,7 @@ def test_a_budget_that_confirming_uses_up_is_refused_before_a_scheduler_begins(
 ):
     monkeypatch.setattr(FakeDesk, "begin", lambda *_: pytest.fail("it began"))
     asked = study(budget=Budget(trials=8, env_steps=100_000), confirm=Confirm(5, 8, 16))
-    with pytest.raises(ConfigError, match="confirm alone costs 896000 of the 100000"):
+    with pytest.raises(ConfigError, match="confirm alone costs 1152000 of the 100000"):
         driven(asked)
 
 
