@@ -127,7 +127,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
     Raises:
         StoreError: there is no study, its journal is damaged, or another version wrote it.
     """
-    with Journal(folder.path) as journal, journal.at_one_commit():
+    with Journal(folder.path, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         points = points_of(journal)
         rows = list(points.trials.values())

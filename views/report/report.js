@@ -5,11 +5,15 @@
   tip.id = "tip";
   tip.hidden = true;
   document.body.append(tip);
-  const texts = new Map();
-  for (const title of document.querySelectorAll("svg title")) {
-    texts.set(title.parentNode, title.textContent);
-    title.remove();
-  }
+  const texts = new WeakMap();
+  const textOf = (mark) => {  // what the browser itself would tell, which is taken from it
+    const title = mark instanceof SVGElement ? mark.querySelector(":scope > title") : null;
+    if (title) {
+      texts.set(mark, title.textContent);
+      title.remove();
+    }
+    return texts.get(mark);
+  };
 
   const place = (event) => {
     const box = tip.getBoundingClientRect();
@@ -30,7 +34,7 @@
   };
 
   document.addEventListener("pointerover", (event) => {
-    const text = texts.get(event.target);
+    const text = textOf(event.target);
     tip.hidden = text === undefined;
     if (text !== undefined) {
       tip.textContent = text;
@@ -66,7 +70,8 @@
     rows.sort((a, b) => compare(a[0], b[0]));
     body.append(...rows.map((pair) => pair[1]));
   };
-  for (const button of document.querySelectorAll("th button")) {
-    button.addEventListener("click", () => sort(button.closest("th")));
-  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("th button");
+    if (button) sort(button.closest("th"));
+  });
 })();

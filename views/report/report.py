@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from .html_tables import (
 )
 from .page import Section, facts, figure, page
 
-__all__ = ["report", "report_html", "write_report"]
+__all__ = ["Part", "head_html", "parts_of", "report", "report_html", "write_report"]
 
 
 def report(
@@ -63,30 +65,50 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     return path
 
 
+@dataclass(frozen=True)
+class Part:
+    """One section of a report, which is built when it is asked for.
+
+    Attributes:
+        name: its anchor.
+        title: its heading.
+        build: gives its body as HTML.
+    """
+
+    name: str
+    title: str
+    build: Callable[[Snapshot], str]
+
+
+def parts_of(snapshot: Snapshot) -> list[Part]:
+    """Return the sections that the report of a study has, in order."""
+    several = len(snapshot.meta.objectives) > 1
+    return [
+        Part("leaderboard", "Leaderboard", leaderboard_table),
+        *([Part("pareto", "Pareto front", lambda s: figure(pareto(s)))] if several else []),
+        Part("history", "History", lambda s: figure(history(s))),
+        Part("curves", "Learning curves", lambda s: figure(curves(s))),
+        Part("importance", "Importance of knobs", lambda s: figure(importance(s))),
+        Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
+        Part("slices", "Slices", lambda s: figure(slices(s))),
+        Part("stopping", "Early stopping", _stopping),
+        *([Part("baselines", "Baselines", baselines_table)] if snapshot.baselines else []),
+        Part("study", "The study", _study),
+    ]
+
+
 def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
-    several = len(snapshot.meta.objectives) > 1
-    baselines = baselines_table(snapshot) if snapshot.baselines else ""
-    sections = [
-        Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
-        *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
-        Section("history", "History", figure(history(snapshot))),
-        Section("curves", "Learning curves", figure(curves(snapshot))),
-        Section("importance", "Importance of knobs", figure(importance(snapshot))),
-        Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
-        Section("slices", "Slices", figure(slices(snapshot))),
-        Section("stopping", "Early stopping", _stopping(snapshot)),
-        *([Section("baselines", "Baselines", baselines)] if baselines else []),
-        Section("study", "The study", _study(snapshot)),
-    ]
+    sections = [Section(p.name, p.title, p.build(snapshot)) for p in parts_of(snapshot)]
     title = f"{snapshot.meta.name} - hpo report"
-    return page(title, _head(snapshot), sections, _foot(snapshot))
+    return page(title, head_html(snapshot), sections, _foot(snapshot))
 
 
 # ---------------------------------------------------------------------- head and foot
 
 
-def _head(snapshot: Snapshot) -> str:
+def head_html(snapshot: Snapshot) -> str:
+    """Return what stands above the sections: the study, its winner, what it took."""
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{study.env.id}, {study.search.method}{rule}"

@@ -22,7 +22,14 @@ from ...studies.spec import Study
 from ..formatting import counted, duration, folded, steps
 from .console import console, hush_keys, let_go_of_terminal
 from .pace import Outlook
-from .progress_text import lanes_text, phase_text, standing_text, trials_text
+from .progress_text import (
+    lanes_text,
+    phase_text,
+    share_done,
+    standing_text,
+    time_left_text,
+    trials_text,
+)
 from .run_view import RunView
 
 __all__ = ["LiveView", "panel"]
@@ -150,14 +157,11 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def _bar(progress: Progress, outlook: Outlook, age: float) -> Table:
-    share = outlook.share(progress.env_steps)
+    share = share_done(progress, outlook)
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
-    left = outlook.seconds_left
-    clock = duration(progress.seconds + age)
-    if left is not None:
-        clock += f", {duration(max(0.0, left - age))} left"
+    clock = f"{duration(progress.seconds + age)}{time_left_text(progress, outlook, age)}"
     row.add_row(
         ProgressBar(total=1.0, completed=share, width=None),
         Text(f"{share:4.0%}  {clock}"),
@@ -166,7 +170,7 @@ def _bar(progress: Progress, outlook: Outlook, age: float) -> Table:
 
 
 def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Table:
-    compiles = counted(progress.compiles, "compile")
+    compiles = f", {counted(progress.compiles, 'compile')}" if progress.compiles else ""
     if compile_seconds:
         compiles += f" ({duration(compile_seconds)})"
     done, total = steps(progress.env_steps), steps(outlook.env_steps_total)
@@ -175,7 +179,7 @@ def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Tabl
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_row("phase", phase_text(progress.phase))
-    table.add_row("env steps", f"{done} of about {total}, {speed} a second, {compiles}")
+    table.add_row("env steps", f"{done} of about {total}, {speed} a second{compiles}")
     table.add_row("lanes", lanes_text(progress))
     table.add_row("trials", trials_text(progress))
     table.add_row("best", Text(standing_text(progress), style="green"))

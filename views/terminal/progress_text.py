@@ -8,8 +8,10 @@ from ...store.rows import TrialRow, TrialState
 from ..formatting import between, duration, number, steps
 from .pace import Outlook
 
-__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "standing_text",
-           "status_line", "trials_text"]  # fmt: skip
+__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "share_done", "standing_text",
+           "status_line", "time_left_text", "trials_text"]  # fmt: skip
+
+_ALMOST = 0.99
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
 _ORDER = (
@@ -70,10 +72,29 @@ def lanes_text(progress: Progress) -> str:
     return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} on average"
 
 
+def share_done(progress: Progress, outlook: Outlook) -> float:
+    """Return how much of a study is done, 0 to 1; 1 only once there is nothing left to do."""
+    share = outlook.share(progress.env_steps)
+    return share if progress.phase is Phase.DONE else min(share, _ALMOST)
+
+
+def time_left_text(progress: Progress, outlook: Outlook, age: float = 0.0) -> str:
+    """Return ", 39s left"; "" where nothing is left to do, or nobody knows how long it takes.
+
+    Args:
+        progress: of the study.
+        outlook: then.
+        age: seconds since.
+    """
+    left = outlook.seconds_left
+    if left is None or progress.phase is Phase.DONE or left - age <= 0.0:
+        return ""
+    return f", {duration(left - age)} left"
+
+
 def status_line(progress: Progress, outlook: Outlook) -> str:
     """Return everything in one line, for output that is not a terminal."""
-    share = outlook.share(progress.env_steps)
-    left = "" if outlook.seconds_left is None else f", {duration(outlook.seconds_left)} left"
+    share, left = share_done(progress, outlook), time_left_text(progress, outlook)
     counts = ", ".join(
         f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
     )

@@ -1,0 +1,104 @@
+"""The pieces of a study's page: what happens now, its lanes, and the sections of its report."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ...errors import HpoError
+from ..charts.snapshot import Snapshot
+from ..formatting import duration, moment, number, steps
+from ..report.report import head_html, parts_of
+from ..terminal.progress_text import (
+    lanes_text,
+    phase_text,
+    standing_text,
+    time_left_text,
+    trials_text,
+)
+from .lanes_table import lanes_table
+from .standing import Standing
+
+__all__ = ["ASKED", "part_of", "part_titles", "progress_bar"]
+
+ASKED = ("importance",)
+"""Pieces that are not made before somebody asks: they take long where there are many trials."""
+
+
+def part_titles(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Return (name, title) of the pieces that a study's page has, in order; some have no title."""
+    report = [(part.name, part.title) for part in parts_of(snapshot)]
+    board, rest = report[:1], report[1:]
+    return [("head", ""), ("now", ""), *board, ("lanes", "Lanes"), *rest]
+
+
+def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
+    """Return a piece as HTML.
+
+    Args:
+        name: one of `part_titles`.
+        snapshot: of the study.
+        standing: at the same commit.
+
+    Raises:
+        HpoError: the study is gone or damaged.
+    """
+    if name == "head":
+        return head_html(snapshot)
+    if name == "now":
+        return now_html(standing)
+    if name == "lanes":
+        return lanes_table(snapshot, standing)
+    return next(part.build(snapshot) for part in parts_of(snapshot) if part.name == name)
+
+
+def progress_bar(standing: Standing) -> str:
+    """Return how much of a study is done as a bar with its number."""
+    share = standing.share
+    return (
+        f'<span class="share"><progress max="1" value="{share:.4f}"></progress> '
+        f"<span>{share:.0%}</span></span>"
+    )
+
+
+def now_html(standing: Standing) -> str:
+    """Return what a study does now."""
+    head, progress, outlook = standing.head, standing.progress, standing.outlook
+    if progress is None or outlook is None:
+        return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
+    told = [
+        ("phase", phase_text(progress.phase)),
+        ("env steps", f"{steps(progress.env_steps)} of about {steps(outlook.env_steps_total)}, "
+                      f"{steps(round(outlook.env_steps_per_second))} a second"),
+        ("lanes", lanes_text(progress)),
+        ("trials", trials_text(progress)),
+        ("best", standing_text(progress)),
+    ]  # fmt: skip
+    left = time_left_text(progress, outlook, 0.0) if standing.word == "running" else ""
+    clock = f"{duration(progress.seconds)}{left}"
+    rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told)
+    commit = (
+        f'commit {head.number:,} of <time data-at="{head.at!r}">{escape(moment(head.at))}</time>'
+    )
+    shown = f'<dl class="now">{rows}</dl>' if standing.word == "running" else ""
+    return (
+        f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
+        f'<p class="note">{escape(_WORDS[standing.word])} Last {commit}.</p></div>{shown}'
+    )
+
+
+_WORDS = {
+    "running": "It runs.",
+    "finished": "It is finished.",
+    "interrupted": "It was interrupted; the command that began it goes on with it.",
+    "died": "Its process has died; the command that began it goes on from the last commit.",
+}
+
+
+def best_words(standing: Standing) -> str:
+    """Return the value at the top of the leaderboard, "" without one."""
+    return "" if standing.first is None else number(standing.first.value)
+
+
+def error_html(error: HpoError) -> str:
+    """Return what a study says that cannot be read."""
+    return f'<p class="nothing">{escape(str(error))}</p>'
