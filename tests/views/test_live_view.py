@@ -63,7 +63,25 @@ def test_clocks_go_on_between_two_chunks():
     text = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 10.0, "")))
     assert "55s, 29s left" in text
     late = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 60.0, "")))
-    assert "0.0s left" in late
+    assert " left" not in late
+
+
+@pytest.mark.parametrize("phase", [Phase.CHOOSE, Phase.REPORT])
+def test_while_winners_are_confirmed_nobody_says_that_nothing_is_left(phase):
+    """All env steps that are known of may have been taken, and there is still work."""
+    last = samples.progress(phase=phase, env_steps=16_000_000)
+    none_left = Outlook(16_000_000, 412_345.6, 0.0)
+    text = "\n".join(screen(panel("", (last, none_left), 0.0, "")))
+    for shown in (text, status_line(last, none_left)):
+        assert "99%" in shown and "100%" not in shown and " left" not in shown
+
+
+def test_what_is_done_is_done():
+    done = samples.progress(phase=Phase.DONE, env_steps=16_000_000)
+    none_left = Outlook(16_000_000, 412_345.6, 0.0)
+    text = "\n".join(screen(panel("", (done, none_left), 0.0, "")))
+    for shown in (text, status_line(done, none_left)):
+        assert "100%" in shown and " left" not in shown
 
 
 def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):

@@ -40,7 +40,7 @@ class Snapshot:
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
-        standing: `running`, `finished` or `interrupted`.
+        standing: a word for what it does, such as `running`, `finished` or `interrupted`.
     """
 
     folder: StudyFolder

@@ -10,6 +10,8 @@ from html import escape
 from importlib.resources import files
 from urllib.parse import quote
 
+from ...search.book.progress import Progress
+from ...store.rows import TrialState
 from ..formatting import number
 from ..report.page import script_text, style_text
 from .library import Line
@@ -107,7 +109,8 @@ def list_table(lines: Sequence[Line]) -> str:
         for name in ("", "study", "state", "done", "trials", "best", "metric", "last commit")
     )
     return (
-        '<div class="scroll whole" tabindex="0" role="region" aria-label="Studies"><table>'
+        '<div class="scroll whole" tabindex="0" role="region" aria-label="Studies">'
+        '<table class="studies">'
         f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{button}"
     )
 
@@ -120,21 +123,29 @@ def _row(line: Line) -> str:
         told = escape(line.error) if line.error else "reading ..."
         state = "cannot be read" if line.error else ""
         return (
-            f"<tr><td></td><td>{link}</td><td>{state}</td>"
+            f'<tr><td class="box"></td><td class="name">{link}</td><td class="state">{state}</td>'
             f'<td colspan="5" class="told">{told}</td></tr>'
         )
     standing, study = line.standing, line.standing.study
     first, progress = standing.first, standing.progress
-    trials = "" if progress is None else f"{sum(progress.states.values()):,}"
+    trials = "" if progress is None else _ended(progress)
     when = f'<time data-at="{standing.head.at!r}" data-ago></time>' if standing.head.number else ""
     return (
-        f"<tr><td>{box}</td><td>{link}<br><small>{escape(study.env.id)}, "
-        f"{escape(study.search.method)}</small></td>"
-        f'<td><span class="standing {standing.word}">{standing.word}</span></td>'
-        f'<td>{progress_bar(standing)}</td><td class="num">{trials}</td>'
-        f'<td class="num">{"" if first is None else number(first.value)}</td>'
-        f"<td>{escape(standing.meta.metric)}</td><td>{when}</td></tr>"
+        f'<tr><td class="box">{box}</td><td class="name">{link}<br>'
+        f"<small>{escape(study.env.id)}, {escape(study.search.method)}</small></td>"
+        f'<td class="state"><span class="standing {standing.word}">{standing.word}</span></td>'
+        f'<td class="done">{progress_bar(standing)}</td><td class="num trials">{trials}</td>'
+        f'<td class="num best">{"" if first is None else number(first.value)}</td>'
+        f'<td class="metric">{escape(standing.meta.metric)}</td><td class="when">{when}</td></tr>'
     )
+
+
+def _ended(progress: Progress) -> str:
+    """Return how many trials have ended, of how many there may be."""
+    live = (TrialState.WAITING, TrialState.RUNNING)
+    ended = sum(count for state, count in progress.states.items() if state not in live)
+    total = progress.trials_total
+    return f"{ended:,}" if total is None or total == ended else f"{ended:,} of {total:,}"
 
 
 # ---------------------------------------------------------------------- one study, and two
@@ -187,7 +198,7 @@ def _beside(name: str, others: Sequence[str]) -> str:
 
 def both_page(names: Sequence[str]) -> str:
     """Return the page of two studies side by side."""
-    sides = "".join(f'<div class="side">{_side(name)}</div>' for name in names)
+    sides = "".join(_pair_of(part, names) for part in _SIDE)
     pair = "/".join(names)
     body = (
         f"<header>{_way_home()}<h1>{escape(names[0])} and {escape(names[1])}</h1></header>"
@@ -197,9 +208,11 @@ def both_page(names: Sequence[str]) -> str:
     return _page(" and ".join(names), body, "two")
 
 
-def _side(name: str) -> str:
-    return "".join(
-        f"<section>{f'<h2>{_TITLES[part]}</h2>' if part in _TITLES else ''}"
-        f"{_waiting(name, part)}</section>"
-        for part in _SIDE
-    )
+def _pair_of(part: str, names: Sequence[str]) -> str:
+    """Return one piece of both studies; below each other each needs its study's name."""
+    found: list[str] = []
+    for name in names:
+        title = _TITLES.get(part, "")
+        above = f"<h2>{title} <small>{escape(name)}</small></h2>" if title else ""
+        found.append(f"<section>{above}{_waiting(name, part)}</section>")
+    return "".join(found)

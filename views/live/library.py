@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -81,7 +81,8 @@ def _read_view(folder: Path) -> View:
         progress = recorded_progress(snapshot.study, state, rows.values(), snapshot.decisions)
     word, first = word_of(folder, head), snapshot.winner
     meta, study = snapshot.meta, snapshot.study
-    return View(snapshot, Standing(folder.name, word, meta, study, head, progress, first))
+    standing = Standing(folder.name, word, meta, study, head, progress, first)
+    return View(replace(snapshot, standing=word), standing)
 
 
 class Study:

@@ -77,12 +77,13 @@ def now_html(standing: Standing) -> str:
     clock = f"{duration(progress.seconds)}{left}"
     rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told)
     commit = (
-        f'commit {head.number:,} of <time data-at="{head.at!r}">{escape(moment(head.at))}</time>'
+        f'Last commit: <time data-at="{head.at!r}">{escape(moment(head.at))}</time> '
+        f"(number {head.number:,})."
     )
     shown = f'<dl class="now">{rows}</dl>' if standing.word == "running" else ""
     return (
         f'<div class="standing-line"><p>{progress_bar(standing)} <span>{escape(clock)}</span></p>'
-        f'<p class="note">{escape(_WORDS[standing.word])} Last {commit}.</p></div>{shown}'
+        f'<p class="note">{escape(_WORDS[standing.word])} {commit}</p></div>{shown}'
     )
 
 

@@ -121,7 +121,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: a token must not come into a log."""
 
     def do_GET(self) -> None:
-        self._answer(self._found())
+        try:
+            answer = self._found()
+        except Exception as error:  # of ours: the page says so, and the others go on
+            told = f"{type(error).__name__}: {error}"
+            echo(f"warning: {self.path[:200]}: {told}", file=sys.stderr)
+            answer = _text(told, HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._answer(answer)
 
     do_HEAD = do_GET  # `_answer` leaves the body out
 
