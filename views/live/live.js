@@ -81,8 +81,10 @@
       }
     }
     if (first && pieces.every((piece) => piece.text !== null)) {
-      first = false;
-      document.body.dataset.drawn = "1";
+      first = false;  // told to whoever measures, once it is to be seen
+      requestAnimationFrame(() => setTimeout(() => {
+        document.body.dataset.drawn = Math.ceil(performance.now());
+      }));
     }
   };
 
