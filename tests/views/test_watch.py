@@ -1,6 +1,7 @@
 """`hpo watch` shows each commit of a study that another process writes, and how it ends."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 from runpy import run_path
@@ -40,8 +41,9 @@ def test_every_commit_comes_once_until_the_study_ends(tmp_path):
         if phase:
             commit(folder, phase)
 
+    clock = itertools.count(0.0, 1e6).__next__
     with StudyLock(folder):
-        seen = [s.head.number for s in standings(StudyFolder(folder), wait)]
+        seen = [s.head.number for s in standings(StudyFolder(folder), wait, clock)]
     assert seen == [first, first + 1, first + 2, first + 3]
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from ...errors import ConfigError, StoreError
 from ...store.journal import JOURNAL_NAME
 from ..documents import print_json
+from ..live.guard import is_loopback
+from ..live.library import Library
+from ..live.server import LiveServer
 from ..visible import echo
 
 __all__ = ["do_serve"]
@@ -46,12 +49,8 @@ def do_serve(args: Namespace) -> int:
     return 0
 
 
-def _bound(root: Path, host: str, port: int | None, always: bool):
+def _bound(root: Path, host: str, port: int | None, always: bool) -> LiveServer:
     """Return a server that listens, at the first free port where none was asked for."""
-    from ..live.guard import is_loopback
-    from ..live.library import Library
-    from ..live.server import LiveServer
-
     token = secrets.token_urlsafe(24) if always or not is_loopback(host) else None
     ports = [port] if port is not None else [*range(_PORT, _PORT + _TRIES), 0]
     for at in ports:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from rich.console import RenderableType
 from rich.live import Live
 
 from ...search.book.progress import Progress
 from ...store.study_folder import StudyFolder, find_study
 from ..documents import print_json_line
 from ..formatting import duration
-from ..live.per_commit import Mark, mark_of
+from ..live.per_commit import Made, PerCommit
 from ..live.standing import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys
 from ..terminal.live_view import panel
@@ -48,23 +49,28 @@ def do_watch(args: Namespace) -> int:
 
 
 def standings(
-    folder: StudyFolder, wait: Callable[[float], None] = time.sleep
+    folder: StudyFolder,
+    wait: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Standing]:
-    """Yield where a study stands now and after each of its commits, until nobody runs it.
+    """Yield where a study stands now and after its commits, until nobody runs it.
+
+    A study that is slow to read is read less often, see `PerCommit`.
 
     Args:
         folder: of the study.
         wait: is called with seconds between two looks.
+        clock: monotonic, in seconds.
 
     Raises:
         StoreError: it is gone or damaged.
     """
-    seen: Mark | None = None
+    kept = PerCommit(folder.path, read_standing, clock)
+    last: Made[Standing] | None = None
     while True:
-        mark = mark_of(folder.path)
-        if mark != seen:
-            seen = mark
-            standing = read_standing(folder.path)
+        made = kept.get()
+        if made is not last:
+            last, standing = made, made.value
             yield standing
             if standing.word != "running" or standing.head.phase == "finished":
                 return
@@ -142,7 +148,7 @@ class _WatchedView:
             self._shown = standing.progress, self._pace.see(standing.progress)
         self.standing = standing
 
-    def picture(self):
+    def picture(self) -> RenderableType:
         """Return what is drawn now."""
         standing = self.standing
         if standing is None:

@@ -25,7 +25,7 @@ from .standing import Standing, read_standing, word_of
 __all__ = ["Library", "Line", "Study", "View"]
 
 _VIEWS = 6
-"""Studies kept in memory whole; one of 5,000 trials takes some 60 MB."""
+"""Studies kept in memory whole, those that were looked at last."""
 _LIST_SECONDS = 0.5
 _LIST_AGAIN = 1.0
 
@@ -47,9 +47,9 @@ class View:
 
     @cached_property
     def version(self) -> str:
-        """What changes with it."""
+        """What tells it from the views of other commits."""
         head = self.snapshot.head
-        return f"{head.number}-{head.phase}-{self.standing.word}"
+        return f"{head.number}-{head.at!r}-{self.standing.word}"
 
     def part(self, name: str, spend: Callable[[float], None]) -> str:
         """Return a piece of the page as HTML; a second call finds it.
@@ -132,24 +132,23 @@ class Library:
         """Return the names of all studies, the last to change first."""
         found: list[tuple[int, str]] = []
         for name in self._inside():
-            with suppress(FileNotFoundError):  # deleted just now
+            with suppress(FileNotFoundError, NotADirectoryError):  # no study, or deleted just now
                 found.append((-self._journal(name).stat().st_mtime_ns, name))
         return [name for _, name in sorted(found)]
 
     def _inside(self) -> list[str]:
-        """Return the names of all studies; one that begins with a dot is being removed."""
+        """Return what may be studies; one whose name begins with a dot is being removed."""
         try:
-            names = os.listdir(self.root)
+            return [name for name in os.listdir(self.root) if not name.startswith(".")]
         except FileNotFoundError:
             return []
-        return [n for n in names if not n.startswith(".") and self._journal(n).is_file()]
 
     def _journal(self, name: str) -> Path:
         return self.root / name / JOURNAL_NAME
 
     def study(self, name: str) -> Study | None:
         """Return a study of the folder's own listing, None if there is none of that name."""
-        there = name in self._inside()
+        there = name in self._inside() and self._journal(name).is_file()
         with self._lock:
             if not there:
                 self._studies.pop(name, None)

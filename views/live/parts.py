@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from ...errors import HpoError
 from ..charts.snapshot import Snapshot
-from ..formatting import duration, moment, number, steps
+from ..formatting import duration, moment, steps
 from ..report.report import head_html, parts_of
 from ..terminal.progress_text import (
     lanes_text,
@@ -93,13 +92,3 @@ _WORDS = {
     "interrupted": "It was interrupted; the command that began it goes on with it.",
     "died": "Its process has died; the command that began it goes on from the last commit.",
 }
-
-
-def best_words(standing: Standing) -> str:
-    """Return the value at the top of the leaderboard, "" without one."""
-    return "" if standing.first is None else number(standing.first.value)
-
-
-def error_html(error: HpoError) -> str:
-    """Return what a study says that cannot be read."""
-    return f'<p class="nothing">{escape(str(error))}</p>'
