@@ -123,6 +123,7 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them")
+    _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_study", "convert another system's sweep into a study file")
     _option(
         taken, "kind", "KIND",
@@ -142,6 +143,13 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     for parser in (init, taken):
         _option(parser, "--out", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do and cost, and its mistakes")
+    _flag(
+        check, "--time",
+        "say how long it takes here, by timing what was not timed before (the default, but for "
+        "a study with `imports`, which run for that)",
+        default=None,
+    )  # fmt: skip
+    _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
     _option(
@@ -306,8 +314,8 @@ def _option(
     parser.add_argument(name, metavar=metavar, help=text, **more)
 
 
-def _flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    parser.add_argument(name, action="store_true", help=text)
+def _flag(parser: argparse.ArgumentParser, name: str, text: str, **more: Any) -> None:
+    parser.add_argument(name, **{"action": "store_true", "help": text, **more})
 
 
 def _add_network(parser: argparse.ArgumentParser, text: str) -> None:

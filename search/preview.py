@@ -1,32 +1,91 @@
-"""What `hpo check` says: the study's own checks, with lanes and memory of this machine.
+"""What `hpo check` says: the study's own checks, with lanes, memory and time of this machine.
 
-jax starts, but nothing is compiled and no user code runs.
+Nothing is compiled but what is timed, and no user code runs unless a timing is asked for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, HpoError
 from ..studies.check import CheckReport, Cost, check
 from ..studies.spec import Study
+from ..studies.user_code import check_registered, import_user_code
 from .book.warm_start import warm_start
+from .forecast.kept import Kept
 from .lanes.contract import Resolved
 
-__all__ = ["preview"]
+__all__ = ["preview", "times_here"]
+
+_SWITCH = "HPO_NO_TIME"
 
 
-def preview(study: Study) -> tuple[CheckReport, str]:
+def times_here() -> bool:
+    """Return whether studies may be timed here: `HPO_NO_TIME` is not set."""
+    return not os.environ.get(_SWITCH)
+
+
+def preview(
+    study: Study,
+    timing: bool = False,
+    own_code: bool = False,
+    told: Callable[[str], None] = lambda text: None,
+) -> tuple[CheckReport, str]:
     """Examine a study on this machine.
+
+    Args:
+        study: the study.
+        timing: say how long it takes; what was not timed here before is compiled and timed.
+        own_code: run the study's imports, which a timing needs where it has some.
+        told: called with a line before something takes long.
 
     Returns:
         The report, and why it says nothing about lanes and memory, or "".
+
+    Raises:
+        HpoError: nobody can run it.
     """
+    if own_code and study.imports:
+        import_user_code(study.imports, study.source)
+        check_registered(study)
+    report, note = _examined(study, own_code)
+    if note or not timing:
+        why = note and "minutes depend on the study's imports: --time runs them"
+        return replace(report, time_note=why or "no timing: --no-time"), note
+    if report.mistakes:
+        return replace(report, time_note="minutes are known once the mistakes are mended"), note
+    return _with_time(study, report, told), note
+
+
+def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -> CheckReport:
+    """Return the report with the time that the study takes, or why that is not known."""
+    if study.executor.type != "local":
+        why = "how long several workers take is not timed here; executor: {type: local} is"
+        return replace(report, time_note=why)
+    from .forecast.forecast import Machine, forecast
+    from .lanes.compile_cache import enable_compilation_cache
+    from .lanes.local import LocalFactory
+
+    enable_compilation_cache()
+    kept = Kept.read()
+    damaged = kept.note
+    try:
+        found = forecast(Machine(LocalFactory(study)), kept, told=told)
+    except HpoError as error:  # the check has said what it could
+        return replace(report, time_note=f"it cannot be timed here: {error}")
+    notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]
+    report = replace(report, warnings=(*report.warnings, *notes))
+    if isinstance(found, str):
+        return replace(report, time_note=found)
+    return replace(report, time=found)
+
+
+def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     earlier = warm_start(study).words
-    if study.imports:
+    if study.imports and not own_code:
         return _told(
             check(study), earlier
         ), "lanes and memory depend on the study's imports, which run with it"

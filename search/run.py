@@ -246,7 +246,9 @@ def _run(
                 loop = Loop(engine, intake, make_pruner(study), make_evolver(study), fresh)
                 outcome = loop.run(interrupts)
         finally:
-            store.publish(force=True)
+            with ledger.state.usage.spending("store"):
+                store.publish(force=True)
+    telling.count_time()
     telling.end(outcome)
     return _results(outcome, ledger, store)
 

@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..errors import ConfigError
 from ..store.rows import Stream
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
+from .forecast.timed import drawn
 from .lanes.compile_cache import enable_compilation_cache
 from .lanes.contract import Refill, Resolved, refuse_failed
 from .lanes.lane_count import startable_replicates
-from .streams import generator
 
 __all__ = ["Measured", "best_lanes", "candidates", "measure_lanes"]
 
@@ -123,13 +121,13 @@ def _measure(factory: Any, default: Resolved, lanes: int, seconds: float) -> Mea
     started = time.perf_counter()
     program.compile()
     compiled = time.perf_counter()
-    drawn = [_drawn(factory, default, lane) for lane in range(lanes)]
+    configs = [drawn(factory, default, lane) for lane in range(lanes)]
     everyone = list(range(lanes))
 
     def chunk(replicate: int | None = None) -> float:
         refills: list[Refill] = []
         if replicate is not None:
-            refills = [Refill(lane, drawn[lane], Stream.SEARCH, replicate) for lane in everyone]
+            refills = [Refill(lane, configs[lane], Stream.SEARCH, replicate) for lane in everyone]
         result = population.advance(refills, everyone)
         refuse_failed(result.failed.values())
         return result.seconds
@@ -157,17 +155,3 @@ def _usual_seconds(run: Callable[[], float], seconds: float) -> float:
     while len(found) < _FEWEST_CHUNKS or sum(found) < seconds:
         found.append(run())
     return statistics.median(found)
-
-
-def _drawn(factory: Any, default: Resolved, lane: int) -> Resolved:
-    """Return a configuration of the default's program: drawn again until it is one."""
-    study = factory.study
-    for attempt in range(20):
-        rng: np.random.Generator = generator(study.seed, "tune", lane, attempt)
-        try:
-            found = factory.resolve(study.complete(study.space.draw(rng)))
-        except ConfigError:  # knobs that contradict each other: drawn again
-            continue
-        if found.bucket == default.bucket:
-            return found
-    return default

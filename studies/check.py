@@ -20,6 +20,7 @@ from .quanta import Quanta, rung_steps
 from .search_methods import METHODS, Method, method_row
 from .spec import Constraint, EarlyTerminate, SearchSpec, Study
 from .stopping_rules import rule_row
+from .time_estimate import TimeEstimate
 
 __all__ = ["CheckReport", "Cost", "check", "spread_note"]
 
@@ -82,6 +83,8 @@ class CheckReport:
         warnings: what is legal but probably not meant.
         mistakes: combinations in the space that cannot run.
         warm_start: what an earlier study brings, in words.
+        time: how long it takes on this machine, None if that is not known.
+        time_note: why it is not.
     """
 
     study: Study
@@ -94,6 +97,8 @@ class CheckReport:
     warnings: tuple[str, ...]
     mistakes: tuple[str, ...]
     warm_start: str = ""
+    time: TimeEstimate | None = None
+    time_note: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """Return the report as JSON data."""
@@ -110,13 +115,27 @@ class CheckReport:
             "warnings": list(self.warnings),
             "mistakes": list(self.mistakes),
             "warm_start": self.warm_start or None,
+            "time": None if self.time is None else self.time.as_data(),
+            "time_note": self.time_note or None,
         }
 
     def text(self) -> str:
         """Return the report as lines for a terminal."""
         return "\n".join(
-            [*_head(self), *_programs(self), *_steps(self), *self._policies(), *_judgement(self)]
+            [
+                *_head(self),
+                *_programs(self),
+                *_steps(self),
+                *self._time(),
+                *self._policies(),
+                *_judgement(self),
+            ]
         )
+
+    def _time(self) -> list[str]:
+        if self.time is not None:
+            return self.time.lines()
+        return [f"time       not known: {self.time_note}"] if self.time_note else []
 
     def _policies(self) -> list[str]:
         known = [bucket.parameters for bucket in self.buckets if bucket.parameters is not None]

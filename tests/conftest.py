@@ -77,6 +77,7 @@ def _settle_jax() -> None:
     os.environ.setdefault("JAX_NUMPY_DTYPE_PROMOTION", "strict")
     os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    os.environ.setdefault("HPO_NO_TIME", "1")  # of all studies that tests check: no compile
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 

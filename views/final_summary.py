@@ -15,6 +15,7 @@ from ..store.leaderboard import Entry
 from ..store.study_folder import RESULTS, StudyFolder, list_studies
 from .formatting import counted, duration, steps
 from .leaderboard_text import front_line, print_baselines, print_leaderboard, winner_line
+from .time_spent import time_text
 
 __all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
 
@@ -36,6 +37,7 @@ def print_results(
             print_baselines(console, results.baselines)
         console.print()
         console.print(summary(results))
+        console.print(time_text(results.usage.seconds_by_part))
     elif results.leaderboard:
         print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives)
     last = winner_line(results.leaderboard, metric)
@@ -56,7 +58,7 @@ def summary(results: Results) -> str:
     usage = results.usage
     report = StudyFolder(results.folder).report
     page = f" (start with {report.name})" if report.is_file() else ""
-    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    speed = usage.env_steps_per_second
     return (
         f"{counted(len(results.leaderboard), 'trial')}, {steps(usage.env_steps)} env steps in "
         f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
@@ -107,6 +109,7 @@ def results_data(results: Results) -> dict[str, Any]:
             **usage,
             "env_steps": results.usage.env_steps,
             "occupancy": results.usage.occupancy,
+            "seconds_by_part": results.usage.seconds_by_part,
             "rejected_share": results.rejected_share,
         },
     }

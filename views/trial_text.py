@@ -31,6 +31,7 @@ from .formatting import (
 )
 from .leaderboard_text import value_source
 from .lineage_text import lineage_text
+from .time_spent import time_text, usage_at
 
 __all__ = ["trial_data", "trial_text"]
 
@@ -61,11 +62,13 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
         audit = audit_of(meta, rows, journal.decisions()) if stopped else None
+        spent = usage_at(journal.head()).seconds_by_part
     return {
         "study": folder.name,
         "metric": meta.metric,
         "goal": meta.goal,
         "trials": len(entries),
+        "study_seconds_by_part": spent,
         **entry.as_json(),
         **_row_data(row),
         "decisions": finite_json(decisions),
@@ -195,6 +198,8 @@ def _head(data: Mapping[str, Any]) -> str:
     if data["started_at"] is not None and data["ended_at"] is not None:
         began = moment(data["started_at"])
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
+    spent = time_text(data["study_seconds_by_part"]).removeprefix("time: ")
+    lines.append(f"study time {spent}")
     return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
 
 

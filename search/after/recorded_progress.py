@@ -7,14 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from ...store.rows import DecisionRow, TrialRow, TrialState
 from ...store.statistics import interval
-from ...studies.expected import expected_steps
-from ...studies.quanta import quanta_of
 from ...studies.spec import Study
-from ..book.budget import reserve
 from ..book.objective import Objective
 from ..book.progress import Best, Leader, Progress
 from ..book.runs import Run
-from ..book.state import LoopState, Phase
+from ..book.state import LoopState, Outlook, Phase
 
 __all__ = ["in_lanes", "recorded_progress"]
 
@@ -36,12 +33,12 @@ def recorded_progress(
     usage, rows = state.usage, list(rows)
     lanes = {bucket.key: bucket.lanes for bucket in state.buckets}
     best = _best(study, rows)
-    rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
-    total = _total(study, state)
+    done = state.phase is Phase.DONE
+    outlook = state.outlook or Outlook(usage.env_steps)
     return Progress(
         phase=state.phase,
         env_steps=usage.env_steps,
-        env_steps_total=total,
+        env_steps_total=usage.env_steps if done else outlook.env_steps_total,
         eval_env_steps=usage.eval_env_steps,
         lanes_busy=len(in_lanes(state, state.running)),
         lanes=lanes.get(state.running, 0),
@@ -50,10 +47,10 @@ def recorded_progress(
         trials_total=study.budget.trials,
         states=dict(Counter(TrialState(row.state) for row in rows)),
         best=best,
-        env_steps_per_second=rate,
+        env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
         compiles=0,
         seconds=usage.run_seconds,
-        seconds_left=max(0, total - usage.env_steps) / rate if rate > 0 else None,
+        seconds_left=0.0 if done else outlook.seconds_left,
         leader=_leader(study, state, decisions) if best is None else None,
     )
 
@@ -68,18 +65,6 @@ def in_lanes(state: LoopState, bucket: str) -> list[Run]:
         if run.lane is not None and run.is_live
     ]
     return sorted(found, key=lambda run: -1 if run.lane is None else run.lane)
-
-
-def _total(study: Study, state: LoopState) -> int:
-    """Return the env steps that the whole study takes: expected in the search, known behind it."""
-    usage = state.usage
-    config = study.default()
-    quanta = quanta_of(study, config["num_envs"] * config["rollout_length"])
-    if state.phase is Phase.SEARCH:
-        expected = expected_steps(study, quanta).total
-    else:
-        expected = usage.env_steps + reserve(study, state.phase, quanta.env_steps)
-    return max(usage.env_steps, expected or 0)
 
 
 def _best(study: Study, rows: Sequence[TrialRow]) -> Best | None:

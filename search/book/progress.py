@@ -16,9 +16,8 @@ from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
 from ...store.statistics import interval
 from ...studies.spec import Study
 from .buckets import Bucket
-from .budget import reserve
 from .ledger import Ledger
-from .state import Phase
+from .state import Outlook, Phase
 
 __all__ = [
     "Best",
@@ -72,7 +71,7 @@ class Progress:
     Attributes:
         phase: search, choose, report or done.
         env_steps: training env steps so far, search and confirm together.
-        env_steps_total: estimate of what the whole study takes; exact when the budget says it.
+        env_steps_total: estimate of what the whole study takes.
         eval_env_steps: counted apart.
         lanes_busy, lanes: of the bucket that runs.
         occupancy: busy lane-chunks over all lane-chunks while work remained.
@@ -80,10 +79,10 @@ class Progress:
         trials_total: `budget.trials`, None when unbounded.
         states: how many trials are in each state.
         best: None before the first trial has finished.
-        env_steps_per_second: over all starts of the study.
+        env_steps_per_second: of late, compiles apart; of a study that is done over its lives.
         compiles: training programs compiled by this process.
         seconds: wall time over all starts of the study.
-        seconds_left: estimate, None before there is a speed.
+        seconds_left: estimate, confirming and compiles included; None before there is a speed.
         leader: None before the first trial has been judged, and when there is a best.
     """
 
@@ -103,6 +102,13 @@ class Progress:
     seconds: float
     seconds_left: float | None
     leader: Leader | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of its env steps that is done; 1 only when nothing is left to do."""
+        if self.phase is Phase.DONE:
+            return 1.0
+        return Outlook(self.env_steps_total).share(self.env_steps)
 
 
 class Observer(Protocol):
@@ -199,16 +205,12 @@ class Silent:
 def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -> Progress:
     """Return where the study stands."""
     state, usage, buckets = ledger.state, ledger.state.usage, list(buckets)
-    total = _total_env_steps(ledger, buckets)
-    rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
-    left = max(0, total - usage.env_steps) / rate if rate > 0 else None
-    wall, best = ledger.study.budget.wall_seconds, _best(ledger)
-    if wall is not None and left is not None:
-        left = min(left, max(0.0, wall - usage.run_seconds))
+    outlook = state.outlook or Outlook(usage.env_steps)
+    done, best = state.phase is Phase.DONE, _best(ledger)
     return Progress(
         phase=state.phase,
         env_steps=usage.env_steps,
-        env_steps_total=total,
+        env_steps_total=usage.env_steps if done else outlook.env_steps_total,
         eval_env_steps=usage.eval_env_steps,
         lanes_busy=len(running.busy()) if running is not None else 0,
         lanes=running.lanes if running is not None else 0,
@@ -217,30 +219,12 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
         trials_total=ledger.study.budget.trials,
         states=dict(Counter(trial.state for trial in ledger.trials.values())),
         best=best,
-        env_steps_per_second=rate,
+        env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
         compiles=sum(entry.population.compiles for entry in buckets if entry.population),
         seconds=usage.run_seconds,
-        seconds_left=left,
+        seconds_left=0.0 if done else outlook.seconds_left,
         leader=_leader(ledger, buckets) if best is None else None,
     )
-
-
-def _total_env_steps(ledger: Ledger, buckets: list[Bucket]) -> int:
-    """Estimate the env steps of the whole study from what trials have taken so far."""
-    study, usage = ledger.study, ledger.state.usage
-    longest = max((bucket.schedule.env_steps for bucket in buckets), default=study.env_steps)
-    ended = [trial for trial in ledger.trials.values() if not trial.is_live]
-    full = longest * study.seeds.first
-    each = sum(trial.env_steps for trial in ended) / len(ended) if ended else full
-    confirm = usage.confirm_env_steps + reserve(study, ledger.state.phase, longest)
-    budget = study.budget.env_steps
-    if study.budget.trials is None or ledger.state.phase is not Phase.SEARCH:
-        known = usage.search_env_steps + confirm
-        search_on = ledger.state.phase is Phase.SEARCH
-        return max(known, budget) if search_on and budget is not None else known
-    estimate = round(each * study.budget.trials) + confirm
-    estimate = max(estimate, usage.env_steps)
-    return estimate if budget is None else min(estimate, budget)
 
 
 def _best(ledger: Ledger) -> Best | None:

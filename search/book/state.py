@@ -17,7 +17,15 @@ from .codec import decode, encode
 from .trials import Trial
 from .usage import Usage
 
-__all__ = ["BucketState", "EndedTrial", "KeptPolicy", "LoopState", "PendingAsk", "Phase"]
+__all__ = [
+    "BucketState",
+    "EndedTrial",
+    "KeptPolicy",
+    "LoopState",
+    "Outlook",
+    "PendingAsk",
+    "Phase",
+]
 
 VERSION = 3
 
@@ -83,6 +91,29 @@ class EndedTrial:
 
 
 @dataclass
+class Outlook:
+    """What is expected of a study that runs, where it stands.
+
+    Attributes:
+        env_steps_total: training env steps of the whole study.
+        seconds_left: None before this life of it has run a chunk.
+        env_steps_per_second: of late, compiles apart; 0 before a chunk.
+    """
+
+    env_steps_total: int
+    seconds_left: float | None = None
+    env_steps_per_second: float = 0.0
+
+    def share(self, env_steps: int) -> float:
+        """Return the share that is done, below 1 while anything is left.
+
+        >>> Outlook(1000, 3.0).share(400), Outlook(1000, 3.0).share(1000)
+        (0.4, 0.99)
+        """
+        return min(0.99, env_steps / max(1, self.env_steps_total))
+
+
+@dataclass
 class LoopState:
     """Everything in motion.
 
@@ -107,6 +138,7 @@ class LoopState:
         ended: what can go on if `env_steps` grows.
         bests: live trial -> the loss of its best evaluation, if that policy is kept.
         bounds: budget and confirm as they were when the study last went on; JSON text.
+        outlook: what is expected of the rest, None before the first chunk and at the end.
     """
 
     phase: Phase = Phase.SEARCH
@@ -129,6 +161,7 @@ class LoopState:
     bits: int = 0
     ended: EndedTrial | None = None
     bests: dict[int, float] = field(default_factory=dict)
+    outlook: Outlook | None = None
 
     def admit(self, trial: Trial) -> None:
         """Take in a trial that waits, or one that is confirmed."""
@@ -248,14 +281,17 @@ class LoopState:
 
     # ------------------------------------------------------------------ time and text
 
-    def pass_boundary(self, seconds: float) -> None:
-        """Count a boundary, and the running time since the one before."""
+    def pass_boundary(self) -> None:
+        """Count a boundary."""
         self.boundary += 1
-        self.usage.count_wall(seconds)
+
+    def expect(self, outlook: Outlook) -> None:
+        """Note what is expected of the rest."""
+        self.outlook = outlook
 
     def finish(self) -> None:
         """Forget what was in motion; nothing is left to do."""
-        self.phase, self.live = Phase.DONE, {}
+        self.phase, self.live, self.outlook = Phase.DONE, {}, None
 
     def to_text(self) -> str:
         """Return the JSON text that the store keeps."""
@@ -277,6 +313,9 @@ class LoopState:
             )
         value.setdefault("ended", None)  # from before runs could grow
         value.setdefault("bests", {})  # from before these were kept
+        value.setdefault("outlook", None)
+        for part in ("compile", "evaluate", "search", "store"):  # counted as `between` before
+            value["usage"].setdefault(f"{part}_seconds", 0.0)
         ended = [] if value["ended"] is None else [value["ended"]["trial"]]
         for trial in [*value.get("live", {}).values(), *ended]:
             for run in trial["runs"]:  # written before these were kept: they begin here

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from ...store.rows import Stream
 
-__all__ = ["Usage"]
+__all__ = ["Part", "Usage"]
+
+Part = Literal["compile", "evaluate", "search", "store"]
+"""What a study's time goes into beside chunks: see `Usage`."""
 
 
 @dataclass
@@ -22,7 +29,11 @@ class Usage:
         failures: exceptions and lack of memory, not divergence.
         draws, refused: configurations drawn, and those of them that a `forbid` rule refused.
         run_seconds: wall time over all starts of the study.
-        chunk_seconds: of that, inside compiled chunks.
+        chunk_seconds: of that, inside compiled chunks: rollouts and updates, one program.
+        compile_seconds, evaluate_seconds: of that, compiling, and evaluating policies and
+            baselines.
+        search_seconds: of that, waiting for the sampler; what it draws beside a chunk is free.
+        store_seconds: of that, committing and publishing.
     """
 
     search_env_steps: int = 0
@@ -37,6 +48,10 @@ class Usage:
     refused: int = 0
     run_seconds: float = 0.0
     chunk_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    evaluate_seconds: float = 0.0
+    search_seconds: float = 0.0
+    store_seconds: float = 0.0
 
     def count_lanes(self, lanes: int, busy: int, work_remains: bool) -> None:
         """Count a chunk that begins; its lanes count while an idle one could be busy."""
@@ -62,6 +77,20 @@ class Usage:
         """Count the running time of a chunk."""
         self.chunk_seconds += seconds
 
+    @contextmanager
+    def spending(self, part: Part) -> Iterator[None]:
+        """Count the time in here as that of a part; what fails counts too."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.count_part(part, time.monotonic() - started)
+
+    def count_part(self, part: Part, seconds: float) -> None:
+        """Count some of the wall time as that of a part; a clock set back counts nothing."""
+        name = f"{part}_seconds"
+        setattr(self, name, getattr(self, name) + max(0.0, seconds))
+
     def count_wall(self, seconds: float) -> None:
         """Count wall time."""
         self.run_seconds += seconds
@@ -79,6 +108,30 @@ class Usage:
     def env_steps(self) -> int:
         """Training env steps of search and confirm together; what `budget.env_steps` bounds."""
         return self.search_env_steps + self.confirm_env_steps
+
+    @property
+    def seconds_by_part(self) -> dict[str, float]:
+        """What the wall time went into, part -> seconds; their sum is `run_seconds`.
+
+        `train` are rollouts and updates; `between` is everything between two steps that has no
+        counter of its own: judging, books, callbacks, views.
+
+        >>> Usage(run_seconds=10.0, chunk_seconds=6.0, compile_seconds=3.0).seconds_by_part
+        {'compile': 3.0, 'train': 6.0, 'evaluate': 0.0, 'search': 0.0, 'store': 0.0, 'between': 1.0}
+        """
+        parts = {
+            "compile": self.compile_seconds,
+            "train": self.chunk_seconds,
+            "evaluate": self.evaluate_seconds,
+            "search": self.search_seconds,
+            "store": self.store_seconds,
+        }
+        return {**parts, "between": max(0.0, self.run_seconds - sum(parts.values()))}
+
+    @property
+    def env_steps_per_second(self) -> float:
+        """Training env steps a second of all lives, their compiles included."""
+        return self.env_steps / self.run_seconds if self.run_seconds > 0 else 0.0
 
     @property
     def occupancy(self) -> float:

@@ -62,10 +62,15 @@ class Committer:
         passed = time.monotonic() - self._last
         if not 0.0 <= passed < self._wait_seconds:  # a clock set back must not hold up commits
             self.commit()
-            self._store.publish()
+            with self._ledger.state.usage.spending("store"):
+                self._store.publish()
 
     def commit(self, phase: StorePhase = "running") -> None:
         """Write everything since the last commit, in one transaction with the lanes' state."""
+        with self._ledger.state.usage.spending("store"):
+            self._commit(phase)
+
+    def _commit(self, phase: StorePhase) -> None:
         ledger, new = self._ledger, self._ledger.unwritten
         started = time.monotonic()
         ledger.state.note_buckets(

@@ -88,7 +88,6 @@ class Engine:
                 unless the disk refused it: what it refused once is not tried again.
         """
         outcome: Outcome = "interrupted"
-        self.telling.start_clock()
         try:
             check_health(self.ledger)
             outcome = search()
@@ -98,10 +97,13 @@ class Engine:
             raise
         except HpoError:
             if self._whole:
+                self.telling.count_time()
                 self.committer.commit("interrupted")
             raise
         if outcome == "interrupted":
+            self.telling.count_time()
             self.committer.commit("interrupted")
+        self.telling.count_time()
         return outcome
 
     @contextmanager
@@ -146,12 +148,14 @@ class Engine:
             refills = refills_of(self.ledger, runs)
             if changes := changes_of(self.ledger, bucket, runs):
                 population.change(changes)
-            result = population.advance(
-                refills, [run.lane for run in runs if run.lane is not None]
-            )
+            with self.ledger.state.usage.spending("compile"):
+                population.compile()
+            lanes = [run.lane for run in runs if run.lane is not None]
+            result = population.advance(refills, lanes)
         except Exception as error:
             self.fail_lanes(bucket, error)
             return False
+        self.telling.worked(bucket, lanes)
         count_chunk(self.ledger, bucket, runs, result, self._curves)
         return True
 
@@ -160,11 +164,17 @@ class Engine:
         if not due or bucket.population is None:
             return []
         self.telling.evaluation_starts(bucket, due)
+        usage = self.ledger.state.usage
         try:
-            results = bucket.population.evaluate([run.lane for run in due if run.lane is not None])
+            with usage.spending("compile"):
+                bucket.population.compile_evaluation()
+            with usage.spending("evaluate"):
+                lanes = [run.lane for run in due if run.lane is not None]
+                results = bucket.population.evaluate(lanes)
         except Exception as error:  # lanes are what they were
             self.fail(bucket, due, error)
             return []
+        self.telling.evaluated(len(due))
         rows = take_evaluations(self.ledger, bucket, due, results)
         self.policies.consider(self.ledger, bucket, due)
         return rows

@@ -51,7 +51,9 @@ class Intake:
         pending = self._ledger.state.pending
         if pending is None:
             return False
-        self._take(pending, self._ahead.join())
+        with self._ledger.state.usage.spending("search"):
+            found = self._ahead.join()
+        self._take(pending, found)
         return True
 
     def ask(self, count: float) -> bool:
@@ -59,7 +61,8 @@ class Intake:
         pending = self._number(count)
         if pending is None:
             return False
-        proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
+        with self._ledger.state.usage.spending("search"):
+            proposals = self._ahead.ask(pending.batch, pending.trials, self._ledger.history())
         self._take(pending, proposals)
         return bool(proposals.found)
 

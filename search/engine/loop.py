@@ -76,6 +76,7 @@ class Loop:
             else:
                 self._engine.telling.boundary(evaluations)
         self._ledger.state.finish()
+        self._engine.telling.count_time()
         self._engine.committer.commit("finished")
         return "finished"
 

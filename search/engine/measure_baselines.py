@@ -47,7 +47,8 @@ def measure_baselines(
         if there.get(name) == {str(stream): count for stream, count in wanted.items()}:
             continue
         seeds = [(stream, i) for stream, count in wanted.items() for i in range(count)]
-        seen = factory.baseline(name, resolved, seeds)
+        with ledger.state.usage.spending("evaluate"):
+            seen = factory.baseline(name, resolved, seeds)
         values: dict[str, tuple[float, ...]] = {}
         metrics: dict[str, dict[str, tuple[float, ...]]] = {}
         for stream in wanted:

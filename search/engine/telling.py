@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +12,14 @@ from ..book.buckets import Bucket
 from ..book.budget import check_health
 from ..book.ledger import Ledger
 from ..book.progress import Observer, Progress, Standing, StartObserver, picture
+from ..book.rates import Rates
 from ..book.runs import Run
-from ..book.state import Phase
+from ..book.state import Outlook, Phase
+from ..book.work_ahead import Work, WorkAhead, groups_of
 
 __all__ = ["Telling"]
 
+_LOOK_SECONDS = 0.25  # between two looks ahead, which look at every trial
 _STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT}
 
 
@@ -39,6 +43,9 @@ class Telling:
         self._starts = starts
         self._ledger, self._buckets, self._observers = ledger, buckets, observers
         self._clock = time.monotonic()
+        self._rates, self._looked = Rates(), -math.inf
+        self._rates.begin(ledger.state.usage)
+        self._ahead = WorkAhead(ledger.study)
         self._phase = ledger.state.phase  # that observers know of
 
     def start(self, folder: Path, resumed: bool) -> None:
@@ -62,14 +69,26 @@ class Telling:
         for observer in self._observers:
             observer.on_end(progress, outcome)
 
-    def start_clock(self) -> None:
-        """Count the time from here on."""
-        self._clock = time.monotonic()
+    def count_time(self) -> None:
+        """Count the time since it was counted last."""
+        now = time.monotonic()
+        self._ledger.state.usage.count_wall(max(0.0, now - self._clock))
+        self._clock = now
 
     def progress(self) -> Progress:
         """Return where the study stands."""
         running = self._buckets.get(self._ledger.state.running)
         return picture(self._ledger, self._buckets.values(), running)
+
+    def worked(self, bucket: Bucket, lanes: Sequence[int]) -> None:
+        """Count the work of a chunk of some lanes."""
+        block = bucket.population.block if bucket.population is not None else 1
+        steps = groups_of(lanes, block) * bucket.schedule.quantum
+        self._rates.did(Work(block_steps=float(steps)))
+
+    def evaluated(self, replicates: int) -> None:
+        """Count the work of an evaluation."""
+        self._rates.did(Work(evaluations=float(replicates)))
 
     def chunk_starts(self, bucket: Bucket, runs: Sequence[Run]) -> None:
         """Tell which replicates are about to train, and which trials of the search begin so."""
@@ -97,9 +116,9 @@ class Telling:
             SearchError: the study only fails.
             CallbackError: a callback raised.
         """
-        now = time.monotonic()
-        self._ledger.state.pass_boundary(max(0.0, now - self._clock))
-        self._clock = now
+        self._ledger.state.pass_boundary()
+        self.count_time()
+        self._look_ahead()
         for observer in self._observers if evaluations else ():
             observer.on_evaluations(evaluations)
         self.changes()
@@ -108,6 +127,25 @@ class Telling:
             for observer in self._observers:
                 observer.on_chunk(progress)
         check_health(self._ledger)
+
+    def _look_ahead(self) -> None:
+        """Note what is expected of the rest of the study."""
+        ledger, buckets = self._ledger, list(self._buckets.values())
+        usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
+        compiled = sum(entry.population.compiles for entry in buckets if entry.population)
+        self._rates.pass_boundary(usage, compiled)
+        if 0.0 <= self._clock - self._looked < _LOOK_SECONDS:
+            return
+        self._looked, ahead = self._clock, self._ahead.of(ledger, buckets)
+        left, speed = self._rates.seconds_of(ahead), self._rates.env_steps_per_second
+        more = ahead.work.env_steps
+        if wall is not None and left is not None:
+            rest = max(0.0, wall - usage.run_seconds)
+            if not ahead.bounded or rest < left:
+                left, more = rest, rest * speed
+        elif not ahead.bounded:
+            left = None
+        ledger.state.expect(Outlook(usage.env_steps + round(more), left, speed))
 
     def changes(self) -> None:
         """Tell which trials have ended, and which phase has begun."""

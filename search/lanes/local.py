@@ -126,6 +126,16 @@ class LocalFactory:
     def _population(self, compiled: program.Program) -> LocalPopulation:
         return LocalPopulation(self.split, compiled, self.compiling)
 
+    def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
+        """Make a population to be timed: of the study's own compiled programs.
+
+        Where the host steps environments its chunks have one update, which is all that is compiled;
+        elsewhere a chunk is one program.
+        """
+        whole = self.program_of(resolved, lanes)
+        hosted = is_gymnasium(whole.plan.env.id)
+        return self._population(dataclasses.replace(whole, updates=1) if hosted else whole)
+
     def make_small(self, resolved: Resolved, replicates: int) -> LocalPopulation:
         """Make a population for few replicates that gives the bits of the study's own.
 

@@ -35,7 +35,7 @@ from ...via_gymnasium import is_gymnasium
 from .configuration import Split, knobs_of, parts_of
 from .contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
 
-__all__ = ["STREAMS", "LocalPopulation", "put_row", "results_of"]
+__all__ = ["STREAMS", "LocalPopulation", "put_row", "results_of", "warmup_chunks"]
 
 STREAMS = {Stream.SEARCH: 0, Stream.CHOOSE: 1, Stream.REPORT: 2}
 """Which of a study's seeds, as a number that keys are folded with."""
@@ -64,8 +64,7 @@ class LocalPopulation:
         self.lanes = compiled.lanes
         self.block = compiled.tile * len(compiled.devices)
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
-        warmup = environments.make(plan.env).warmup_steps
-        self.warmup_chunks = -(-warmup // (compiled.updates * plan.rollout_length))
+        self.warmup_chunks = warmup_chunks(compiled)
         split_into = curve_rows(split.study.log_every, plan.steps_per_update, compiled.updates)
         self._row_ends = row_ends(compiled.updates, split_into.per_chunk)
         self._total_updates = split.quanta(plan).schedule_chunks * compiled.updates
@@ -271,6 +270,12 @@ class LocalPopulation:
         if not set(wanted) <= set(found):
             found |= self._program.look(self._lanes, at, hypers)
         return {part: found[part] for part in (*wanted, "begun_anew") if part in found}
+
+
+def warmup_chunks(compiled: Program) -> int:
+    """Return the chunks at the start of a replicate that do not train."""
+    warmup = environments.make(compiled.plan.env).warmup_steps
+    return -(-warmup // (compiled.updates * compiled.plan.rollout_length))
 
 
 def _none(why: str) -> EvaluationResult:

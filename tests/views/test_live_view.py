@@ -13,12 +13,9 @@ from hpo.search.book.state import Phase
 from hpo.search.run import run
 from hpo.store.rows import TrialState
 from hpo.views.terminal.live_view import LiveView, panel
-from hpo.views.terminal.pace import Outlook
 from hpo.views.terminal.progress_text import status_line
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
-
-OUTLOOK = Outlook(16_000_000, 412_345.6, 39.0)
 
 
 def screen(picture, width=80):
@@ -32,13 +29,13 @@ def test_the_picture_fits_the_terminal(width):
     states = dict.fromkeys(TrialState, 99_999)
     best = Best(99_999, -1234.5678, -2345.678, -1100.11, (1.0,) * 16)
     crowded = samples.progress(states=states, best=best, phase=Phase.CHOOSE)
-    lines = screen(panel("a-name " * 20, (crowded, OUTLOOK), 3.0, "compiling " * 20, 5.1), width)
+    lines = screen(panel("a-name " * 20, crowded, 3.0, "compiling " * 20, 5.1), width)
     assert len(lines) <= 9
     assert max(map(len, lines)) <= width
 
 
 def test_the_picture_says_everything():
-    text = "\n".join(screen(panel("cartpole", (samples.progress(), OUTLOOK), 0.0, "", 5.1)))
+    text = "\n".join(screen(panel("cartpole", samples.progress(), 0.0, "", 5.1)))
     for words in (
         "52%", "45s, 39s left", "search", "8.3M of about 16M", "412k a second", "1 compile (5.1s)",
         "62 of 64 busy, 98%", "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
@@ -50,38 +47,29 @@ def test_the_picture_says_everything():
 def test_before_a_trial_has_ended_the_picture_says_who_leads():
     """In a population that evolves that is all there is until the end."""
     one = samples.progress(best=None, leader=Leader(7, -312.5, 81_920))
-    text = "\n".join(screen(panel("", (one, OUTLOOK), 0.0, "")))
+    text = "\n".join(screen(panel("", one, 0.0, "")))
     assert "-312.5 at 81.9k env steps in trial 7; none has finished yet" in text
-    assert status_line(one, OUTLOOK).endswith("| leads -312.5 at 81.9k in trial 7")
+    assert status_line(one).endswith("| leads -312.5 at 81.9k in trial 7")
     nobody = samples.progress(best=None)
-    assert "best       none has finished yet" in "\n".join(
-        screen(panel("", (nobody, OUTLOOK), 0.0, ""))
-    )
+    assert "best       none has finished yet" in "\n".join(screen(panel("", nobody, 0.0, "")))
 
 
 def test_clocks_go_on_between_two_chunks():
-    text = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 10.0, "")))
+    text = "\n".join(screen(panel("", samples.progress(), 10.0, "")))
     assert "55s, 29s left" in text
-    late = "\n".join(screen(panel("", (samples.progress(), OUTLOOK), 60.0, "")))
-    assert " left" not in late
+    late = "\n".join(screen(panel("", samples.progress(), 60.0, "")))
+    assert "nearly done" in late and "left" not in late
 
 
-@pytest.mark.parametrize("phase", [Phase.CHOOSE, Phase.REPORT])
-def test_while_winners_are_confirmed_nobody_says_that_nothing_is_left(phase):
-    """All env steps that are known of may have been taken, and there is still work."""
-    last = samples.progress(phase=phase, env_steps=16_000_000)
-    none_left = Outlook(16_000_000, 412_345.6, 0.0)
-    text = "\n".join(screen(panel("", (last, none_left), 0.0, "")))
-    for shown in (text, status_line(last, none_left)):
-        assert "99%" in shown and "100%" not in shown and " left" not in shown
-
-
-def test_what_is_done_is_done():
-    done = samples.progress(phase=Phase.DONE, env_steps=16_000_000)
-    none_left = Outlook(16_000_000, 412_345.6, 0.0)
-    text = "\n".join(screen(panel("", (done, none_left), 0.0, "")))
-    for shown in (text, status_line(done, none_left)):
-        assert "100%" in shown and " left" not in shown
+@pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
+def test_nothing_is_said_to_be_done_while_something_runs(phase):
+    last = samples.progress(phase=phase, env_steps=16_000_000, seconds_left=0.0)
+    text = "\n".join(screen(panel("", last, 60.0, "")))
+    assert "99%" in text and "nearly done" in text and "0.0s left" not in text
+    assert "(99%)" in status_line(last) and "100%" not in status_line(last)
+    done = samples.progress(phase=Phase.DONE, env_steps=16_000_000, seconds_left=0.0)
+    assert "100%" in "\n".join(screen(panel("", done, 0.0, "")))
+    assert "(100%)" in status_line(done) and "left" not in status_line(done)
 
 
 def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):

@@ -1,4 +1,3 @@
-import dataclasses
 import io
 from pathlib import Path
 from runpy import run_path
@@ -123,6 +122,12 @@ def test_a_compile_that_fails_is_not_called_compiled():
     assert stream.getvalue() == "compiling X\n"
 
 
-def test_progress_before_the_start_is_a_mistake_of_ours():
-    with pytest.raises(RuntimeError):
-        LinesView(io.StringIO()).on_chunk(dataclasses.replace(samples.progress(), best=None))
+def test_what_ctrl_c_waits_for_is_said():
+    stream = io.StringIO()
+    view = LinesView(stream)
+    with view.compiling("X"):
+        view.pressed()
+    view.pressed()
+    during, after = [line for line in stream.getvalue().splitlines() if "Ctrl-C" in line]
+    assert during.startswith("Stops when this compile and the step behind it are done;")
+    assert after.startswith("Finishing this chunk and committing;")

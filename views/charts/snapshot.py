@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...search.after.looking_back import Points, points_of
-from ...search.book.state import LoopState
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
@@ -20,6 +19,7 @@ from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, state_of
 from ...studies.spec import Study
+from ..time_spent import usage_at
 from .model import Scale
 from .scales import round_ticks
 
@@ -142,7 +142,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             baselines=baseline_entries(baselines_of(journal), entries, meta.goal),
             decisions=decisions,
             audit=audit_of(meta, rows, decisions),
-            usage=LoopState.from_text(head.loop_state).usage if head.number else Usage(),
+            usage=usage_at(head),
             standing=state_of(folder.path, head),
         )
 

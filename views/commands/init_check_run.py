@@ -14,7 +14,9 @@ from pathlib import Path
 from ...disk import output
 from ...errors import ConfigError
 from ...studies.init_file import init_text
-from ...studies.load import load
+from ...studies.load import load, loads
+from ...studies.spec import Study
+from ...studies.time_estimate import LONG_SECONDS, span_of_time
 from ..documents import print_json
 from ..terminal.console import fitted, plain_warnings
 from ..visible import echo
@@ -27,11 +29,38 @@ _LABEL = 11  # `env steps  `
 def do_init(args: Namespace) -> int:
     """Write a study file to start from; never over an existing one.
 
+    What takes hours here is said, as far as the environment was timed here before, or with
+    `--time` by timing it now.
+
     Raises:
         ConfigError: unknown environment, or the file exists.
     """
-    write_study(init_text(args.env), args.out)
+    text = init_text(args.env)
+    write_study(text, args.out)
+    from ...search.forecast.at_a_glance import at_a_glance
+
+    study = loads(text)
+    words = _timed_words(study) if args.time else at_a_glance(study)
+    if words:
+        echo(fitted(words, sys.stderr), file=sys.stderr)
     return 0
+
+
+def _timed_words(study: Study) -> str:
+    """Return how long a study takes here, timed now."""
+    from ...search.preview import preview
+
+    with plain_warnings():
+        report, _ = preview(study, timing=True, told=_say)
+    if report.time is None:
+        return f"how long it takes is not known: {report.time_note}"
+    if report.time.total.expected > LONG_SECONDS:
+        return f"warning: {report.time.long_words()}"
+    return f"it takes about {span_of_time(report.time.total.expected)} here"
+
+
+def _say(text: str) -> None:
+    echo(text, file=sys.stderr)
 
 
 def _check(file: str) -> str:
@@ -67,10 +96,11 @@ def do_check(args: Namespace) -> int:
         StudyError: with every mistake in the file.
     """
     study = load(args.file, args.set)
-    from ...search.preview import preview
+    from ...search.preview import preview, times_here
 
+    timing = times_here() if args.time is None else args.time
     with plain_warnings():
-        report, note = preview(study)
+        report, note = preview(study, timing, own_code=bool(args.time), told=_say)
     if args.json:
         print_json({**report.as_data(), "note": note})
     else:

@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.live import Live
 
-from ...search.book.progress import Progress
 from ...store.study_folder import StudyFolder, find_study
 from ..documents import print_json_line
 from ..formatting import duration
@@ -21,8 +20,7 @@ from ..live.per_commit import Made, PerCommit
 from ..live.standing import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys
 from ..terminal.live_view import panel
-from ..terminal.pace import Outlook, Pace
-from ..terminal.progress_text import share_done, standing_text, status_line
+from ..terminal.progress_text import standing_text, status_line
 from ..visible import echo
 
 __all__ = ["do_watch", "standings"]
@@ -78,25 +76,23 @@ def standings(
 
 
 def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
-    pace: Pace | None = None
     last: Standing | None = None
     printed = -1
     for standing in standings(folder):
-        last, pace = standing, pace or Pace(standing.study)
-        outlook = None if standing.progress is None else pace.see(standing.progress)
+        last = standing
         again = standing.head.number == printed and not (as_json and standing.word != "running")
         printed = standing.head.number
         if again:
             continue
         if as_json:
-            print_json_line(_data(standing, outlook))
-        elif standing.progress is not None and outlook is not None:
-            echo(status_line(standing.progress, outlook), flush=True)
+            print_json_line(_data(standing))
+        elif standing.progress is not None:
+            echo(status_line(standing.progress), flush=True)
     assert last is not None
     return last
 
 
-def _data(standing: Standing, outlook: Outlook | None) -> dict[str, object]:
+def _data(standing: Standing) -> dict[str, object]:
     """Return one commit as plain data."""
     progress = standing.progress
     found: dict[str, object] = {
@@ -105,13 +101,8 @@ def _data(standing: Standing, outlook: Outlook | None) -> dict[str, object]:
         "commit": standing.head.number,
         "at": standing.head.at,
     }
-    if progress is not None and outlook is not None:
-        found |= {
-            **asdict(progress),
-            "seconds_left": outlook.seconds_left,
-            "env_steps_total": outlook.env_steps_total,
-            "share": share_done(progress, outlook),
-        }
+    if progress is not None:
+        found |= {**asdict(progress), "share": standing.share}
         del found["compiles"]  # which only the process that runs it knows
     return found
 
@@ -138,14 +129,9 @@ class _WatchedView:
 
     def __init__(self) -> None:
         self.standing: Standing | None = None
-        self._pace: Pace | None = None
-        self._shown: tuple[Progress, Outlook] | None = None
 
     def take(self, standing: Standing) -> None:
         """Take in a commit."""
-        self._pace = self._pace or Pace(standing.study)
-        if standing.progress is not None:
-            self._shown = standing.progress, self._pace.see(standing.progress)
         self.standing = standing
 
     def picture(self) -> RenderableType:
@@ -160,7 +146,7 @@ class _WatchedView:
         doing = f"commit {standing.head.number}, {duration(age)} ago"
         if not standing.head.number:
             doing = "nothing is committed yet"
-        return panel(title, self._shown, age, doing)
+        return panel(title, standing.progress, age, doing)
 
 
 def _end_text(folder: StudyFolder, standing: Standing) -> str:

@@ -9,9 +9,9 @@ from ..formatting import duration, moment, steps
 from ..report.report import head_html, parts_of
 from ..terminal.progress_text import (
     lanes_text,
+    left_text,
     phase_text,
     standing_text,
-    time_left_text,
     trials_text,
 )
 from .lanes_table import lanes_table
@@ -61,18 +61,18 @@ def progress_bar(standing: Standing) -> str:
 
 def now_html(standing: Standing) -> str:
     """Return what a study does now."""
-    head, progress, outlook = standing.head, standing.progress, standing.outlook
-    if progress is None or outlook is None:
+    head, progress = standing.head, standing.progress
+    if progress is None:
         return f'<p class="note">{escape(_WORDS[standing.word])} Nothing is committed yet.</p>'
     told = [
         ("phase", phase_text(progress.phase)),
-        ("env steps", f"{steps(progress.env_steps)} of about {steps(outlook.env_steps_total)}, "
-                      f"{steps(round(outlook.env_steps_per_second))} a second"),
+        ("env steps", f"{steps(progress.env_steps)} of about {steps(progress.env_steps_total)}, "
+                      f"{steps(round(progress.env_steps_per_second))} a second"),
         ("lanes", lanes_text(progress)),
         ("trials", trials_text(progress)),
         ("best", standing_text(progress)),
     ]  # fmt: skip
-    left = time_left_text(progress, outlook, 0.0) if standing.word == "running" else ""
+    left = left_text(progress) if standing.word == "running" else ""
     clock = f"{duration(progress.seconds)}{left}"
     rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told)
     commit = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from ...search.after.recorded_progress import recorded_progress
@@ -16,10 +15,10 @@ from ...store.rows import StudyMeta
 from ...store.study_folder import state_of
 from ...studies.load import recorded
 from ...studies.spec import Study
-from ..terminal.pace import Outlook, Pace
-from ..terminal.progress_text import share_done
 
 __all__ = ["Standing", "read_standing", "word_of"]
+
+_ALMOST = 0.99
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,12 @@ class Standing:
     progress: Progress | None
     first: Entry | None
 
-    @cached_property
-    def outlook(self) -> Outlook | None:
-        """The estimate of the rest; None before the first commit."""
-        return None if self.progress is None else Pace(self.study).see(self.progress)
-
     @property
     def share(self) -> float:
         """How much of it is done, 0 to 1; 1 only once it is finished."""
         if self.word == "finished":
             return 1.0
-        if self.progress is None or self.outlook is None:
-            return 0.0
-        return share_done(self.progress, self.outlook)
+        return 0.0 if self.progress is None else min(self.progress.share, _ALMOST)
 
 
 def read_standing(folder: Path) -> Standing:

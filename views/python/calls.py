@@ -132,12 +132,14 @@ def train(
     return _call(api.train, study, out, observers, name, progress, settings)
 
 
-def check(study: Source, *, name: str | None = None) -> Checked:
+def check(study: Source, *, name: str | None = None, time: bool = False) -> Checked:
     """Examine a study on this machine, without running it.
 
     Args:
         study: as of `run`.
         name: as of `run`.
+        time: compile and time what was not timed here before, to say how long the study takes;
+            it then runs the study's imports.
 
     Raises:
         StudyError: with every mistake in it.
@@ -145,7 +147,7 @@ def check(study: Source, *, name: str | None = None) -> Checked:
     from ...search.preview import preview
 
     with plain_warnings():
-        return Checked(*preview(read_study(study, name)[0]))
+        return Checked(*preview(read_study(study, name)[0], time, own_code=time, told=_say))
 
 
 def learn(
@@ -201,6 +203,10 @@ def _call(
     with plain_warnings(warn):
         found = function(loaded, out, observers, warn=warn, **settings)
     return Results(**vars(found))
+
+
+def _say(text: str) -> None:
+    echo(text, file=sys.stderr)
 
 
 def _warn(text: str) -> None:

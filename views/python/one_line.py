@@ -38,16 +38,13 @@ class OneLine(RunView):
     def on_chunk(self, progress: Progress) -> None:
         """Show where the study stands."""
         now = time.monotonic()
-        if self.pace is not None:
-            line = status_line(progress, self.pace.see(progress))
-            if now - self._shown >= self._every:
-                self._shown = now
-                self.say(line)
+        if now - self._shown >= self._every:
+            self._shown = now
+            self.say(status_line(progress))
 
     def on_end(self, progress: Progress, state: str) -> None:
         """Show where the study ended; the line stays."""
-        if self.pace is not None:
-            self.say(f"{state}: {status_line(progress, self.pace.see(progress))}")
+        self.say(f"{state}: {status_line(progress)}")
 
 
 def somebody_looks() -> bool:

@@ -24,6 +24,7 @@ from ...store.rows import TrialRow
 from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of
 from ...store.tables import TABLES, damaged_table
 from ..formatting import between, number, param
+from ..time_spent import usage_at
 from .plots import Plots
 
 if TYPE_CHECKING:
@@ -170,6 +171,12 @@ class Opened:
         with Journal(self.folder) as journal, journal.at_one_commit():
             meta, rows = journal.meta, journal.trials()
             return concluded(meta, rows, leaderboard_of(meta, rows), baselines_of(journal))
+
+    @property
+    def time(self) -> dict[str, float]:
+        """Seconds that the study has run, by what they went into; their sum is all of them."""
+        with Journal(self.folder) as journal:
+            return usage_at(journal.head()).seconds_by_part
 
     def policy(self, trial: int | None = None, *, imports: bool = False) -> SavedPolicy:
         """Return the policy of the winner, or of a trial, that was kept.

@@ -19,6 +19,7 @@ from ..charts.pareto_chart import pareto
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
+from ..time_spent import time_facts
 from .html_tables import (
     audit_table,
     baselines_table,
@@ -145,12 +146,13 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
     env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
-    speed = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0
+    speed = usage.env_steps_per_second
     found = [
         ("trials", f"{len(snapshot.rows):,}", f"{trials}{ended}"),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
+        *time_facts(usage.seconds_by_part),
         ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
     ]  # fmt: skip
     found += _default(snapshot)

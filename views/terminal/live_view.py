@@ -21,15 +21,7 @@ from ...search.book.progress import Progress
 from ...studies.spec import Study
 from ..formatting import counted, duration, folded, steps
 from .console import console, hush_keys, let_go_of_terminal
-from .pace import Outlook
-from .progress_text import (
-    lanes_text,
-    phase_text,
-    share_done,
-    standing_text,
-    time_left_text,
-    trials_text,
-)
+from .progress_text import lanes_text, left_text, phase_text, standing_text, trials_text
 from .run_view import RunView
 
 __all__ = ["LiveView", "panel"]
@@ -50,7 +42,7 @@ class LiveView(RunView):
         self._title = ""
         self._now = "starting"
         self._began = self._seen = time.monotonic()
-        self._progress: tuple[Progress, Outlook] | None = None
+        self._progress: Progress | None = None
         self._compile_seconds = 0.0
         self._unhush: Callable[[], None] = lambda: None
         self._console = terminal if terminal is not None else console(sys.stderr)
@@ -101,7 +93,8 @@ class LiveView(RunView):
 
     def pressed(self) -> None:
         """Answer the first Ctrl-C."""
-        self._enter("finishing this chunk, then committing")
+        step = "compile and the step behind it" if self.is_compiling else "chunk"
+        self._enter(f"finishing this {step}, then committing")
         super().pressed()
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
@@ -113,10 +106,7 @@ class LiveView(RunView):
 
     def on_chunk(self, progress: Progress) -> None:
         """Take the new picture; the next drawing shows it."""
-        if self.pace is None:
-            raise RuntimeError("on_start comes first")
-        self._progress = progress, self.pace.see(progress)
-        self._seen = time.monotonic()
+        self._progress, self._seen = progress, time.monotonic()
         self._enter("")
         super().on_chunk(progress)
 
@@ -128,7 +118,7 @@ class LiveView(RunView):
 
 def panel(
     title: str,
-    progress: tuple[Progress, Outlook] | None,
+    progress: Progress | None,
     age: float,
     doing: str,
     compile_seconds: float = 0.0,
@@ -137,7 +127,7 @@ def panel(
 
     Args:
         title: of the study.
-        progress: at the last chunk boundary, with the outlook then; None before the first.
+        progress: at the last chunk boundary; None before the first.
         age: seconds since that boundary.
         doing: what happens now, if not a chunk.
         compile_seconds: spent compiling so far.
@@ -146,7 +136,7 @@ def panel(
     if title:
         parts.append(_line(title, style="bold"))
     if progress is not None:
-        parts += [_bar(*progress, age), _facts(*progress, compile_seconds)]
+        parts += [_bar(progress, age), _facts(progress, compile_seconds)]
     if doing:
         parts.append(_line(doing, style="cyan"))
     return Group(*parts)
@@ -156,25 +146,24 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _bar(progress: Progress, outlook: Outlook, age: float) -> Table:
-    share = share_done(progress, outlook)
+def _bar(progress: Progress, age: float) -> Table:
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
-    clock = f"{duration(progress.seconds + age)}{time_left_text(progress, outlook, age)}"
+    clock = duration(progress.seconds + age) + left_text(progress, age)
     row.add_row(
-        ProgressBar(total=1.0, completed=share, width=None),
-        Text(f"{share:4.0%}  {clock}"),
+        ProgressBar(total=1.0, completed=progress.share, width=None),
+        Text(f"{progress.share:4.0%}  {clock}"),
     )
     return row
 
 
-def _facts(progress: Progress, outlook: Outlook, compile_seconds: float) -> Table:
+def _facts(progress: Progress, compile_seconds: float) -> Table:
     compiles = f", {counted(progress.compiles, 'compile')}" if progress.compiles else ""
     if compile_seconds:
         compiles += f" ({duration(compile_seconds)})"
-    done, total = steps(progress.env_steps), steps(outlook.env_steps_total)
-    speed = steps(round(outlook.env_steps_per_second))
+    done, total = steps(progress.env_steps), steps(progress.env_steps_total)
+    speed = steps(round(progress.env_steps_per_second))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")

@@ -6,12 +6,9 @@ from ...search.book.progress import Best, Progress
 from ...search.book.state import Phase
 from ...store.rows import TrialRow, TrialState
 from ..formatting import between, duration, number, steps
-from .pace import Outlook
 
-__all__ = ["best_text", "ended_text", "lanes_text", "phase_text", "share_done", "standing_text",
-           "status_line", "time_left_text", "trials_text"]  # fmt: skip
-
-_ALMOST = 0.99
+__all__ = ["best_text", "ended_text", "lanes_text", "left_text", "phase_text", "standing_text",
+           "status_line", "trials_text"]  # fmt: skip
 
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
 _ORDER = (
@@ -72,29 +69,21 @@ def lanes_text(progress: Progress) -> str:
     return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} on average"
 
 
-def share_done(progress: Progress, outlook: Outlook) -> float:
-    """Return how much of a study is done, 0 to 1; 1 only once there is nothing left to do."""
-    share = outlook.share(progress.env_steps)
-    return share if progress.phase is Phase.DONE else min(share, _ALMOST)
-
-
-def time_left_text(progress: Progress, outlook: Outlook, age: float = 0.0) -> str:
-    """Return ", 39s left"; "" where nothing is left to do, or nobody knows how long it takes.
+def left_text(progress: Progress, age: float = 0.0) -> str:
+    """Return the time left, "" while nothing is known of it.
 
     Args:
-        progress: of the study.
-        outlook: then.
-        age: seconds since.
+        progress: at the last chunk boundary.
+        age: seconds since then.
     """
-    left = outlook.seconds_left
-    if left is None or progress.phase is Phase.DONE or left - age <= 0.0:
+    if progress.seconds_left is None or progress.phase is Phase.DONE:
         return ""
-    return f", {duration(left - age)} left"
+    left = progress.seconds_left - age
+    return f", {duration(left)} left" if left >= 1.0 else ", nearly done"
 
 
-def status_line(progress: Progress, outlook: Outlook) -> str:
+def status_line(progress: Progress) -> str:
     """Return everything in one line, for output that is not a terminal."""
-    share, left = share_done(progress, outlook), time_left_text(progress, outlook)
     counts = ", ".join(
         f"{count} {state}" for state in _ORDER if (count := progress.states.get(state, 0))
     )
@@ -107,8 +96,9 @@ def status_line(progress: Progress, outlook: Outlook) -> str:
             f" | leads {number(leader.value)} at {steps(leader.env_steps)} in trial {leader.trial}"
         )
     return (
-        f"{duration(progress.seconds)}{left} | {progress.phase} {steps(progress.env_steps)} env "
-        f"steps ({share:.0%}), {steps(round(outlook.env_steps_per_second))}/s | lanes "
+        f"{duration(progress.seconds)}{left_text(progress)} | {progress.phase} "
+        f"{steps(progress.env_steps)} env steps ({progress.share:.0%}), "
+        f"{steps(round(progress.env_steps_per_second))}/s | lanes "
         f"{progress.lanes_busy}/{progress.lanes} | {counts}{best}"
     )
 

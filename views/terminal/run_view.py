@@ -21,7 +21,6 @@ from ...studies.spec import Study
 from ..formatting import duration, number
 from ..visible import echo
 from .console import let_go_of_terminal
-from .pace import Pace
 from .progress_text import best_text, ended_text, status_line
 
 __all__ = ["LinesView", "QuietView", "RunView"]
@@ -51,7 +50,7 @@ class RunView(Silent):
         self._failures = 0
         self._every_trial = False
         self._lock = threading.Lock()
-        self.pace: Pace | None = None
+        self.is_compiling = False
 
     def __enter__(self) -> RunView:
         return self
@@ -98,12 +97,12 @@ class RunView(Silent):
     def compiling(self, words: str) -> Iterator[None]:
         """Show what is compiled and how long it takes; entered around a compile."""
         self.compile_begins(words)
-        started = time.perf_counter()
-        yield
-        seconds = time.perf_counter() - started
-        if self.pace is not None:
-            self.pace.compiled(seconds)
-        self.compile_ends(words, seconds)
+        started, self.is_compiling = time.perf_counter(), True
+        try:
+            yield
+        finally:
+            self.is_compiling = False
+        self.compile_ends(words, time.perf_counter() - started)
 
     def compile_begins(self, words: str) -> None:
         """Show that a program is being compiled."""
@@ -115,7 +114,10 @@ class RunView(Silent):
 
     def pressed(self) -> None:
         """Answer the first Ctrl-C; called from another thread."""
-        self.write("Finishing this chunk and committing; press Ctrl-C again to quit at once.")
+        what = "Finishing this chunk and committing"
+        if self.is_compiling:
+            what = "Stops when this compile and the step behind it are done"
+        self.write(f"{what}; press Ctrl-C again to quit at once.")
 
     def leaving(self) -> None:
         """Answer the second Ctrl-C; called from another thread, the process ends after it."""
@@ -126,7 +128,6 @@ class RunView(Silent):
 
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         """Show which study starts, and begin to listen for Ctrl-C."""
-        self.pace = Pace(study)
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
         self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
@@ -179,18 +180,14 @@ class LinesView(RunView):
     def on_chunk(self, progress: Progress) -> None:
         """Print the status line every few seconds."""
         super().on_chunk(progress)
-        if self.pace is None:
-            raise RuntimeError("on_start comes first")
-        outlook, now = self.pace.see(progress), time.monotonic()
+        now = time.monotonic()
         if now - self._said >= self._every:
-            self._said, self._last = now, status_line(progress, outlook)
+            self._said, self._last = now, status_line(progress)
             self.say(self._last)
 
     def on_end(self, progress: Progress, state: str) -> None:
         """Print where the study ended."""
-        if self.pace is None:
-            return
-        line = status_line(progress, self.pace.see(progress))
+        line = status_line(progress)
         if line != self._last:
             self.say(line)
 

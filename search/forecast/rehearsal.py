@@ -1,0 +1,382 @@
+"""A study without its training: the engine's own decisions, over lanes that only count.
+
+Everything that decides how much there is to do is the real thing: budget, lanes, buckets, rungs,
+seeds that race, the confirm stage. Only what an evaluation shows is made up: trials are equally
+good in the mean, and come in a random order. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...studies.expected import expected_steps
+from ...studies.quanta import quanta_of
+from ...studies.spec import Checkpoint, Executor, SearchSpec, Study
+from ..book.buckets import Bucket
+from ..book.ledger import Ledger
+from ..book.state import LoopState, Phase
+from ..book.work_ahead import groups_of
+from ..engine.commits import Committer
+from ..engine.engine import Engine
+from ..engine.evolve import make_evolver
+from ..engine.intake import Intake
+from ..engine.interrupts import Interrupts
+from ..engine.loop import Loop
+from ..engine.settle import Policies
+from ..engine.telling import Telling
+from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
+from ..lanes.resolver import Resolver
+from ..rules.registry import make_pruner
+from ..samplers.ask_ahead import AskAhead
+from ..samplers.proposer import Proposer
+from ..samplers.registry import make_sampler
+from ..streams import generator
+
+__all__ = ["Counted", "Lanes", "Rehearsed", "rehearse"]
+
+_LANE_CHUNKS = 60_000  # that are rehearsed; a search that has more is rehearsed in part
+_FEWEST_WAVES = 3
+_SEED_NOISE = 0.3  # of an evaluation, beside the spread of trials
+_PATIENCE = 20.0  # seconds
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What a rehearsal must know of a bucket's program.
+
+    Attributes:
+        lanes, block, warmup_chunks: as of `Population`.
+        width: lanes that one call of the evaluation takes.
+    """
+
+    lanes: int
+    block: int
+    warmup_chunks: int
+    width: int
+
+
+@dataclass
+class Counted:
+    """What one bucket did in one phase.
+
+    Attributes:
+        chunks: dispatched.
+        blocks: with a busy lane, of all chunks.
+        calls: of the evaluation program.
+        evaluations: of a replicate each.
+    """
+
+    chunks: float = 0.0
+    blocks: float = 0.0
+    calls: float = 0.0
+    evaluations: float = 0.0
+
+    def times(self, share: float) -> Counted:
+        """Return so many times as much."""
+        return Counted(*(share * value for value in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a study did.
+
+    Attributes:
+        counts: (bucket, phase) -> what it did there; all confirming is `choose`.
+        firsts: bucket -> a configuration of it, and the lanes that the engine asked for.
+        env_steps: of training.
+        whole: it came to its end.
+    """
+
+    counts: Mapping[tuple[str, Phase], Counted]
+    firsts: Mapping[str, tuple[Resolved, int | None]]
+    env_steps: int
+    whole: bool
+
+    def of(self, phase: Phase) -> dict[str, Counted]:
+        """Return bucket -> what it did in a phase."""
+        return {bucket: found for (bucket, at), found in self.counts.items() if at is phase}
+
+
+def rehearse(
+    study: Study,
+    resolve: Callable[[Mapping[str, Any]], Resolved],
+    lanes_of: Callable[[Resolved, int | None], Lanes],
+    seed: int = 0,
+) -> Rehearsed:
+    """Rehearse a study; a long search in part, its counts those of the whole.
+
+    Args:
+        study: its own code has been imported.
+        resolve: as of `PopulationFactory`.
+        lanes_of: configuration, lanes asked for -> what its program is like.
+        seed: of what evaluations show.
+    """
+    asked = _simplified(study)
+    default = resolve(asked.default())
+    most = _most_trials(asked, lanes_of(default, asked.population.lanes).lanes)
+    part = asked
+    if asked.budget.trials is None or asked.budget.trials > most:
+        part = replace(asked, budget=replace(asked.budget, trials=most))
+    found = _run(part, resolve, lanes_of, seed)
+    if part is asked or not found.whole:
+        return found
+    share = _share(asked, part, found, default)
+    counts = {
+        (bucket, phase): count.times(share if phase is Phase.SEARCH else 1.0)
+        for (bucket, phase), count in found.counts.items()
+    }
+    return replace(found, counts=counts)
+
+
+def _simplified(study: Study) -> Study:
+    """Return the study without what changes nothing in how much it trains, or takes time itself.
+
+    A method that learns is rehearsed as one that draws at random.
+    """
+    search = SearchSpec("random")
+    if study.search.method in ("grid", "sobol"):
+        search = SearchSpec(study.search.method, options=study.search.options)
+    return replace(
+        study,
+        search=search,
+        budget=replace(study.budget, wall_seconds=None),
+        checkpoint=Checkpoint(keep_best=0),
+        executor=Executor(),
+        loggers=(),
+        baselines=(),
+        log_every=None,
+    )
+
+
+def _most_trials(study: Study, lanes: int) -> int:
+    """Return how many trials are rehearsed at most; where a population evolves it is all."""
+    early, seeds = study.early_terminate, study.seeds.first
+    if early is not None and early.evolves:
+        return study.budget.trials or 1
+    config = study.default()
+    chunks = quanta_of(study, config["num_envs"] * config["rollout_length"]).chunks
+    return max(_FEWEST_WAVES * lanes // seeds, _LANE_CHUNKS // (chunks * seeds), 8)
+
+
+def _share(asked: Study, part: Study, found: Rehearsed, default: Resolved) -> float:
+    """Return how many times as long the whole search is."""
+    shares = []
+    if asked.budget.trials is not None and part.budget.trials:
+        shares.append(asked.budget.trials / part.budget.trials)
+    if asked.budget.env_steps is not None:
+        config = asked.default()
+        quanta = quanta_of(asked, config["num_envs"] * config["rollout_length"])
+        confirm = expected_steps(asked, quanta).confirm
+        searched = max(1, found.env_steps - confirm)
+        shares.append(max(0, asked.budget.env_steps - confirm) / searched)
+    return max(1.0, min(shares, default=1.0))
+
+
+def _run(
+    study: Study,
+    resolve: Callable[[Mapping[str, Any]], Resolved],
+    lanes_of: Callable[[Resolved, int | None], Lanes],
+    seed: int,
+) -> Rehearsed:
+    factory = _Factory(study, resolve, lanes_of, seed)
+    ledger = Ledger(study, LoopState(), resolver=Resolver(study, factory))
+    buckets: dict[str, Bucket] = {}
+    engine = Engine(
+        ledger,
+        factory,
+        buckets,
+        curves=_NoCurves(),
+        committer=_NoCommits(ledger),
+        policies=Policies(Path("nowhere"), study.checkpoint),
+        telling=Telling(ledger, buckets, ()),
+    )
+    with closing(AskAhead(Proposer(study, make_sampler(study)))) as ahead:
+        loop = Loop(engine, Intake(engine, ahead), make_pruner(study), make_evolver(study))
+        outcome = loop.run(_Deadline())
+    env_steps = ledger.state.usage.env_steps
+    return Rehearsed(factory.counts, factory.firsts, env_steps, outcome == "finished")
+
+
+class _Deadline(Interrupts):
+    """Ends a rehearsal that nobody would wait for."""
+
+    def __init__(self):
+        super().__init__()
+        self._end = time.monotonic() + _PATIENCE
+
+    @property
+    def requested(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() > self._end
+
+    @requested.setter
+    def requested(self, value: bool) -> None: ...
+
+
+class _NoCommits(Committer):
+    """Commits nothing, and forgets the rows."""
+
+    def __init__(self, ledger: Ledger):
+        self._ledger = ledger
+
+    def commit_if_due(self) -> None:
+        """Forget the rows."""
+        self._ledger.written()
+
+    def commit(self, phase: Any = "running") -> None:
+        """Forget the rows."""
+        self._ledger.written()
+
+
+class _NoCurves:
+    """Takes rows of curves and keeps none."""
+
+    def add_chunk(self, *args: Any, **kwargs: Any) -> None:
+        """See `CurveSink`."""
+
+
+# ---------------------------------------------------------------------- lanes that count
+
+
+@dataclass
+class _Factory:
+    """Makes populations that count; see `PopulationFactory`."""
+
+    study: Study
+    resolve_config: Callable[[Mapping[str, Any]], Resolved]
+    lanes_of: Callable[[Resolved, int | None], Lanes]
+    seed: int
+    counts: dict[tuple[str, Phase], Counted] = field(default_factory=dict)
+    firsts: dict[str, tuple[Resolved, int | None]] = field(default_factory=dict)
+    backend: str = "none"
+    device_count: int = 1
+
+    def __post_init__(self) -> None:
+        self.rng = generator(self.study.seed, "rehearsal", self.seed)
+        self.sign = 1.0 if self.study.metric.goal == "maximize" else -1.0
+
+    def resolve(self, config: Mapping[str, Any]) -> Resolved:
+        """See `PopulationFactory`."""
+        return self.resolve_config(config)
+
+    def make(self, resolved: Resolved, lanes: int | None) -> _Population:
+        """See `PopulationFactory`."""
+        self.firsts.setdefault(resolved.bucket, (resolved, lanes))
+        return _Population(self, resolved, self.lanes_of(resolved, lanes))
+
+    def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
+        """See `PopulationFactory`; a rehearsal has none."""
+        raise NotImplementedError
+
+
+class _Values(dict[str, np.ndarray]):
+    """Whatever metric a study asks for."""
+
+    def __init__(self, value: float):
+        super().__init__()
+        self._value = np.array([value])
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> np.ndarray:
+        return self._value
+
+
+class _Population:
+    """Lanes that count what they are asked to do; see `Population`."""
+
+    compiles = 0
+
+    def __init__(self, factory: _Factory, resolved: Resolved, about: Lanes):
+        self._factory, self._bucket, self._width = factory, resolved.bucket, about.width
+        self.lanes, self.block = about.lanes, about.block
+        self.warmup_chunks, self.steps_per_chunk = about.warmup_chunks, resolved.steps_per_chunk
+        self._skill = np.zeros(self.lanes)
+        self._chunks = np.zeros(self.lanes)
+        self._phases = [Phase.SEARCH] * self.lanes
+        self._skills: dict[int, tuple[Resolved, float]] = {}
+
+    def _count(self, lanes: Sequence[int]) -> Counted:
+        confirms = self._phases[lanes[0]] is not Phase.SEARCH
+        key = (self._bucket, Phase.CHOOSE if confirms else Phase.SEARCH)
+        return self._factory.counts.setdefault(key, Counted())
+
+    def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
+        """See `Population`."""
+        for refill in refills:
+            self._skill[refill.lane] = self._skill_of(refill.resolved)
+            self._chunks[refill.lane] = 0.0
+            phase = Phase.SEARCH if str(refill.stream) == "search" else Phase.CHOOSE
+            self._phases[refill.lane] = phase
+        self._chunks[list(busy)] += 1.0
+        count = self._count(busy)
+        count.chunks += 1
+        count.blocks += groups_of(busy, self.block)
+        return ChunkResult({}, np.zeros(self.lanes, bool), 0.0)
+
+    def _skill_of(self, resolved: Resolved) -> float:
+        """Return how good a configuration is: the same for all seeds of a trial."""
+        found = self._skills.setdefault(
+            id(resolved), (resolved, float(self._factory.rng.standard_normal()))
+        )
+        return found[1]
+
+    def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
+        """See `Population`: a little better with every chunk, so that no trial stands still."""
+        count = self._count(lanes)
+        count.calls += math.ceil(len(lanes) / self._width)
+        count.evaluations += len(lanes)
+        noise = _SEED_NOISE * self._factory.rng.standard_normal(len(lanes))
+        at = list(lanes)
+        shown = self._factory.sign * (self._skill[at] + noise + self._chunks[at])
+        return [
+            EvaluationResult(
+                np.array([value]), np.array([max(1, round(1e6 + 1e4 * value))]), _Values(value)
+            )
+            for value in shown
+        ]
+
+    def change(self, changes: Sequence[Change]) -> None:
+        """See `Population`."""
+        skill, chunks = self._skill.copy(), self._chunks.copy()
+        for change in changes:
+            source = change.lane if change.source is None else change.source
+            self._skill[change.lane] = skill[source]
+            self._chunks[change.lane] = chunks[source]
+
+    def compile(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def compile_evaluation(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def take(self, lanes: Sequence[int]) -> list[Any]:
+        """See `Population`; a rehearsal moves nothing."""
+        raise NotImplementedError
+
+    def put(self, states: Mapping[int, Any]) -> None:
+        """See `Population`; a rehearsal moves nothing."""
+        raise NotImplementedError
+
+    def save(self, directory: Path) -> None:
+        """See `Population`; a rehearsal writes nothing."""
+        raise NotImplementedError
+
+    def restore(self, directory: Path) -> None:
+        """See `Population`; a rehearsal writes nothing."""
+        raise NotImplementedError
+
+    def export_policy(
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
+    ) -> None:
+        """See `Population`; a rehearsal writes nothing."""
+        raise NotImplementedError
