@@ -15,6 +15,7 @@ from typing import Any
 
 from .errors import HpoError, suggestion
 from .version import __version__
+from .views.argument_values import counts, env_steps, port, positive, seconds, seed
 from .views.visible import echo
 
 __all__ = ["main", "make_parser"]
@@ -154,12 +155,12 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
     _option(
         tune, "--lanes", "N,N,...",
-        "numbers of lanes to time (default: some around what the study would use)", type=_counts,
+        "numbers of lanes to time (default: some around what the study would use)", type=counts,
     )  # fmt: skip
     _option(
         tune, "--seconds", "S",
         "time each for S seconds, and its rollouts alone as long again (default: 3)",
-        type=_positive, default=3,
+        type=positive, default=3,
     )  # fmt: skip
     train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
@@ -184,7 +185,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard of a study")
-    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=_positive)
+    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=positive)
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=int, nargs="?")
     _add_network(show, "draw this optical network into --out PICTURE.png")
@@ -227,7 +228,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _flag(query, "--csv", "print CSV")
     _option(
         query, "--timeout", "SECONDS",
-        "stop the query after SECONDS; 0: never (default: 60)", type=_seconds, default=60.0,
+        "stop the query after SECONDS; 0: never (default: 60)", type=seconds, default=60.0,
     )  # fmt: skip
     watch = verb("watch", "watch_study", "show the live view of a study that runs elsewhere")
     _option(watch, "--study", "NAME", "a study or its folder (default: the only one)")
@@ -253,7 +254,7 @@ def _add_serve(verb: Callable[..., Any]) -> None:
         "any other the page demands a token, which is part of the URL printed",
         default="127.0.0.1",
     )  # fmt: skip
-    _option(serve, "--port", "N", "the port; 0: any (default: 8765, or the next free)", type=_port)
+    _option(serve, "--port", "N", "the port; 0: any (default: 8765, or the next free)", type=port)
     _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")
     _add_json(serve)
 
@@ -266,14 +267,14 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     _option(
         evaluate, "--episodes", "N",
-        "evaluate N episodes (default: 100; 1 with --video)", type=_positive,
+        "evaluate N episodes (default: 100; 1 with --video)", type=positive,
     )  # fmt: skip
     _add_network(evaluate, "evaluate in this optical network")
-    _option(evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=_positive)
+    _option(evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=positive)
     _option(
         evaluate, "--steps", "N",
         "serve N requests a stream after the warm-up (default: 20000; 300 with --video)",
-        type=_positive,
+        type=positive,
     )  # fmt: skip
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
     _option(
@@ -323,14 +324,14 @@ def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
     _add_set(parser, "override a key of --env; repeatable")
     _option(parser, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
     _option(parser, "--policy", "DIR", "a policy from `hpo best --export`")
-    _option(parser, "--seed", "N", "the random seed (default: 0)", type=_seed, default=0)
+    _option(parser, "--seed", "N", "the random seed (default: 0)", type=seed, default=0)
 
 
 def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
     _option(
         parser, "--at", "STEPS",
         f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
-        type=_env_steps,
+        type=env_steps,
     )  # fmt: skip
     _flag(
         parser, "--all", f"{prefix}include trials that a model proposed, which biases the result"
@@ -355,50 +356,6 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
     _option(parser, "--out", "DIR", "the folder of results (default: results)", default="results")
-
-
-def _positive(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _env_steps(text: str) -> int:
-    from .studies.amounts import count_of
-
-    count = _positive(text) if text.isdigit() else count_of(text)
-    if count is None or count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as 50k")
-    return count
-
-
-def _counts(text: str) -> list[int]:
-    return [_positive(part) for part in text.split(",")]
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
-    return seconds
-
-
-def _port(text: str) -> int:
-    port = _whole(text, 0)
-    if port > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
-    return port
-
-
-def _whole(text: str, low: int) -> int:
-    if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
-    return int(text)
 
 
 def _open_streams() -> None:

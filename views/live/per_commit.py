@@ -22,7 +22,6 @@ __all__ = ["SHARE", "Made", "Mark", "PerCommit", "mark_of"]
 SHARE = min(0.5, 0.01 * (os.cpu_count() or 1))
 """Of the time, for reading and drawing one study while it runs: a hundredth of the machine."""
 _SOONEST = 1.0
-_COUNTER = slice(24, 28)  # of SQLite's header: changes with every transaction
 
 _T = TypeVar("_T")
 
@@ -32,28 +31,28 @@ class Mark:
     """What tells one commit of a study from the next without opening its journal.
 
     Attributes:
-        file: inode, size, time of change and SQLite's own counter of changes.
+        file: inode, size and time of change of its journal.
         runs: a process writes the study.
     """
 
-    file: tuple[int, int, int, int]
+    file: tuple[int, int, int]
     runs: bool
 
 
 def mark_of(folder: Path) -> Mark:
     """Return the mark of a study; taken before it is read, it is never too new.
 
+    The journal is not opened for it: to close a file frees all locks that this process has on it,
+    those included under which SQLite reads it in another thread.
+
     Raises:
         StoreError: the journal is gone or cannot be read.
     """
-    path = folder / JOURNAL_NAME
     try:
-        with path.open("rb", buffering=0) as file:
-            counter = int.from_bytes(file.read(_COUNTER.stop)[_COUNTER], "big")
-            seen = os.fstat(file.fileno())
+        seen = (folder / JOURNAL_NAME).stat()
     except OSError as error:
         raise StoreError(f"{folder.name} cannot be read: {error.strerror}") from error
-    words = (seen.st_ino, seen.st_size, seen.st_mtime_ns, counter)
+    words = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
     return Mark(words, lock_holder(folder) is not None)
 
 

@@ -1,0 +1,57 @@
+"""Values of options on the command line; a mistake in one is told by argparse with its option."""
+
+from __future__ import annotations
+
+import argparse
+
+__all__ = ["counts", "env_steps", "port", "positive", "seconds", "seed"]
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1."""
+    return _whole(text, 1)
+
+
+def env_steps(text: str) -> int:
+    """Return a number of env steps, such as 50k."""
+    from ..studies.amounts import count_of
+
+    count = positive(text) if text.isdigit() else count_of(text)
+    if count is None or count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as 50k")
+    return count
+
+
+def counts(text: str) -> list[int]:
+    """Return whole numbers from 1 on, parted by commas."""
+    return [positive(part) for part in text.split(",")]
+
+
+def seed(text: str) -> int:
+    """Return a whole number from 0 on."""
+    return _whole(text, 0)
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds; 0 stands for no limit."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
+    return seconds
+
+
+def port(text: str) -> int:
+    """Return the number of a port; 0 stands for any that is free."""
+    port = _whole(text, 0)
+    if port > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
+    return port
+
+
+def _whole(text: str, low: int) -> int:
+    if not text.isascii() or not text.isdigit() or not low <= int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {low}")
+    return int(text)
