@@ -112,7 +112,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _IDLE_SECONDS
     disable_nagle_algorithm = True  # a body must not wait until its head is acknowledged
-    server: LiveServer
+
+    @property
+    def _live(self) -> LiveServer:
+        assert isinstance(self.server, LiveServer)
+        return self.server
 
     def version_string(self) -> str:
         return f"hpo/{__version__}"
@@ -125,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._found()
         except Exception as error:  # of ours: the page says so, and the others go on
             told = f"{type(error).__name__}: {error}"
-            echo(f"warning: {self.path[:200]}: {told}", file=sys.stderr)
+            echo(f"warning: {urlsplit(self.path).path[:200]}: {told}", file=sys.stderr)
             answer = _text(told, HTTPStatus.INTERNAL_SERVER_ERROR)
         self._answer(answer)
 
@@ -169,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _found(self) -> Answer:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # nobody reads what a GET brings along
-        guard, place = self.server.guard, urlsplit(self.path)
+        guard, place = self._live.guard, urlsplit(self.path)
         if not guard.knows(self.headers.get("Host")):
             told = "This server does not answer to that name; use its address or localhost."
             return _text(told, HTTPStatus.MISDIRECTED_REQUEST)
@@ -182,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not guard.admits(self.headers.get("Cookie")):
             told = "This page needs its token: open the address that hpo serve printed."
             return _text(told, HTTPStatus.FORBIDDEN)
-        return _place(self.server, place.path, asked)
+        return _place(self._live, place.path, asked)
 
 
 def _text(text: str, status: HTTPStatus, headers: Mapping[str, str] | None = None) -> Answer:
@@ -210,17 +214,14 @@ def _nothing(path: str) -> Answer:
 
 
 def _study(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
-    """The page of a study; it comes at once, so that the first to ask need not read it."""
-    names = library.names()
-    if name not in names:
-        return None
+    """The page of a study, whose pieces are still to be asked for."""
     try:
         made = library.view(name)
     except HpoError as error:
         return Answer(documents.message_page(name, str(error)))
     if made is None:
         return None
-    others = [other for other in names if other != name]
+    others = [other for other in library.names() if other != name]
     return Answer(documents.study_page(name, made.value.titles, others))
 
 
