@@ -15,14 +15,15 @@ from typing import Any
 
 from .errors import HpoError, suggestion
 from .version import __version__
-from .views.argument_values import counts, env_steps, port, positive, seconds, seed
+from .views import argument_types as types
 from .views.visible import echo
 
 __all__ = ["main", "make_parser"]
 
 _FORMATS = ("csv", "optuna", "tensorboard", "wandb")
 _METHODS = ("ped-anova", "fanova")
-_PICTURES = ("history", "curves", "parallel", "slices", "importance", "pareto")
+_PICTURES = ("history", "curves", "parallel", "slices", "importance", "effects", "schedule",
+             "pareto")  # fmt: skip
 _SHELLS = ("bash", "zsh", "fish")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -142,7 +143,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "search around the one configuration that SOURCE holds, over the usual ranges",
     )  # fmt: skip
     for parser in (init, taken):
-        _option(parser, "--out", "FILE", "write to FILE instead of stdout")
+        _option(parser, "--to", "FILE", "write to FILE instead of stdout")
     check = verb("check", "init_check_run", "show what a study will do and cost, and its mistakes")
     _flag(
         check, "--time",
@@ -155,12 +156,13 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
     _option(
         tune, "--lanes", "N,N,...",
-        "numbers of lanes to time (default: some around what the study would use)", type=counts,
+        "numbers of lanes to time (default: some around what the study would use)",
+        type=types.counts,
     )  # fmt: skip
     _option(
         tune, "--seconds", "S",
         "time each for S seconds, and its rollouts alone as long again (default: 3)",
-        type=positive, default=3,
+        type=types.positive, default=3,
     )  # fmt: skip
     train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
@@ -185,10 +187,11 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard of a study")
-    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=positive)
+    _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=types.positive)
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=int, nargs="?")
-    _add_network(show, "draw this optical network into --out PICTURE.png")
+    _add_network(show, "draw this optical network into --to PICTURE.png")
+    _option(show, "--to", "FILE", "for --env: the picture, a PNG")
     query = verb("query", "read_study", "query the tables trials, evaluations and curves in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
     best = verb("best", "read_study", "print the winner of a study, or export its policy")
@@ -220,15 +223,21 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write everything about a study as one HTML file")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report)
+    stop = verb("stop", "end_study", "end a running study in good order, as Ctrl-C would")
+    _flag(stop, "--no-wait", "return at once, not when it has ended")
+    remove = verb("rm", "end_study", "remove studies that are not running")
+    _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
+    _flag(remove, "--yes", "remove without a question")
+    _add_out(remove)
+    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report, stop)
     for parser in about_one:
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, report):
+    for parser in (top, best, ranked, report, stop):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
     _option(
         query, "--timeout", "SECONDS",
-        "stop the query after SECONDS; 0: never (default: 60)", type=seconds, default=60.0,
+        "stop the query after SECONDS; 0: never (default: 60)", type=types.seconds, default=60.0,
     )  # fmt: skip
     watch = verb("watch", "watch_study", "show the live view of a study that runs elsewhere")
     _option(watch, "--study", "NAME", "a study or its folder (default: the only one)")
@@ -254,7 +263,9 @@ def _add_serve(verb: Callable[..., Any]) -> None:
         "any other the page demands a token, which is part of the URL printed",
         default="127.0.0.1",
     )  # fmt: skip
-    _option(serve, "--port", "N", "the port; 0: any (default: 8765, or the next free)", type=port)
+    _option(
+        serve, "--port", "N", "the port; 0: any (default: 8765, or the next free)", type=types.port
+    )
     _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")
     _add_json(serve)
 
@@ -267,14 +278,16 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     _option(
         evaluate, "--episodes", "N",
-        "evaluate N episodes (default: 100; 1 with --video)", type=positive,
+        "evaluate N episodes (default: 100; 1 with --video)", type=types.positive,
     )  # fmt: skip
     _add_network(evaluate, "evaluate in this optical network")
-    _option(evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=positive)
+    _option(
+        evaluate, "--seeds", "N", "serve N streams of requests (default: 10)", type=types.positive
+    )
     _option(
         evaluate, "--steps", "N",
         "serve N requests a stream after the warm-up (default: 20000; 300 with --video)",
-        type=positive,
+        type=types.positive,
     )  # fmt: skip
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
     _option(
@@ -324,14 +337,14 @@ def _add_network(parser: argparse.ArgumentParser, text: str) -> None:
     _add_set(parser, "override a key of --env; repeatable")
     _option(parser, "--heuristic", "NAME", "heuristics of optical networks: NAME,NAME or all")
     _option(parser, "--policy", "DIR", "a policy from `hpo best --export`")
-    _option(parser, "--seed", "N", "the random seed (default: 0)", type=seed, default=0)
+    _option(parser, "--seed", "N", "the random seed (default: 0)", type=types.seed, default=0)
 
 
 def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
     _option(
         parser, "--at", "STEPS",
         f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
-        type=env_steps,
+        type=types.env_steps,
     )  # fmt: skip
     _flag(
         parser, "--all", f"{prefix}include trials that a model proposed, which biases the result"

@@ -18,6 +18,7 @@ from ..store.begun_anew import begin_anew
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ..store.rows import StudyMeta
 from ..store.sinks import Sinks
+from ..store.stop_request import StopRequest
 from ..store.study_folder import StudyFolder
 from ..store.study_store import StudyStore
 from ..studies.given import Given, given_in, without_given
@@ -223,7 +224,12 @@ def _run(
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
     telling.start(store.folder.path, resumed=not store.created)
     measure_baselines(ledger, factory, baselines_of(store.journal), telling.baseline)
-    with closing(AskAhead(proposer)) as ahead, Interrupts(telling.interrupt) as interrupts:
+    asked = StopRequest(store.folder.path, store.holder)
+    with (
+        closing(asked),
+        closing(AskAhead(proposer)) as ahead,
+        Interrupts(telling.interrupt, asked) as interrupts,
+    ):
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
         policies = Policies(store.folder.policies, study.checkpoint)

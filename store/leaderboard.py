@@ -1,4 +1,4 @@
-"""The order of trials: confirmed, then finished, then stopped, then all others, never mixed.
+"""The order of trials: confirmed, then finished, then by the rung they reached, then all others.
 
 Confirmed trials are ordered by the mean of their `choose` seeds; the number shown for the winner
 is the mean of its `report` seeds, which chose nothing and so are not flattered by the choice.
@@ -21,9 +21,9 @@ from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
 
 __all__ = ["Entry", "Ranking", "leaderboard", "leaderboard_of", "volume_of"]
 
-_CONFIRMED, _FINISHED, _STOPPED, _OTHER = range(4)
+_CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
 _OTHER_ORDER = (
-    TrialState.RUNNING,
+    TrialState.RUNNING,  # before its first rung
     TrialState.UNFINISHED,
     TrialState.FINISHED,  # here only with a value that is not finite
     TrialState.STOPPED,
@@ -191,8 +191,9 @@ def leaderboard(
 ) -> list[Entry]:
     """Entries from the best to the last.
 
+    Trials that run stand among the stopped ones, by the rung they passed and their value there.
     Only finite numbers rank: a trial whose value (or rung value, or choose or report mean) is
-    NaN or infinite comes after all stopped ones. Ties go to the smaller number.
+    NaN or infinite comes after all of these. Ties go to the smaller number.
 
     Args:
         rows: trials in any order.
@@ -228,15 +229,13 @@ def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: 
             keys[index] = (group, *place.key, *keys[index][1:])
             if several and place.violation == 0.0:
                 entries[index] = replace(entries[index], front=place.front)
-    _stopped_below_feasible(entries, keys, ranking)
+    _below_feasible(entries, keys, ranking)
 
 
-def _stopped_below_feasible(
-    entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking
-) -> None:
-    """Among those stopped at one rung, put the ones that violate a constraint last."""
+def _below_feasible(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:
+    """Among those with a value at one rung, put the ones that violate a constraint last."""
     for index, key in enumerate(keys):
-        if key[0] == _STOPPED:
+        if key[0] == _AT_RUNG:
             keys[index] = (key[0], key[1], _excess(entries[index], ranking), *key[2:])
 
 
@@ -313,8 +312,8 @@ def _order(entry: Entry, sign: float) -> tuple[float, ...]:
             return (_CONFIRMED, chosen, 0.0, entry.trial)
     elif entry.state is TrialState.FINISHED and value < math.inf:
         return (_FINISHED, value, 0.0, entry.trial)
-    elif entry.state is TrialState.STOPPED and at_rung < math.inf:
-        return (_STOPPED, -entry.rung, at_rung, entry.trial)
+    elif entry.state in (TrialState.STOPPED, TrialState.RUNNING) and at_rung < math.inf:
+        return (_AT_RUNG, -entry.rung, at_rung, entry.trial)
     return (_OTHER + _OTHER_ORDER.index(entry.state), -entry.rung, at_rung, entry.trial)
 
 

@@ -26,12 +26,16 @@ _ATTEMPTS, _PAUSE_SECONDS = 10, 0.05
 class StudyLock:
     """Hold the only right to write into a study's folder; a context manager.
 
+    Attributes:
+        words: what the lock says of its holder, as `lock_holder` reads it.
+
     Raises:
         StoreError: another process holds it; the message says which and since when.
     """
 
     def __init__(self, directory: Path):
         self.path = directory / LOCK_NAME
+        self.words = _who()
         self._descriptor: int | None = None
         try:
             self._descriptor = open_plain(self.path, os.O_RDWR | os.O_CREAT)
@@ -64,7 +68,7 @@ class StudyLock:
                 f"{self.path} was not written by hpo, but a study keeps its lock there; move "
                 "it away"
             )
-        _say(descriptor, _who())
+        _say(descriptor, self.words)
 
     def _close(self) -> None:
         if self._descriptor is not None:

@@ -182,17 +182,21 @@ class StudySummary:
 
 def list_studies(root: Path = RESULTS) -> list[StudySummary]:
     """All studies in a folder of results, the last to change first."""
-    if not root.is_dir():
-        return []
-    found = [_summary(path) for path in sorted(root.iterdir()) if _is_study(path)]
+    found = [summary_of(path) for path in _studies(root)]
     return sorted(found, key=lambda summary: -(summary.updated_at or 0.0))
+
+
+def _studies(root: Path) -> list[Path]:
+    """Return the folders of studies, by name; one that is hidden is being removed."""
+    inside = sorted(root.iterdir()) if root.is_dir() else []
+    return [path for path in inside if not path.name.startswith(".") and _is_study(path)]
 
 
 def _is_study(path: Path) -> bool:
     return (path / JOURNAL_NAME).is_file()
 
 
-def _summary(path: Path) -> StudySummary:
+def summary_of(path: Path) -> StudySummary:
     try:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
@@ -230,9 +234,7 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     Raises:
         StoreError: there is none, or none of that name, or several and no name was given.
     """
-    known = (
-        sorted(path.name for path in root.iterdir() if _is_study(path)) if root.is_dir() else []
-    )
+    known = [path.name for path in _studies(root)]
     if study is None:
         if len(known) == 1:
             return StudyFolder(root / known[0])

@@ -79,6 +79,11 @@ class StudyStore:
         return self.journal.meta
 
     @property
+    def holder(self) -> str:
+        """What the lock says of this process."""
+        return self._lock.words
+
+    @property
     def head(self) -> Head:
         """The last commit."""
         return self.journal.head()

@@ -15,7 +15,7 @@ from ..spaces.space import Parameter, Space
 from .quanta import Quanta, quanta_of
 from .spec import Study
 
-__all__ = ["Bucket", "Buckets", "buckets_of"]
+__all__ = ["Bucket", "Buckets", "buckets_of", "words_of_bucket"]
 
 _MOST_POINTS = 5000
 _POINTS_OF_PARENTS = 5
@@ -86,6 +86,34 @@ def buckets_of(
             found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
     return Buckets(tuple(found.values()), more, endless, tuple(refused))
+
+
+def words_of_bucket(study: Study, config: Mapping[str, Any], most: int = 36) -> str:
+    """Return what tells a bucket from the others, in few words; its environment if nothing does.
+
+    Knobs that differ from the default come first, because what finds no room is left out.
+
+    Args:
+        study: loaded.
+        config: a complete configuration of the bucket.
+        most: letters.
+    """
+    default, known = study.default(), {**study.space.constants, **config}
+    active = [p.name for p in study.space.parameters if p.active(known)]
+    names = [name for name in dict.fromkeys(active) if _is_static(study, name)]
+    names.sort(key=lambda name: freeze(config[name]) == freeze(default[name]))
+    found = [f"{name}={_word(config[name])}" for name in names]
+    words = ", ".join(found) or study.env.id
+    while len(words) > most and len(found) > 1:
+        found.pop()
+        words = ", ".join([*found, "..."])
+    return words if len(words) <= most else f"{words[: most - 3]}..."
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_word, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _is_static(study: Study, name: str) -> bool:

@@ -79,7 +79,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     assert done.stderr.strip() == "[] 0"
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
              "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
-             "importance", "compare", "plot", "report", "serve", "watch")  # fmt: skip
+             "importance", "compare", "plot", "report", "stop", "rm", "serve", "watch")  # fmt: skip
     assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
 
 
@@ -92,7 +92,7 @@ def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     out = say("--help")[1]
     verbs = re.findall(r"^    (\S+)", out.partition("COMMAND\n")[2], re.M)
-    assert len(verbs) == 24
+    assert len(verbs) == 26
     for words in ([], *([verb] for verb in verbs)):
         code, out, _ = say(*words, "--help")
         assert code == 0 and max(map(len, out.splitlines())) <= 80, words
@@ -157,7 +157,7 @@ def test_a_mistake_in_the_words_is_told_with_code_2(say, words, told):
         (["run", "tiny.yaml", "--name", "../up"], "--name: "),
         (["check", "tiny.yaml", "--set", "space.gama.min=1"], "did you mean 'gamma'?"),
         (["init", "Cartpole-v1"], "did you mean 'CartPole-v1'?"),
-        (["init", "CartPole-v1", "--out", "tiny.yaml"], "exists already"),
+        (["init", "CartPole-v1", "--to", "tiny.yaml"], "exists already"),
         (["top", "--study", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
         (["top", "tny"], "there is no study 'tny'; did you mean 'tiny'?"),
         (["top", "--out", "elsewhere"], "there is no study in elsewhere/"),
@@ -198,7 +198,7 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
 
 
 def test_init_writes_a_file_that_checks(say, tmp_path):
-    code, out, err = say("init", "Pendulum-v1", "--out", str(tmp_path / "new.yaml"))
+    code, out, err = say("init", "Pendulum-v1", "--to", str(tmp_path / "new.yaml"))
     assert (code, out) == (0, "")
     assert "hpo check" in err
     code, out, _ = say("check", str(tmp_path / "new.yaml"))

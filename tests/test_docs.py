@@ -176,10 +176,10 @@ def verbs_of(parser):
 def test_an_import_of_a_command_line_is_a_study(page, text, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = shlex.split(text)
-    if "--out" not in words:
-        words += ["--out", "study.yaml"]
+    if "--to" not in words:
+        words += ["--to", "study.yaml"]
     assert main(words) == 0, capsys.readouterr().err
-    assert main(["check", words[words.index("--out") + 1]]) == 0
+    assert main(["check", words[words.index("--to") + 1]]) == 0
 
 
 # ---------------------------------------------------------------------- Python

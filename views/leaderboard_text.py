@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from rich import box
@@ -15,6 +14,7 @@ from ..store.baselines import BaselineEntry
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from .formatting import Listing, between, counted, number, param, steps
+from .knob_columns import KnobColumns, knob_columns
 
 __all__ = [
     "RUNG_NOTE",
@@ -28,7 +28,7 @@ __all__ = [
     "winner_line",
 ]
 
-RUNG_NOTE = "(value): at its last rung, of a trial that did not finish its run."
+RUNG_NOTE = "(value): at its last rung, of a trial that has not finished its run."
 _INTERVAL = "95% interval"
 _GAP = 2  # blanks between two columns: one of padding, one of the box
 
@@ -51,8 +51,12 @@ def print_leaderboard(
     if not shown:
         console.print("no trials yet", highlight=False)
         return
-    console.print(board(shown, console.width, objectives))
-    notes: list[str] = []
+    knobs = knob_columns(entries, shown)
+    table, hidden = board(shown, knobs, console.width, objectives)
+    console.print(table)
+    notes = [knobs.same_words] if knobs.same else []
+    if hidden:
+        notes.append(f"No room for: {', '.join(hidden)}; see hpo show TRIAL, or the report.")
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
         notes.append(RUNG_NOTE)
     if len(shown) < len(entries):
@@ -92,8 +96,17 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
     return Listing(header, rows, (False, True, False, False, True, False))
 
 
-def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) -> Table:
-    """Return the table; knobs equal in all entries come last, what does not fit is left out."""
+def board(
+    entries: Sequence[Entry], knobs: KnobColumns, width: int, objectives: Sequence[str] = ()
+) -> tuple[Table, list[str]]:
+    """Return the table, and the knobs that found no room in it.
+
+    Args:
+        entries: its rows.
+        knobs: their knobs, in order.
+        width: in characters.
+        objectives: their names, where there are several.
+    """
     columns: list[tuple[str, list[str]]] = [
         ("#", [str(entry.rank) for entry in entries]),
         ("trial", [str(entry.trial) for entry in entries]),
@@ -106,11 +119,13 @@ def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) 
         words = {True: "yes", False: "no", None: ""}
         columns.insert(3, ("feasible", [words[entry.feasible] for entry in entries]))
     left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
-    for name in _knobs(entries):
+    hidden: list[str] = []
+    for name in knobs.names:
         cells = [param(e.params[name]) if name in e.params else "" for e in entries]
         header = _folded(name, max(map(len, cells)))
         needs = _width(header, cells) + _GAP
         if needs > left:
+            hidden.append(name)
             continue
         left -= needs
         columns.append((header, cells))
@@ -121,7 +136,7 @@ def board(entries: Sequence[Entry], width: int, objectives: Sequence[str] = ()) 
         zip(*(cells for _, cells in columns), strict=True), entries, strict=True
     ):
         table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
-    return table
+    return table, hidden
 
 
 def _one(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
@@ -214,15 +229,6 @@ def _value(entry: Entry) -> str:
 
 def _around(entry: Entry) -> str:
     return between(entry.ci_low, entry.ci_high)
-
-
-def _knobs(entries: Sequence[Entry]) -> list[str]:
-    """Return the knobs, those with the most different values first, else in the study's order."""
-    different: dict[str, set[str]] = {}
-    for entry in entries:
-        for name, value in entry.params.items():
-            different.setdefault(name, set()).add(json.dumps(value))
-    return sorted(different, key=lambda name: -len(different[name]))
 
 
 def _width(header: str, cells: Sequence[str]) -> int:

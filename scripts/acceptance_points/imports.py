@@ -60,7 +60,7 @@ def _train_command(work: Path) -> str:
 
 def _train(source: list[str], given: list[str], study: Path, trials: int) -> str:
     """Import and run; give a fault, or nothing."""
-    words = [*hpo_command(), "import", *source, "--out", str(study), "--", *given]
+    words = [*hpo_command(), "import", *source, "--to", str(study), "--", *given]
     done = _ended(words, study.parent)
     if done.returncode:
         return f"import: {done.stderr[-300:]}"

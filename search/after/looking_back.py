@@ -29,6 +29,7 @@ from ...studies.search_methods import METHODS
 from ...studies.spec import Study
 from ..book.objective import Objective
 from ..lanes.contract import EvaluationResult
+from .ped_anova import ped_anova
 
 __all__ = [
     "Importance",
@@ -286,20 +287,11 @@ def importance_over_progress(
 def _shares(
     space: Space, rows: Sequence[tuple[Mapping[str, Any], float]], goal: str, method: Method
 ) -> dict[str, float]:
-    import optuna
-
-    from ...spaces.to_optuna import internal_params
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="maximize" if goal == "maximize" else "minimize")
-    for params, value in rows:
-        positions, spread = internal_params(space, params)
-        study.add_trial(
-            optuna.trial.create_trial(params=positions, distributions=spread, value=value)
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks its evaluators as experimental
-        raw = _evaluator(method).evaluate(study)
+    params, values = [row for row, _ in rows], [value for _, value in rows]
+    if method == "ped-anova":
+        raw = ped_anova(space, params, values, goal)
+    else:
+        raw = _fanova(space, params, values, goal)
     totals: dict[str, float] = dict.fromkeys(space.names, 0.0)
     for key, share in raw.items():
         totals[key.partition("#")[0]] += max(0.0, float(share))
@@ -308,12 +300,24 @@ def _shares(
     return dict(sorted(scaled.items(), key=lambda item: -item[1]))
 
 
-def _evaluator(method: Method) -> Any:
-    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
+def _fanova(
+    space: Space, params: Sequence[Mapping[str, Any]], values: Sequence[float], goal: str
+) -> dict[str, float]:
+    import optuna
 
-    if method == "ped-anova":
-        return PedAnovaImportanceEvaluator()
+    from ...spaces.to_optuna import internal_params
+
     try:
-        return FanovaImportanceEvaluator(seed=0)
+        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     except ImportError:
         raise MissingExtraError("scikit-learn", "fanova", "importance by fANOVA") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="maximize" if goal == "maximize" else "minimize")
+    for config, value in zip(params, values, strict=True):
+        positions, spread = internal_params(space, config)
+        study.add_trial(
+            optuna.trial.create_trial(params=positions, distributions=spread, value=value)
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks its evaluators as experimental
+        return evaluator.evaluate(study)

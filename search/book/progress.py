@@ -139,7 +139,10 @@ class Observer(Protocol):
         ...
 
     def on_interrupt(self) -> None:
-        """Ctrl-C was pressed once; the chunk is finished and committed before the loop leaves."""
+        """A clean end was asked for; the chunk is finished and committed before the loop leaves.
+
+        By Ctrl-C, pressed once, or by `hpo stop`.
+        """
         ...
 
     def on_end(self, progress: Progress, state: str) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Any
 
+from ...studies.buckets import words_of_bucket
 from ...studies.check import spread_note
 from ...studies.spec import Study
 from ..lanes.compile_cache import enable_compilation_cache
@@ -16,6 +17,7 @@ from .shared_factory import SharedFactory
 
 __all__ = ["factory_of"]
 
+_LETTERS = 22  # so that the line of a compile has 80
 _MOST_HANDLES = 64  # processes of Ray Tune's that are expected at a time
 
 
@@ -85,6 +87,7 @@ def _on_cluster(
         source = partial(local_shares, study, executor.workers, place.cpus)
         team = RayTeam(ray, executor.workers, place, source, warn)
         try:
-            yield SharedFactory(team, team.begin(), compiling)
+            words = partial(words_of_bucket, study, most=_LETTERS)
+            yield SharedFactory(team, team.begin(), compiling, words)
         finally:
             team.end()

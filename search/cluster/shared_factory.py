@@ -29,6 +29,7 @@ class SharedFactory:
         team: reaches the hosts, all of which have begun.
         machine: what each of them runs on.
         compiling: entered around each compile, with words for it.
+        told_apart: configuration -> what tells its bucket from the others.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class SharedFactory:
         team: Team,
         machine: Machine,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        told_apart: Callable[[Mapping[str, Any]], str] = lambda config: "",
     ):
-        self._team, self._compiling = team, compiling
+        self._team, self._compiling, self._told_apart = team, compiling, told_apart
         self.backend = machine.backend
         self.device_count = machine.device_count * team.shares
 
@@ -59,7 +61,8 @@ class SharedFactory:
 
     def make(self, resolved: Resolved, lanes: int | None) -> SharedPopulation:
         """See `PopulationFactory`."""
-        return SharedPopulation(self._team, resolved, lanes, self._compiling)
+        words = self._told_apart(resolved.config)
+        return SharedPopulation(self._team, resolved, lanes, self._compiling, words)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]

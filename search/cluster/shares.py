@@ -99,6 +99,7 @@ class SharedPopulation:
         resolved: whose bucket; hosts know it under the bucket's name.
         lanes: of all shares together; None leaves them to the rule.
         compiling: entered around each compile, with words for it.
+        words: what tells the bucket from the others.
     """
 
     def __init__(
@@ -107,9 +108,10 @@ class SharedPopulation:
         resolved: Resolved,
         lanes: int | None,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        words: str = "",
     ):
         """Let every host make its share."""
-        self._team, self._compiling = team, compiling
+        self._team, self._compiling, self._words = team, compiling, words
         self._resolved, self._asked = resolved, lanes
         shares = range(team.shares)
         self._known = dict.fromkeys(shares, -1)
@@ -154,20 +156,20 @@ class SharedPopulation:
     def compile(self) -> None:
         """See `Population`; of several hosts on one machine the first fills the cache."""
         if not self._compiled:
-            self._compile("compile", "the training program")
+            self._compile("compile", "training")
             self._compiled = True
 
     def compile_evaluation(self) -> None:
         """See `Population`."""
         if not self._evaluation_compiled:
-            self._compile("compile_evaluation", "the evaluation")
+            self._compile("compile_evaluation", "evaluation")
             self._evaluation_compiled = True
 
     def _compile(self, method: str, what: str) -> None:
         first = self._team.first_of_machines()
         others = [share for share in range(self._team.shares) if share not in first]
-        words = f"{what}: {self.lanes} lanes over {self._team.shares} workers"
-        with self._compiling(words):
+        where = f"{self.lanes} lanes over {self._team.shares} workers"
+        with self._compiling(f"{what}: {'; '.join(filter(None, (self._words, where)))}"):
             for shares in (first, others):
                 self._ask(method, dict.fromkeys(shares, ()))
 

@@ -1,4 +1,4 @@
-"""What asks a study to end: Ctrl-C once for a clean end, twice to leave at once.
+"""What asks a study to end: Ctrl-C once for a clean end, twice to leave at once; `hpo stop`.
 
 SIGTERM (a batch system, a container) and SIGHUP (a terminal that was closed) count as Ctrl-C once,
 however often they come: `timeout`, shells and systemd send them twice.
@@ -26,16 +26,33 @@ def leaves_at_once(number: int) -> bool:
 
 
 class Interrupts:
-    """Watches for signals while it is entered; does nothing outside of the main thread.
+    """Watches for signals while it is entered, in the main thread alone.
 
-    Attributes:
-        requested: a clean end was asked for.
+    Args:
+        on_first: called once, when a clean end is asked for.
+        asked: whether another process asks for one, which is no signal; may be called often.
     """
 
-    def __init__(self, on_first: Callable[[], None] = lambda: None):
-        self.requested = False
-        self._on_first = on_first
+    def __init__(
+        self,
+        on_first: Callable[[], None] = lambda: None,
+        asked: Callable[[], bool] = lambda: False,
+    ):
+        self._requested = False
+        self._on_first, self._asked = on_first, asked
         self._before: dict[int, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a clean end was asked for."""
+        if not self._requested and self._asked():
+            self._request()
+        return self._requested
+
+    def _request(self) -> None:
+        if not self._requested:
+            self._requested = True
+            self._on_first()
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -58,8 +75,7 @@ class Interrupts:
         self._before = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if not self.requested:
-            self.requested = True
-            self._on_first()
+        if not self._requested:
+            self._request()
         elif leaves_at_once(number):
             raise Leave

@@ -36,6 +36,7 @@ from ...errors import ConfigError
 from ...machine.devices import prepare_devices
 from ...machine.workers import Workers
 from ...store.rows import Stream
+from ...studies.buckets import words_of_bucket
 from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
 from .configuration import Parts, Split, parts_of
@@ -121,10 +122,11 @@ class LocalFactory:
 
     def make(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
-        return self._population(self.program_of(resolved, lanes))
+        return self._population(self.program_of(resolved, lanes), resolved)
 
-    def _population(self, compiled: program.Program) -> LocalPopulation:
-        return LocalPopulation(self.split, compiled, self.compiling)
+    def _population(self, compiled: program.Program, resolved: Resolved) -> LocalPopulation:
+        words = words_of_bucket(self.study, resolved.config)
+        return LocalPopulation(self.split, compiled, self.compiling, words)
 
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Make a population to be timed: of the study's own compiled programs.
@@ -145,7 +147,7 @@ class LocalFactory:
         whole = self.program_of(resolved)
         block = whole.tile * len(whole.devices)
         lanes = -(-max(1, replicates) // block) * block
-        return self._population(dataclasses.replace(whole, lanes=lanes))
+        return self._population(dataclasses.replace(whole, lanes=lanes), resolved)
 
     def divide(
         self, resolved: Resolved, lanes: int | None, shares: int, neighbours: int = 1
@@ -190,7 +192,7 @@ class LocalFactory:
         The tile is that of one process.
         """
         whole = self.program_of(resolved, division.own)
-        return self._population(dataclasses.replace(whole, tile=division.tile))
+        return self._population(dataclasses.replace(whole, tile=division.tile), resolved)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]

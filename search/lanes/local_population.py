@@ -48,6 +48,7 @@ class LocalPopulation:
         split: of the study's configurations.
         compiled: the program; it is compiled when it is first needed.
         compiling: entered around each compile, with words for it.
+        words: what tells its bucket from the others; left out: the environment.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LocalPopulation:
         split: Split,
         compiled: Program,
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        words: str = "",
     ):
         """Start with empty lanes."""
         self._split, self._program, self._compiling = split, compiled, compiling
@@ -62,6 +64,7 @@ class LocalPopulation:
         self._place = compiled.lane_order()
         plan = compiled.plan
         self.lanes = compiled.lanes
+        self._words = f"{words or plan.env.id}; {compiled.lanes} lanes"
         self.block = compiled.tile * len(compiled.devices)
         self.steps_per_chunk = compiled.updates * plan.steps_per_update
         self.warmup_chunks = warmup_chunks(compiled)
@@ -83,12 +86,8 @@ class LocalPopulation:
         """Compile the training program now (else at the first chunk)."""
         if self._program.compiled:
             return
-        with self._compiling(f"the training program: {self._words()}"):
+        with self._compiling(f"training: {self._words}"):
             self._program.compile()
-
-    def _words(self) -> str:
-        plan = self._program.plan
-        return f"{plan.env.id}, hidden sizes {list(plan.hidden_sizes)}, {self.lanes} lanes"
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """Refill lanes, then run one chunk; blocks until done."""
@@ -153,7 +152,7 @@ class LocalPopulation:
     def compile_evaluation(self) -> None:
         """Compile the evaluation now (else at the first one)."""
         if not self._program.evaluation_compiled:
-            with self._compiling(f"the evaluation: {self._words()}"):
+            with self._compiling(f"evaluation: {self._words}"):
                 self._program.compile_evaluation()
 
     def take(self, lanes: Sequence[int]) -> list[Any]:

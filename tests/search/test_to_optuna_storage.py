@@ -116,7 +116,7 @@ def test_every_configuration_of_a_space_can_be_written():
 def test_there_and_back_again(home, exported, tmp_path, capsys):
     url, _ = exported
     out = tmp_path / "study.yaml"
-    assert main(["import", "optuna", url, "--out", str(out)]) == 0, capsys.readouterr().err
+    assert main(["import", "optuna", url, "--to", str(out)]) == 0, capsys.readouterr().err
     study, points = load(out), read_points(home / "one")
     assert study.env.id == "CartPole-v1" and study.env_steps == 16_000
     assert (study.metric.name, study.metric.goal) == ("eval/return_mean", "maximize")

@@ -187,7 +187,7 @@ def test_a_picture_of_the_network_and_of_the_spectrum(capsys, network, tmp_path)
     pytest.importorskip("matplotlib")
     for name, more in (("net.png", []), ("used.png", ["--heuristic", "ksp_ff"])):
         path = tmp_path / name
-        assert main(["show", "--env", network, "--out", str(path), *more]) == 0
+        assert main(["show", "--env", network, "--to", str(path), *more]) == 0
         assert path.read_bytes()[:4] == b"\x89PNG"
 
 

@@ -1,4 +1,6 @@
 import io
+import random
+import statistics
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -9,6 +11,7 @@ from rich.console import Console
 from hpo.store.baselines import baseline_entries
 from hpo.store.rows import BaselineRow, TrialState
 from hpo.views.formatting import between
+from hpo.views.knob_columns import knob_columns, told_apart
 from hpo.views.leaderboard_text import print_baselines, print_leaderboard, winner_line
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -59,11 +62,13 @@ def test_the_table_fits_and_nothing_in_it_is_cut(width):
     assert between(entries[0].ci_low, entries[0].ci_high) in text
 
 
-def test_a_wide_terminal_shows_every_knob_a_narrow_one_those_that_differ():
-    entries = samples.entries(*rows())
-    narrow, wide = printed(entries, 80), printed(entries, 200)
-    assert "rate" in narrow and "schedule" not in narrow
-    assert all(word in wide for word in ("rate", "schedule", "gamma", "hidden", "off"))
+@pytest.mark.parametrize("width", [80, 200])
+def test_every_knob_is_a_column_or_said_below(width):
+    head, _, below = printed(samples.entries(*rows()), width).partition("───")
+    assert "rate" in head and "schedule" not in head and "gamma" not in head
+    below = " ".join(below.split())
+    assert "lr_schedule warmup_cosine" in below and "hidden_sizes [64, 64]" in below
+    assert "value_clip_eps off" in below
 
 
 def test_a_stopped_trial_shows_the_value_at_its_rung_and_a_note_says_so():
@@ -120,3 +125,56 @@ def test_baselines_stand_below_with_their_difference():
     print_baselines(console, baseline_entries(known, [], "maximize"))
     assert "best less" not in console.file.getvalue() and "1 (search)" in console.file.getvalue()
     print_baselines(console, [])
+
+
+# ---------------------------------------------------------------------- knobs
+
+
+def searched(count=40):
+    """Trials of which `gamma` decides, `num_envs` shapes the program, `ent_coef` is equal."""
+    draws = random.Random(5)
+    found = []
+    for number in range(count):
+        gamma, lr = draws.random(), draws.random()
+        params = {"learning_rate": lr, "gamma": gamma, "ent_coef": 0.01, "lr_schedule": "linear",
+                  "num_envs": draws.choice([4, 8])}  # fmt: skip
+        if number % 2:
+            params |= {"lr_schedule": "constant"}
+        found.append(samples.row(number, value=10 * gamma + lr, params=params))
+    return samples.entries(*found)
+
+
+def test_structure_comes_first_then_what_tells_trials_apart_and_equal_knobs_are_said_once():
+    entries = searched()
+    knobs = knob_columns(entries, entries[:10])
+    assert knobs.names[:2] == ("num_envs", "gamma") and len(knobs.names) == 4
+    assert knobs.same_words == "Equal in all: ent_coef 0.01."
+    text = printed(entries, 200, 10)
+    head = text.split("\n---")[0]
+    assert "Equal in all: ent_coef 0.01." in text
+    assert head.index("num_") < head.index("gamma") < head.index("rate")
+
+
+def test_how_much_a_knob_tells_is_epsilon_squared():
+    entries = searched()
+    apart = told_apart(entries, ["gamma", "lr_schedule", "num_envs"])
+    place = {entry.trial: at for at, entry in enumerate(entries)}
+    groups = [[place[e.trial] for e in entries if e.params["lr_schedule"] == word]
+              for word in ("linear", "constant")]  # fmt: skip
+    every = [at for group in groups for at in group]
+    within = sum(statistics.pvariance(group) * len(group) for group in groups) / (len(every) - 2)
+    expected = 1.0 - within / statistics.variance(every)
+    assert apart["lr_schedule"] == pytest.approx(max(0.0, expected))
+    assert apart["gamma"] > 0.8 and apart["num_envs"] < 0.2
+    assert set(told_apart(entries[:9], ["gamma"]).values()) == {0.0}
+
+
+def test_knobs_without_room_are_named():
+    text = printed(searched(), 60, 10)
+    assert "No room for:" in text and "hpo show TRIAL" in text
+    assert "No room" not in printed(searched(), 200, 10)
+
+
+def test_of_one_trial_alone_every_knob_has_a_column():
+    knobs = knob_columns(searched(), searched()[:1])
+    assert len(knobs.names) == 5 and not knobs.same_words

@@ -25,7 +25,7 @@ from hpo.views.live.guard import Guard, is_loopback
 from hpo.views.live.library import Library
 from hpo.views.live.parts import ASKED
 from hpo.views.live.server import LiveServer
-from hpo.views.report.report import head_html, parts_of
+from hpo.views.report.report import PARTS, head_html
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 SECRET = "nobody may read this"
@@ -93,9 +93,13 @@ def test_the_list_has_every_study_and_nothing_else(server):
 def test_a_study_s_pieces_are_those_of_its_report(server, root):
     snapshot = read_snapshot(StudyFolder(root / "audited"))
     page = ask(server, "/study/audited")[2]
-    for part in parts_of(snapshot):
-        assert f'<section id="{part.name}">' in page
-        assert ask(server, f"/part/audited/{part.name}")[2] == part.build(snapshot)
+    built = {part.name: part.build(snapshot) for part in PARTS}
+    effects = built.pop("effects")
+    for name, body in built.items():
+        assert f'<section id="{name}">' in page
+        text = ask(server, f"/part/audited/{name}")[2]
+        assert text.startswith(body) if name == "importance" else text == body
+    assert effects in ask(server, "/part/audited/importance")[2]
     assert ask(server, "/part/audited/head")[2] == head_html(snapshot)
     assert "It is finished." in ask(server, "/part/audited/now")[2]
 
@@ -229,8 +233,10 @@ def test_a_damaged_study_says_so_and_the_others_stay(tmp_path):
     with serving(tmp_path) as server:
         text = whole_list(server)
         assert "cannot be read" in text and "53.07" in text
-        assert "is damaged" in ask(server, "/study/bad")[2]
-        assert ask(server, "/state/bad")[0] == 503
+        assert ask(server, "/study/bad")[0] == 200
+        for place in ("/part/bad/now", "/state/bad", "/both-part/bad/small"):
+            status, _, text = ask(server, place)
+            assert status == 503 and "is damaged" in text
         shutil.rmtree(tmp_path / "small")
         assert ask(server, "/state/small")[0] == 404
 

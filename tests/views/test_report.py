@@ -123,7 +123,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
     pictures = [value for tag, name, value in parsed.attributes if (tag, name) == ("svg", "role")]
     told = [value for tag, name, value in parsed.attributes
             if (tag, name) == ("svg", "aria-label")]  # fmt: skip
-    assert set(pictures) == {"img"} and len(told) == len(pictures) and all(told)
+    assert set(pictures) == {"img", "group"} and len(told) == len(pictures) and all(told)
     assert "prefers-color-scheme:dark" in text
     used = {style for _, name, value in parsed.attributes if name == "class"
             for style in value.split() if re.fullmatch(r"[cs]\d", style)}  # fmt: skip
@@ -132,7 +132,7 @@ def test_colours_and_alternatives_are_there_for_every_picture(text):
 
 @pytest.mark.parametrize(("ground", "column"), [("#ffffff", 0), ("#15181c", 1)])
 def test_marks_stand_out_from_their_ground(ground, column):
-    from hpo.views.charts.model import STYLES
+    from hpo.views.charts.look import STYLES
 
     for style, colours in STYLES.items():
         least = 1.3 if style in ("faint", "s0", "s1") else 3.0  # these are the background

@@ -10,8 +10,9 @@ from ...store.query import has_column, query
 from ...store.rows import Stream
 from ...store.statistics import interval, mean
 from ..formatting import counted, number, steps
+from .baseline_lines import baseline_lines
 from .model import XY, Band, Dot, Key, Line, Picture
-from .scales import steps_scale, value_scale
+from .scales import leaders_scale, steps_scale, value_scale
 from .snapshot import Snapshot, finite
 
 __all__ = ["curves"]
@@ -40,7 +41,7 @@ def curves(snapshot: Snapshot) -> Picture:
             ("In training", "episode return", _training(snapshot, {**search, **own}, most)),
             ("In evaluations", snapshot.meta.metric, _evaluated(snapshot, search)),
         )
-        if (panel := _panel(title, label, leaders, shown, found)) is not None
+        if (panel := _panel(snapshot, title, label, leaders, shown, found)) is not None
     ]
     if not panels:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
@@ -119,12 +120,14 @@ def _evaluated(snapshot: Snapshot, wanted: Mapping[int, Sequence[str]]) -> dict[
 
 
 def _panel(
+    snapshot: Snapshot,
     title: str,
     label: str,
     leaders: Sequence[Entry],
     others: Sequence[int],
     found: Mapping[int, Curve],
 ) -> XY | None:
+    """Return one panel; its scale holds the leaders, and of the others what fits beside them."""
     marks: list[Line | Band | Dot] = []
     keys: list[Key] = []
     for trial in reversed(others):
@@ -132,6 +135,7 @@ def _panel(
         if points:
             tip = f"trial {trial}: {number(points[-1][1])} at {steps(points[-1][0])}"
             marks.append(_drawn(points, "faint", trial, tip))
+    behind = len(marks)
     for place, entry in reversed(list(enumerate(leaders))):
         points = _even(found.get(entry.trial, {}), _POINTS)
         if not points:
@@ -146,9 +150,19 @@ def _panel(
         keys.insert(0, Key(f"trial {entry.trial} ({counted(seeds, 'seed')})", style, "line"))
     if not marks:
         return None
-    y = value_scale((y for mark in marks for _, y in _corners(mark)), label)
     x = steps_scale(max(x for mark in marks for x, _ in _corners(mark)))
-    return XY(title, x, y, tuple(marks), tuple(keys), wide=True)
+    lines: list[Line] = []
+    if label == snapshot.meta.metric:
+        lines, line_keys = baseline_lines(snapshot, Stream.SEARCH, x)
+        keys += line_keys
+    kept = [y for mark in (*marks[behind:], *lines) for _, y in _corners(mark)]
+    every = [y for mark in marks for _, y in _corners(mark)]
+    y = leaders_scale(every, label, snapshot.sign, kept) if kept else value_scale(every, label)
+    outside = sum(
+        not all(y.holds(value) for _, value in _corners(mark)) for mark in marks[:behind]
+    )
+    keys += [Key(f"leaves the scale ({outside})", "faint", "out")] if outside else []
+    return XY(title, x, y, (*lines, *marks), tuple(keys), wide=True)
 
 
 def _drawn(points: Sequence[tuple[float, float]], style: str, trial: int, tip: str) -> Line | Dot:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..pictures import new_figure, save_figure
-from .model import STYLES, XY, Band, Bars, Dot, Key, Line, Panel, Parallel, Picture
+from .look import BAND, DASH, DOT, FONTS, GROUNDS, LETTERS, LINE, RING, STRAND, STYLES, THIN
+from .model import XY, Band, Bars, Dot, Key, Line, Panel, Parallel, Picture
 
 __all__ = ["SUFFIXES", "draw_panel", "draw_picture", "figure_size", "fill_figure"]
 
@@ -14,6 +15,10 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _COLUMNS = 3
 _WIDE = 9.0
 _BAR = 0.3
+_POINT = 0.75  # of a pixel
+_INK, _SOFT, _RULE, _GRID, _GROUND = (
+    GROUNDS[name][0] for name in ("ink", "soft", "rule", "grid", "ground")
+)
 
 
 def draw_picture(path: Path, picture: Picture, study: str) -> None:
@@ -42,8 +47,25 @@ def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
         picture: at least one panel.
         study: its name, for the title.
     """
+    from matplotlib import rc_context
+
+    with rc_context({"font.family": _family(), "font.size": LETTERS * _POINT}):
+        return _fill(figure, picture, study)
+
+
+def _family() -> str:
+    """Return the first of the fonts that is here."""
+    from matplotlib import font_manager
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    return next((name for name in FONTS if name in known), "sans-serif")
+
+
+def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
     rows = _rows(picture.panels)
-    figure.suptitle(f"{study}: {picture.title}", fontsize="large")
+    figure.suptitle(
+        f"{study}: {picture.title}", fontsize="x-large", fontweight="semibold", color=_INK
+    )
     parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
     columns, drawn = max(map(len, rows)), []
     for part, row in zip(parts, rows, strict=True):
@@ -56,8 +78,8 @@ def fill_figure(figure: Any, picture: Picture, study: str) -> list[Any]:
             place.set_axis_off()
     if picture.keys:
         handles = [_handle(key) for key in picture.keys]
-        figure.legend(handles=handles, fontsize="x-small", ncols=len(handles),
-                      loc="outside lower center", frameon=False)  # fmt: skip
+        figure.legend(handles=handles, ncols=len(handles), loc="outside lower center",
+                      frameon=False, labelcolor=_SOFT)  # fmt: skip
     return drawn
 
 
@@ -85,7 +107,11 @@ def _height(panel: Panel) -> float:
 
 def draw_panel(axes: Any, panel: Panel) -> None:
     """Draw one panel into axes of matplotlib."""
-    axes.set_title(panel.title, fontsize="small", loc="left")
+    axes.set_title(panel.title, fontsize="large", fontweight="semibold", loc="left", color=_INK)
+    axes.tick_params(length=0, labelcolor=_SOFT)
+    for name, side in axes.spines.items():
+        side.set_visible(name == "bottom")
+        side.set_color(_RULE)
     if isinstance(panel, XY):
         _draw_xy(axes, panel)
     elif isinstance(panel, Bars):
@@ -97,8 +123,9 @@ def draw_panel(axes: Any, panel: Panel) -> None:
         where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(panel.keys)}
         axes.legend(
             handles=[_handle(key) for key in panel.keys],
-            fontsize="x-small",
-            **({**where, "frameon": False, "borderaxespad": 0.1} if panel.wide else {}),
+            labelcolor=_SOFT,
+            frameon=False,
+            **({**where, "borderaxespad": 0.1} if panel.wide else {}),
         )
 
 
@@ -110,9 +137,10 @@ def _handle(key: Key) -> Any:
     from matplotlib.lines import Line2D
 
     colour = _colour(key.style)
-    if key.shape == "line":
-        return Line2D([], [], color=colour, label=key.label)
-    marker = {"dot": "o", "ring": "o", "cross": "x"}[key.shape]
+    if key.shape in ("line", "dashed"):
+        return Line2D([], [], color=colour, label=key.label, linewidth=LINE * _POINT,
+                      linestyle=_dashes(key.shape == "dashed"))  # fmt: skip
+    marker = {"dot": "o", "ring": "o", "cross": "x", "out": "v"}[key.shape]
     face = "none" if key.shape == "ring" else colour
     return Line2D([], [], color=colour, marker=marker, markerfacecolor=face, linestyle="",
                   label=key.label)  # fmt: skip
@@ -124,60 +152,66 @@ def _draw_xy(axes: Any, panel: XY) -> None:
             getattr(axes, f"set_{side}scale")("log")
         getattr(axes, f"set_{side}lim")(scale.low, scale.high)
         values, texts = [v for v, _ in scale.ticks], [t for _, t in scale.ticks]
-        getattr(axes, f"set_{side}ticks")(values, texts, fontsize="x-small")
+        getattr(axes, f"set_{side}ticks")(values, texts)
         getattr(axes, f"set_{side}ticks")([], minor=True)
-        getattr(axes, f"set_{side}label")(scale.label, fontsize="small")
-    axes.grid(axis="y", alpha=0.3)
+        getattr(axes, f"set_{side}label")(scale.label, color=_SOFT)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=_GRID, linewidth=_POINT)
     for mark in panel.marks:
-        _draw_mark(axes, mark)
+        _draw_mark(axes, mark, panel)
 
 
-def _draw_mark(axes: Any, mark: Line | Band | Dot) -> None:
+def _dashes(dashed: bool) -> Any:
+    return (0, tuple(length * _POINT for length in DASH)) if dashed else "-"
+
+
+def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
     colour = _colour(mark.style)
     if isinstance(mark, Band):
         at, low, high = zip(*mark.points, strict=True)
-        axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(at, low, high, color=colour, alpha=BAND, linewidth=0)
     elif isinstance(mark, Line):
         at, values = zip(*mark.points, strict=True)
         axes.plot(
-            at, values, color=colour, linewidth=0.7 if mark.thin else 1.6,
-            drawstyle="steps-post" if mark.step else "default",
+            at, values, color=colour, linewidth=(THIN if mark.thin else LINE) * _POINT,
+            drawstyle="steps-post" if mark.step else "default", linestyle=_dashes(mark.dashed),
         )  # fmt: skip
     elif mark.shape == "cross":
         axes.plot([mark.x], [mark.y], "x", color=colour, markersize=5)
+    elif mark.shape == "out":
+        low = mark.y <= (panel.y.low + panel.y.high) / 2
+        axes.plot([mark.x], [mark.y], "v" if low else "^", color=colour, markersize=5)
     else:
         ring = mark.shape == "ring"
-        axes.plot([mark.x], [mark.y], "o", color=colour, markersize=9 if ring else 4,
-                  fillstyle="none" if ring else "full")  # fmt: skip
+        axes.plot([mark.x], [mark.y], "o", color=colour, fillstyle="none" if ring else "full",
+                  markersize=2 * (RING if ring else DOT) * _POINT)  # fmt: skip
 
 
 def _draw_bars(axes: Any, panel: Bars) -> None:
     places = range(len(panel.bars))
     axes.barh(places, [bar.share for bar in panel.bars], color=_colour("c0"))
     for place, bar in zip(places, panel.bars, strict=True):
-        axes.annotate(f" {bar.text}", (bar.share, place), va="center", fontsize="x-small")
-    axes.set_yticks(places, [bar.label for bar in panel.bars], fontsize="x-small")
+        axes.annotate(f" {bar.text}", (bar.share, place), va="center", color=_SOFT)
+    axes.set_yticks(places, [bar.label for bar in panel.bars], color=_INK)
     axes.set_xlim(0.0, 1.15 * max((bar.share for bar in panel.bars), default=1.0))
     axes.invert_yaxis()
     axes.set_xticks([])
-    for side in ("top", "right", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_visible(False)
 
 
 def _draw_parallel(axes: Any, panel: Parallel) -> None:
     for strand in panel.strands:
-        axes.plot(strand.shares, color=_colour(strand.style), linewidth=0.8)
+        axes.plot(strand.shares, color=_colour(strand.style), linewidth=STRAND * _POINT)
     for place, rail in enumerate(panel.rails):
-        axes.axvline(place, color="0.3", linewidth=0.8, ymin=0.1, ymax=0.97)
+        axes.axvline(place, color=_SOFT, linewidth=_POINT, ymin=0.1, ymax=0.97)
         for share, text in rail.ticks:
             axes.annotate(
                 text, (place, share), xytext=(3, 0), textcoords="offset points", va="center",
-                fontsize=6, bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none",
-                                  "alpha": 0.75},
+                fontsize="small", color=_SOFT,
+                bbox={"boxstyle": "round,pad=0.1", "fc": _GROUND, "ec": "none", "alpha": 0.75},
             )  # fmt: skip
     names = [rail.label.replace("_", "_\n", 1) for rail in panel.rails]
-    axes.set_xticks(range(len(names)), names, fontsize="x-small")
+    axes.set_xticks(range(len(names)), names, color=_INK)
     axes.set_ylim(-0.12, 1.04)
     axes.set_yticks([])
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_visible(False)

@@ -47,7 +47,9 @@ def importance(
     except ConfigError as error:
         return Picture("importance", title, f"Not computed: {error}.")
     picture = _picture(title, found, along)
-    said = " ".join(answer_at(snapshot.points, found).sentences)
+    plain = (everybody, method, at) == (False, "ped-anova", None)
+    answer = snapshot.answer if plain else answer_at(snapshot.points, found)
+    said = " ".join(answer.sentences) if answer is not None else ""
     return replace(picture, caption=f"{said} {picture.caption}")
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
-    "STYLES",
     "XY",
     "Band",
     "Bar",
@@ -27,25 +26,6 @@ __all__ = [
     "Strand",
 ]
 
-STYLES: dict[str, tuple[str, str]] = {
-    "c0": ("#1f5f99", "#6cb2f0"),
-    "c1": ("#b45309", "#f0a35c"),
-    "c2": ("#1a7f4b", "#5fcf94"),
-    "c3": ("#7e3fa3", "#c79bea"),
-    "c4": ("#b0305c", "#f28bab"),
-    "c5": ("#0f7a80", "#58c7cc"),
-    "muted": ("#858d97", "#7f8994"),
-    "faint": ("#ccd1d7", "#454c55"),
-    "bad": ("#b42318", "#ff8a7a"),
-    "s0": ("#d3d8de", "#3a414a"),
-    "s1": ("#aebfd2", "#4c627b"),
-    "s2": ("#7ba3cc", "#5788b8"),
-    "s3": ("#3f7fb8", "#7dbcf5"),
-    "s4": ("#0b4a8a", "#d3eaff"),
-}
-"""Style of a mark -> its colour on a light and on a dark ground. `s0` to `s4` go from worst to
-best; neighbours among `c0` to `c5` differ in hue."""
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -56,6 +36,7 @@ class Scale:
         ticks: (value, text), from low to high.
         label: what it measures.
         log: equal ratios lie equally far apart.
+        cut: some values are outside; marks beyond an end are cut off there.
     """
 
     low: float
@@ -63,6 +44,7 @@ class Scale:
     ticks: tuple[tuple[float, str], ...] = ()
     label: str = ""
     log: bool = False
+    cut: bool = False
 
     def share(self, value: float) -> float:
         """Return where a value lies, 0 at `low` and 1 at `high`; what is outside lies on the edge.
@@ -70,11 +52,23 @@ class Scale:
         >>> Scale(0.0, 4.0).share(1.0), Scale(1.0, 100.0, log=True).share(10.0)
         (0.25, 0.5)
         """
+        return min(max(self.place(value), 0.0), 1.0)
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value lies between the ends."""
+        return self.low <= value <= self.high
+
+    def place(self, value: float) -> float:
+        """Return where a value lies, also outside.
+
+        >>> Scale(0.0, 4.0).place(-1.0)
+        -0.25
+        """
         low, high = self.low, self.high
         if self.log:
             low, high = math.log(low), math.log(high)
             value = math.log(value) if value > 0.0 else low
-        return min(max((value - low) / (high - low), 0.0), 1.0)
+        return (value - low) / (high - low)
 
 
 @dataclass(frozen=True)
@@ -88,6 +82,7 @@ class Line:
         tip: what is said about it.
         step: it goes on level until the next point.
         thin: it is one of many.
+        dashed: it is what trials are compared with.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -96,6 +91,7 @@ class Line:
     tip: str = ""
     step: bool = False
     thin: bool = False
+    dashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Dot:
-    """One point; `ring` draws it as a larger circle, `cross` as a cross."""
+    """One point; `ring` is a larger circle, `cross` a cross, `out` points to a value outside."""
 
     x: float
     y: float
@@ -120,7 +116,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Key:
-    """One entry of a legend: `shape` is `line`, `dot`, `ring` or `cross`."""
+    """One entry of a legend: `shape` is `line`, `dashed`, `dot`, `ring`, `cross` or `out`."""
 
     label: str
     style: str

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...spaces.base import Distribution
 from ..formatting import number, param, steps
 from .model import Scale
 
-__all__ = ["knob_share", "knob_ticks", "round_ticks", "steps_scale", "value_scale"]
+__all__ = [
+    "knob_share",
+    "knob_ticks",
+    "leaders_scale",
+    "round_ticks",
+    "steps_scale",
+    "value_scale",
+]
 
 _MANY_DECADES = 100.0
 _APART = 0.19
@@ -72,6 +80,30 @@ def value_scale(values: Iterable[float], label: str, may_be_log: bool = True) ->
     margin = _MARGIN * (high - low)
     low, high = low - margin, high + margin
     return Scale(low, high, _said(round_ticks(low, high), number), label)
+
+
+def leaders_scale(
+    values: Iterable[float], label: str, sign: float, kept: Iterable[float] = ()
+) -> Scale:
+    """Return a scale on which the better half of values has half of the height or more.
+
+    Worse values than that find no room; the scale says so by `cut`.
+
+    Args:
+        values: any; those that are not finite do not count.
+        label: what they measure.
+        sign: 1 where larger values are better, else -1.
+        kept: values that must be on it, whatever they are.
+    """
+    finite = sorted((value for value in values if math.isfinite(value)), key=lambda v: -sign * v)
+    if not finite:
+        return value_scale(kept, label)
+    best, whole = finite[0], len(finite)
+    apart = (abs(best - finite[min(whole - 1, whole * k // 20)]) for k in (10, 15, 18))
+    reach = next((distance for distance in apart if distance > 0.0), math.inf)
+    inside = [value for value in finite if abs(best - value) <= 2.0 * reach]
+    scale = value_scale([*inside, *(v for v in kept if math.isfinite(v))], label)
+    return replace(scale, cut=not all(map(scale.holds, finite)))
 
 
 def steps_scale(high: float, label: str = "env steps of one seed") -> Scale:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from ...search.after.looking_back import Points, points_of
+from ...errors import ConfigError
+from ...search.after.decided import Answer, answer_at
+from ...search.after.looking_back import Points, importance_at, points_of
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ...store.commit import Head
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ...store.rows import DecisionRow, StudyMeta, TrialRow, TrialState
+from ...store.rows import BaselineRow, DecisionRow, StudyMeta, TrialRow, TrialState
 from ...store.study_folder import StudyFolder, state_of
 from ...studies.spec import Study
 from ..time_spent import usage_at
@@ -37,6 +40,7 @@ class Snapshot:
         points: the study as asked, its trials, and their values at every point of their runs.
         entries: the leaderboard.
         baselines: rules that learn nothing.
+        baseline_rows: their values on every stream of seeds.
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
@@ -53,6 +57,17 @@ class Snapshot:
     audit: Audit | None
     usage: Usage
     standing: str
+    baseline_rows: Sequence[BaselineRow] = ()
+
+    @cached_property
+    def answer(self) -> Answer | None:
+        """Which knobs decided at the latest point that counts; None where it cannot be told."""
+        if not self.study.space.parameters:
+            return None
+        try:
+            return answer_at(self.points, importance_at(self.points))
+        except ConfigError:  # too few trials
+            return None
 
     @property
     def study(self) -> Study:
@@ -133,17 +148,19 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         rows = list(points.trials.values())
         entries = leaderboard_of(meta, rows)
         decisions = journal.decisions()
+        rules = baselines_of(journal)
         return Snapshot(
             folder=folder,
             meta=meta,
             head=head,
             points=points,
             entries=entries,
-            baselines=baseline_entries(baselines_of(journal), entries, meta.goal),
+            baselines=baseline_entries(rules, entries, meta.goal),
             decisions=decisions,
             audit=audit_of(meta, rows, decisions),
             usage=usage_at(head),
             standing=state_of(folder.path, head),
+            baseline_rows=rules,
         )
 
 

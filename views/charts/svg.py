@@ -5,12 +5,14 @@ A panel is drawn for a width in pixels; a page that is read on phones holds it i
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 
-from .model import XY, Band, Bars, Dot, Line, Panel, Parallel, Scale, Strand
+from .look import DOT, RING
+from .model import XY, Band, Bars, Dot, Line, Panel, Parallel, Rail, Scale, Strand
 
 __all__ = ["panel_svg"]
 
@@ -18,6 +20,8 @@ _LETTER = 7.0  # pixels that a letter of 11.5 pixels takes, roughly
 _ROW = 22
 _NARROW = 520
 _MOST_LETTERS = 22
+_GRIP = 12.0  # how far beside a rail a finger may be
+_FAR = 20.0  # heights of the frame: what is cut off need not be exact
 
 
 def panel_svg(panel: Panel, width: int, alt: str) -> str:
@@ -34,8 +38,9 @@ def panel_svg(panel: Panel, width: int, alt: str) -> str:
         height, body = _parallel(panel, width)
     else:
         height, body = _xy(panel, width)
+    role = "group" if isinstance(panel, Parallel) else "img"  # an image's parts are not reached
     return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="{role}" '
         f'aria-label="{escape(alt)}">{"".join(body)}</svg>'
     )
 
@@ -62,9 +67,26 @@ def _xy(panel: XY, width: int) -> tuple[int, list[str]]:
     below = 38.0 if panel.x.label else 22.0
     frame = _Frame(widest + 12, 24.0 if panel.y.label else 8.0, width - 14.0, height - below)
     body = [*_y_axis(panel.y, frame), *_x_axis(panel.x, frame, height)]
-    for mark in panel.marks:
-        body.append(_mark(mark, panel, frame))
-    return height, body
+    drawn = [_mark(mark, panel, frame) for mark in panel.marks]
+    if not panel.y.cut:
+        return height, [*body, *drawn]
+    dots = [isinstance(mark, Dot) for mark in panel.marks]
+    inside = "".join(text for text, dot in zip(drawn, dots, strict=True) if not dot)
+    return height, [
+        *body,
+        _window(frame, inside),
+        *(text for text, dot in zip(drawn, dots, strict=True) if dot),
+    ]
+
+
+def _window(frame: _Frame, body: str) -> str:
+    """Return what lies inside of a frame; the rest of it is cut off."""
+    width, height = frame.right - frame.left, frame.bottom - frame.top
+    box = f"{_n(frame.left)} {_n(frame.top)} {_n(width)} {_n(height)}"
+    return (
+        f'<svg class="window" x="{_n(frame.left)}" y="{_n(frame.top)}" width="{_n(width)}" '
+        f'height="{_n(height)}" viewBox="{box}">{body}</svg>'
+    )
 
 
 def _y_axis(scale: Scale, frame: _Frame) -> Iterable[str]:
@@ -98,11 +120,20 @@ def _mark(mark: Line | Band | Dot, panel: XY, frame: _Frame) -> str:
         return f'<path class="band {mark.style}" d="{_path([*above, *below])}Z"/>'
     if isinstance(mark, Line):
         places = [_place(x, y, panel, frame) for x, y in mark.points]
-        kind = "line thin" if mark.thin else "line"
+        kind = "line" + " thin" * mark.thin + " dashed" * mark.dashed
         shape = f'd="{_path(_stepped(places) if mark.step else places)}"'
         return _marked("path", f"{kind} {mark.style}", shape, mark.trial, mark.tip)
-    x, y = _place(mark.x, mark.y, panel, frame)
+    x, y = frame.x(panel.x.share(mark.x)), frame.y(panel.y.share(mark.y))
+    if mark.shape == "out":
+        return _pointer(x, y, mark, panel.y)
     return _dot(x, y, mark.style, mark.shape, mark.trial, mark.tip)
+
+
+def _pointer(x: float, y: float, mark: Dot, scale: Scale) -> str:
+    """Return a triangle on the edge that a value is beyond."""
+    turn = 1 if mark.y <= (scale.low + scale.high) / 2 else -1
+    shape = f'd="M{_n(x - 3.5)} {_n(y - 5 * turn)}h7L{_n(x)} {_n(y)}Z"'
+    return _marked("path", f"out {mark.style}", shape, mark.trial, mark.tip)
 
 
 def _dot(
@@ -111,13 +142,14 @@ def _dot(
     if shape == "cross":
         d = f"M{_n(x - 3)} {_n(y - 3)}l6 6m0-6l-6 6"
         return _marked("path", f"line {style}", f'd="{d}"', trial, tip)
-    radius = 6.5 if shape == "ring" else 3.2
+    radius = RING if shape == "ring" else DOT
     where = f'cx="{_n(x)}" cy="{_n(y)}" r="{radius}"'
     return _marked("circle", f"{shape} {style}", where, trial, tip)
 
 
 def _place(x: float, y: float, panel: XY, frame: _Frame) -> tuple[float, float]:
-    return frame.x(panel.x.share(x)), frame.y(panel.y.share(y))
+    share = min(max(panel.y.place(y), -_FAR), _FAR) if panel.y.cut else panel.y.share(y)
+    return frame.x(panel.x.share(x)), frame.y(share)
 
 
 def _stepped(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -160,8 +192,9 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
     frame = _Frame(46.0, top, width - 46.0, height - 26.0)
     gap = (frame.right - frame.left) / max(1, count - 1)
     xs = [frame.left + index * gap for index in range(count)]
-    body = [_strand(s, [(x, _lowered(y, frame)) for x, y in zip(xs, s.shares, strict=True)])
-            for s in panel.strands]  # fmt: skip
+    body = ['<g class="up">']
+    body += [_strand(s, [(x, _lowered(y, frame)) for x, y in zip(xs, s.shares, strict=True)])
+             for s in panel.strands]  # fmt: skip
     most = max(4, int((gap - 8) / _LETTER))
     for index, (x, rail) in enumerate(zip(xs, panel.rails, strict=True)):
         body.append(_rule(x, frame.top, x, frame.bottom, "rail"))
@@ -171,7 +204,8 @@ def _rails_up(panel: Parallel, width: int) -> tuple[int, list[str]]:
         body += _folded_name(at + shift, rail.label, most, align)
         for share, text in rail.ticks:
             body.append(_text(x + 5, frame.y(share) + 4, text, "tick halo"))
-    return height, body
+        body.append(_brush(index, rail, (x, frame.bottom), (x, frame.top)))
+    return height, [*body, "</g>"]
 
 
 def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
@@ -180,12 +214,13 @@ def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
     height = int(top + pitch * (len(panel.rails) - 1) + 24)
     frame = _Frame(24.0, 0.0, width - 24.0, float(height))
     ys = [top + index * pitch for index in range(len(panel.rails))]
-    body = [
+    body = ['<g class="across">']
+    body += [
         _strand(s, [(frame.x(share) if share >= 0 else 8.0, y)
                     for share, y in zip(s.shares, ys, strict=True)])
         for s in panel.strands
     ]  # fmt: skip
-    for y, rail in zip(ys, panel.rails, strict=True):
+    for index, (y, rail) in enumerate(zip(ys, panel.rails, strict=True)):
         body.append(_rule(frame.left, y, frame.right, y, "rail"))
         body.append(_text(2, y - 6, rail.label, "name halo"))
         free = -math.inf
@@ -195,7 +230,26 @@ def _rails_across(panel: Parallel, width: int) -> tuple[int, list[str]]:
             if middle - half >= free + 4:
                 free = middle + half
                 body.append(_text(middle, y + 14, text, "tick mid halo"))
-    return height, body
+        body.append(_brush(index, rail, (frame.left, y), (frame.right, y)))
+    return height, [*body, "</g>"]
+
+
+def _brush(index: int, rail: Rail, start: tuple[float, float], end: tuple[float, float]) -> str:
+    """Return what a part of a rail is chosen with; the script of a page moves it.
+
+    Without a script nothing can be chosen, and nothing is said of it.
+    """
+    (x1, y1), (x2, y2) = start, end
+    left, top = min(x1, x2) - _GRIP * (x1 == x2), min(y1, y2) - _GRIP * (y1 == y2)
+    width = abs(x2 - x1) or 2.0 * _GRIP
+    height = abs(y2 - y1) or 2.0 * _GRIP
+    return (
+        f'<g class="brush" data-rail="{index}" data-name="{escape(rail.label)}" '
+        f'data-line="{_n(x1)} {_n(y1)} {_n(x2)} {_n(y2)}" '
+        f'data-ticks="{escape(json.dumps(rail.ticks, separators=(",", ":")))}">'
+        f'<rect class="grip" x="{_n(left)}" y="{_n(top)}" width="{_n(width)}" '
+        f'height="{_n(height)}"/></g>'
+    )
 
 
 def _lowered(share: float, frame: _Frame) -> float:
@@ -204,7 +258,8 @@ def _lowered(share: float, frame: _Frame) -> float:
 
 
 def _strand(strand: Strand, places: Sequence[tuple[float, float]]) -> str:
-    shape = f'd="{_path(places)}"'
+    crossed = " ".join(f"{share:.3g}" for share in strand.shares)
+    shape = f'd="{_path(places)}" data-c="{crossed}"'
     return _marked("path", f"line strand {strand.style}", shape, strand.trial, strand.tip)
 
 

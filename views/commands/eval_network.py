@@ -103,6 +103,9 @@ def do_show_network(args: Namespace) -> int:
     """
     from ..pictures import draw_network, require_matplotlib
 
+    path = Path(args.to or f"{Path(args.env).stem}.png")
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"--to {path}: the picture is a PNG; give a name that ends in .png")
     require_matplotlib("hpo show --env")
     question = _question(args)
     if len(question.rules) > 1:
@@ -116,9 +119,6 @@ def do_show_network(args: Namespace) -> int:
         steps = steps if environment.settings.continuous else None
         occupancy = trace_heuristic(environment, rule, steps=steps, seed=args.seed)["occupancy"]
         title = f"{title}, {name}"
-    path = Path(args.out)
-    if path.suffix.lower() != ".png":
-        path = Path(f"{Path(args.env).stem}.png")
     draw_network(path, environment.tables.topology, occupancy, title)
     if args.json:
         print_json({"env": title, "picture": str(path)})

@@ -34,7 +34,7 @@ def do_import(args: Namespace) -> int:
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:
             echo(f"{title}: {item}", file=sys.stderr)
-    write_study(text, args.out, draft.command)
+    write_study(text, args.to, draft.command)
     return 0
 
 

@@ -36,7 +36,7 @@ def do_init(args: Namespace) -> int:
         ConfigError: unknown environment, or the file exists.
     """
     text = init_text(args.env)
-    write_study(text, args.out)
+    write_study(text, args.to)
     from ...search.forecast.at_a_glance import at_a_glance
 
     study = loads(text)
@@ -67,23 +67,23 @@ def _check(file: str) -> str:
     return f"hpo check {shlex.quote(file)}"
 
 
-def write_study(text: str, out: str | None, command: Callable[[str], str] = _check) -> None:
+def write_study(text: str, to: str | None, command: Callable[[str], str] = _check) -> None:
     """Write a study file, or print it if no path is given; never over an existing one.
 
     Args:
         text: its content.
-        out: its path.
+        to: its path.
         command: path -> the command to type next.
 
     Raises:
         ConfigError: the file exists.
     """
-    if out is None:
+    if to is None:
         echo(text, end="")
         return
-    path = Path(out)
+    path = Path(to)
     if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} exists already; choose another file with --out")
+        raise ConfigError(f"{path} exists already; choose another file with --to")
     with output(path) as file:
         file.write(text)
     echo(f"wrote {path}; next: {command(str(path))}", file=sys.stderr)

@@ -59,17 +59,21 @@ def do_plot(args: Namespace) -> int:
 
 def _builder(kind: str, asked: Mapping[str, Any]) -> Callable[[Snapshot], Picture]:
     from ..charts.curves_chart import curves
+    from ..charts.effects_chart import effects
     from ..charts.history_chart import history
     from ..charts.importance_chart import importance
     from ..charts.knob_charts import parallel, slices
     from ..charts.pareto_chart import pareto
+    from ..charts.schedule_chart import schedule
 
     return {
         "curves": curves,
+        "effects": effects,
         "history": history,
         "importance": partial(importance, **asked),
         "parallel": parallel,
         "pareto": pareto,
+        "schedule": schedule,
         "slices": slices,
     }[kind]
 

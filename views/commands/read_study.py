@@ -109,7 +109,7 @@ def do_show(args: Namespace) -> int:
         from .eval_network import do_show_network
 
         return do_show_network(args)
-    for option in ("heuristic", "policy", "set"):
+    for option in ("heuristic", "policy", "set", "to"):
         if getattr(args, option):
             raise ConfigError(f"--{option} needs --env FILE, the network to draw")
     if args.trial is None:

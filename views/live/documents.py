@@ -15,7 +15,7 @@ from ...store.rows import TrialState
 from ..formatting import number
 from ..report.page import script_text, style_text
 from .library import Line
-from .parts import ASKED, progress_bar
+from .parts import ASKED, PIECES, progress_bar
 
 __all__ = [
     "both_page",
@@ -151,21 +151,20 @@ def _ended(progress: Progress) -> str:
 # ---------------------------------------------------------------------- one study, and two
 
 
-def study_page(name: str, parts: Sequence[tuple[str, str]], others: Sequence[str]) -> str:
+def study_page(name: str, others: Sequence[str]) -> str:
     """Return the page of a study.
 
     Args:
         name: of the study.
-        parts: (name, title) of its pieces, in order.
         others: studies to put beside it.
     """
-    shown = [(part, title) for part, title in parts if title]
+    shown = [(part, title) for part, title in PIECES if title]
     links = "".join(f'<a href="#{part}">{escape(title)}</a>' for part, title in shown)
     sections = "".join(
         f'<section id="{part}"><h2>{escape(title)}</h2>{_place(name, part)}</section>'
         for part, title in shown
     )
-    top = "".join(_waiting(name, part) for part, title in parts if not title)
+    top = "".join(_waiting(name, part) for part, title in PIECES if not title)
     body = (
         f"<header>{_way_home(_beside(name, others))}{top}</header>"
         f'<nav aria-label="Sections">{links}</nav><main>{sections}</main>'

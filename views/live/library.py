@@ -18,7 +18,7 @@ from ...search.book.state import LoopState
 from ...store.journal import JOURNAL_NAME
 from ...store.study_folder import StudyFolder
 from ..charts.snapshot import Snapshot, read_snapshot
-from .parts import ASKED, part_of, part_titles
+from .parts import ASKED, PIECES, part_of
 from .per_commit import Made, PerCommit
 from .standing import Standing, read_standing, word_of
 
@@ -36,13 +36,11 @@ class View:
     Attributes:
         snapshot: of the study.
         standing: what it did then.
-        titles: (name, title) of the pieces, in order; some have no title.
     """
 
     def __init__(self, snapshot: Snapshot, standing: Standing):
         self.snapshot, self.standing = snapshot, standing
-        self.titles = part_titles(snapshot)
-        self._locks = {name: threading.Lock() for name, _ in self.titles}
+        self._locks = {name: threading.Lock() for name, _ in PIECES}
         self._parts: dict[str, str] = {}
 
     @cached_property
@@ -55,7 +53,7 @@ class View:
         """Return a piece of the page as HTML; a second call finds it.
 
         Args:
-            name: one of `part_titles`.
+            name: one of `PIECES`.
             spend: told the seconds of the processor that it took, unless it is one of `ASKED`,
                 which nobody but who asked should wait for.
 

@@ -24,6 +24,14 @@
     return way("part", piece.study, piece.part);
   };
 
+  const fill = (place, text) => {
+    place.innerHTML = text;
+    place.dispatchEvent(new Event("drawn", { bubbles: true }));
+    const section = place.closest("section[id]");
+    if (!section) return;
+    section.hidden = text === "";  // the study has nothing to show there
+    document.querySelector(`nav a[href="#${section.id}"]`).hidden = text === "";
+  };
   const focusable = "a, button, input, select, summary, [tabindex]";
   const replace = (place, text) => {  // what a reader did to the piece stays
     const boxes = [...place.querySelectorAll(".scroll, pre")].map((b) => [b.scrollLeft, b.scrollTop]);
@@ -31,7 +39,7 @@
     const open = [...place.querySelectorAll("details")].map((details) => details.open);
     const chosen = new Set([...place.querySelectorAll("input:checked")].map((box) => box.value));
     const focus = [...place.querySelectorAll(focusable)].indexOf(document.activeElement);
-    place.innerHTML = text;
+    fill(place, text);
     place.querySelectorAll("th").forEach((head, at) => {
       const button = head.querySelector("button");
       if (button && heads[at]) button.click();
@@ -162,7 +170,7 @@
     try {
       const answer = await fetch(way("part", study, part));
       const text = await answer.text();
-      if (answer.ok) place.innerHTML = text;
+      if (answer.ok) fill(place, text);
       else say(place, text);
     } catch {
       say(place, "The server does not answer.");

@@ -6,7 +6,7 @@ from html import escape
 
 from ..charts.snapshot import Snapshot
 from ..formatting import duration, moment, steps
-from ..report.report import head_html, parts_of
+from ..report.report import PARTS, head_html
 from ..terminal.progress_text import (
     lanes_text,
     left_text,
@@ -17,24 +17,27 @@ from ..terminal.progress_text import (
 from .lanes_table import lanes_table
 from .standing import Standing
 
-__all__ = ["ASKED", "part_of", "part_titles", "progress_bar"]
+__all__ = ["ASKED", "PIECES", "part_of", "progress_bar"]
 
 ASKED = ("importance",)
-"""Pieces that are not made before somebody asks: they take long where there are many trials."""
+"""Pieces that are not made before somebody asks: they take long where there are many trials.
+
+Main effects are of the knobs that importance names, and come with it.
+"""
 
 
-def part_titles(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Return (name, title) of the pieces that a study's page has, in order; some have no title."""
-    report = [(part.name, part.title) for part in parts_of(snapshot)]
-    board, rest = report[:1], report[1:]
-    return [("head", ""), ("now", ""), *board, ("lanes", "Lanes"), *rest]
+PIECES = (
+    ("head", ""), ("now", ""), ("leaderboard", "Leaderboard"), ("lanes", "Lanes"),
+    *((part.name, part.title) for part in PARTS if part.name not in ("leaderboard", "effects")),
+)  # fmt: skip
+"""(name, title) of the pieces that a study's page has, in order; some have no title."""
 
 
 def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
     """Return a piece as HTML.
 
     Args:
-        name: one of `part_titles`.
+        name: one of `PIECES`.
         snapshot: of the study.
         standing: at the same commit.
 
@@ -47,7 +50,14 @@ def part_of(name: str, snapshot: Snapshot, standing: Standing) -> str:
         return now_html(standing)
     if name == "lanes":
         return lanes_table(snapshot, standing)
-    return next(part.build(snapshot) for part in parts_of(snapshot) if part.name == name)
+    found = _BUILD[name](snapshot)
+    if name == "importance":
+        effects = _BUILD["effects"](snapshot)
+        found += f"<h3>Main effects</h3>{effects}" if effects else ""
+    return found
+
+
+_BUILD = {part.name: part.build for part in PARTS}
 
 
 def progress_bar(standing: Standing) -> str:

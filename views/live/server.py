@@ -22,6 +22,7 @@ from . import documents
 from .both import best_of_both
 from .guard import Guard, own_names
 from .library import Library, View
+from .parts import PIECES
 from .per_commit import Made
 
 __all__ = ["LiveServer"]
@@ -214,15 +215,11 @@ def _nothing(path: str) -> Answer:
 
 
 def _study(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
-    """The page of a study, whose pieces are still to be asked for."""
-    try:
-        made = library.view(name)
-    except HpoError as error:
-        return Answer(documents.message_page(name, str(error)))
-    if made is None:
+    """The page of a study, which comes at once; its pieces are still to be asked for."""
+    if library.study(name) is None:
         return None
     others = [other for other in library.names() if other != name]
-    return Answer(documents.study_page(name, made.value.titles, others))
+    return Answer(documents.study_page(name, others))
 
 
 def _both(library: Library, asked: Mapping[str, list[str]]) -> Answer | None:
@@ -240,7 +237,7 @@ def _part(library: Library, asked: Mapping[str, list[str]], name: str, part: str
 
 
 def _piece(made: Made[View], part: str) -> Answer | None:
-    if part not in dict(made.value.titles):
+    if part not in dict(PIECES):
         return None
     return Answer(made.value.part(part, made.spend))
 

@@ -24,6 +24,7 @@ from ...store.rows import TrialRow
 from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of
 from ...store.tables import TABLES, damaged_table
 from ..formatting import between, number, param
+from ..knob_columns import KnobColumns, knob_columns
 from ..time_spent import usage_at
 from .plots import Plots
 
@@ -57,10 +58,13 @@ class Leaderboard(tuple[Entry, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return _text_table(_cells(self))
+        knobs = knob_columns(self, self[:_SHOWN])
+        return "\n".join(filter(None, (_text_table(_cells(self, knobs)), knobs.same_words)))
 
     def _repr_html_(self) -> str:
-        return _html_table(_cells(self))
+        knobs = knob_columns(self, self[:_SHOWN])
+        same = f"<p>{escape(knobs.same_words)}</p>" if knobs.same else ""
+        return _html_table(_cells(self, knobs)) + same
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,10 +248,10 @@ def _pandas(purpose: str) -> Any:
 # ---------------------------------------------------------------------- the leaderboard
 
 
-def _cells(entries: Sequence[Entry]) -> list[list[str]]:
+def _cells(entries: Sequence[Entry], knobs: KnobColumns) -> list[list[str]]:
     """Return the first rows of a leaderboard, its header first."""
     shown = entries[:_SHOWN]
-    names = list(dict.fromkeys(name for entry in shown for name in entry.params))
+    names = knobs.names
     rows = [["#", "trial", "state", "value", "95% interval", "seeds", *names]]
     for entry in shown:
         rows.append([

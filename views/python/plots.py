@@ -9,12 +9,14 @@ from typing import Any, Literal
 from ...errors import ConfigError, StoreError
 from ...store.study_folder import StudyFolder
 from ..charts.curves_chart import curves
+from ..charts.effects_chart import effects
 from ..charts.files import draw_panel, figure_size, fill_figure
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
 from ..charts.model import Picture
 from ..charts.pareto_chart import pareto
+from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..pictures import require_matplotlib
 
@@ -57,6 +59,14 @@ class Plots:
         asked: dict[str, Any] = {"method": method, "at": at, "everybody": everybody or None}
         asked = {name: value for name, value in asked.items() if value is not None}
         return self._drawn(importance(self._read(), **asked), ax)
+
+    def effects(self, ax: Any = None) -> Any:
+        """Draw the mean value along each knob that decided, a panel each."""
+        return self._drawn(effects(self._read()), ax)
+
+    def schedule(self, ax: Any = None) -> Any:
+        """Draw the knobs of every member of a population over env steps, a panel each."""
+        return self._drawn(schedule(self._read()), ax)
 
     def parallel(self, ax: Any = None) -> Any:
         """Draw all trials across parallel coordinates."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from ...store.audits import Audit, AuditedRung
 from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
 from ..formatting import between, number, param, steps
+from ..knob_columns import KnobColumns, knob_columns
 from ..leaderboard_text import RUNG_NOTE, baselines_listing
 from .page import Cell, table
 
@@ -51,7 +53,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         ("seeds", True, [Cell(str(e.seeds), e.seeds) for e in entries]),
         ("env steps", True, [Cell(steps(e.env_steps), e.env_steps) for e in entries]),
     ]
-    for name in snapshot.study.space.names:
+    knobs = knob_columns(snapshot.entries, entries)
+    for name in knobs.names:
         cells = [_param(entry.params, name) for entry in entries]
         numeric = all(cell.sort is not None or not cell.text for cell in cells)
         columns.append((name, numeric, cells))
@@ -60,11 +63,12 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         "Leaderboard", [name for name, _, _ in columns], rows,
         trials=[e.trial for e in entries], right=[right for _, right, _ in columns],
     )  # fmt: skip
-    return text + "".join(f'<p class="note">{note}</p>' for note in _notes(snapshot, entries))
+    notes = _notes(snapshot, entries, knobs)
+    return text + "".join(f'<p class="note">{note}</p>' for note in notes)
 
 
-def _notes(snapshot: Snapshot, shown: Sequence[Entry]) -> list[str]:
-    notes: list[str] = []
+def _notes(snapshot: Snapshot, shown: Sequence[Entry], knobs: KnobColumns) -> list[str]:
+    notes = [escape(knobs.same_words)] if knobs.same else []
     if len(shown) < len(snapshot.entries):
         notes.append(
             f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from ..charts.model import STYLES, Key, Panel, Picture
+from ..charts.look import BAND, DASH, GROUNDS, LETTERS, LINE, STRAND, STYLES, THIN
+from ..charts.model import Key, Panel, Picture
 from ..charts.svg import panel_svg
 
 __all__ = ["Cell", "Section", "facts", "figure", "page", "script_text", "style_text", "table"]
@@ -88,9 +89,12 @@ def _hash(text: str) -> str:
 
 
 def _colours() -> str:
-    """Return the colours of charts as variables of the page, for both grounds."""
-    light = "".join(f"--{name}:{colour};" for name, (colour, _) in STYLES.items())
-    dark = "".join(f"--{name}:{colour};" for name, (_, colour) in STYLES.items())
+    """Return the look of charts as variables of the page, for both grounds."""
+    both = {**GROUNDS, **STYLES}
+    light = "".join(f"--{name}:{colour};" for name, (colour, _) in both.items())
+    dark = "".join(f"--{name}:{colour};" for name, (_, colour) in both.items())
+    light += f"--letters:{LETTERS}px;--line:{LINE};--thin:{THIN};--strand:{STRAND};--veil:{BAND};"
+    light += f"--dash:{DASH[0]:g} {DASH[1]:g};color-scheme:light dark;"
     used = "".join(f".{name}{{--own:var(--{name})}}" for name in STYLES)
     return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{used}"
 

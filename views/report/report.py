@@ -12,10 +12,13 @@ from ...store.statistics import aggregate, interval
 from ...store.study_folder import RESULTS, StudyFolder, find_study
 from ...version import __version__
 from ..charts.curves_chart import curves
+from ..charts.effects_chart import effects
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
+from ..charts.model import Picture
 from ..charts.pareto_chart import pareto
+from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
@@ -28,7 +31,7 @@ from .html_tables import (
 )
 from .page import Section, facts, figure, page
 
-__all__ = ["Part", "head_html", "parts_of", "report", "report_html", "write_report"]
+__all__ = ["PARTS", "Part", "head_html", "report", "report_html", "write_report"]
 
 
 def report(
@@ -73,7 +76,7 @@ class Part:
     Attributes:
         name: its anchor.
         title: its heading.
-        build: gives its body as HTML.
+        build: gives its body as HTML; "" if the study has nothing to show there.
     """
 
     name: str
@@ -81,26 +84,31 @@ class Part:
     build: Callable[[Snapshot], str]
 
 
-def parts_of(snapshot: Snapshot) -> list[Part]:
-    """Return the sections that the report of a study has, in order."""
-    several = len(snapshot.meta.objectives) > 1
-    return [
-        Part("leaderboard", "Leaderboard", leaderboard_table),
-        *([Part("pareto", "Pareto front", lambda s: figure(pareto(s)))] if several else []),
-        Part("history", "History", lambda s: figure(history(s))),
-        Part("curves", "Learning curves", lambda s: figure(curves(s))),
-        Part("importance", "Importance of knobs", lambda s: figure(importance(s))),
-        Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
-        Part("slices", "Slices", lambda s: figure(slices(s))),
-        Part("stopping", "Early stopping", _stopping),
-        *([Part("baselines", "Baselines", baselines_table)] if snapshot.baselines else []),
-        Part("study", "The study", _study),
-    ]
+PARTS = (
+    Part("leaderboard", "Leaderboard", leaderboard_table),
+    Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
+    Part("history", "History", lambda s: figure(history(s))),
+    Part("curves", "Learning curves", lambda s: figure(curves(s))),
+    Part("importance", "Importance of knobs", lambda s: figure(importance(s))),
+    Part("effects", "Main effects", lambda s: _if_drawn(effects(s))),
+    Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
+    Part("slices", "Slices", lambda s: figure(slices(s))),
+    Part("schedule", "Schedules", lambda s: _if_drawn(schedule(s))),
+    Part("stopping", "Early stopping", lambda s: _stopping(s)),
+    Part("baselines", "Baselines", lambda s: baselines_table(s) if s.baselines else ""),
+    Part("study", "The study", lambda s: _study(s)),
+)
+"""The sections of a report, in order; those whose body is empty are left out."""
+
+
+def _if_drawn(picture: Picture) -> str:
+    return figure(picture) if picture.panels else ""
 
 
 def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
-    sections = [Section(p.name, p.title, p.build(snapshot)) for p in parts_of(snapshot)]
+    bodies = [(part, part.build(snapshot)) for part in PARTS]
+    sections = [Section(part.name, part.title, body) for part, body in bodies if body]
     title = f"{snapshot.meta.name} - hpo report"
     return page(title, head_html(snapshot), sections, _foot(snapshot))
 

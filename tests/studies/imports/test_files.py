@@ -115,7 +115,7 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
     source.write_text(files.texts.ZOO)
     out = tmp_path / "study.yaml"
     code = main(["import", "rlzoo", str(source), "--env", "CartPole-v1", "--space",
-                 "--out", str(out)])  # fmt: skip
+                 "--to", str(out)])  # fmt: skip
     assert code == 0, capsys.readouterr().err
     study = loads(out.read_text())
     assert study.space.default()["gamma"] == 0.98 and study.space.default()["update_epochs"] == 20

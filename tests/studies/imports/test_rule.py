@@ -30,7 +30,7 @@ def imported(tmp_path, capsys):
         path.write_text(text)
         out.unlink(missing_ok=True)
         more = ["--", *flags] if flags else []
-        code = main(["import", "wandb", str(path), "--out", str(out), *more])
+        code = main(["import", "wandb", str(path), "--to", str(out), *more])
         told = capsys.readouterr().err
         data = plain(read_text(out.read_text(), "study.yaml")) if code == 0 else None
         assert out.exists() == (code == 0) and "Traceback" not in told

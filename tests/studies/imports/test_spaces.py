@@ -22,7 +22,7 @@ def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
     theirs.add(InCondition(decay, optimiser, ["adamw"]))
     write_configspace(theirs, tmp_path / "space.yaml")
     out = tmp_path / "study.yaml"
-    code = main(["import", "configspace", str(tmp_path / "space.yaml"), "--out", str(out),
+    code = main(["import", "configspace", str(tmp_path / "space.yaml"), "--to", str(out),
                  "--", "--env", "CartPole-v1", "--env_steps", "200k"])  # fmt: skip
     assert code == 0, capsys.readouterr().err
     study = load(out)

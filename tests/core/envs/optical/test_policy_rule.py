@@ -142,7 +142,7 @@ def test_every_command_gives_that_figure(played, tmp_path, capsys, monkeypatch):
     plan = saved.plan.eval_env
     file = tmp_path / "network.yaml"
     file.write_text(json.dumps({"id": plan.id, **dict(plan.keys)}))
-    answer("show", "--env", str(file), "--policy", folder, "--out", str(tmp_path / "x.png"))
+    answer("show", "--env", str(file), "--policy", folder, "--to", str(tmp_path / "x.png"))
     env = network_of(saved)
     [occupancy] = drawn
     expected = trace_heuristic(env, make_policy_rule(env, saved))["occupancy"]

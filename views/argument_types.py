@@ -1,4 +1,4 @@
-"""Values of options on the command line; a mistake in one is told by argparse with its option."""
+"""What words of the command line stand for; argparse shows what does not fit."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ def env_steps(text: str) -> int:
 
 
 def counts(text: str) -> list[int]:
-    """Return whole numbers from 1 on, parted by commas."""
+    """Return whole numbers between commas."""
     return [positive(part) for part in text.split(",")]
 
 
 def seed(text: str) -> int:
-    """Return a whole number from 0 on."""
+    """Return a whole number of at least 0."""
     return _whole(text, 0)
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds; 0 stands for no limit."""
+    """Return a number of seconds."""
     try:
-        seconds = float(text)
+        found = float(text)
     except ValueError:
-        seconds = -1.0
-    if not 0.0 <= seconds <= 1e6:
+        found = -1.0
+    if not 0.0 <= found <= 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
-    return seconds
+    return found
 
 
 def port(text: str) -> int:
     """Return the number of a port; 0 stands for any that is free."""
-    port = _whole(text, 0)
-    if port > 65_535:
+    found = _whole(text, 0)
+    if found > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
-    return port
+    return found
 
 
 def _whole(text: str, low: int) -> int:

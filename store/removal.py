@@ -1,0 +1,79 @@
+"""Remove a study: its folder is renamed first, then deleted, so that none is ever half there.
+
+A folder that holds anything a study does not write is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import disk
+from ..errors import StoreError
+from .journal_file import JOURNAL_NAME
+from .lock import LOCK_NAME, StudyLock, lock_holder
+from .stop_request import STOP_NAME
+from .study_folder import OURS, STUDY_FOLDERS, StudyFolder
+
+__all__ = ["check_removable", "remove_studies"]
+
+_FILES = (*OURS, LOCK_NAME, STOP_NAME, "training.png",
+          *(f"{JOURNAL_NAME}{end}" for end in ("", "-journal", "-wal", "-shm")))  # fmt: skip
+_FOLDERS = (*STUDY_FOLDERS, "tensorboard", "wandb")
+_REMOVED = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*\.removed")
+_MOST_NAMED = 3
+
+
+def check_removable(folder: StudyFolder) -> None:
+    """Refuse what must not be removed.
+
+    Raises:
+        StoreError: a process writes the study, its folder is a link, or holds files of others.
+    """
+    path = folder.path
+    if path.is_symlink():
+        raise StoreError(f"{path} is a link; remove the folder it points to: {path.resolve()}")
+    if (holder := lock_holder(path)) is not None:
+        raise StoreError(
+            f"{folder.name} is running ({holder}); stop it first: hpo stop {folder.name}"
+        )
+    if others := _others(path):
+        named = ", ".join(others[:_MOST_NAMED])
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        raise StoreError(f"{path} holds what no study wrote: {named}{more}; move it away first")
+
+
+def _others(path: Path) -> list[str]:
+    """Return the names in a study's folder that are not a study's."""
+    found: list[str] = []
+    for inside in sorted(path.iterdir()):
+        name = inside.name.removesuffix(disk.PARTIAL)
+        is_folder = inside.is_dir() and not inside.is_symlink()
+        if name not in (_FOLDERS if is_folder else _FILES):
+            found.append(inside.name)
+    return found
+
+
+def remove_studies(folders: Sequence[StudyFolder]) -> None:
+    """Remove studies, one after the other; nothing if any of them must not be.
+
+    What an earlier removal was kept from deleting is deleted as well.
+
+    Raises:
+        StoreError: see `check_removable`; or the disk refuses.
+    """
+    for folder in folders:
+        check_removable(folder)
+    for folder in folders:
+        with StudyLock(folder.path):
+            hidden = folder.path.with_name(f".{folder.name}.removed")
+            disk.delete_folder(hidden)
+            with disk.telling(folder.path, "removing", kept=""):
+                disk.rename(folder.path, hidden)
+            disk.delete_folder(hidden)
+    for root in {folder.path.parent for folder in folders}:
+        for path in root.iterdir():
+            ours = _REMOVED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+            if ours and not _others(path):
+                disk.delete_folder(path)

@@ -1,0 +1,40 @@
+"""What a compile line says of a bucket: what tells it from the others, in few letters."""
+
+import pytest
+
+from hpo.studies.buckets import buckets_of, words_of_bucket
+from hpo.studies.load import loads
+
+HEAD = "env: CartPole-v1\nenv_steps: 320k\nbudget: {trials: 4}\n"
+STUDY = loads(
+    HEAD + "space:\n"
+    "  gamma: {min: 0.9, max: 0.99}\n"
+    "  layer_norm: {values: [false, true]}\n"
+    "  activation: {values: [tanh, relu], when: {layer_norm: true}}\n"
+    "  hidden_sizes: {values: [[64, 64], [32]]}\n"
+)
+BUCKETS = [bucket.config for bucket in buckets_of(STUDY).found]
+
+
+def test_buckets_differ_in_words_and_a_knob_that_is_not_active_is_left_out():
+    words = {words_of_bucket(STUDY, config, 200) for config in BUCKETS}
+    assert len(words) == len(BUCKETS) == 6
+    assert "layer_norm=False, hidden_sizes=[64,64]" in words
+    assert not any("gamma" in text for text in words)
+
+
+def test_what_differs_from_the_default_comes_first():
+    config = {**STUDY.default(), "hidden_sizes": [32]}
+    assert words_of_bucket(STUDY, config, 200) == "hidden_sizes=[32], layer_norm=False"
+    assert words_of_bucket(STUDY, config, 30) == "hidden_sizes=[32], ..."
+
+
+def test_without_a_searched_shape_it_is_the_environment():
+    study = loads(HEAD + "space: {gamma: {min: 0.9, max: 0.99}}\n")
+    assert words_of_bucket(study, study.default()) == "CartPole-v1"
+
+
+@pytest.mark.parametrize("most", [16, 22, 36])
+def test_they_have_no_more_letters_than_asked(most):
+    for config in BUCKETS:
+        assert len(words_of_bucket(STUDY, config, most)) <= most
