@@ -6,6 +6,7 @@ import errno
 import secrets
 import sys
 from argparse import Namespace
+from importlib import import_module
 from pathlib import Path
 
 from ...errors import ConfigError, StoreError
@@ -35,6 +36,7 @@ def do_serve(args: Namespace) -> int:
     if not root.is_dir():
         raise StoreError(f"there is no folder {root}/; start a study with: hpo run study.yaml")
     server = _bound(root, args.host, args.port, args.token)
+    import_module("duckdb")  # else the first page would wait for it
     with server:
         if args.json:
             print_json({"url": server.url, "port": server.guard.port})

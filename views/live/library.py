@@ -83,6 +83,11 @@ def _read_view(folder: Path) -> View:
     return View(replace(snapshot, standing=word), standing)
 
 
+def _begin(view: PerCommit[View]) -> None:
+    with suppress(HpoError):  # those who ask for a piece are told
+        view.get()
+
+
 class Study:
     """One study: its line in the list, and its page."""
 
@@ -152,6 +157,13 @@ class Library:
                 self._studies.pop(name, None)
                 return None
             return self._studies.setdefault(name, Study(self.root / name))
+
+    def prepare(self, name: str) -> bool:
+        """Begin to read a study while a browser loads its page; return whether there is one."""
+        study = self.study(name)
+        if study is not None and not study.view.is_made:
+            threading.Thread(target=_begin, args=(study.view,), daemon=True).start()
+        return study is not None
 
     def view(self, name: str) -> Made[View] | None:
         """Return a study's page, None if there is no such study.

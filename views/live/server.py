@@ -216,7 +216,7 @@ def _nothing(path: str) -> Answer:
 
 def _study(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
     """The page of a study, which comes at once; its pieces are still to be asked for."""
-    if library.study(name) is None:
+    if not library.prepare(name):
         return None
     others = [other for other in library.names() if other != name]
     return Answer(documents.study_page(name, others))
