@@ -27,10 +27,10 @@ def recorded_progress(
     Args:
         study: as its journal has it.
         state: of the loop at that commit.
-        rows: all trials.
+        rows: all trials; those with a negative number, which are none of the search, are left out.
         decisions: all judgements.
     """
-    usage, rows = state.usage, list(rows)
+    usage, rows = state.usage, [row for row in rows if row.trial >= 0]
     lanes = {bucket.key: bucket.lanes for bucket in state.buckets}
     best = _best(study, rows)
     done = state.phase is Phase.DONE

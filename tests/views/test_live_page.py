@@ -4,10 +4,15 @@ import http.client
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from runpy import run_path
+from subprocess import PIPE
 from types import SimpleNamespace
 
 import pytest
@@ -342,3 +347,18 @@ def test_mistakes_are_told_in_words(tmp_path, root, capsys, server):
         assert main(words) == 2
         out, err = capsys.readouterr()
         assert told in err and out == ""
+
+
+def test_the_command_prints_where_it_serves_and_ends_well_at_ctrl_c(root):
+    code = "import sys; from hpo.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", code, "serve", str(root), "--port", "0", "--token"]
+    with subprocess.Popen(words, stdout=PIPE, stderr=PIPE, text=True) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", url)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(url, timeout=60) as answer:
+            assert "Studies" in answer.read().decode() and "token" not in answer.url
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=60) == 0
+        assert "Ctrl-C ends it" in child.stderr.read()

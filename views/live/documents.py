@@ -74,10 +74,12 @@ def _way_home(*more: str) -> str:
     return f'<p class="home"><a href="/">All studies</a>{"".join(more)}</p>'
 
 
-def _waiting(study: str, part: str, inner: str = "") -> str:
+def _waiting(study: str, part: str) -> str:
     """Return the place of a piece."""
-    body = inner or '<p class="nothing">Reading ...</p>'
-    return f'<div class="piece" data-study="{escape(study)}" data-part="{part}">{body}</div>'
+    return (
+        f'<div class="piece" data-study="{escape(study)}" data-part="{part}">'
+        '<p class="nothing">Reading ...</p></div>'
+    )
 
 
 # ---------------------------------------------------------------------- the list
