@@ -74,16 +74,23 @@
       piece.has = version;
     } catch {
       lost("The server does not answer; what you see may be old.");
+      piece.wanted = piece.has;  // until it is looked for again, in seconds
     }
     piece.busy = false;
     drawNext();
   };
 
+  const isDue = (piece) => {
+    if (piece.busy || piece.has === piece.wanted) return false;
+    if (piece.text === null) return true;
+    // What a reader has chosen by brushing stays until it is let go.
+    return piece.seen && !piece.place.querySelector(".brushed button:not([hidden])");
+  };
+
   const drawNext = () => {
     let free = AT_ONCE - pieces.filter((piece) => piece.busy).length;
     for (const piece of pieces) {
-      const due = !piece.busy && piece.has !== piece.wanted && (piece.seen || piece.text === null);
-      if (due && free > 0) {
+      if (isDue(piece) && free > 0) {
         free -= 1;
         draw(piece);
       }
