@@ -20,7 +20,7 @@ from .quanta import Quanta, rung_steps
 from .search_methods import METHODS, Method, method_row
 from .spec import Constraint, EarlyTerminate, SearchSpec, Study
 from .stopping_rules import rule_row
-from .time_estimate import TimeEstimate
+from .time_estimate import TimeEstimate, time_lines
 
 __all__ = ["CheckReport", "Cost", "check", "spread_note"]
 
@@ -121,21 +121,9 @@ class CheckReport:
 
     def text(self) -> str:
         """Return the report as lines for a terminal."""
-        return "\n".join(
-            [
-                *_head(self),
-                *_programs(self),
-                *_steps(self),
-                *self._time(),
-                *self._policies(),
-                *_judgement(self),
-            ]
-        )
-
-    def _time(self) -> list[str]:
-        if self.time is not None:
-            return self.time.lines()
-        return [f"time       not known: {self.time_note}"] if self.time_note else []
+        time = time_lines(self.time, self.time_note)
+        lines = [*_head(self), *_programs(self), *_steps(self), *time, *self._policies()]
+        return "\n".join([*lines, *_judgement(self)])
 
     def _policies(self) -> list[str]:
         known = [bucket.parameters for bucket in self.buckets if bucket.parameters is not None]

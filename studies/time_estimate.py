@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["LONG_SECONDS", "Span", "TimeEstimate", "span_of_time"]
+__all__ = ["LONG_SECONDS", "Span", "TimeEstimate", "span_of_time", "time_lines"]
 
 LONG_SECONDS = 3600.0
 """A study that takes longer is worth a word before it runs."""
@@ -101,6 +101,13 @@ class TimeEstimate:
             f"this takes {span_of_time(total)} here, {share[name]:.0%} of it {name}; "
             f"lower {advice}"
         )
+
+
+def time_lines(time: TimeEstimate | None, note: str) -> list[str]:
+    """Return the lines on time of `hpo check`: the estimate, or why there is none."""
+    if time is not None:
+        return time.lines()
+    return [f"time       not known: {note}"] if note else []
 
 
 def span_of_time(seconds: float) -> str:

@@ -198,8 +198,8 @@ def _head(data: Mapping[str, Any]) -> str:
     if data["started_at"] is not None and data["ended_at"] is not None:
         began = moment(data["started_at"])
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
-    spent = time_text(data["study_seconds_by_part"]).removeprefix("time: ")
-    lines.append(f"study time {spent}")
+    if spent := data.get("study_seconds_by_part"):
+        lines.append(f"study time {time_text(spent).removeprefix('time: ')}")
     return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
 
 

@@ -104,6 +104,7 @@ POINTS: dict[str, dict[int, Point]] = {
         ),
     },
     "answers": {
+        3: Point("hpo check's minutes are those that studies take", "answers_time", "minutes"),
         5: Point("the live page: in a browser, its cost, 5,000 trials", "live_page", "live_page"),
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },

@@ -6,7 +6,7 @@ for is over. The latest counts most, so that a rate follows a machine that gets 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .usage import Usage
 from .work_ahead import Ahead, Work
@@ -39,7 +39,7 @@ class Rates:
     compile_seconds: float = 0.0
     compiled: int = 0
     _before: Usage | None = None
-    _work: Work = Work()
+    _work: Work = field(default_factory=Work)
 
     def begin(self, usage: Usage) -> None:
         """Count from here; what is counted already belongs to lives before."""

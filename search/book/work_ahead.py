@@ -7,6 +7,7 @@ moves to what the study has seen.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -200,7 +201,7 @@ def _prior(expected: Expected, quanta: Quanta) -> tuple[float, ...]:
     if expected.trials is None:
         return (1.0,) * len(quanta.rungs)
     counts = [expected.trials, *expected.passing]
-    pairs = zip(counts, counts[1:], strict=False)
+    pairs = itertools.pairwise(counts)
     return tuple(after / before if before else 1.0 for before, after in pairs)
 
 
@@ -362,6 +363,7 @@ def _side_by_side(bucket: Bucket, left: Sequence[int], usual: int) -> Work:
     Args:
         bucket: whose lanes they fill, as many at a time as there are.
         left: chunks of each.
+        usual: lanes of a block where the bucket has none yet.
     """
     if not left:
         return Work()

@@ -42,7 +42,7 @@ from ..streams import generator
 
 __all__ = ["Counted", "Lanes", "Rehearsed", "rehearse"]
 
-_LANE_CHUNKS = 60_000  # that are rehearsed; a search that has more is rehearsed in part
+_LANE_CHUNKS = 20_000  # that are rehearsed; a search that has more is rehearsed in part
 _FEWEST_WAVES = 3
 _SEED_NOISE = 0.3  # of an evaluation, beside the spread of trials
 _PATIENCE = 20.0  # seconds

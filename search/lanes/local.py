@@ -131,8 +131,8 @@ class LocalFactory:
     def make_short(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Make a population to be timed: of the study's own compiled programs.
 
-        Where the host steps environments its chunks have one update, which is all that is compiled;
-        elsewhere a chunk is one program.
+        Where the host steps environments its chunks have one update, which is all that is
+        compiled; elsewhere a chunk is one program.
         """
         whole = self.program_of(resolved, lanes)
         hosted = is_gymnasium(whole.plan.env.id)

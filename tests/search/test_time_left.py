@@ -35,7 +35,7 @@ class Clock:
 
 
 class TimedPopulation(AnalyticPopulation):
-    """Every busy block of a chunk takes a second, a compile 20, an evaluation 2 with each block."""
+    """A busy block of a chunk takes a second, a compile 20, an evaluation 2 for each block."""
 
     def compile(self):
         if not self._compiled:

@@ -1,0 +1,295 @@
+"""How long a study takes here: rehearsals against searches that ran, timings kept, words."""
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.search.book.state import Phase
+from hpo.search.forecast.at_a_glance import at_a_glance
+from hpo.search.forecast.costs import Costs
+from hpo.search.forecast.forecast import Machine, forecast
+from hpo.search.forecast.kept import VERSION, Kept
+from hpo.search.forecast.rehearsal import Lanes, rehearse
+from hpo.search.lanes.analytic import AnalyticPopulation
+from hpo.search.preview import preview
+from hpo.search.run import run
+from hpo.studies.init_file import init_text
+from hpo.studies.load import loads
+from hpo.studies.spec import Racing, Seeds
+from hpo.studies.time_estimate import Span, TimeEstimate, span_of_time
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+CONFIRM = samples.Confirm(top_k=3, choose=6, report=12)
+BUDGET = samples.Budget
+STUDIES = {
+    "asha": {"confirm": CONFIRM, "budget": BUDGET(trials=64)},
+    "hyperband": {"early_terminate": samples.EarlyTerminate("hyperband", 2_000, 3.0)},
+    "median": {"early_terminate": samples.EarlyTerminate("median", 2_000, 3.0)},
+    "nobody is stopped": {"early_terminate": None, "confirm": CONFIRM},
+    "buckets": {"space": samples.WITH_BUCKETS, "confirm": CONFIRM},
+    "bounded": {"budget": BUDGET(trials=64, env_steps=700_000), "confirm": CONFIRM},
+    "env steps alone": {"budget": BUDGET(trials=None, env_steps=900_000), "confirm": CONFIRM},
+    "racing": {"seeds": Seeds(8, racing=Racing(2)), "early_terminate": None},
+    "pbt": {"early_terminate": samples.EarlyTerminate("pbt", every=2_000),
+            "budget": BUDGET(trials=16)},
+}  # fmt: skip
+COSTS = Costs(0.0, 0.5, 0.02, 3, 2.0, 20.0, 0.1, 100, 0.0, 1.7e9)
+
+
+class CountingPopulation(AnalyticPopulation):
+    def advance(self, refills, busy):
+        self._factory.seen["blocks"] += len({lane // self.block for lane in busy})
+        return super().advance(refills, busy)
+
+    def evaluate(self, lanes):
+        self._factory.seen["evaluations"] += len(lanes)
+        return super().evaluate(lanes)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountingFactory(samples.AnalyticFactory):
+    seen: dict = dataclasses.field(default_factory=lambda: {"blocks": 0, "evaluations": 0})
+
+    def make(self, resolved, lanes):
+        return CountingPopulation(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+def rehearsed(study, lanes=16, seed=0):
+    factory = samples.AnalyticFactory(quanta={"16": 500, "32": 1000, "64x64": 2000})
+    return rehearse(study, factory.resolve, lambda r, asked: Lanes(asked or lanes, 4, 0, 8), seed)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_rehearsal_does_what_the_search_does(name, tmp_path):
+    """Blocks and evaluations of a search that ran: within a third, or half if seeds race."""
+    study = samples.study(**{"budget": BUDGET(trials=48), **STUDIES[name]})
+    lanes = 32 if name == "pbt" else 16
+    factory = CountingFactory(lanes=lanes, block=4, quanta={"16": 500, "32": 1000, "64x64": 2000})
+    results = run(study, tmp_path / "s", factory, (), samples.quick())
+    found = rehearsed(study, lanes)
+    assert found.whole and results.state == "finished"
+    blocks = sum(count.blocks for count in found.counts.values())
+    evaluations = sum(count.evaluations for count in found.counts.values())
+    near = 0.5 if name == "racing" else 0.33
+    assert found.env_steps == pytest.approx(results.usage.env_steps, rel=near)
+    assert blocks == pytest.approx(factory.seen["blocks"], rel=near)
+    assert evaluations == pytest.approx(factory.seen["evaluations"], rel=near)
+    confirms = sum(count.evaluations for count in found.of(Phase.CHOOSE).values())
+    assert (confirms > 0) == (results.usage.confirm_env_steps > 0)
+
+
+def test_a_long_search_is_rehearsed_in_part():
+    study = samples.study(budget=BUDGET(trials=20_000), confirm=CONFIRM)
+    part, whole = rehearsed(study), rehearsed(samples.study(confirm=CONFIRM), seed=0)
+    searched = sum(count.blocks for count in part.of(Phase.SEARCH).values())
+    short = sum(count.blocks for count in whole.of(Phase.SEARCH).values())
+    assert searched > 500 * short
+    confirmed = [
+        sum(count.blocks for count in found.of(Phase.CHOOSE).values()) for found in (part, whole)
+    ]
+    assert confirmed[0] == pytest.approx(confirmed[1], rel=0.5), "it is no part that grows"
+    bounded = dataclasses.replace(study, budget=BUDGET(trials=20_000, env_steps=10_000_000))
+    less = sum(count.blocks for count in rehearsed(bounded).of(Phase.SEARCH).values())
+    quantum = 2000  # of its bucket
+    assert less * 4 * quantum == pytest.approx(10_000_000 - 30 * 16_000, rel=0.2)
+
+
+# ---------------------------------------------------------------------- timings kept
+
+
+def test_timings_are_kept_and_found_again(tmp_path):
+    path = tmp_path / "a" / "timings.json"
+    kept = Kept.read(path)
+    assert kept.costs("x") is None and kept.of_env("CartPole-v1") is None and not kept.note
+    kept.keep("x", "CartPole-v1", 1e-5, COSTS)
+    kept.keep("y", "CartPole-v1", 2e-5, dataclasses.replace(COSTS, at=COSTS.at + 1))
+    again = Kept.read(path)
+    assert again.costs("x") == COSTS and again.of_env("CartPole-v1") == (2e-5, COSTS.at + 1)
+    assert json.loads(path.read_text())["version"] == VERSION
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "[]", "null", '{"version": 99, "timings": {}}', '{"version": 1}',
+    '{"version": 1, "timings": {"x": {"env": "e", "step_seconds": 1, "costs": {}}}}',
+    '{"version": 1, "timings": {"x": {"env": "e", "step_seconds": NaN, "costs": 3}}}', "\x00\xff",
+])  # fmt: skip
+def test_a_damaged_file_is_said_and_begun_anew(tmp_path, text):
+    path = tmp_path / "timings.json"
+    path.write_text(text, encoding="latin-1")
+    kept = Kept.read(path)
+    assert not kept.timings and "timings are kept anew" in kept.note
+    kept.keep("x", "e", 1e-5, COSTS)
+    assert Kept.read(path).costs("x") == COSTS
+
+
+def test_a_folder_that_takes_no_file_costs_nothing_but_a_word(tmp_path):
+    (tmp_path / "file").write_text("")
+    kept = Kept.read(tmp_path / "file" / "timings.json")
+    kept.keep("x", "e", 1e-5, COSTS)
+    assert kept.costs("x") == COSTS and "not kept for next time" in kept.note
+
+
+def test_only_the_latest_timings_are_kept(tmp_path):
+    kept = Kept(tmp_path / "t.json", {})
+    for number in range(505):
+        kept.timings[f"{number}"] = {
+            "env": "e", "step_seconds": 1.0, "costs": {**dataclasses.asdict(COSTS), "at": number},
+        }  # fmt: skip
+    kept.keep("new", "e", 1.0, COSTS)
+    assert len(kept.timings) == 500 and "0" not in kept.timings and "new" in kept.timings
+
+
+# ---------------------------------------------------------------------- words
+
+
+def estimate(search=120.0, wall=None):
+    phases = {
+        "start": Span(3, 5, 8),
+        "compile": Span(10, 12, 14),
+        "search": Span(0.9 * search, search, 1.2 * search),
+        "confirm": Span(50, 60, 70),
+    }
+    return TimeEstimate(phases, 4 * search, wall, "timed now, 3 chunks", ("nothing else runs",))
+
+
+def test_an_estimate_says_phases_interval_and_what_it_rests_on():
+    first, second = estimate().lines()
+    assert first == (
+        "time       about 3m15s here, 2m50s to 3m55s: start 5s, compile 12s, search 2m00s, "
+        "confirm 1m00s; at most 8m00s if nobody is stopped early"
+    )
+    assert second.strip() == "timed now, 3 chunks; taken for granted: nothing else runs"
+    data = estimate().as_data()
+    assert data["seconds"] == 197.0 and data["phases"]["confirm"] == 60.0
+    assert data["low"] < data["seconds"] < data["high"] < data["at_most"]
+
+
+def test_hours_are_said_with_what_would_shorten_them():
+    *_, warning = estimate(9000.0).lines()
+    assert warning == (
+        "warning    this takes 2.5 h here, 99% of it search; lower budget.trials, env_steps or "
+        "seeds.per_config"
+    )
+    assert estimate(9000.0, wall=600.0).total == Span(600.0, 600.0, 600.0)
+    assert [span_of_time(s) for s in (0.2, 59.4, 600, 5400, 200_000)] == [
+        "1s", "59s", "10 min", "1.5 h", "2.3 days"
+    ]  # fmt: skip
+
+
+def test_init_warns_of_hours_where_the_environment_was_timed(tmp_path):
+    study = loads(init_text("Acrobot-v1"))
+    kept = Kept(tmp_path / "t.json", {})
+    assert at_a_glance(study, kept) == ""
+    kept.keep("x", "Acrobot-v1", 1e-6, COSTS)
+    assert at_a_glance(study, kept) == ""
+    kept.keep("x", "Acrobot-v1", 2e-4, COSTS)
+    words = at_a_glance(study, kept)
+    assert words.startswith("warning: this takes about ") and " h here, " in words
+    assert "of it confirming" in words and "Acrobot-v1 of 2023-11-1" in words
+
+
+# ---------------------------------------------------------------------- a real program
+
+TINY = """\
+name: tiny
+env: CartPole-v1
+env_steps: 4096
+fixed: {num_envs: 4, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+early_terminate: {type: asha, min: 512, eta: 4}
+confirm: {top_k: 2, choose: 2, report: 4}
+budget: {trials: 12}
+"""
+
+
+@pytest.fixture
+def own_caches(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.delenv("HPO_NO_TIME", raising=False)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    return tmp_path / "tiny.yaml"
+
+
+def said(words, capsys):
+    assert main(words) == 0
+    return capsys.readouterr()
+
+
+@pytest.mark.usefixtures("quickly")
+def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
+    out, err = said(["check", str(own_caches)], capsys)
+    assert "time       about " in out and "timed now, " in out
+    assert "asha stops as many as" in out
+    assert "timing this study here (--no-time leaves it out)" in err
+
+    def compiled(*args):
+        raise AssertionError("it was timed before")
+
+    monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
+    out, err = said(["check", str(own_caches), "--json"], capsys)
+    data = json.loads(out)["time"]
+    assert data["basis"].startswith("timed on ") and err == ""
+    assert {"start", "compile", "search", "confirm", "evaluation"} == set(data["phases"])
+    assert 0 < data["low"] < data["seconds"] < data["high"] and math.isfinite(data["at_most"])
+
+
+@pytest.mark.usefixtures("quickly")
+def test_what_is_timed_is_the_program_that_runs(own_caches, tmp_path, monkeypatch):
+    """The lanes, and with them every byte of the program: its compile is found again."""
+    from hpo.search.lanes.local import LocalFactory
+
+    made = []
+    original = LocalFactory.program_of
+
+    def program_of(self, resolved, lanes=None):
+        program = original(self, resolved, lanes)
+        made.append((program.plan, program.lanes, program.tile, program.updates))
+        return program
+
+    study = loads(TINY)
+    kept = Kept.read(tmp_path / "t.json")
+    found = forecast(Machine(LocalFactory(study)), kept, told=lambda text: None)
+    assert isinstance(found, TimeEstimate)
+    monkeypatch.setattr(LocalFactory, "program_of", program_of)
+    machine = Machine(LocalFactory(study))
+    forecast(machine, kept, timing=False)
+    timed = set(made)
+    made.clear()
+    run(study, tmp_path / "s", LocalFactory(study), (), samples.quick())
+    assert timed == set(made) and len(timed) == 1
+
+
+def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
+    def compiled(*args):
+        raise AssertionError("nothing is compiled")
+
+    monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
+    out, _ = said(["check", str(own_caches), "--no-time"], capsys)
+    assert "time       not known: no timing: --no-time" in out
+    monkeypatch.setenv("HPO_NO_TIME", "1")
+    data = json.loads(said(["check", str(own_caches), "--json"], capsys)[0])
+    assert data["time"] is None and "--no-time" in data["time_note"]
+    assert not (Path(os.environ["XDG_CACHE_HOME"]) / "hpo" / "timings").exists()
+
+
+def test_user_code_runs_only_where_time_is_asked_for(own_caches):
+    folder = own_caches.parent
+    (folder / "mine.py").write_text("raise RuntimeError('ran')\n")
+    study = dataclasses.replace(loads(TINY), imports=("mine.py",), source=str(folder))
+    report, _ = preview(study, timing=True)
+    assert report.time is None and "--time runs them" in report.time_note
+    with pytest.raises(Exception, match="ran"):
+        preview(study, timing=True, own_code=True)
+
+
+def test_several_workers_are_not_guessed():
+    report, _ = preview(loads(TINY + "executor: {type: ray, workers: 2}\n"), timing=True)
+    assert report.time is None and "several workers" in report.time_note
