@@ -1,11 +1,11 @@
-"""Pictures as PNG, the one door to matplotlib: blocking over load, networks, spectrum in use."""
+"""Pictures as PNG, the one door to matplotlib: blocking over load, training curves."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,8 @@ from ..disk import output
 from ..errors import MissingExtraError
 from .network_results import Compared
 
-if TYPE_CHECKING:
-    from ..core.envs.optical.topology import Topology
-
 __all__ = [
     "draw_curves",
-    "draw_network",
     "draw_training",
     "new_figure",
     "require_matplotlib",
@@ -127,60 +123,3 @@ def _over_seeds(curves: Sequence[Curve]) -> list[tuple[int, list[float]]]:
         for at, value in curve:
             found.setdefault(at, []).append(value)
     return sorted(found.items())
-
-
-def draw_network(path: Path, topology: Topology, occupancy: np.ndarray | None, title: str) -> None:
-    """Draw a network with its link lengths and, beside it, which slots are in use.
-
-    Args:
-        path: of the PNG.
-        topology: the network.
-        occupancy: bool [links, S] in link order, or None for the network alone.
-        title: above the picture.
-    """
-    panels = 1 if occupancy is None else 2
-    figure = new_figure(8.0 * panels, 7.0)
-    figure.suptitle(title)
-    axes = np.atleast_1d(figure.subplots(1, panels))
-    _draw_links(axes[0], topology)
-    if occupancy is not None:
-        _draw_spectrum(axes[1], topology, occupancy)
-    save_figure(figure, path)
-
-
-def _draw_links(axes: Any, topology: Topology) -> None:
-    import networkx as nx
-
-    graph = topology.graph().to_undirected()
-    for _, _, link in graph.edges(data=True):
-        link["drawn"] = link["km"] ** 0.5  # true lengths would crowd the short links
-    places = nx.kamada_kawai_layout(graph, weight="drawn")
-    ids = topology.node_ids
-    shown: dict[tuple[int, int], float] = {}
-    for source, destination, km in topology.links:  # both directions are one line
-        shown.setdefault((min(source, destination), max(source, destination)), km)
-    for (source, destination), km in shown.items():
-        ends = np.array([places[ids[source]], places[ids[destination]]])
-        axes.plot(ends[:, 0], ends[:, 1], color="0.6", linewidth=1.2, zorder=1)
-        axes.annotate(
-            f"{km:g}", ends.mean(0), fontsize=7, ha="center", va="center",
-            bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none"}, zorder=2,
-        )  # fmt: skip
-    at = np.array([places[node] for node in ids])
-    axes.scatter(at[:, 0], at[:, 1], s=260, color="#cfe3f7", edgecolors="#1f5f99", zorder=3)
-    for node, place in zip(ids, at, strict=True):
-        axes.annotate(str(node), place, fontsize=9, ha="center", va="center", zorder=4)
-    both = "a link for each direction" if topology.directed else "one link for both directions"
-    axes.set_title(f"{topology.num_nodes} nodes, {topology.num_links} links, {both}; km",
-                   fontsize="medium")  # fmt: skip
-    axes.set_axis_off()
-
-
-def _draw_spectrum(axes: Any, topology: Topology, occupancy: np.ndarray) -> None:
-    axes.imshow(occupancy, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
-    ids = topology.node_ids
-    names = [f"{ids[source]}-{ids[destination]}" for source, destination, _ in topology.links]
-    axes.set_yticks(range(len(names)), names, fontsize=6)
-    axes.set_xlabel("slot")
-    axes.set_ylabel("link")
-    axes.set_title(f"slots in use: {occupancy.mean():.1%}", fontsize="medium")

@@ -30,7 +30,7 @@ _CLICK = 'document.querySelectorAll("#leaderboard th button")[1].click();'
 _ORDER = """
 [...document.querySelectorAll("#leaderboard tbody tr")].map(r => Number(r.dataset.t))
 """
-_LEAST_LETTERS = 9.0
+_LEAST_LETTERS = 11.0
 
 
 def report(small: bool, work: Path) -> Outcome:
@@ -63,16 +63,18 @@ def looked_at(page: Path, work: Path, shots: Path) -> Outcome:
         browser.value(_CLICK)
         order = list(browser.value(_ORDER))
         lit = _hover(browser)
+        brushed = _brush(browser)
         errors, asked = browser.errors(), browser.requests()
     sorts = len(order) > 1 and order == sorted(order)
     holds = not (errors or asked or sideways or empty) and sorts and lit
-    holds = holds and min(letters) >= _LEAST_LETTERS
+    holds = holds and min(letters) >= _LEAST_LETTERS and brushed
     numbers = (
         f"{page.stat().st_size / 1000:.0f} kB; {len(errors)} console errors, "
         f"{len(asked)} requests; "
         f"at 1280, 390 px and dark: sideways scrolling {', '.join(sideways) or 'nowhere'}, "
         f"smallest letters in charts {min(letters):.1f} px; the table sorts: {sorts}; "
-        f"a mark under the pointer is told: {lit}; screenshots in {shots.name}/"
+        f"a mark under the pointer is told: {lit}; mouse and keys brush an axis: {brushed}; "
+        f"screenshots in {shots.name}/"
     )
     for line in (*errors, *asked):
         print(line, file=sys.stderr)
@@ -100,6 +102,30 @@ def _hover(browser: Chromium) -> bool:
         ' document.querySelectorAll(".lit").length]'
     )
     return bool(told[0]) and str(told[1]).startswith("trial ") and int(told[2]) > 1
+
+
+def _brush(browser: Chromium) -> bool:
+    """Whether dragging chooses a part of the last axis, and arrow keys one of the first."""
+    shown = "[...document.querySelectorAll('#parallel .wide .strand:not(.away)')].length"
+    every = int(browser.value(shown))
+    x, y, high = browser.value(
+        "(() => { const g = [...document.querySelectorAll('#parallel .wide .brush')].pop();"
+        "g.scrollIntoView({block: 'center'}); const b = g.getBoundingClientRect();"
+        "return [b.x + b.width / 2, b.y, b.height]; })()"
+    )
+    time.sleep(1.0)
+    for kind, share in (("mousePressed", 0.02), ("mouseMoved", 0.2), ("mouseReleased", 0.4)):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y + share * high,
+                     button="left", buttons=1, clickCount=1)  # fmt: skip
+    dragged = int(browser.value(shown))
+    browser.value(
+        "document.querySelector('#parallel .brushed button').click();"
+        "document.querySelector('#parallel .wide .brush').focus()"
+    )
+    back = int(browser.value(shown))
+    for _ in range(10):
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowUp")
+    return 0 < dragged < every == back and int(browser.value(shown)) < every
 
 
 # ---------------------------------------------------------------------- importance

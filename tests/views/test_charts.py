@@ -22,7 +22,7 @@ from hpo.views.charts.files import draw_picture
 from hpo.views.charts.history_chart import history
 from hpo.views.charts.importance_chart import importance
 from hpo.views.charts.knob_charts import parallel, slices
-from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Line, Picture, Scale
+from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Line, Parallel, Picture, Scale
 from hpo.views.charts.pareto_chart import pareto
 from hpo.views.charts.scales import knob_share, knob_ticks, round_ticks, steps_scale, value_scale
 from hpo.views.charts.snapshot import read_snapshot
@@ -248,7 +248,8 @@ def test_every_panel_is_an_svg_inside_of_its_box(builder, width, snapshot, front
     for panel in builder(front if builder is pareto else snapshot).panels:
         root = ElementTree.fromstring(panel_svg(panel, width, "what it shows").replace(
             "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))  # fmt: skip
-        assert root.get("aria-label") == "what it shows" and root.get("role") == "img"
+        assert root.get("aria-label") == "what it shows"
+        assert root.get("role") == ("group" if isinstance(panel, Parallel) else "img")
         _, _, wide, high = map(float, root.get("viewBox").split())
         assert wide == width
         for circle in root.iter(f"{SVG}circle"):

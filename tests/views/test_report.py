@@ -22,6 +22,7 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))
 VOID = {"meta", "link", "br", "i", "circle", "path", "rect"}
 SECTIONS = ["leaderboard", "history", "curves", "importance", "parallel", "slices", "stopping",
             "study"]  # fmt: skip
+WITH_EFFECTS = [*SECTIONS[:4], "effects", *SECTIONS[4:]]
 
 
 class Page(HTMLParser):
@@ -63,9 +64,9 @@ def text(folder):
 
 def test_every_section_is_there_and_linked(text, folder):
     parsed = Page(text)
-    assert parsed.ids == SECTIONS
+    assert parsed.ids == WITH_EFFECTS
     links = [value for tag, name, value in parsed.attributes if (tag, name) == ("a", "href")]
-    assert links == [f"#{name}" for name in SECTIONS]
+    assert links == [f"#{name}" for name in WITH_EFFECTS]
     assert parsed.texts["h1"] == "audited" and "<title>audited - hpo report</title>" in text
     snapshot = read_snapshot(folder)
     best = f"{snapshot.winner.value:.4g}"
@@ -183,7 +184,7 @@ def test_several_objectives_have_their_front(tmp_path):
     asked = {"env": EnvSpec("own"), "imports": ("my_envs.py",), "metric": metrics[0]}
     results = samples.make_results(tmp_path, objectives=metrics, **asked)
     text = write_report(StudyFolder(results.folder)).read_text()
-    assert Page(text).ids == ["leaderboard", "pareto", *SECTIONS[1:]]
+    assert Page(text).ids == ["leaderboard", "pareto", *WITH_EFFECTS[1:]]
     assert "Pareto front: " in text and "Hypervolume" in text
 
 

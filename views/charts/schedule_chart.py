@@ -37,13 +37,13 @@ def schedule(snapshot: Snapshot) -> Picture:
     ]
     caption = (
         f"Each line is a member{snapshot.kept_words(_MEMBERS)}; {counted(len(copies), 'copy')}, "
-        "each an upright line from the member that was copied to the knobs that the copy went on "
-        "with."
+        "each an upright line from the value of the member that was copied to a dot, the value "
+        "that the copy went on with."
     ).replace("copys", "copies")
     if len(moved) > _KNOBS:
         caption += f" Left out: {counted(len(moved) - _KNOBS, 'knob')}."
     keys = (Key("first on the leaderboard", "c1", "line"), Key("best fifth", "s4", "line"),
-            Key("worst fifth", "s0", "line"), Key("copied", "muted", "line"))  # fmt: skip
+            Key("worst fifth", "s0", "line"), Key("copy", "muted"))  # fmt: skip
     return Picture("schedule", title, caption, panels, keys)
 
 
@@ -85,11 +85,13 @@ def _panel(
     last: float,
 ) -> XY:
     marks: list[Line | Dot] = []
+    ends: list[Dot] = []
     for row in copies:
         joined = _joined(parameter, row, ways)
         if joined is not None:
             said = f"trial {row.trial} copied trial {row.source} at {steps(row.env_steps)}"
             marks.append(Line(joined, "muted", row.trial, said, thin=True))
+            ends.append(Dot(*joined[1], "muted", row.trial, said))
     for at, trial in enumerate(members):
         heights = [(float(x), _height(parameter, knobs)) for x, knobs in ways[trial]]
         points = tuple((x, y) for x, y in heights if y is not None)
@@ -103,7 +105,7 @@ def _panel(
         said = f"trial {trial}: {parameter.name} {told}"
         marks.append(Line(points, style, trial, said, step=True, thin=not first))
     y = Scale(-0.03, 1.03, knob_ticks(parameter.distribution))
-    return XY(key, steps_scale(last, ""), y, tuple(marks))
+    return XY(key, steps_scale(last, ""), y, (*marks, *ends))
 
 
 def _joined(

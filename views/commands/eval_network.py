@@ -101,7 +101,8 @@ def do_show_network(args: Namespace) -> int:
     Raises:
         HpoError: the file, the policy or an option is wrong.
     """
-    from ..pictures import draw_network, require_matplotlib
+    from ..network_drawing import draw_network
+    from ..pictures import require_matplotlib
 
     path = Path(args.to or f"{Path(args.env).stem}.png")
     if path.suffix.lower() != ".png":

@@ -138,7 +138,7 @@
         group.setAttribute("aria-valuenow", range ? Math.round(50 * (range[0] + range[1])) : 50);
         if (!range) continue;
         const [x1, y1, x2, y2] = group.dataset.line.split(" ").map(Number);
-        const box = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+        const box = document.createElementNS(group.namespaceURI, "rect");
         const [a, b] = range;
         box.setAttribute("class", "range");
         box.setAttribute("x", x1 === x2 ? x1 - 6 : x1 + a * (x2 - x1));

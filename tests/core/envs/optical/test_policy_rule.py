@@ -138,7 +138,8 @@ def test_every_command_gives_that_figure(played, tmp_path, capsys, monkeypatch):
     found = answer("eval", folder, "--trace", str(tmp_path / "trace.csv"))
     assert (found["requests"], found["accepted"]) == (REQUESTS, accepted.sum())
     drawn = []
-    monkeypatch.setattr("hpo.views.pictures.draw_network", lambda *args: drawn.append(args[2]))
+    door = "hpo.views.network_drawing.draw_network"
+    monkeypatch.setattr(door, lambda *args: drawn.append(args[2]))
     plan = saved.plan.eval_env
     file = tmp_path / "network.yaml"
     file.write_text(json.dumps({"id": plan.id, **dict(plan.keys)}))

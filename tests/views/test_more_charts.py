@@ -1,0 +1,189 @@
+"""Baselines as lines, scales for the leaders, main effects, schedules, and what a brush needs."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+from hpo.search.run import run
+from hpo.store.rows import BaselineRow, Stream
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.spec import Budget, EarlyTerminate
+from hpo.views.charts.baseline_lines import baseline_lines
+from hpo.views.charts.curves_chart import curves
+from hpo.views.charts.effects_chart import effects
+from hpo.views.charts.files import draw_picture
+from hpo.views.charts.history_chart import history
+from hpo.views.charts.knob_charts import parallel
+from hpo.views.charts.model import Band, Dot, Line
+from hpo.views.charts.scales import leaders_scale
+from hpo.views.charts.schedule_chart import schedule
+from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.charts.svg import panel_svg
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory):
+    results = samples.make_audited(tmp_path_factory.mktemp("results"))
+    return read_snapshot(StudyFolder(results.folder))
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory):
+    asked = samples.search.study(
+        name="pbt", early_terminate=EarlyTerminate("pbt", every=2_000), budget=Budget(trials=16)
+    )
+    folder = tmp_path_factory.mktemp("results") / "pbt"
+    factory = samples.search.AnalyticFactory(lanes=40, diverges_above=0.3)
+    run(asked, folder, factory, (), samples.search.quick())
+    return read_snapshot(StudyFolder(folder))
+
+
+def with_baselines(snapshot, **values):
+    rows = [BaselineRow(name, {"search": given}) for name, given in values.items()]
+    return replace(snapshot, baseline_rows=rows)
+
+
+# ---------------------------------------------------------------------- scales
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_better_half_has_half_of_the_height_at_least(sign):
+    values = [sign * v for v in (-1e6, -300.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    scale = leaders_scale(values, "v", sign)
+    assert scale.cut and not scale.holds(sign * -1e6) and scale.holds(sign * 6.0)
+    shares = sorted(scale.share(sign * v) for v in (3.0, 6.0))
+    assert shares[1] - shares[0] >= 0.4  # the margins beside it
+    assert not leaders_scale([sign * v for v in (1.0, 2.0, 3.0)], "v", sign).cut
+
+
+def test_what_must_be_on_it_is_and_ties_at_the_top_keep_a_scale():
+    values = [0.0] * 3 + [500.0] * 12
+    assert leaders_scale(values, "v", 1.0).holds(0.0)  # nothing else differs
+    far = leaders_scale([1.0, 2.0, 3.0, -1e6], "v", 1.0, kept=[-50.0])
+    assert far.holds(-50.0) and far.cut
+    assert leaders_scale([], "v", 1.0, kept=[math.nan]).low < 1.0
+    assert leaders_scale([7.0], "v", 1.0).holds(7.0)
+
+
+def test_values_outside_are_marked_on_the_edge_and_counted(snapshot):
+    worst = next(n for n, row in snapshot.rows.items() if row.value is not None and n)
+    rows = {**snapshot.rows, worst: replace(snapshot.rows[worst], value=-1e6)}
+    seen = replace(snapshot, points=replace(snapshot.points, trials=rows))
+    [panel] = history(seen).panels
+    [mark] = [m for m in panel.marks if isinstance(m, Dot) and m.shape == "out"]
+    assert mark.trial == worst and mark.y == panel.y.low and "-1000000" in mark.tip
+    assert "outside the scale (1)" in [key.label for key in panel.keys]
+    drawn = panel_svg(panel, 920, "x")
+    assert 'class="out c0"' in drawn and '<svg class="window"' in drawn
+    assert 'class="window"' not in panel_svg(history(snapshot).panels[0], 920, "x")
+
+
+# ---------------------------------------------------------------------- baselines
+
+
+def test_baselines_are_level_lines_of_the_seeds_of_the_search(snapshot):
+    seen = with_baselines(snapshot, first=(1.0, 3.0), second=(5.0,), none=())
+    lines, keys = baseline_lines(seen, Stream.SEARCH, seen.numbers_scale())
+    assert [[y for _, y in line.points] for line in lines] == [[5.0, 5.0], [2.0, 2.0]]
+    assert [line.thin for line in lines] == [False, True] and all(line.dashed for line in lines)
+    assert [key.label for key in keys] == ["baselines, the best second"]
+    assert "(2 seeds)" in lines[1].tip
+    assert baseline_lines(seen, Stream.REPORT, seen.numbers_scale()) == ([], [])
+
+
+def test_baselines_stand_in_history_and_evaluations_not_in_training(snapshot):
+    seen = with_baselines(snapshot, rule=(250.0,))
+    panels = [*history(seen).panels, *curves(seen).panels]
+    drawn = [any(getattr(mark, "dashed", False) for mark in panel.marks) for panel in panels]
+    assert drawn == [True, False, True]
+    assert all(panel.y.holds(250.0) for panel in (panels[0], panels[2]))
+
+
+# ---------------------------------------------------------------------- main effects
+
+
+def test_main_effects_are_those_of_the_answer(snapshot):
+    answer = snapshot.answer
+    picture = effects(snapshot)
+    assert answer.decided.names and len(picture.panels) == len(answer.decided.names)
+    for name, panel in zip(answer.decided.names, picture.panels, strict=True):
+        points = answer.effects[name]
+        dots = [mark for mark in panel.marks if isinstance(mark, Dot)]
+        assert sorted(dot.y for dot in dots) == sorted(point.mean for point in points)
+        assert all(0.0 <= dot.x <= 1.0 for dot in dots)
+        bands = [mark for mark in panel.marks if isinstance(mark, Band)]
+        assert bands and all(low <= high for band in bands for _, low, high in band.points)
+
+
+def test_where_nothing_decided_no_effect_is_drawn(tmp_path):
+    few = read_snapshot(StudyFolder(samples.make_results(tmp_path, budget=Budget(6)).folder))
+    assert few.answer is None and not effects(few).panels
+
+
+# ---------------------------------------------------------------------- schedules
+
+
+def test_a_schedule_has_a_step_line_a_member_and_a_line_a_copy(population):
+    picture = schedule(population)
+    copies = [row for row in population.decisions if row.source is not None]
+    assert copies and {panel.title for panel in picture.panels} == {"learning_rate", "gamma"}
+    for panel in picture.panels:
+        steps = {m.trial: m for m in panel.marks if isinstance(m, Line) and m.step}
+        joined = [m for m in panel.marks if isinstance(m, Line) and m.style == "muted"]
+        assert set(steps) == set(population.rows) and len(joined) == len(copies)
+        for trial, line in steps.items():
+            changes = population.points.changes.get(trial, ())
+            assert [x for x, _ in line.points][:-1] == [0.0, *(float(at) for at, _ in changes)]
+        for mark, row in zip(joined, copies, strict=True):
+            (x, _), (same, end) = mark.points
+            assert x == same == row.env_steps and f"copied trial {row.source}" in mark.tip
+            after = dict(steps[row.trial].points)
+            assert after[float(row.env_steps)] == pytest.approx(end)
+
+
+def test_without_copies_there_is_no_schedule(snapshot):
+    assert not schedule(snapshot).panels
+
+
+@pytest.mark.parametrize("builder", [schedule, effects, history, parallel])
+def test_matplotlib_draws_them_too(builder, population, snapshot, tmp_path):
+    pytest.importorskip("matplotlib")
+    seen = with_baselines(population if builder is schedule else snapshot, rule=(200.0,))
+    draw_picture(tmp_path / "x.png", builder(seen), "study")
+    assert (tmp_path / "x.png").stat().st_size > 5_000
+
+
+# ---------------------------------------------------------------------- brushing
+
+
+@pytest.mark.parametrize("width", [920, 358])
+def test_a_page_can_brush_every_rail(width, snapshot):
+    [panel] = parallel(snapshot).panels
+    root = ElementTree.fromstring(
+        panel_svg(panel, width, "x").replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
+    )
+    brushes = [g for g in root.iter(f"{SVG}g") if g.get("class") == "brush"]
+    assert [int(g.get("data-rail")) for g in brushes] == list(range(len(panel.rails)))
+    strands = [p for p in root.iter(f"{SVG}path") if "strand" in p.get("class")]
+    assert len(strands) == len(panel.strands)
+    for strand, path in zip(panel.strands, strands, strict=True):
+        shares = list(map(float, path.get("data-c").split()))
+        assert shares == pytest.approx(strand.shares, abs=2e-3)
+        places = re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path.get("d"))
+        for brush, share, place in zip(brushes, shares, places, strict=True):
+            x1, y1, x2, y2 = map(float, brush.get("data-line").split())
+            expected = (x1 + share * (x2 - x1), y1 + share * (y2 - y1))
+            assert share < 0 or tuple(map(float, place)) == pytest.approx(expected, abs=0.6)
+    for brush, rail in zip(brushes, panel.rails, strict=True):
+        ticks = [(share, text) for share, text in json.loads(brush.get("data-ticks"))]
+        assert ticks == [(share, text) for share, text in rail.ticks]
