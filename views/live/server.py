@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         asked = parse_qs(place.query)
         if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
             rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
-            where = "/" + place.path.lstrip("/") + (f"?{rest}" if rest else "")
+            where = "/" + place.path.lstrip("/\\") + (f"?{rest}" if rest else "")
             headers = {"Location": where, "Set-Cookie": guard.set_cookie()}
             return _text("", HTTPStatus.SEE_OTHER, headers)
         if not guard.admits(self.headers.get("Cookie")):
