@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -89,13 +90,15 @@ class _Server:
 def _served(results: Path, work: Path) -> Iterator[_Server]:
     """Serve a folder, and see that Ctrl-C ends it well."""
     words = [*hpo_command(), "serve", str(results), "--port", "0", "--json"]
-    child = subprocess.Popen(words, cwd=work, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        words, cwd=work, stdout=subprocess.PIPE, text=True, preexec_fn=_hear_ctrl_c
+    )
     assert child.stdout is not None
     lines = [child.stdout.readline() for _ in range(4)]
     try:
         yield _Server(child, json.loads("".join(lines))["port"])
     finally:
-        child.send_signal(2)
+        child.send_signal(signal.SIGINT)
         code = child.wait(timeout=60)
     if code:
         raise RuntimeError(f"hpo serve ended with {code} at Ctrl-C")
@@ -112,8 +115,13 @@ def _running(results: Path) -> Iterator[Path]:
         if child.poll() is not None:
             raise RuntimeError(f"the study ended with {child.returncode} while it was looked at")
     finally:
-        child.send_signal(2)
+        child.send_signal(signal.SIGINT)
         child.wait(timeout=120)
+
+
+def _hear_ctrl_c() -> None:
+    """Switch Ctrl-C on, which a shell switches off for what runs in its background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _wait_for_commits(folder: Path, count: int) -> None:

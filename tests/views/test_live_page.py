@@ -351,7 +351,10 @@ def test_mistakes_are_told_in_words(tmp_path, root, capsys, server):
 
 
 def test_the_command_prints_where_it_serves_and_ends_well_at_ctrl_c(root):
-    code = "import sys; from hpo.cli import main; sys.exit(main())"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from hpo.cli import main; sys.exit(main())"
+    )  # a shell starts what runs in its background with Ctrl-C switched off
     words = [sys.executable, "-c", code, "serve", str(root), "--port", "0", "--token"]
     with subprocess.Popen(words, stdout=PIPE, stderr=PIPE, text=True) as child:
         assert child.stdout is not None
@@ -361,5 +364,8 @@ def test_the_command_prints_where_it_serves_and_ends_well_at_ctrl_c(root):
         with opener.open(url, timeout=60) as answer:
             assert "Studies" in answer.read().decode() and "token" not in answer.url
         child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=60) == 0
-        assert "Ctrl-C ends it" in child.stderr.read()
+        try:
+            assert child.wait(timeout=60) == 0
+        finally:
+            child.kill()
+        assert child.stderr is not None and "Ctrl-C ends it" in child.stderr.read()
