@@ -31,7 +31,7 @@ _COST = 0.03
 _PAIRS = 16
 _OPENS = 2.0
 _SECONDS = 300.0
-_DRAWN = "Number(document.body.dataset.drawn || 0)"
+_DRAWN = "Number(document.body?.dataset.drawn || 0)"
 _SIDEWAYS = "document.documentElement.scrollWidth > innerWidth"
 _COMMIT = (
     'document.querySelector(".standing-line .note")?.textContent.match(/number ([0-9,]+)/)[1]'
@@ -190,7 +190,6 @@ def _opening(server: _Server, work: Path, shots: Path) -> tuple[float, str]:
     """Return the seconds that a page takes which nobody has asked for yet, and what it lacks."""
     with Chromium(work) as browser:
         browser.look(1280, 900, False, False)
-        browser.visit("about:blank")
         browser.call("Page.navigate", url=f"{server.url}/study/many")
         seconds = _drawn(browser) / 1000
         browser.screenshot(shots / "many.png")
