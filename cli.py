@@ -241,10 +241,35 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         query, "--timeout", "SECONDS",
         "stop the query after SECONDS; 0: never (default: 60)", type=types.seconds, default=60.0,
     )  # fmt: skip
+    watch = verb("watch", "watch_study", "show the live view of a study that runs elsewhere")
+    _option(watch, "--study", "NAME", "a study or its folder (default: the only one)")
+    _option(watch, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
+    _add_out(watch)
+    _flag(watch, "--json", "print one line of JSON for every commit")
     listing = verb("list", "read_study", "list the studies")
     for parser in (*about_one, listing):
         _add_out(parser)
         _add_json(parser)
+    _add_serve(verb)
+
+
+def _add_serve(verb: Callable[..., Any]) -> None:
+    serve = verb("serve", "serve_page", "show all studies of a folder on a live page in a browser")
+    _option(
+        serve, "out", "RESULTS", "the folder of results (default: results)", nargs="?",
+        default="results",
+    )  # fmt: skip
+    _option(
+        serve, "--host", "HOST",
+        "the address to listen on (default: 127.0.0.1, which only this machine reaches); with "
+        "any other the page demands a token, which is part of the URL printed",
+        default="127.0.0.1",
+    )  # fmt: skip
+    _option(
+        serve, "--port", "N", "the port; 0: any (default: 8765, or the next free)", type=types.port
+    )
+    _flag(serve, "--token", "demand a token on 127.0.0.1 too: against other users of the machine")
+    _add_json(serve)
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:

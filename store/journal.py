@@ -25,7 +25,15 @@ from .cells import (
 )
 from .codec import PARAM_KINDS, decision_to_text, pack_evaluations, trial_to_text
 from .commit import Commit, Head
-from .journal_file import APPLICATION, FORMAT, JOURNAL_NAME, connect, damaged, sqlite_errors
+from .journal_file import (
+    APPLICATION,
+    FORMAT,
+    JOURNAL_NAME,
+    connect,
+    damaged,
+    in_memory,
+    sqlite_errors,
+)
 from .journal_reader import JournalReader
 from .rows import StudyMeta
 from .sums import SUMS_TABLE, Sum, difference, digest, sum_of, write_sum
@@ -49,15 +57,22 @@ class Journal(JournalReader):
 
     Writing needs the study's lock (`store.lock`), which the caller holds.
 
+    Args:
+        directory: of the study.
+        writable: open it to write.
+        copied: read a copy in memory. Whoever reads the file itself at one commit holds up the
+            next commit for as long, which is a second where there are thousands of trials.
+
     Raises:
         StoreError: there is no journal, it is damaged, or a newer version of `hpo` made it.
     """
 
-    def __init__(self, directory: Path, *, writable: bool = False):
+    def __init__(self, directory: Path, *, writable: bool = False, copied: bool = False):
         path = Path(directory) / JOURNAL_NAME
         if not is_plain_file(path):
             raise StoreError(f"{directory} holds no study: {JOURNAL_NAME} is missing")
-        super().__init__(path, connect(path))
+        connection = connect(path)
+        super().__init__(path, in_memory(path, connection) if copied else connection)
         self._writable = writable
         self._sums: dict[str, Sum] = {}  # of a writer: of every table, as of the last commit
         try:

@@ -19,6 +19,7 @@ __all__ = [
     "TABLES",
     "connect",
     "damaged",
+    "in_memory",
     "is_empty",
     "sqlite_errors",
 ]
@@ -83,6 +84,24 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
                 raise _told(path, error) from error
             last = error
     raise StoreError(f"cannot open {path}: {last}")
+
+
+def in_memory(path: Path, connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a copy of an open journal, and close that: a writer waits for the copying alone.
+
+    Raises:
+        StoreError: see `sqlite_errors`.
+    """
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        with sqlite_errors(path):
+            connection.backup(copy)
+    except BaseException:
+        copy.close()
+        raise
+    finally:
+        connection.close()
+    return copy
 
 
 def is_empty(path: Path) -> bool:

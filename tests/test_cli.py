@@ -79,7 +79,8 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     assert done.stderr.strip() == "[] 0"
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
              "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
-             "importance", "compare", "plot", "report", "stop", "rm")  # fmt: skip
+             "importance", "compare", "plot", "report", "stop", "rm", "serve",
+             "watch")  # fmt: skip
     assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
 
 
@@ -92,7 +93,7 @@ def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     out = say("--help")[1]
     verbs = re.findall(r"^    (\S+)", out.partition("COMMAND\n")[2], re.M)
-    assert len(verbs) == 24
+    assert len(verbs) == 26
     for words in ([], *([verb] for verb in verbs)):
         code, out, _ = say(*words, "--help")
         assert code == 0 and max(map(len, out.splitlines())) <= 80, words

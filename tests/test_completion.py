@@ -29,6 +29,8 @@ def completed(line, folder):
         ("hpo init CartPole", ["CartPole-v1"]),
         ("hpo knobs vf_lr_s", ["vf_lr_schedule"]),
         ("hpo top --stu", ["--study"]),
+        ("hpo watch t", ["tiny"]),
+        ("hpo serve --ho", ["--host"]),
         ("hpo top --study t", ["tiny"]),
         ("hpo plot hi", ["history"]),
     ],

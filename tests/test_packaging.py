@@ -67,6 +67,7 @@ def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
     first = build(sources, tmp_path / "first")
     assert {"hpo/core/passing.py", "hpo/py.typed", "hpo/studies/cartpole.yaml"} <= first
     assert {"hpo/views/report/report.css", "hpo/views/report/report.js"} <= first
+    assert {"hpo/views/live/live.css", "hpo/views/live/live.js"} <= first
     assert not any(name.startswith(("core/", "search/", "tests/")) for name in first)
     (sources / "core" / "passing.py").unlink()
     second = build(sources, tmp_path / "second")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["counts", "env_steps", "positive", "seconds", "seed"]
+__all__ = ["counts", "env_steps", "port", "positive", "seconds", "seed"]
 
 
 def positive(text: str) -> int:
@@ -40,6 +40,14 @@ def seconds(text: str) -> float:
         found = -1.0
     if not 0.0 <= found <= 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds; 0 means no limit")
+    return found
+
+
+def port(text: str) -> int:
+    """Return the number of a port; 0 stands for any that is free."""
+    found = _whole(text, 0)
+    if found > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
     return found
 
 

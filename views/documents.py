@@ -15,12 +15,25 @@ from .visible import echo
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["finite_or_none", "print_answer", "print_json", "write_csv"]
+__all__ = ["finite_or_none", "print_answer", "print_json", "print_json_line", "write_csv"]
 
 
 def print_json(data: Any) -> None:
     """Print one JSON document; every number in it must be finite."""
     echo(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_json_line(data: Mapping[str, Any]) -> None:
+    """Print one JSON document as one line, at once; numbers that are not finite become null."""
+    echo(json.dumps(_finite(data), allow_nan=False), flush=True)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(name): _finite(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return finite_or_none(data) if isinstance(data, float) else data
 
 
 def print_answer(as_json: bool, data: Any, text: str) -> None:

@@ -125,7 +125,11 @@ class Chromium:
 
     def open(self, path: Path) -> None:
         """Load a file and wait until it is there."""
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, url: str) -> None:
+        """Load an address and wait until it is there."""
+        self.call("Page.navigate", url=url)
         until = time.monotonic() + _SECONDS
         while self.value("document.readyState") != "complete" and time.monotonic() < until:
             time.sleep(0.05)

@@ -106,6 +106,7 @@ POINTS: dict[str, dict[int, Point]] = {
     "answers": {
         3: Point("hpo check's minutes are those that studies take", "answers_time", "minutes"),
         4: Point("six programs for 24 trials: lanes busy, compiling", "answers_lanes", "buckets"),
+        5: Point("the live page: in a browser, its cost, 5,000 trials", "live_page", "live_page"),
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },
     "optical": {

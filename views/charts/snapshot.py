@@ -47,7 +47,7 @@ class Snapshot:
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
-        standing: `running`, `finished` or `interrupted`.
+        standing: a word for what it does, such as `running`, `finished` or `interrupted`.
         conclusion: what it has shown.
     """
 
@@ -147,7 +147,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
     Raises:
         StoreError: there is no study, its journal is damaged, or another version wrote it.
     """
-    with Journal(folder.path) as journal, journal.at_one_commit():
+    with Journal(folder.path, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
         points = points_of(journal)
         rows = list(points.trials.values())

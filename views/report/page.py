@@ -17,7 +17,7 @@ from ..charts.look import BAND, DASH, GROUNDS, LETTERS, LINE, STRAND, STYLES, TH
 from ..charts.model import Key, Panel, Picture
 from ..charts.svg import panel_svg
 
-__all__ = ["Cell", "Section", "facts", "figure", "page", "table"]
+__all__ = ["Cell", "Section", "facts", "figure", "page", "script_text", "style_text", "table"]
 
 _WIDE, _HALF, _THIRD, _NARROW = 920, 448, 296, 358
 _PAIR = 2
@@ -47,7 +47,7 @@ def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
         sections: in order.
         foot: HTML below them.
     """
-    style, script = _colours() + _file("report.css"), _file("report.js")
+    style, script = style_text(), script_text()
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)};"
         " base-uri 'none'; form-action 'none'"
@@ -67,6 +67,16 @@ def page(title: str, head: str, sections: Sequence[Section], foot: str) -> str:
         f"<main>{body}</main>\n<footer>{foot}</footer>\n<script>{script}</script>\n"
         "</body>\n</html>\n"
     )
+
+
+def style_text() -> str:
+    """Return the style of a page of charts and tables, for both grounds."""
+    return _colours() + _file("report.css")
+
+
+def script_text() -> str:
+    """Return the script of a page of charts and tables, those included that come later."""
+    return _file("report.js")
 
 
 def _file(name: str) -> str:

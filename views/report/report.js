@@ -6,11 +6,15 @@
   tip.id = "tip";
   tip.hidden = true;
   document.body.append(tip);
-  const texts = new Map();
-  for (const title of document.querySelectorAll("svg title")) {
-    texts.set(title.parentNode, title.textContent);
-    title.remove();
-  }
+  const texts = new WeakMap();
+  const textOf = (mark) => {  // what the browser itself would tell, which is taken from it
+    const title = mark instanceof SVGElement ? mark.querySelector(":scope > title") : null;
+    if (title) {
+      texts.set(mark, title.textContent);
+      title.remove();
+    }
+    return texts.get(mark);
+  };
 
   const place = (event) => {
     const box = tip.getBoundingClientRect();
@@ -31,7 +35,7 @@
   };
 
   document.addEventListener("pointerover", (event) => {
-    const text = texts.get(event.target);
+    const text = textOf(event.target);
     tip.hidden = text === undefined;
     if (text !== undefined) {
       tip.textContent = text;
@@ -67,13 +71,14 @@
     rows.sort((a, b) => compare(a[0], b[0]));
     body.append(...rows.map((pair) => pair[1]));
   };
-  for (const button of document.querySelectorAll("th button")) {
-    button.addEventListener("click", () => sort(button.closest("th")));
-  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("th button");
+    if (button) sort(button.closest("th"));
+  });
 
   // -------------------------------------------------------------------- tables that go on
 
-  for (const box of document.querySelectorAll(".scroll")) {
+  const goesOn = (box) => {
     const more = document.createElement("button");
     more.type = "button";
     more.className = "more";
@@ -92,9 +97,9 @@
       box.scrollLeft = last ? 0 : box.scrollLeft + 0.8 * box.clientWidth;
     });
     box.addEventListener("scroll", look, { passive: true });
-    addEventListener("resize", look);
+    new ResizeObserver(look).observe(box);
     look();
-  }
+  };
 
   // -------------------------------------------------------------------- brushing
 
@@ -216,7 +221,15 @@
     }
     draw();
   };
-  for (const figure of document.querySelectorAll("figure")) {
-    if (figure.querySelector(".brush")) brushing(figure);
-  }
+
+  // -------------------------------------------------------------------- what is there, and comes
+
+  const adopt = (place) => {
+    for (const box of place.querySelectorAll(".scroll")) goesOn(box);
+    for (const figure of place.querySelectorAll("figure")) {
+      if (figure.querySelector(".brush")) brushing(figure);
+    }
+  };
+  adopt(document);
+  document.addEventListener("drawn", (event) => adopt(event.target));  // of a page that lives
 })();

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from ..charts.effects_chart import effects
 from ..charts.history_chart import history
 from ..charts.importance_chart import importance
 from ..charts.knob_charts import parallel, slices
+from ..charts.model import Picture
 from ..charts.pareto_chart import pareto
 from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
@@ -27,7 +30,7 @@ from .html_tables import (
 )
 from .page import Section, facts, figure, page
 
-__all__ = ["report", "report_html", "write_report"]
+__all__ = ["PARTS", "Part", "head_html", "report", "report_html", "write_report"]
 
 
 def report(
@@ -65,33 +68,55 @@ def write_report(folder: StudyFolder, path: Path | None = None) -> Path:
     return path
 
 
+@dataclass(frozen=True)
+class Part:
+    """One section of a report, which is built when it is asked for.
+
+    Attributes:
+        name: its anchor.
+        title: its heading.
+        build: gives its body as HTML; "" if the study has nothing to show there.
+    """
+
+    name: str
+    title: str
+    build: Callable[[Snapshot], str]
+
+
+PARTS = (
+    Part("leaderboard", "Leaderboard", leaderboard_table),
+    Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
+    Part("history", "History", lambda s: figure(history(s))),
+    Part("curves", "Learning curves", lambda s: figure(curves(s))),
+    Part("importance", "Importance of knobs", lambda s: figure(importance(s))),
+    Part("effects", "Main effects", lambda s: _if_drawn(effects(s))),
+    Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
+    Part("slices", "Slices", lambda s: figure(slices(s))),
+    Part("schedule", "Schedules", lambda s: _if_drawn(schedule(s))),
+    Part("stopping", "Early stopping", lambda s: _stopping(s)),
+    Part("baselines", "Baselines", lambda s: baselines_table(s) if s.baselines else ""),
+    Part("study", "The study", lambda s: _study(s)),
+)
+"""The sections of a report, in order; those whose body is empty are left out."""
+
+
+def _if_drawn(picture: Picture) -> str:
+    return figure(picture) if picture.panels else ""
+
+
 def report_html(snapshot: Snapshot) -> str:
     """Return the report as one HTML document."""
-    several = len(snapshot.meta.objectives) > 1
-    baselines = baselines_table(snapshot) if snapshot.baselines else ""
-    effect, shown = effects(snapshot), schedule(snapshot)
-    sections = [
-        Section("leaderboard", "Leaderboard", leaderboard_table(snapshot)),
-        *([Section("pareto", "Pareto front", figure(pareto(snapshot)))] if several else []),
-        Section("history", "History", figure(history(snapshot))),
-        Section("curves", "Learning curves", figure(curves(snapshot))),
-        Section("importance", "Importance of knobs", figure(importance(snapshot))),
-        *([Section("effects", effect.title, figure(effect))] if effect.panels else []),
-        Section("parallel", "Parallel coordinates", figure(parallel(snapshot))),
-        Section("slices", "Slices", figure(slices(snapshot))),
-        *([Section("schedule", shown.title, figure(shown))] if shown.panels else []),
-        Section("stopping", "Early stopping", _stopping(snapshot)),
-        *([Section("baselines", "Baselines", baselines)] if baselines else []),
-        Section("study", "The study", _study(snapshot)),
-    ]
+    bodies = [(part, part.build(snapshot)) for part in PARTS]
+    sections = [Section(part.name, part.title, body) for part, body in bodies if body]
     title = f"{snapshot.meta.name} - hpo report"
-    return page(title, _head(snapshot), sections, _foot(snapshot))
+    return page(title, head_html(snapshot), sections, _foot(snapshot))
 
 
 # ---------------------------------------------------------------------- head and foot
 
 
-def _head(snapshot: Snapshot) -> str:
+def head_html(snapshot: Snapshot) -> str:
+    """Return what stands above the sections: the study, its winner, what it took."""
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
     sub = f"{study.env.id}, {study.search.method}{rule}"

@@ -159,7 +159,7 @@ def _bar(progress: Progress, age: float) -> Table:
 
 
 def _facts(progress: Progress, compile_seconds: float) -> Table:
-    compiles = counted(progress.compiles, "compile")
+    compiles = f", {counted(progress.compiles, 'compile')}" if progress.compiles else ""
     if compile_seconds:
         compiles += f" ({duration(compile_seconds)})"
     done, total = steps(progress.env_steps), steps(progress.env_steps_total)
@@ -168,7 +168,7 @@ def _facts(progress: Progress, compile_seconds: float) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis")
     table.add_row("phase", phase_text(progress.phase))
-    table.add_row("env steps", f"{done} of about {total}, {speed} a second, {compiles}")
+    table.add_row("env steps", f"{done} of about {total}, {speed} a second{compiles}")
     table.add_row("lanes", lanes_text(progress))
     table.add_row("trials", trials_text(progress))
     table.add_row("best", Text(standing_text(progress), style="green"))

@@ -1,0 +1,371 @@
+"""The live page answers what it should, to whom it should, and nothing else."""
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from runpy import run_path
+from subprocess import PIPE
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.search.book.progress import Silent
+from hpo.search.run import run
+from hpo.store import tables_equal
+from hpo.store.commit import Commit
+from hpo.store.journal import Journal
+from hpo.store.lock import StudyLock
+from hpo.store.study_folder import StudyFolder
+from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.live.guard import Guard, is_loopback
+from hpo.views.live.library import Library
+from hpo.views.live.parts import ASKED
+from hpo.views.live.server import LiveServer
+from hpo.views.report.report import PARTS, head_html
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+SECRET = "nobody may read this"
+
+
+@contextmanager
+def serving(root, host="127.0.0.1", token=None):
+    with LiveServer(Library(root), host, 0, token) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(server, place, method="GET", **headers):
+    """Return (status, headers, text) of one request."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.guard.port, timeout=60)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, place, headers=named)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, answer.headers, text
+
+
+def whole_list(server):
+    """Return the list once every study in it has been read."""
+    while json.loads(ask(server, "/states")[2])["state"] == "reading":
+        pass
+    return ask(server, "/list-part")[2]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    top = tmp_path_factory.mktemp("top")
+    (top / "secret.txt").write_text(SECRET)
+    (top / "journal.sqlite").write_text(SECRET)
+    folder = top / "results"
+    samples.make_audited(folder)
+    samples.make_results(folder)
+    (folder / "notes").mkdir()
+    shutil.copytree(folder / "small", folder / ".removed")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(root):
+    with serving(root) as found:
+        yield found
+
+
+# ---------------------------------------------------------------------- what is there
+
+
+def test_the_list_has_every_study_and_nothing_else(server):
+    assert ask(server, "/")[0] == 200
+    text = whole_list(server)
+    assert re.findall(r'href="/study/([^"]+)"', text) == ["small", "audited"]
+    assert text.count(">finished<") == 2 and "100%" in text
+
+
+def test_a_study_s_pieces_are_those_of_its_report(server, root):
+    snapshot = read_snapshot(StudyFolder(root / "audited"))
+    page = ask(server, "/study/audited")[2]
+    built = {part.name: part.build(snapshot) for part in PARTS}
+    effects = built.pop("effects")
+    for name, body in built.items():
+        assert f'<section id="{name}">' in page
+        text = ask(server, f"/part/audited/{name}")[2]
+        assert text.startswith(body) if name == "importance" else text == body
+    assert effects in ask(server, "/part/audited/importance")[2]
+    assert ask(server, "/part/audited/head")[2] == head_html(snapshot)
+    assert "It is finished." in ask(server, "/part/audited/now")[2]
+
+
+def test_what_takes_long_is_not_asked_for_by_the_page(server):
+    page = ask(server, "/study/audited")[2]
+    for name in ASKED:
+        assert f'class="piece" data-study="audited" data-part="{name}"' not in page
+        assert re.search(rf'<button [^>]*class="ask"[^>]* data-part="{name}"', page)
+
+
+def test_two_studies_side_by_side(server):
+    page = ask(server, "/both?study=audited&study=small")[2]
+    assert "<h1>audited and small</h1>" in page
+    chart = ask(server, "/both-part/audited/small")[2]
+    assert chart.count('<li class="c') == 2 and "<svg" in chart
+    assert "Choose two studies" in ask(server, "/both?study=audited")[2]
+    assert ask(server, "/both?study=audited&study=nobody")[0] == 404
+
+
+def test_no_page_brings_code_or_style_of_its_own_or_names_another_place(server):
+    pages = ["/", "/study/audited", "/both?study=audited&study=small", "/list-part"]
+    pieces = re.findall(r'data-part="(\w+)"', ask(server, "/study/audited")[2])
+    pages += [f"/part/audited/{name}" for name in pieces]
+    for place in pages:
+        status, headers, text = ask(server, place)
+        assert status == 200
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert not re.search(r"<style|\sstyle=|\son\w+=|https?://", text), place
+        assert re.findall(r"<script[^>]*>", text) in ([], ['<script src="/live.js">'])
+    for place in ("/live.js", "/live.css"):
+        text = ask(server, place)[2].replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://", text)
+
+
+# ---------------------------------------------------------------------- what is not
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/study/nobody", "/study/notes", "/study/.removed", "/study/..", "/study/%2e%2e",
+        "/study/..%2f", "/study/%2Ftmp", "/study/small%2F..%2F..", "/part/small/..%2f..%2fsecret",
+        "/part/../head", "/part/%2e%2e/study", "/part/small/nothing", "/state/%2e%2e",
+        "/both-part/small/%2e%2e", "/secret.txt", "/../secret.txt", "/journal.sqlite",
+        "//secret.txt", "/%00", "/study/small%00", "/live.js/x",
+    ],
+)  # fmt: skip
+def test_no_name_leads_out_of_the_listing(server, place):
+    status, _, text = ask(server, place)
+    assert status == 404
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+def test_nothing_but_get_and_head(server, method):
+    status, headers, _ = ask(server, "/study/small", method)
+    assert status == 405
+    assert headers["Allow"] == "GET, HEAD"
+
+
+def test_head_is_get_without_its_body(server):
+    got, head = ask(server, "/list-part"), ask(server, "/list-part", "HEAD")
+    assert (head[0], head[2]) == (200, "")
+    assert head[1]["Content-Length"] == got[1]["Content-Length"] == str(len(got[2].encode()))
+
+
+def test_what_has_not_changed_is_not_sent_again(server):
+    tag = ask(server, "/part/audited/history")[1]["ETag"]
+    status, headers, text = ask(server, "/part/audited/history", If_None_Match=tag)
+    assert (status, text, headers["ETag"]) == (304, "", tag)
+    assert ask(server, "/part/small/history", If_None_Match=tag)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("127.0.0.1", 200), ("localhost:1234", 200), ("[::1]:80", 200), ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421), ("192.168.1.7", 421), ("", 421), ("localhost.evil", 421),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_not_this_machine_s_is_refused(server, host, status):
+    """A page elsewhere whose name is made to point here must read nothing (DNS rebinding)."""
+    assert ask(server, "/list-part", Host=host)[0] == status
+
+
+def test_a_server_that_others_reach_knows_its_names_and_numbers():
+    guard = Guard("0.0.0.0", 80, "t", frozenset({"box", "box.example"}))
+    assert guard.knows("10.1.2.3:80") and guard.knows("BOX:80") and guard.knows("box.example")
+    assert not guard.knows("evil.example") and not guard.knows(None)
+    assert is_loopback("::1") and not is_loopback("box")
+
+
+# ---------------------------------------------------------------------- the token
+
+
+def test_without_the_token_nothing_is_told(root):
+    with serving(root, token="right") as server:
+        for place in ("/", "/study/small", "/part/small/head", "/live.js", "/?token=wrong", "/x"):
+            status, _, text = ask(server, place)
+            assert status == 403 and "small" not in text
+        bad = [
+            f"{server.guard.cookie}=wrong",
+            f"{server.guard.cookie}=",
+            "right",
+            "a=right",
+            ";,=",
+        ]
+        for cookie in bad:
+            assert ask(server, "/", Cookie=cookie)[0] == 403
+
+
+def test_the_token_is_asked_for_once_and_leaves_the_address(root):
+    with serving(root, token="right") as server:
+        assert server.url.endswith("/?token=right")
+        status, headers, _ = ask(server, "/both?study=a&token=right&study=b")
+        assert (status, headers["Location"]) == (303, "/both?study=a&study=b")
+        cookie = headers["Set-Cookie"]
+        assert "HttpOnly" in cookie and "SameSite" in cookie
+        assert ask(server, "/list-part", Cookie=cookie.partition(";")[0])[0] == 200
+        for place in ("//evil.example/", "/\\evil.example/", "/\\/evil.example/"):
+            assert ask(server, f"{place}?token=right")[1]["Location"] == "/evil.example/"
+
+
+# ---------------------------------------------------------------------- studies that change
+
+
+def test_a_damaged_study_says_so_and_the_others_stay(tmp_path):
+    samples.make_results(tmp_path)
+    shutil.copytree(tmp_path / "small", tmp_path / "bad")
+    (tmp_path / "bad" / "journal.sqlite").write_bytes(b"SQLite format 3\0" + bytes(5000))
+    with serving(tmp_path) as server:
+        text = whole_list(server)
+        assert "cannot be read" in text and "53.07" in text
+        assert ask(server, "/study/bad")[0] == 200
+        for place in ("/part/bad/now", "/state/bad", "/both-part/bad/small"):
+            status, _, text = ask(server, place)
+            assert status == 503 and "is damaged" in text
+        shutil.rmtree(tmp_path / "small")
+        assert ask(server, "/state/small")[0] == 404
+
+
+def test_any_folder_s_name_is_text(tmp_path):
+    samples.make_results(tmp_path)
+    (tmp_path / "small").rename(tmp_path / "<b>&'\"x")
+    with serving(tmp_path) as server:
+        text = whole_list(server)
+        assert "<b>" not in text
+        [link] = re.findall(r'href="(/study/[^"]+)"', text)
+        status, _, page = ask(server, link)
+        assert status == 200 and "<b>" not in page
+
+
+def test_while_pages_are_read_a_study_ends_as_it_would_alone(tmp_path):
+    """Pages are read all the time; nothing is held up, and the tables and files are equal."""
+    alone = run(samples.study("alone"), tmp_path / "alone", samples.FACTORY, (), often())
+    errors, reads, done = [], [], threading.Event()
+
+    def read(server):
+        names = ["now", "head", "leaderboard", "lanes", "history", "curves", "slices"]
+        while not done.is_set():
+            for place in ["/list-part", "/state/watched", *(f"/part/watched/{n}" for n in names)]:
+                status, _, text = ask(server, place)
+                reads.append(status)
+                if status not in (200, 404, 503) or "Error" in text:
+                    errors.append((place, status, text[:300]))
+
+    root = tmp_path / "watched"
+    with serving(root) as server:
+        readers = [threading.Thread(target=read, args=(server,)) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        try:
+            asked = samples.study("alone")
+            watched = run(asked, root / "watched", samples.FACTORY, (), often())
+        finally:
+            done.set()
+            for reader in readers:
+                reader.join()
+        last = json.loads(ask(server, "/state/watched")[2])
+    assert errors == [] and reads.count(200) > 5
+    assert last["state"] == "finished"
+    assert tables_equal(alone.folder, watched.folder) == []
+    left = {path.name for path in watched.folder.iterdir()}
+    assert left == {path.name for path in alone.folder.iterdir()}
+
+
+def often():
+    """Settings that commit and publish at every boundary."""
+    return samples.search.quick(commit_seconds=0.0, publish_seconds=0.0)
+
+
+def test_what_runs_where_is_shown_while_it_runs(tmp_path):
+    folder = tmp_path / "running"
+    with serving(tmp_path) as server:
+        seen = []
+
+        class Observer(Silent):
+            def on_trial_end(self, trial):
+                if not seen and Journal.exists(folder):
+                    with Journal(folder) as journal:
+                        if journal.head().number:
+                            seen.append(ask(server, "/part/running/lanes")[2])
+                            seen.append(ask(server, "/part/running/now")[2])
+
+        run(samples.study("running"), folder, samples.FACTORY, [Observer()], often())
+    lanes, now = seen
+    assert re.search(
+        r'<li class="c0" data-t="\d+" title="lane \d+: trial \d+, seed [01], the', lanes
+    )
+    assert "of 12 lanes busy" in lanes
+    assert "It runs." in now and "<dt>phase</dt><dd>search</dd>" in now
+
+
+def test_a_study_whose_process_died_says_so(tmp_path):
+    folder = samples.make_results(tmp_path).folder
+    with Journal(folder, writable=True) as journal:
+        head = journal.head()
+        journal.commit(Commit(head.number + 1, head.loop_state, None, head.at))
+    with serving(tmp_path) as server:
+        assert json.loads(ask(server, "/state/small")[2])["state"] == "died"
+        assert "Its process has died" in ask(server, "/part/small/now")[2]
+        assert '<span class="standing">died</span>' in ask(server, "/part/small/head")[2]
+        with StudyLock(folder):
+            assert "It runs." in ask(server, "/part/small/now")[2]
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def test_mistakes_are_told_in_words(tmp_path, root, capsys, server):
+    taken = str(server.guard.port)
+    for words, told in [
+        (["serve", str(tmp_path / "none")], "there is no folder"),
+        (["serve", str(root / "small")], "is one study; give the folder of results"),
+        (["serve", str(root), "--port", taken], "choose others with --host and --port"),
+        (["serve", str(root), "--port", "70000"], "is no port"),
+        (["serve", str(root), "--host", "no.such.host.invalid"], "cannot listen on"),
+    ]:
+        assert main(words) == 2
+        out, err = capsys.readouterr()
+        assert told in err and out == ""
+
+
+def test_the_command_prints_where_it_serves_and_ends_well_at_ctrl_c(root):
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from hpo.cli import main; sys.exit(main())"
+    )  # a shell starts what runs in its background with Ctrl-C switched off
+    words = [sys.executable, "-c", code, "serve", str(root), "--port", "0", "--token"]
+    with subprocess.Popen(words, stdout=PIPE, stderr=PIPE, text=True) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{20,}", url)
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(url, timeout=60) as answer:
+            assert "Studies" in answer.read().decode() and "token" not in answer.url
+        child.send_signal(signal.SIGINT)
+        try:
+            assert child.wait(timeout=60) == 0
+        finally:
+            child.kill()
+        assert child.stderr is not None and "Ctrl-C ends it" in child.stderr.read()

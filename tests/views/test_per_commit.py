@@ -1,0 +1,135 @@
+"""A study is read once a commit however many ask, and at a bounded rate while it runs."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.store import StudyMeta
+from hpo.store.journal import JOURNAL_NAME, Journal
+from hpo.store.lock import StudyLock
+from hpo.views.live.per_commit import SHARE, PerCommit, mark_of
+
+
+class Maker:
+    """Counts what it makes; `seconds` is what each takes of the clock and the processor."""
+
+    def __init__(self):
+        self.made, self.now = 0, 100.0
+
+    def __call__(self, folder):
+        self.made += 1
+        return self.made
+
+    def clock(self):
+        return self.now
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / JOURNAL_NAME).write_bytes(bytes(100))
+    return tmp_path
+
+
+def change(folder):
+    """Do what a commit does to a journal's file."""
+    path = Path(folder) / JOURNAL_NAME
+    seen = path.stat()
+    path.write_bytes(path.read_bytes())
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns + 1))
+
+
+def test_nothing_is_read_twice(folder):
+    make = Maker()
+    kept = PerCommit(folder, make, make.clock)
+    assert not kept.is_made
+    assert [kept.get().value for _ in range(5)] == [1] * 5
+    change(folder)
+    assert [kept.get().value for _ in range(5)] == [2] * 5
+    kept.forget()
+    assert kept.get().value == 3
+
+
+def test_looking_frees_no_lock_under_which_it_is_read(tmp_path):
+    """POSIX frees all locks of a process on a file when it closes any descriptor of it."""
+    journal = Journal.create(
+        tmp_path, StudyMeta("s", "h", "name: s\n", "m", "maximize", "mean", {})
+    )
+    code = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0); "
+        "c.execute('BEGIN IMMEDIATE'); c.execute('PRAGMA user_version = 2'); c.execute('COMMIT')"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / JOURNAL_NAME)]
+    with journal, journal.at_one_commit():
+        journal.head()
+        mark_of(tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert "database is locked" in done.stderr
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_while_it_runs_a_study_costs_its_share_of_the_time(folder):
+    make = Maker()
+    kept = PerCommit(folder, make, make.clock)
+    with StudyLock(folder):
+        kept.get().spend(1.0)
+        change(folder)
+        make.now += 0.9 / SHARE
+        assert kept.get().value == 1
+        make.now += 0.2 / SHARE
+        assert kept.get().value == 2
+        change(folder)
+        assert kept.get().value == 2  # never more than once a second, however cheap
+        make.now += 1.1
+        assert kept.get().value == 3
+        kept.get().spend(1000.0)
+        change(folder)
+        assert kept.get().value == 3
+    assert kept.get().value == 4  # the end is shown at once
+
+
+def test_those_who_ask_while_it_is_made_wait_only_for_the_first(folder):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make(folder):
+        begun.set()
+        assert go_on.wait(60)
+        return "new"
+
+    kept = PerCommit(folder, make)
+    first = threading.Thread(target=kept.get)
+    go_on.set()
+    first.start()
+    first.join()
+    begun.clear()
+    go_on.clear()
+    change(folder)
+    second = threading.Thread(target=kept.get)
+    second.start()
+    assert begun.wait(60)
+    old = kept.get()  # returns although the other has not
+    go_on.set()
+    second.join()
+    assert kept.get() is not old
+
+
+def test_a_hundred_who_ask_at_once_make_one(folder):
+    make = Maker()
+    kept = PerCommit(folder, make)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(kept.get().value)) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1] * 100 and make.made == 1
+
+
+def test_a_study_that_is_gone_is_an_error_in_words(folder):
+    (folder / JOURNAL_NAME).unlink()
+    with pytest.raises(StoreError, match="cannot be read"):
+        PerCommit(folder, Maker()).get()

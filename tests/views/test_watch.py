@@ -1,0 +1,117 @@
+"""`hpo watch` shows each commit of a study that another process writes, and how it ends."""
+
+import io
+import itertools
+import json
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from hpo.cli import main
+from hpo.search.book.progress import Silent
+from hpo.search.run import run
+from hpo.store.commit import Commit
+from hpo.store.journal import Journal
+from hpo.store.lock import StudyLock
+from hpo.store.study_folder import StudyFolder
+from hpo.views.commands.watch_study import _WatchedView, standings
+from hpo.views.live.standing import read_standing
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+def commit(folder, phase="running"):
+    """Commit what is there once more, as a study does that goes on."""
+    with Journal(folder, writable=True) as journal:
+        head = journal.head()
+        journal.commit(Commit(head.number + 1, head.loop_state, None, head.at, phase=phase))
+        return head.number + 1
+
+
+def test_every_commit_comes_once_until_the_study_ends(tmp_path):
+    folder = samples.make_results(tmp_path).folder
+    first = commit(folder)
+    steps = iter([None, "running", None, "running", "finished"])
+
+    def wait(seconds):
+        phase = next(steps)
+        if phase:
+            commit(folder, phase)
+
+    clock = itertools.count(0.0, 1e6).__next__
+    with StudyLock(folder):
+        seen = [s.head.number for s in standings(StudyFolder(folder), wait, clock)]
+    assert seen == [first, first + 1, first + 2, first + 3]
+
+
+def test_a_study_that_dies_while_it_is_watched_ends_the_watching(tmp_path):
+    folder = samples.make_results(tmp_path).folder
+    number = commit(folder)
+    lock = StudyLock(folder)
+    looks = standings(StudyFolder(folder), lambda seconds: lock.release())
+    assert [(s.head.number, s.word) for s in looks] == [(number, "running"), (number, "died")]
+
+
+def test_a_finished_study_prints_its_last_line(tmp_path, capsys):
+    folder = samples.make_results(tmp_path).folder
+    assert main(["watch", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1 and "| done " in out and "(100%)" in out and " left" not in out
+    assert err.startswith("small is finished; best of the search ")
+
+
+@pytest.mark.parametrize("phase, told", [("running", "has died"), ("interrupted", "interrupted")])
+def test_how_a_study_ended_is_told(tmp_path, capsys, phase, told):
+    folder = samples.make_results(tmp_path).folder
+    number = commit(folder, phase)
+    assert main(["watch", "--out", str(tmp_path)]) == 1
+    err = capsys.readouterr().err
+    assert told in err and f"after commit {number}" in err
+
+
+def test_json_is_one_document_a_line(tmp_path, capsys):
+    folder = samples.make_results(tmp_path).folder
+    assert main(["watch", str(folder), "--json"]) == 0
+    [line] = capsys.readouterr().out.splitlines()
+    data = json.loads(line)
+    assert data["state"] == "finished" and data["share"] == 1.0 and data["lanes"] == 12
+    assert data["best"]["trial"] == 0 and "compiles" not in data
+
+
+def test_what_is_recorded_is_what_the_loop_said(tmp_path):
+    """At every commit the progress read from outside is the one its observers were shown."""
+    told, pairs = [], []
+
+    class Observer(Silent):
+        def on_chunk(self, progress):
+            if told:  # the commit behind the last boundary is of what was told then
+                seen = read_standing(tmp_path / "small").progress
+                pairs.append((told[-1], seen))
+            told.append(progress)
+
+    settings = samples.search.quick(commit_seconds=0.0)
+    run(samples.study(), tmp_path / "small", samples.FACTORY, [Observer()], settings)
+    compared = [(a, b) for a, b in pairs if b is not None and a.env_steps == b.env_steps]
+    assert len(compared) > 10
+    for shown, seen in compared:
+        for name in ("phase", "eval_env_steps", "best", "proposed", "trials_total"):
+            assert getattr(seen, name) == getattr(shown, name), name
+        assert seen.lanes in (shown.lanes, 0) and seen.lanes_busy <= 12
+        if shown.leader is not None and seen.leader is not None:
+            assert seen.leader == shown.leader
+
+
+def test_the_picture_is_the_live_view_s(tmp_path):
+    folder = samples.make_results(tmp_path).folder
+    view = _WatchedView()
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(view.picture())
+    view.take(read_standing(folder))
+    console.print(view.picture())
+    text = console.export_text()
+    assert "reading" in text and "100%" in text and "compile" not in text
+    assert "phase      done" in text and "commit 2" in text
+    assert max(map(len, text.splitlines())) <= 80

@@ -1,0 +1,167 @@
+"""`hpo watch`: the live view of a study that another process runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.live import Live
+
+from ...store.study_folder import StudyFolder, find_study
+from ..documents import print_json_line
+from ..formatting import duration
+from ..live.per_commit import Made, PerCommit
+from ..live.standing import Standing, read_standing
+from ..terminal.console import can_draw, console, hush_keys
+from ..terminal.live_view import panel
+from ..terminal.progress_text import standing_text, status_line
+from ..visible import echo
+
+__all__ = ["do_watch", "standings"]
+
+_LOOK_SECONDS = 0.5
+_PER_SECOND = 4
+_UNFINISHED = 1
+
+
+def do_watch(args: Namespace) -> int:
+    """Show a study until it ends: drawn in place, or one line a commit.
+
+    Returns:
+        0 if it is finished, 1 if it was interrupted or its process died.
+
+    Raises:
+        StoreError: there is no such study, or it is damaged.
+    """
+    folder = find_study(args.study, Path(args.out))
+    lines = args.json or not can_draw()
+    last = _print_lines(folder, args.json) if lines else _draw(folder)
+    echo(_end_text(folder, last), file=sys.stderr)
+    return 0 if last.word == "finished" else _UNFINISHED
+
+
+def standings(
+    folder: StudyFolder,
+    wait: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Standing]:
+    """Yield where a study stands now and after its commits, until nobody runs it.
+
+    A study that is slow to read is read less often, see `PerCommit`.
+
+    Args:
+        folder: of the study.
+        wait: is called with seconds between two looks.
+        clock: monotonic, in seconds.
+
+    Raises:
+        StoreError: it is gone or damaged.
+    """
+    kept = PerCommit(folder.path, read_standing, clock)
+    last: Made[Standing] | None = None
+    while True:
+        made = kept.get()
+        if made is not last:
+            last, standing = made, made.value
+            yield standing
+            if standing.word != "running" or standing.head.phase == "finished":
+                return
+        wait(_LOOK_SECONDS)
+
+
+def _print_lines(folder: StudyFolder, as_json: bool) -> Standing:
+    last: Standing | None = None
+    printed = -1
+    for standing in standings(folder):
+        last = standing
+        again = standing.head.number == printed and not (as_json and standing.word != "running")
+        printed = standing.head.number
+        if again:
+            continue
+        if as_json:
+            print_json_line(_data(standing))
+        elif standing.progress is not None:
+            echo(status_line(standing.progress), flush=True)
+    assert last is not None
+    return last
+
+
+def _data(standing: Standing) -> dict[str, object]:
+    """Return one commit as plain data."""
+    progress = standing.progress
+    found: dict[str, object] = {
+        "study": standing.name,
+        "state": standing.word,
+        "commit": standing.head.number,
+        "at": standing.head.at,
+    }
+    if progress is not None:
+        found |= {**asdict(progress), "share": standing.share}
+        del found["compiles"]  # which only the process that runs it knows
+    return found
+
+
+def _draw(folder: StudyFolder) -> Standing:
+    view = _WatchedView()
+    unhush = hush_keys()
+    terminal = console(sys.stderr)
+    try:
+        with Live(
+            console=terminal, get_renderable=view.picture, refresh_per_second=_PER_SECOND,
+            transient=True, redirect_stdout=False,
+        ):  # fmt: skip
+            for standing in standings(folder):
+                view.take(standing)
+    finally:
+        unhush()
+    assert view.standing is not None
+    return view.standing
+
+
+class _WatchedView:
+    """The picture of the last commit, with the time since."""
+
+    def __init__(self) -> None:
+        self.standing: Standing | None = None
+
+    def take(self, standing: Standing) -> None:
+        """Take in a commit."""
+        self.standing = standing
+
+    def picture(self) -> RenderableType:
+        """Return what is drawn now."""
+        standing = self.standing
+        if standing is None:
+            return panel("", None, 0.0, "reading")
+        study = standing.study
+        rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
+        title = f"{standing.name}  {study.env.id}, {study.search.method}{rule}"
+        age = max(0.0, time.time() - standing.head.at)
+        doing = f"commit {standing.head.number}, {duration(age)} ago"
+        if not standing.head.number:
+            doing = "nothing is committed yet"
+        return panel(title, standing.progress, age, doing)
+
+
+def _end_text(folder: StudyFolder, standing: Standing) -> str:
+    """Return how the study ended, and what to type next."""
+    name = shlex.quote(str(folder.path))
+    if standing.word in ("finished", "running"):
+        best = ""
+        if standing.progress is not None and standing.progress.best is not None:
+            best = f"; best of the search {standing_text(standing.progress)}"
+        return f"{standing.name} is finished{best}; see: hpo top --study {name}"
+    why = {
+        "died": f"the process of {standing.name} has died",
+        "interrupted": f"{standing.name} was interrupted",
+    }[standing.word]
+    return (
+        f"{why} after commit {standing.head.number}; what was committed is kept, and the command "
+        "that began it goes on with it"
+    )

@@ -1,0 +1,309 @@
+"""The server of the live page: GET and HEAD of a few fixed places, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from ...errors import HpoError
+from ...version import __version__
+from ..report.page import figure
+from ..visible import echo
+from . import documents
+from .both import best_of_both
+from .guard import Guard, own_names
+from .library import Library, View
+from .parts import PIECES
+from .per_commit import Made
+
+__all__ = ["LiveServer"]
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_ALWAYS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+_IDLE_SECONDS = 30.0
+_QUEUE = 64
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back.
+
+    Attributes:
+        body: text.
+        kind: its media type.
+        status: of HTTP.
+        headers: further ones.
+    """
+
+    body: str
+    kind: str = "text/html"
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] | None = None
+
+
+class LiveServer(ThreadingHTTPServer):
+    """Serves the studies of a folder; `serve_forever` until `shutdown`.
+
+    Args:
+        library: the studies.
+        host: to bind to.
+        port: likewise; 0 takes a free one.
+        token: that readers must know; None demands none.
+
+    Raises:
+        OSError: the port is taken, or the host is none of this machine.
+    """
+
+    daemon_threads = True
+    request_queue_size = _QUEUE
+
+    def __init__(self, library: Library, host: str, port: int, token: str | None = None):
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+        self.library = library
+        self.guard = Guard(host, self.server_port, token, own_names(host))
+        self.fixed = {
+            "/live.css": Answer(documents.style(), "text/css"),
+            "/live.js": Answer(documents.script(), "text/javascript"),
+        }
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it, with the token."""
+        host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(
+            self.guard.host, self.guard.host
+        )
+        shown = f"[{host}]" if ":" in host else host
+        asked = "" if self.guard.token is None else f"?{urlencode({'token': self.guard.token})}"
+        return f"http://{shown}:{self.guard.port}/{asked}"
+
+    def server_bind(self) -> None:
+        """Bind without asking the network for this machine's name, as HTTPServer does."""
+        TCPServer.server_bind(self)
+        self.server_name = str(self.server_address[0])
+        self.server_port = int(self.server_address[1])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what failed in one line; a reader that went away is no failure."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            echo(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = _IDLE_SECONDS
+    disable_nagle_algorithm = True  # a body must not wait until its head is acknowledged
+
+    @property
+    def _live(self) -> LiveServer:
+        assert isinstance(self.server, LiveServer)
+        return self.server
+
+    def version_string(self) -> str:
+        return f"hpo/{__version__}"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing: a token must not come into a log."""
+
+    def do_GET(self) -> None:
+        try:
+            answer = self._found()
+        except Exception as error:  # of ours: the page says so, and the others go on
+            told = f"{type(error).__name__}: {error}"
+            echo(f"warning: {urlsplit(self.path).path[:200]}: {told}", file=sys.stderr)
+            answer = _text(told, HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._answer(answer)
+
+    do_HEAD = do_GET  # `_answer` leaves the body out
+
+    def send_error(
+        self, code: int, message: str | None = None, explain: str | None = None
+    ) -> None:
+        """Refuse: a method that is none of ours, or a request that is none of HTTP."""
+        status = HTTPStatus(code)
+        headers: dict[str, str] = {"Connection": "close"}
+        if status in (HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.METHOD_NOT_ALLOWED):
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+            headers["Allow"] = "GET, HEAD"
+        self.close_connection = True
+        self._answer(_text(status.phrase, status, headers))
+
+    # ------------------------------------------------------------------ answering
+
+    def _answer(self, answer: Answer) -> None:
+        body = answer.body.encode()
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        fresh = answer.status is HTTPStatus.OK and tag in self._known()
+        self.send_response(HTTPStatus.NOT_MODIFIED if fresh else answer.status)
+        for name, value in (*_ALWAYS.items(), *(answer.headers or {}).items()):
+            self.send_header(name, value)
+        if answer.status is HTTPStatus.OK:
+            self.send_header("ETag", tag)
+        if not fresh:
+            self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if not fresh and getattr(self, "command", None) != "HEAD":
+            self.wfile.write(body)
+
+    def _known(self) -> list[str]:
+        headers = getattr(self, "headers", None)
+        told = "" if headers is None else headers.get("If-None-Match", "")
+        return [tag.strip() for tag in told.split(",")]
+
+    def _found(self) -> Answer:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # nobody reads what a GET brings along
+        guard, place = self._live.guard, urlsplit(self.path)
+        if not guard.knows(self.headers.get("Host")):
+            told = "This server does not answer to that name; use its address or localhost."
+            return _text(told, HTTPStatus.MISDIRECTED_REQUEST)
+        asked = parse_qs(place.query)
+        if guard.token is not None and "token" in asked and guard.takes(asked["token"][0]):
+            rest = urlencode([(k, v) for k, vs in asked.items() if k != "token" for v in vs])
+            where = "/" + place.path.lstrip("/\\") + (f"?{rest}" if rest else "")
+            headers = {"Location": where, "Set-Cookie": guard.set_cookie()}
+            return _text("", HTTPStatus.SEE_OTHER, headers)
+        if not guard.admits(self.headers.get("Cookie")):
+            told = "This page needs its token: open the address that hpo serve printed."
+            return _text(told, HTTPStatus.FORBIDDEN)
+        return _place(self._live, place.path, asked)
+
+
+def _text(text: str, status: HTTPStatus, headers: Mapping[str, str] | None = None) -> Answer:
+    return Answer(text and f"{text}\n", "text/plain", status, headers)
+
+
+# ---------------------------------------------------------------------- what is where
+
+
+def _place(server: LiveServer, path: str, asked: Mapping[str, list[str]]) -> Answer:
+    """Return what lies at a place; a study's name is looked up, never made a path of."""
+    if path in server.fixed:
+        return server.fixed[path]
+    if path == "/":
+        return Answer(documents.list_page(str(server.library.root)))
+    words = [unquote(word) for word in path.strip("/").split("/")]
+    found: Callable[..., Answer | None] | None = _PLACES.get((words[0], len(words)))
+    answer = None if found is None else found(server.library, asked, *words[1:])
+    return _nothing(path) if answer is None else answer
+
+
+def _nothing(path: str) -> Answer:
+    page = documents.message_page("Not here", f"There is nothing at {path[:200]}.")
+    return Answer(page, status=HTTPStatus.NOT_FOUND)
+
+
+def _study(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
+    """The page of a study, which comes at once; its pieces are still to be asked for."""
+    if not library.prepare(name):
+        return None
+    others = [other for other in library.names() if other != name]
+    return Answer(documents.study_page(name, others))
+
+
+def _both(library: Library, asked: Mapping[str, list[str]]) -> Answer | None:
+    names = asked.get("study", [])
+    if len(names) != 2:
+        told = "Choose two studies in the list."
+        return Answer(documents.message_page("Two studies side by side", told))
+    if not set(names) <= set(library.names()):
+        return None
+    return Answer(documents.both_page(names))
+
+
+def _part(library: Library, asked: Mapping[str, list[str]], name: str, part: str) -> Answer | None:
+    return _of(library, name, lambda made: _piece(made, part))
+
+
+def _piece(made: Made[View], part: str) -> Answer | None:
+    if part not in dict(PIECES):
+        return None
+    return Answer(made.value.part(part, made.spend))
+
+
+def _of(library: Library, name: str, show: Callable[[Made[View]], Answer | None]) -> Answer | None:
+    """Return what a study shows, or why it cannot be read."""
+    try:
+        made = library.view(name)
+        return None if made is None else show(made)
+    except HpoError as error:
+        return _unread(error)
+
+
+def _unread(error: HpoError) -> Answer:
+    return _text(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _both_part(
+    library: Library, asked: Mapping[str, list[str]], one: str, other: str
+) -> Answer | None:
+    try:
+        sides = [library.view(one), library.view(other)]
+        if sides[0] is None or sides[1] is None:
+            return None
+        picture = best_of_both([made.value.snapshot for made in sides if made is not None])
+    except HpoError as error:
+        return _unread(error)
+    return Answer(figure(picture))
+
+
+def _list_part(library: Library, asked: Mapping[str, list[str]]) -> Answer:
+    return Answer(documents.list_table(library.lines()))
+
+
+def _state(library: Library, asked: Mapping[str, list[str]], name: str) -> Answer | None:
+    """What a page asks for every few seconds: has anything changed?"""
+
+    def told(made: Made[View]) -> Answer:
+        view = made.value
+        data = {"version": view.version, "state": view.standing.word}
+        return Answer(json.dumps(data), "application/json")
+
+    return _of(library, name, told)
+
+
+def _states(library: Library, asked: Mapping[str, list[str]]) -> Answer:
+    lines = library.lines()
+    told = [
+        [line.name, line.error]
+        if line.standing is None
+        else [line.name, line.standing.word, line.standing.head.number]
+        for line in lines
+    ]
+    words = {line.standing.word for line in lines if line.standing is not None}
+    reading = any(line.is_unread for line in lines)
+    state = "reading" if reading else "running" if "running" in words else "finished"
+    version = hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+    return Answer(json.dumps({"version": version, "state": state}), "application/json")
+
+
+_PLACES: dict[tuple[str, int], Callable[..., Answer | None]] = {
+    ("study", 2): _study,
+    ("both", 1): _both,
+    ("part", 3): _part,
+    ("both-part", 3): _both_part,
+    ("list-part", 1): _list_part,
+    ("state", 2): _state,
+    ("states", 1): _states,
+}
