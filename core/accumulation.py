@@ -14,6 +14,7 @@ import jax
 
 from . import policy
 from .activations import computed_numbers
+from .backend import backend_of
 from .hypers import make_hypers
 from .plan import AUTOMATIC, Plan
 
@@ -27,14 +28,19 @@ _FEWEST_ROWS = 16
 
 
 def for_platform(plan: Plan, platform: str) -> Plan:
-    """Return a plan that says in how many parts the gradient of every minibatch is summed.
+    """Return a plan with nothing left to the devices.
 
-    As many as it says already; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
+    It is written for their backend, and says in how many parts the gradient of every minibatch is
+    summed: as many as it says already; where it leaves that open 1 on a GPU, on a CPU
+    `fitting_parts`.
 
     Args:
         plan: of a study.
         platform: of the devices that it is compiled for.
     """
+    backend = backend_of(platform)
+    if plan.backend != backend:
+        plan = dataclasses.replace(plan, backend=backend)
     if plan.gradient_accumulation != AUTOMATIC:
         return plan
     parts = _parts_on_cpu(plan) if platform == "cpu" else 1

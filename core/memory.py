@@ -18,7 +18,13 @@ from .observations import as_array
 from .plan import Plan
 from .population import lane_shapes
 
-__all__ = ["estimate_memory", "parameter_count"]
+__all__ = ["MEMORY_SHARE", "estimate_memory", "gpu_tile", "parameter_count"]
+
+MEMORY_SHARE = 0.6
+"""Of a device's memory, what a program is planned to take."""
+
+_RUNGS = (4096, 1024, 256, 64, 16, 4)
+_LEAST_STEP = 8  # lanes that a tile of all lanes is rounded up to
 
 
 def parameter_count(plan: Plan, example: Hypers) -> int:
@@ -42,6 +48,26 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
+
+
+def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
+    """Return the lanes that one GPU runs side by side.
+
+    Tiles run one after the other, and a kernel of few lanes takes as long as one of many: all
+    lanes at once where memory holds them, else the highest rung of a ladder that it holds.
+
+    Args:
+        plan: the static part, of a program for GPUs.
+        example: any configuration's traced part.
+        lanes: that the GPU is to run.
+        memory_bytes: of it.
+    """
+    whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
+    for tile in (whole, *(rung for rung in _RUNGS if rung < whole)):
+        blocks = math.ceil(lanes / tile) * tile
+        if estimate_memory(plan, example, blocks, tile, 1) <= MEMORY_SHARE * memory_bytes:
+            return tile
+    return _RUNGS[-1]
 
 
 def _row_numbers(plan: Plan, params: Any) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete, matters
+from .backend import CPU, Backend
 
 __all__ = [
     "AUTOMATIC",
@@ -81,6 +82,7 @@ class Plan:
         env: the environment that trains.
         eval_env: the environment that evaluates.
         features: the costly switches compiled in (see `FEATURES`).
+        backend: how it is written for its devices; settled as a `Program` is made.
     """
 
     env: EnvPlan
@@ -145,6 +147,7 @@ class Plan:
     matmul_precision: str
     features: tuple[str, ...] = ()
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
+    backend: Backend = dataclasses.field(default=CPU, repr=False)
 
     @property
     def steps_per_update(self) -> int:
