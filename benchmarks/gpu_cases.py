@@ -91,21 +91,25 @@ def tile_of(case: Case, plan: Any, example: Any, memory_bytes: int) -> int:
 def shapes_of(plan: Any, example: Any, lanes: int) -> tuple[Any, Any, Any]:
     """Return (seed, lanes, refills) of a program as shapes."""
     import jax
-    import numpy as np
+    import jax.numpy as jnp
 
     from hpo.core.population import Lanes, Refills, lane_shapes
 
-    def row(leaf: Any) -> Any:
-        known = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
-        return jax.ShapeDtypeStruct((lanes, *known.shape), known.dtype)
+    state = lane_shapes(plan, example)
 
-    hypers, state = (jax.tree.map(row, tree) for tree in (example, lane_shapes(plan, example)))
-    number, flag = (jax.ShapeDtypeStruct((lanes,), kind) for kind in (np.int32, np.bool_))
-    refills = Refills(
-        mask=flag, busy=flag, hypers=hypers, stream=number, replicate=number, updates=number,
-        total_updates=number,
-    )  # fmt: skip
-    return jax.ShapeDtypeStruct((), np.int32), Lanes(hypers, state), refills
+    def made() -> tuple[Any, Any, Any]:
+        def row(leaf: Any) -> Any:
+            return jnp.zeros((lanes, *jnp.shape(leaf)), leaf.dtype)
+
+        hypers, states = (jax.tree.map(row, tree) for tree in (example, state))
+        number, flag = jnp.zeros(lanes, jnp.int32), jnp.zeros(lanes, bool)
+        refills = Refills(
+            mask=flag, busy=flag, hypers=hypers, stream=number, replicate=number, updates=number,
+            total_updates=number,
+        )  # fmt: skip
+        return jnp.int32(0), Lanes(hypers, states), refills
+
+    return jax.eval_shape(made)
 
 
 def lowered(case: Case, tile: int, plan: Any, example: Any, devices: Any) -> Any:

@@ -250,7 +250,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         env, step, refill = (loops[name] for name in ("env step", "gradient step", "refill"))
         step = step if step["launches"] else loops["epoch"]
         gae = loops["advantages"]
-        waits = sum(one["waits"] * one["iterations_per_update"] for one in loops.values())
+        running = (one for name, one in loops.items() if name != "refill")
+        waits = round(sum(one["waits"] * one["iterations_per_update"] for one in running))
         low, high = row["range"]
         memory = row["arguments_mb"] + row["temporaries_mb"]
         cells = [

@@ -23,6 +23,8 @@ class Backend:
             environment, so that fewer kernels end a step.
         advantage_unroll: steps of advantages that one iteration of their loop does.
         refill_batch: lanes that are started side by side.
+        packs_observations: spectra of optical networks are kept a bit a slot where a study leaves
+            their form open; networks see the same numbers.
         cast_once: parameters in a network's own precision are made once for a whole rollout.
     """
 
@@ -30,12 +32,18 @@ class Backend:
     one_record: bool = False
     advantage_unroll: int = 1
     refill_batch: int = 1
+    packs_observations: bool = False
     cast_once: bool = False
 
 
 CPU = Backend()
 GPU = Backend(
-    branches=False, one_record=True, advantage_unroll=16, refill_batch=64, cast_once=True
+    branches=False,
+    one_record=True,
+    advantage_unroll=16,
+    refill_batch=64,
+    packs_observations=True,
+    cast_once=True,
 )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "make_plan",
     "plan_hash",
     "plan_of",
+    "with_packed_spectra",
 ]
 
 FEATURES: Mapping[str, str] = {
@@ -50,6 +51,7 @@ AUTOMATIC = 0
 """`gradient_accumulation` until `accumulation.for_platform` decides, as a `Program` is made."""
 
 _OVER_LINKS = ("gnn", "transformer")
+_FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe a bit a slot
 
 RECURRENT = {"lstm", "gru"}
 """Networks with a carry, which learn from whole segments; registering one adds its name."""
@@ -275,6 +277,21 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
     if network not in shown or "observation" in keys or not _is_optical(env.id):
         return env
     keys["observation"] = shown[network]
+    return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
+
+
+def with_packed_spectra(env: EnvPlan) -> EnvPlan:
+    """Return an environment that observes spectra a bit a slot where it would observe them flat.
+
+    Networks see the same numbers. What a study says holds, and shared lightpaths need more bits.
+
+    >>> with_packed_spectra(EnvPlan("rmsa", (("k", 3),))).keys
+    (('k', 3), ('observation', 'packed'))
+    """
+    keys = dict(env.keys)
+    if env.id not in _FLAT_SPECTRA or env.history > 1 or "observation" in keys:
+        return env
+    keys["observation"] = "packed"
     return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
 
 
