@@ -16,7 +16,7 @@ from .backend import CPU
 from .envs import registry as environments
 from .hypers import Hypers
 from .observations import as_array
-from .plan import RECURRENT, Plan
+from .plan import Plan
 from .population import lane_shapes
 
 __all__ = ["MEMORY_SHARE", "estimate_memory", "gpu_tile", "parameter_count"]
@@ -24,6 +24,8 @@ __all__ = ["MEMORY_SHARE", "estimate_memory", "gpu_tile", "parameter_count"]
 MEMORY_SHARE = 0.6
 """Of a device's memory, what a program is planned to take."""
 
+# Of what a forward pass computes, what learning holds at a time; the rest never leaves the chip.
+_KEPT_ON_GPUS = {"cnn": 0.5, "lstm": 0.75, "gru": 0.75}
 _RECORD_BYTES = 32  # of the numbers of one step
 _RUNGS = (4096, 1024, 256, 64, 16, 4)
 _WIDE = 64
@@ -77,12 +79,11 @@ def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
     """Return how many numbers learning holds of one sample at a time.
 
     Of a perceptron what both towers keep, the two widest arrays on the way back, and six times
-    the outputs; of other networks all that one forward pass computes, of those with a memory
-    three quarters.
+    the outputs; of other networks a share of all that one forward pass computes.
     """
     if plan.network != "mlp":
-        computed = computed_numbers(plan, params, 1)
-        return 3 * computed // 4 if plan.network in RECURRENT else computed
+        share = _KEPT_ON_GPUS.get(plan.network, 1.0)
+        return math.ceil(share * computed_numbers(plan, params, 1))
     outputs = params["actor_head"]["kernel"].shape[0]
     return 2 * (sum(plan.hidden_sizes) + max(plan.hidden_sizes, default=1)) + 6 * outputs + 8
 
