@@ -2,10 +2,11 @@
 
 PPO on CartPole-v1 and Pendulum-v1 (MLP 2x64 tanh, 8 environments, 128 steps, 4 epochs, 4
 minibatches), for each number of lanes; one program of L lanes against L runs one after the
-other; the choice of the tile; what `deterministic` costs. It needs jax, flax, optax, gymnax,
-jaxtyping and six (which gymnax 1.0 imports without saying so), runs from a checkout without
-installing anything, and ends within 8 minutes: measurements that no longer fit are left out and
-named.
+other; the ladder of tiles; CUDA graphs whose kernels run side by side; what `deterministic`
+costs; float32, tf32 and bfloat16. It needs jax, flax, optax, gymnax, jaxtyping and six (which
+gymnax 1.0 imports without saying so), runs from a checkout without installing anything, and ends
+within 8 minutes: measurements that no longer fit are left out and named. `docs/gpu.md` says what
+a model expects of them, and how to send in the JSON file.
 
     pip install jax flax optax gymnax jaxtyping six     # on a GPU: "jax[cuda13]"
     python benchmarks/gpu.py               # everything, on the GPU if jax finds one
@@ -50,7 +51,9 @@ class Scale:
         lanes: the table's, ascending.
         tile_lanes: lanes at which tiles are compared.
         tiles: those compared.
-        deterministic_lanes: lanes at which `deterministic` is compared; 0: not at all.
+        compared_lanes: lanes at which precisions are compared and, on a GPU, `deterministic` and
+            concurrent command buffers; 0: not at all.
+        precisions: those compared.
         seconds: that each program is timed for.
         updates: of a chunk.
     """
@@ -58,27 +61,43 @@ class Scale:
     lanes: tuple[int, ...]
     tile_lanes: int
     tiles: tuple[int, ...]
-    deterministic_lanes: int
+    compared_lanes: int
+    precisions: tuple[str, ...]
     seconds: float
     updates: int
 
 
 SCALES = {
-    "gpu": Scale((64, 256, 1024, 4096, 8192), 4096, (64, 256, 1024, 4096), 1024, 3.0, 4),
-    "cpu": Scale((64, 256, 1024), 64, (1, 2, 4, 8, 32), 0, 3.0, 4),
-    "small": Scale((32,), 32, (16,), 0, 0.5, 1),
+    "gpu": Scale(
+        (64, 256, 1024, 4096, 8192), 4096, (64, 256, 1024), 4096, ("tf32", "bfloat16"), 3.0, 4
+    ),
+    "cpu": Scale((64, 256, 1024), 64, (1, 2, 4, 8, 32), 64, ("bfloat16",), 3.0, 4),
+    "small": Scale((32,), 32, (16,), 32, ("bfloat16",), 0.5, 1),
 }
+# Knobs of each precision; float32 is what all other measurements are in.
+PRECISIONS = {
+    "float32": {},
+    "tf32": {"matmul_precision": "tf32"},
+    "bfloat16": {"dtype": "bfloat16"},
+}
+# Kernels of a CUDA graph that do not wait for each other may run side by side.
+CONCURRENT = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
 
 
-def default_tile(backend: str) -> int:
-    """Return the tile of a study with networks this small (search/lanes/lane_count.py)."""
-    return 4 if backend == "cpu" else 256
+PLAIN = {"deterministic": False, "concurrent": False, "precision": "float32"}
+
+
+def default_tile(backend: str, lanes: int) -> int:
+    """Return the tile of a study with networks this small: on a GPU all lanes, up to 4,096."""
+    return min(4 if backend == "cpu" else 4096, lanes)
 
 
 # ---------------------------------------------------------------------- the measuring process
 
 
-def make_program(env_id: str, lanes: int, tile: int, updates: int, devices: tuple) -> Any:
+def make_program(
+    env_id: str, lanes: int, tile: int, updates: int, devices: tuple, precision: str = "float32"
+) -> Any:
     from hpo.core import program
     from hpo.core.envs import registry
     from hpo.core.hypers import make_hypers
@@ -86,11 +105,12 @@ def make_program(env_id: str, lanes: int, tile: int, updates: int, devices: tupl
 
     where = EnvPlan(env_id)
     params = registry.make(where).default_params
-    plan = make_plan(KNOBS, where, features=())
+    knobs = {**KNOBS, **PRECISIONS[precision]}
+    plan = make_plan(knobs, where, features=())
     devices = devices[: max(1, min(len(devices), lanes // tile))]
     return program.Program(
         plan, lanes, updates, tile, program.EvaluationPlan(), devices,
-        make_hypers(KNOBS, params, params),
+        make_hypers(knobs, params, params),
     )  # fmt: skip
 
 
@@ -182,13 +202,16 @@ def child(task: Mapping[str, Any]) -> None:
         how = (task["env"], task["updates"], task["seconds"], devices)
         return say({**shown(task), "lanes": 1, **measure_single(*how)})
     for lanes, tile in task["shapes"]:
-        made = make_program(task["env"], lanes, tile, task["updates"], devices)
+        how = (task["env"], lanes, tile, task["updates"], devices, task["precision"])
+        made = make_program(*how)
         say({**shown(task), "lanes": lanes, "tile": tile, **measure(made, task["seconds"])})
     return None
 
 
 def shown(task: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: task[name] for name in ("kind", "env", "deterministic")}
+    return {
+        name: task[name] for name in ("kind", "env", "deterministic", "concurrent", "precision")
+    }
 
 
 def say(row: Mapping[str, Any]) -> None:
@@ -203,6 +226,8 @@ def answers(task: Mapping[str, Any], until: float) -> Iterator[dict[str, Any]]:
     command = [sys.executable, __file__, "--child", json.dumps(task)]
     # Compile seconds are of a cold cache.
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    if task["concurrent"]:
+        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {CONCURRENT}".strip()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     lines: queue.Queue[str | None] = queue.Queue()
@@ -228,28 +253,37 @@ def answers(task: Mapping[str, Any], until: float) -> Iterator[dict[str, Any]]:
 
 def tasks(scale: Scale, backend: str, common: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tasks in the order of their worth, for the case that time runs out."""
-    tile = common["tile"] or default_tile(backend)
     made: list[dict[str, Any]] = []
+
+    def shape(lanes: int) -> tuple[int, int]:
+        return lanes, min(common["tile"] or default_tile(backend, lanes), lanes)
+
     for env in common["envs"]:
         made.append({"kind": "single", "env": env})
-        shapes = [(lanes, min(tile, lanes)) for lanes in scale.lanes]
+        shapes = [shape(lanes) for lanes in scale.lanes]
         made.append({"kind": "lanes", "env": env, "shapes": shapes})
     first = common["envs"][0]
-    if scale.deterministic_lanes:
-        lanes = scale.deterministic_lanes
-        shapes = [(lanes, min(tile, lanes))]
-        made.append(
-            {"kind": "deterministic", "env": first, "shapes": shapes, "deterministic": True}
-        )
+    compared = {"env": first, "shapes": [shape(scale.compared_lanes)]}
     shapes = [(scale.tile_lanes, width) for width in scale.tiles]
     made.append({"kind": "tiles", "env": first, "shapes": shapes})
+    if backend != "cpu":
+        made.append({"kind": "concurrent", **compared, "concurrent": True})
+    for precision in scale.precisions:
+        made.append({"kind": "precision", **compared, "precision": precision})
+    if backend != "cpu":
+        made.append({"kind": "deterministic", **compared, "deterministic": True})
     shared = {
         "platform": common["platform"],
-        "deterministic": False,
+        **PLAIN,
         "seconds": scale.seconds,
         "updates": scale.updates,
     }
     return [{**shared, **task} for task in made]
+
+
+def label(row: Mapping[str, Any]) -> str:
+    """Return what a row is about: its kind, or its precision."""
+    return row["precision"] if row["kind"] == "precision" else row["kind"]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -267,7 +301,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             alone = single.get(row["env"])
             times = f"{row['env_steps_per_second'] / alone:.1f} times as long" if alone else "?"
         cells = [
-            row["kind"], row["env"], row["lanes"], row.get("tile", 1),
+            label(row), row["env"], row["lanes"], row.get("tile", 1),
             f"{row['env_steps_per_second']:,.0f}", times, f"{row['compile_seconds']:.1f}",
             *(f"{row[name]:,.1f}" if name in row else "" for name in
               ("fill_seconds", "memory_mb", "estimate_mb")),
@@ -277,25 +311,25 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return what the table comes to: gain of lanes a environment, cost of `deterministic`."""
+    """Return what the table comes to: gain of lanes an environment, and of what is compared.
+
+    Gains of precisions, of concurrent command buffers and of `deterministic` are over the plain
+    program of as many lanes and the same tile.
+    """
     found: dict[str, float] = {}
+    same = ("env", "lanes", "tile")
+    plain = [row for row in rows if row["kind"] in ("lanes", "tiles")]
     for row in rows:
-        if row["kind"] != "single":
-            continue
-        lanes = [r for r in rows if r["kind"] == "lanes" and r["env"] == row["env"]]
-        if lanes:
-            best = max(r["env_steps_per_second"] for r in lanes)
-            found[f"lanes_gain_{row['env']}"] = best / row["env_steps_per_second"]
-    for row in rows:
-        if row["kind"] == "deterministic":
-            same = ("env", "lanes", "tile")
-            plain = [
-                r for r in rows
-                if r["kind"] == "lanes" and all(r[name] == row[name] for name in same)
-            ]  # fmt: skip
-            if plain:
-                speed = plain[0]["env_steps_per_second"] / row["env_steps_per_second"]
-                found["deterministic_slowdown"] = speed
+        speed = row["env_steps_per_second"]
+        if row["kind"] == "single":
+            lanes = [r for r in plain if r["kind"] == "lanes" and r["env"] == row["env"]]
+            if lanes:
+                best = max(r["env_steps_per_second"] for r in lanes)
+                found[f"lanes_gain_{row['env']}"] = best / speed
+        elif row not in plain:
+            alike = [r for r in plain if all(r[name] == row[name] for name in same)]
+            if alike:
+                found[f"{label(row)}_gain"] = speed / alike[0]["env_steps_per_second"]
     return found
 
 
@@ -311,7 +345,7 @@ def main() -> None:
         return child(json.loads(arguments.child))
     started = time.monotonic()
     until = started + LIMIT_SECONDS
-    ask = {"kind": "about", "platform": arguments.platform, "deterministic": False}
+    ask = {"kind": "about", "platform": arguments.platform, **PLAIN}
     about = next(answers(ask, until), None)
     if about is None:
         raise SystemExit("jax did not start in time")
@@ -322,7 +356,7 @@ def main() -> None:
     for task in tasks(scale, about["backend"], common):
         for row in answers(task, until):
             rows.append(row)
-            text = f"{row['kind']} {row['env']} L={row['lanes']} tile={row.get('tile', 1)}"
+            text = f"{label(row)} {row['env']} L={row['lanes']} tile={row.get('tile', 1)}"
             print(f"{text}: {row['env_steps_per_second']:,.0f} env steps/s", file=sys.stderr)
     print(table(rows))
     for name, value in summary(rows).items():

@@ -1,4 +1,4 @@
-"""In how many parts the gradient of a minibatch is summed, where the study leaves that open.
+"""What a study leaves to the devices: its backend, and in how many parts gradients are summed.
 
 Networks over links hold tens of kilobytes a sample and layer. On a CPU a large minibatch of them
 runs out of cache, so that its gradient is taken part by part; what is learned is the same.
@@ -14,8 +14,9 @@ import jax
 
 from . import policy
 from .activations import computed_numbers
+from .backend import backend_of
 from .hypers import make_hypers
-from .plan import AUTOMATIC, Plan
+from .plan import AUTOMATIC, Plan, with_packed_spectra
 
 __all__ = ["fitting_parts", "for_platform"]
 
@@ -27,14 +28,22 @@ _FEWEST_ROWS = 16
 
 
 def for_platform(plan: Plan, platform: str) -> Plan:
-    """Return a plan that says in how many parts the gradient of every minibatch is summed.
+    """Return a plan with nothing left to the devices.
 
-    As many as it says already; where it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
+    It is written for their backend, its optical environments observe what fits that, and it says
+    in how many parts the gradient of every minibatch is summed: as many as it says already; where
+    it leaves that open 1 on a GPU, on a CPU `fitting_parts`.
 
     Args:
         plan: of a study.
         platform: of the devices that it is compiled for.
     """
+    backend = backend_of(platform)
+    if plan.backend != backend:
+        plan = dataclasses.replace(plan, backend=backend)
+    if backend.packs_observations:
+        env, eval_env = with_packed_spectra(plan.env), with_packed_spectra(plan.eval_env)
+        plan = dataclasses.replace(plan, env=env, eval_env=eval_env)
     if plan.gradient_accumulation != AUTOMATIC:
         return plan
     parts = _parts_on_cpu(plan) if platform == "cpu" else 1

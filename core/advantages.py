@@ -32,7 +32,10 @@ class Steps(Pytree):
 
 
 def gae(
-    steps: Steps, gamma: Float[Array, "*#batch"], gae_lambda: Float[Array, "*#batch"]
+    steps: Steps,
+    gamma: Float[Array, "*#batch"],
+    gae_lambda: Float[Array, "*#batch"],
+    unroll: int = 1,
 ) -> Float[Array, "T *batch"]:
     """Return the advantages of a rollout, time first.
 
@@ -45,8 +48,9 @@ def gae(
         steps: of the rollout.
         gamma: discount, per batch entry or broadcast.
         gae_lambda: lambda, likewise.
+        unroll: steps that one iteration of the loop does.
     """
-    return _summed(temporal_differences(steps, gamma), steps, gamma, gae_lambda)
+    return _summed(temporal_differences(steps, gamma), steps, gamma, gae_lambda, unroll=unroll)
 
 
 def temporal_differences(steps: Steps, gamma: Float[Array, "*#batch"]) -> Float[Array, "T *batch"]:
@@ -63,6 +67,7 @@ def v_trace(
     ratio: Float[Array, "T *batch"],
     rho_clip: Float[Array, "*#batch"],
     c_clip: Float[Array, "*#batch"],
+    unroll: int = 1,
 ) -> Float[Array, "T *batch"]:
     """Return the V-trace advantages of a rollout of another policy, time first.
 
@@ -81,9 +86,11 @@ def v_trace(
         ratio: probability of the action now over that when it was taken.
         rho_clip: largest weight of an error.
         c_clip: largest weight of what follows.
+        unroll: steps that one iteration of the loop does.
     """
     rho, trace = (jnp.minimum(ratio, _spread(clip, ratio)) for clip in (rho_clip, c_clip))
-    return _summed(rho * temporal_differences(steps, gamma), steps, gamma, gae_lambda, trace)
+    deltas = rho * temporal_differences(steps, gamma)
+    return _summed(deltas, steps, gamma, gae_lambda, trace, unroll)
 
 
 def _spread(number: Array, like: Float[Array, "T *batch"]) -> Array:
@@ -96,6 +103,7 @@ def _summed(
     gamma: Float[Array, "*#batch"],
     gae_lambda: Float[Array, "*#batch"],
     trace: Float[Array, "T *batch"] | None = None,
+    unroll: int = 1,
 ) -> Float[Array, "T *batch"]:
     """Return A_t = delta_t + gamma lambda c_t (1 - terminated_t)(1 - truncated_t) A_{t+1}."""
     going_on = 1.0 - steps.terminated.astype(jnp.float32)
@@ -110,5 +118,6 @@ def _summed(
         advantage = delta + weight * later
         return advantage, advantage
 
-    _, advantages = jax.lax.scan(back, jnp.zeros_like(deltas[0]), (deltas, decay), reverse=True)
+    start = jnp.zeros_like(deltas[0])
+    _, advantages = jax.lax.scan(back, start, (deltas, decay), reverse=True, unroll=unroll)
     return advantages

@@ -28,7 +28,7 @@ from .shuffle import permutation
 
 __all__ = ["Learning", "minibatch_shape", "run_epochs"]
 
-SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, population.py, update.py
+SHUFFLE, PRIORITY = 3, 7  # uses of a lane's key; see also rollout.py, refill.py, update.py
 _KL_FACTOR = 1.5
 
 

@@ -237,7 +237,8 @@ def _learned(
 
     def traced(decay: Array) -> Array:
         clips = (hypers.rho_clip, hypers.c_clip)
-        return jnp.moveaxis(v_trace(steps, hypers.gamma, decay, weight, *clips), 0, 1)
+        unroll = plan.backend.advantage_unroll
+        return jnp.moveaxis(v_trace(steps, hypers.gamma, decay, weight, *clips, unroll), 0, 1)
 
     advantage = toward = traced(coefficients.gae_lambda)
     if "vf_gae_lambda" in plan.features:

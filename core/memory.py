@@ -12,13 +12,24 @@ import jax
 import numpy as np
 
 from .activations import computed_numbers
+from .backend import CPU
 from .envs import registry as environments
 from .hypers import Hypers
 from .observations import as_array
 from .plan import Plan
 from .population import lane_shapes
 
-__all__ = ["estimate_memory", "parameter_count"]
+__all__ = ["MEMORY_SHARE", "estimate_memory", "gpu_tile", "parameter_count"]
+
+MEMORY_SHARE = 0.6
+"""Of a device's memory, what a program is planned to take."""
+
+# Of what a forward pass computes, what learning holds at a time; the rest never leaves the chip.
+_KEPT_ON_GPUS = {"cnn": 0.5, "lstm": 0.75, "gru": 0.75}
+_RECORD_BYTES = 32  # of the numbers of one step
+_RUNGS = (4096, 1024, 256, 64, 16, 4)
+_WIDE = 64
+_LEAST_STEP = 8  # lanes that a tile of all lanes is rounded up to
 
 
 def parameter_count(plan: Plan, example: Hypers) -> int:
@@ -31,8 +42,12 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
 
     A lane is its state, twice while it is refilled; a running lane adds its trajectory in both
     layouts and shuffled, its gradients and steps, and the activations of the part of a minibatch
-    that is learned from at a time (packed observations expanded).
+    that is learned from at a time (packed observations expanded). A GPU updates the lanes of a
+    single tile in place; what else differs there is held to what its compiler says by
+    `benchmarks/gpu_compiled.py`.
     """
+    if plan.backend != CPU:
+        return _on_gpus(plan, example, lanes, tile, devices)
     shapes = lane_shapes(plan, example)
     lane = _bytes(shapes) + _bytes(example)
     observation = _bytes(shapes.observation)
@@ -42,6 +57,61 @@ def estimate_memory(plan: Plan, example: Hypers, lanes: int, tile: int, devices:
     activations = 4 * rows * (_row_numbers(plan, shapes.params) + _expanded_size(plan))
     running = 3 * trajectory + 4 * _bytes(shapes.params) + activations
     return 2 * lanes * lane + min(lanes, tile * devices) * running
+
+
+def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -> int:
+    """Estimate the bytes of a program for GPUs, all of them together."""
+    shapes = lane_shapes(plan, example)
+    lane = _bytes(shapes) + _bytes(example)
+    segments = shapes.episode_return.shape[0]
+    steps = plan.rollout_length * segments
+    trajectory = 2 * (plan.rollout_length * _bytes(shapes.observation) + _RECORD_BYTES * steps)
+    rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
+    numbers = _row_numbers_on_gpus(plan, shapes.params) + _expanded_size(plan)
+    running = trajectory + 2 * _bytes(shapes.params) + 4 * rows * numbers
+    block = tile * devices
+    if lanes > block:  # tiles are read from one copy of all lanes and written to another
+        return 2 * lanes * lane + block * (lane + running)
+    return lanes * (lane + running)
+
+
+def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
+    """Return how many numbers learning holds of one sample at a time.
+
+    Of a perceptron what both towers keep, the two widest arrays on the way back, and six times
+    the outputs; of other networks a share of all that one forward pass computes.
+    """
+    if plan.network != "mlp":
+        share = _KEPT_ON_GPUS.get(plan.network, 1.0)
+        return math.ceil(share * computed_numbers(plan, params, 1))
+    outputs = params["actor_head"]["kernel"].shape[0]
+    return 2 * (sum(plan.hidden_sizes) + max(plan.hidden_sizes, default=1)) + 6 * outputs + 8
+
+
+def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
+    """Return the lanes that one GPU runs side by side.
+
+    Tiles run one after the other, and a kernel of few lanes takes as long as one of many: all
+    lanes at once where memory holds them, else the highest rung of a ladder at which it does.
+    Where it holds them at no wide rung, fewer lanes run: those of the widest tile that fits.
+
+    Args:
+        plan: the static part, of a program for GPUs.
+        example: any configuration's traced part.
+        lanes: that the GPU is to run.
+        memory_bytes: of it.
+    """
+    whole = min(_RUNGS[0], math.ceil(lanes / _LEAST_STEP) * _LEAST_STEP)
+    ladder = (whole, *(rung for rung in _RUNGS if rung < whole))
+
+    def fits(lanes: int, tile: int) -> bool:
+        needed = estimate_memory(plan, example, lanes, tile, 1)
+        return needed <= MEMORY_SHARE * memory_bytes
+
+    for tile in ladder:
+        if (tile >= _WIDE or tile == whole) and fits(math.ceil(lanes / tile) * tile, tile):
+            return tile
+    return next((tile for tile in ladder if fits(tile, tile)), _RUNGS[-1])
 
 
 def _row_numbers(plan: Plan, params: Any) -> int:

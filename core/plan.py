@@ -14,6 +14,7 @@ from typing import Any
 from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..knobs import KNOBS, complete, matters
+from .backend import CPU, Backend
 
 __all__ = [
     "AUTOMATIC",
@@ -26,6 +27,7 @@ __all__ = [
     "make_plan",
     "plan_hash",
     "plan_of",
+    "with_packed_spectra",
 ]
 
 FEATURES: Mapping[str, str] = {
@@ -49,6 +51,7 @@ AUTOMATIC = 0
 """`gradient_accumulation` until `accumulation.for_platform` decides, as a `Program` is made."""
 
 _OVER_LINKS = ("gnn", "transformer")
+_FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe a bit a slot
 
 RECURRENT = {"lstm", "gru"}
 """Networks with a carry, which learn from whole segments; registering one adds its name."""
@@ -81,6 +84,7 @@ class Plan:
         env: the environment that trains.
         eval_env: the environment that evaluates.
         features: the costly switches compiled in (see `FEATURES`).
+        backend: how it is written for its devices; settled as a `Program` is made.
     """
 
     env: EnvPlan
@@ -145,6 +149,7 @@ class Plan:
     matmul_precision: str
     features: tuple[str, ...] = ()
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
+    backend: Backend = dataclasses.field(default=CPU, repr=False)
 
     @property
     def steps_per_update(self) -> int:
@@ -286,6 +291,21 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
     if network not in shown or "observation" in keys or not _is_optical(env.id):
         return env
     keys["observation"] = shown[network]
+    return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
+
+
+def with_packed_spectra(env: EnvPlan) -> EnvPlan:
+    """Return an environment that observes spectra a bit a slot where it would observe them flat.
+
+    Networks see the same numbers. What a study says holds, and shared lightpaths need more bits.
+
+    >>> with_packed_spectra(EnvPlan("rmsa", (("k", 3),))).keys
+    (('k', 3), ('observation', 'packed'))
+    """
+    keys = dict(env.keys)
+    if env.id not in _FLAT_SPECTRA or env.history > 1 or "observation" in keys:
+        return env
+    keys["observation"] = "packed"
     return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
 
 

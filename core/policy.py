@@ -58,6 +58,7 @@ __all__ = [
     "shown_like",
     "statistics_shape",
     "step",
+    "to_act",
     "unroll",
 ]
 
@@ -162,6 +163,17 @@ def _call(
     with precision, mixing:  # gradients inherit the precision
         made = _network(plan, env).apply({"params": network}, *args, method=method)
     return made if plan.dtype == "float32" else _cast(made, "float32")
+
+
+def to_act(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as a whole rollout may use them: in the network's own precision.
+
+    They are as they were where the backend leaves the cast to each step.
+    """
+    if plan.dtype == "float32" or not plan.backend.cast_once:
+        return params
+    own = {name: params[name] for name in params if name == "log_std"}  # never cast
+    return _cast(params, plan.dtype) | own
 
 
 def _cast(tree: Any, dtype: str) -> Any:

@@ -15,16 +15,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Int
 
-from . import optimisers, policy
-from .envs import registry as environments
-from .envs.bodies import agents_of, reset_all
 from .hypers import Hypers
-from .initial import Initial, start_from
-from .lane_state import LaneState, lane_key, use_key
+from .initial import Initial
+from .lane_state import LaneState
 from .metrics import Metrics
-from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Leaf, Pytree, pytree
+from .refill import Lanes, Refills, init_lane, refill_lanes
 from .rollout import rollout
 from .update import update
 
@@ -46,38 +43,6 @@ Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
 
 _WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
-INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, evaluate.py
-
-
-@pytree
-class Lanes(Pytree):
-    """All lanes of a program: their hyperparameters and states, [L, ...]."""
-
-    hypers: Hypers
-    state: LaneState
-
-
-@pytree
-class Refills(Pytree):
-    """What to start in which lanes.
-
-    Attributes:
-        mask: lanes to refill.
-        busy: lanes that run in this chunk; a tile without any is skipped.
-        hypers: theirs (rows of other lanes are ignored).
-        stream: number of the seed stream.
-        replicate: index within it.
-        updates: updates before the first one that learns, negated (0 without warm-up).
-        total_updates: updates of the full run.
-    """
-
-    mask: Bool[Leaf, " L"]
-    busy: Bool[Leaf, " L"]
-    hypers: Hypers
-    stream: Int[Leaf, " L"]
-    replicate: Int[Leaf, " L"]
-    updates: Int[Leaf, " L"]
-    total_updates: Int[Leaf, " L"]
 
 
 @pytree
@@ -96,62 +61,9 @@ class Changes(Pytree):
     hypers: Hypers
 
 
-def init_lane(
-    plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
-    updates: Array, total_updates: Array,
-) -> LaneState:  # fmt: skip
-    """Return the fresh state of one lane; a function of its arguments alone."""
-    env = environments.make(plan.env)
-    raw = lane_key(seed, stream, replicate)
-    params = policy.init_params(plan, hypers, use_key(raw, INIT))
-    keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
-    env_state, observation = reset_all(env, keys, hypers.env_params)
-    segments = plan.num_envs * agents_of(env)
-    return LaneState(
-        key=raw,
-        updates=updates,
-        total_updates=total_updates,
-        params=params,
-        moments=optimisers.init_moments(plan, params),
-        gradient_steps=jnp.int32(0),
-        env_state=env_state,
-        observation=observation,
-        carry=policy.initial_carry(plan, (segments,)),
-        observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
-        return_statistics=RunningStatistics.empty(()),
-        discounted_return=jnp.zeros(segments, jnp.float32),
-        average_reward=jnp.asarray(hypers.average_reward_initial),
-        average_trace=jnp.float32(0.0),
-        episode_return=jnp.zeros(segments, jnp.float32),
-        episode_length=jnp.zeros(segments, jnp.int32),
-    )
-
-
 def lane_mesh(devices: Sequence[Device]) -> Mesh:
     """Return the one-dimensional mesh that lanes are spread over."""
     return Mesh(np.asarray(devices), ("lanes",))
-
-
-def refill_lanes(
-    plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
-) -> Lanes:
-    """Start new replicates where the mask says so; one lane after the other (see init_params).
-
-    Only those lanes are looked at, so that a refill costs what it starts, however many lanes run.
-    """
-    order = jnp.argsort(~refills.mask)
-
-    def start(index: Int[Array, ""], lanes: Lanes) -> Lanes:
-        at = order[index]
-        refill: Refills = jax.tree.map(lambda leaf: leaf[at], refills)
-        state = init_lane(
-            plan, seed, refill.hypers, refill.stream, refill.replicate,
-            refill.updates, refill.total_updates,
-        )  # fmt: skip
-        fresh = Lanes(refill.hypers, start_from(state, initial))
-        return jax.tree.map(lambda old, new: old.at[at].set(new), lanes, fresh)
-
-    return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, lanes)
 
 
 def advance_function(plan: Plan, mesh: Mesh, tile: int, updates: int) -> Any:

@@ -1,8 +1,8 @@
 """T steps of E environments in each of L lanes, loops outside and `vmap` inside.
 
-All arrays lead with the lane axis except a rollout's, which lead with time. Real conditionals over
-the whole tile skip resets and bootstrap values in steps where no episode ends; what a lane gets
-never depends on whether a neighbour took the branch.
+All arrays lead with the lane axis except a rollout's, which lead with time. Where the backend has
+branches, real conditionals over the whole tile skip resets and bootstrap values in steps where no
+episode ends; what a lane gets never depends on whether a neighbour took the branch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,20 @@ from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .over_lanes import over_lanes
 from .plan import Plan
-from .trajectory import EpisodeSums, Rollout, Trajectory, count_step, forget, where_ended
+from .trajectory import (
+    EpisodeSums,
+    Rollout,
+    Trajectory,
+    as_record,
+    count_step,
+    forget,
+    from_record,
+    where_ended,
+)
 
 __all__ = ["draw", "rollout"]
 
-ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, population.py
+ROLLOUT_NOISE, ROLLOUT_STEPS = 1, 2  # uses of a lane's key; see also epochs.py, refill.py
 _RESET_WORD = np.uint32(0x9E3779B9)
 
 
@@ -42,14 +51,19 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
     def step(carry: tuple[LaneState, EpisodeSums], random: tuple[Array, Array]) -> Any:
         lanes, sums = carry
         lanes, sums, seen, info = _step(plan, env, hypers, lanes, sums, *random)
-        return (lanes, sums), (seen, info)
+        return (lanes, sums), (as_record(seen) if plan.backend.one_record else seen, info)
 
     remembered = jax.tree.map(lambda x: x[None], state.carry)
-    start = (state, EpisodeSums.of_none(state.updates.shape[0]))
+    trained = state.params
+    state = state.replace(params=policy.to_act(plan, trained))
+    summed = state.episode_return.shape[: 1 + plan.backend.one_record]
+    start = (state, EpisodeSums.of_none(*summed))
     (state, sums), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
-    sums = _per_episode(env, sums)
+    if plan.backend.one_record:
+        trajectory = from_record(*trajectory)
+    sums = _per_episode(env, sums.of_lanes())
     return Rollout(
-        state=state,
+        state=state.replace(params=trained),
         trajectory=trajectory.replace(carry=remembered),
         sums=sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info)),
         last_value=over_lanes(lambda h, s: value_of(plan, h, s, s.observation))(hypers, state),
@@ -107,7 +121,7 @@ def _step(
     ended = terminated | truncated
     bootstrap = _bootstrap(plan, env, hypers, state, after)
     state, sums = count_step(state, sums, after.reward, ended)
-    env_state, observation = _reset(env, hypers, words, after)
+    env_state, observation = _reset(plan, env, hypers, words, after)
     state = state.replace(
         env_state=env_state, observation=observation, carry=forget(plan, ended, acted.memory)
     )
@@ -141,10 +155,14 @@ def _bootstrap(
         )
         return jnp.where(cut, final, 0.0)
 
+    if not plan.backend.branches:
+        return values()
     return jax.lax.cond(jnp.any(cut), values, lambda: nothing)
 
 
-def _reset(env: Environment, hypers: Hypers, words: Array, after: Step) -> tuple[Any, Any]:
+def _reset(
+    plan: Plan, env: Environment, hypers: Hypers, words: Array, after: Step
+) -> tuple[Any, Any]:
     """Replace ended episodes by fresh ones; keys are the step's with one word changed."""
     ended = after.terminated | after.truncated
     going = (after.state, after.observation)
@@ -161,6 +179,8 @@ def _reset(env: Environment, hypers: Hypers, words: Array, after: Step) -> tuple
             where_ended(per_body(env, ended), observation, after.observation),
         )
 
+    if not plan.backend.branches:
+        return fresh()
     return jax.lax.cond(jnp.any(ended), fresh, lambda: going)
 
 

@@ -7,14 +7,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from . import policy
 from .lane_state import LaneState
 from .plan import Plan
 from .pytree import Pytree, pytree
 
-__all__ = ["EpisodeSums", "Rollout", "Trajectory", "count_step", "forget", "where_ended"]
+__all__ = [
+    "EpisodeSums",
+    "Rollout",
+    "Trajectory",
+    "as_record",
+    "count_step",
+    "forget",
+    "from_record",
+    "where_ended",
+]
 
 
 @pytree
@@ -53,18 +62,28 @@ class Trajectory(Pytree):
 
 @pytree
 class EpisodeSums(Pytree):
-    """Sums over the episodes that ended, and over all steps for `info`, [L]."""
+    """Sums over the episodes that ended, and over all steps for `info`, [L].
 
-    episodes: Float[Array, " L"]
-    returns: Float[Array, " L"]
-    lengths: Float[Array, " L"]
+    While a rollout runs they may be those of each environment, [L, E].
+    """
+
+    episodes: Float[Array, "L *E"]
+    returns: Float[Array, "L *E"]
+    lengths: Float[Array, "L *E"]
     info: dict[str, Float[Array, " L"]]
 
     @classmethod
-    def of_none(cls, lanes: int) -> EpisodeSums:
-        """Return the sums of lanes in which no episode has ended yet."""
-        zero = jnp.zeros(lanes, jnp.float32)
+    def of_none(cls, *shape: int) -> EpisodeSums:
+        """Return the sums of lanes [L], or environments [L, E], where no episode has ended yet."""
+        zero = jnp.zeros(shape, jnp.float32)
         return cls(zero, zero, zero, {})
+
+    def of_lanes(self) -> EpisodeSums:
+        """Return the sums of each lane, [L]."""
+        if self.episodes.ndim == 1:
+            return self
+        names = ("episodes", "returns", "lengths")
+        return self.replace(**{name: jnp.sum(getattr(self, name), axis=-1) for name in names})
 
 
 @pytree
@@ -93,10 +112,14 @@ def count_step(
     episode_return = state.episode_return + reward
     episode_length = state.episode_length + 1
     gone = ended.astype(jnp.float32)
+
+    def added(total: Array, part: Float[Array, "L E"]) -> Array:
+        return total + (part if total.ndim == 2 else jnp.sum(part, axis=-1))
+
     sums = sums.replace(
-        episodes=sums.episodes + jnp.sum(gone, axis=-1),
-        returns=sums.returns + jnp.sum(gone * episode_return, axis=-1),
-        lengths=sums.lengths + jnp.sum(gone * episode_length.astype(jnp.float32), axis=-1),
+        episodes=added(sums.episodes, gone),
+        returns=added(sums.returns, gone * episode_return),
+        lengths=added(sums.lengths, gone * episode_length.astype(jnp.float32)),
     )
     state = state.replace(
         episode_return=jnp.where(ended, 0.0, episode_return),
@@ -117,3 +140,37 @@ def where_ended(ended: Bool[Array, "L E"], new: Any, old: Any) -> Any:
 def forget(plan: Plan, ended: Bool[Array, "L E"], memory: Any) -> Any:
     """Empty the memory where an episode ended."""
     return where_ended(ended, policy.initial_carry(plan, ended.shape), memory)
+
+
+def as_record(step: Trajectory) -> tuple[Trajectory, Int[Array, "W L E"]]:
+    """Return a step without its numbers [L, E], and these as rows of words, bit for bit.
+
+    Flags share the last row. Where a number was, an empty array keeps its dtype.
+    """
+    leaves, structure = jax.tree.flatten(step)
+    small = [leaf for leaf in leaves if _is_number(leaf)]
+    flags = [leaf for leaf in small if leaf.dtype == jnp.bool_]
+    rows = [jax.lax.bitcast_convert_type(x, jnp.int32) for x in small if x.dtype != jnp.bool_]
+    bits = [flag.astype(jnp.int32) << place for place, flag in enumerate(flags)]
+    rest = [jnp.zeros((0,), leaf.dtype) if _is_number(leaf) else leaf for leaf in leaves]
+    return structure.unflatten(rest), jnp.stack([*rows, sum(bits[1:], bits[0])])
+
+
+def from_record(rest: Trajectory, words: Int[Array, "T W L E"]) -> Trajectory:
+    """Return the steps [T, L, E, ...] of what `as_record` made of each, stacked, time first."""
+    leaves, structure = jax.tree.flatten(rest)
+    row, place = 0, 0
+    for i, leaf in enumerate(leaves):
+        if leaf.shape[1:] != (0,):
+            continue
+        if leaf.dtype == jnp.bool_:
+            leaves[i] = (words[:, -1] >> place) & 1 == 1
+            place += 1
+        else:
+            leaves[i] = jax.lax.bitcast_convert_type(words[:, row], leaf.dtype)
+            row += 1
+    return structure.unflatten(leaves)
+
+
+def _is_number(leaf: Array) -> bool:
+    return leaf.ndim == 2 and (leaf.dtype == jnp.bool_ or leaf.dtype.itemsize == 4)

@@ -31,7 +31,7 @@ from .trajectory import EpisodeSums, Rollout, Trajectory
 
 __all__ = ["learn", "prepare", "update"]
 
-ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, population.py
+ENTROPY_NOISE = 6  # use of a lane's key; see also rollout.py, epochs.py, refill.py
 _WEIGHT_LIMIT = 100.0  # root mean square of a parameter; trained networks stay below 1
 _KL_LIMIT = 1e3
 
@@ -143,9 +143,10 @@ def _advantages(
     losses learn from. In lanes without V-trace both clips are infinite, which is GAE to the bit.
     """
     if "v_trace" not in plan.features:
-        return gae(steps, hypers.gamma, decay)
+        return gae(steps, hypers.gamma, decay, plan.backend.advantage_unroll)
     ratio = jnp.ones_like(steps.reward)
-    return v_trace(steps, hypers.gamma, decay, ratio, hypers.rho_clip, hypers.c_clip)
+    clips = (hypers.rho_clip, hypers.c_clip)
+    return v_trace(steps, hypers.gamma, decay, ratio, *clips, plan.backend.advantage_unroll)
 
 
 def _entropy_noise(plan: Plan, state: LaneState, rows: tuple[int, ...]) -> Array | None:

@@ -24,6 +24,7 @@ from .lanes.lane_count import startable_replicates
 __all__ = ["Measured", "best_lanes", "candidates", "measure_lanes"]
 
 _GOOD_ENOUGH = 0.95
+_GPU_BLOCK = 64  # lanes a GPU that are tried first
 _FEWEST_CHUNKS = 3
 
 
@@ -78,7 +79,9 @@ def measure_lanes(
     factory = LocalFactory(study)
     default = factory.resolve(study.default())
     whole = factory.program_of(default)
-    block = whole.tile * len(whole.devices)
+    # On a GPU a tile is as wide as the lanes that are tried, if memory allows.
+    least = whole.tile if factory.backend == "cpu" else min(_GPU_BLOCK, whole.tile)
+    block = least * len(whole.devices)
     tried = candidates(block, whole.lanes, startable_replicates(study)) if lanes is None else lanes
     for count in tried:
         _check_divides(count, len(whole.devices))

@@ -244,10 +244,44 @@ def test_two_samples_are_told_apart_only_if_they_differ(load):
 
 
 def test_the_gpu_benchmark_takes_the_tiles_of_a_study(load):
+    import jax
+
+    from hpo.core.memory import gpu_tile
     from hpo.search.lanes.lane_count import tile_of
 
     gpu = load("gpu")
-    assert all(gpu.default_tile(name) == tile_of(name, 9_155) for name in ("cpu", "gpu"))
+    assert gpu.default_tile("cpu", 64) == tile_of("cpu", 9_155)
+    made = gpu.make_program("CartPole-v1", 64, 64, 1, tuple(jax.devices()[:1]))
+    for lanes in (64, 512, 4096):
+        assert gpu.default_tile("gpu", lanes) == gpu_tile(
+            made.plan, made.example, lanes, 80 * 10**9
+        )
+
+
+def test_the_gpu_benchmark_compares_on_a_gpu_what_only_a_gpu_can(load):
+    gpu = load("gpu")
+
+    def kinds(scale, backend):
+        common = {"platform": "auto", "tile": None, "envs": ["CartPole-v1"]}
+        return gpu.tasks(gpu.SCALES[scale], backend, common)
+
+    small = kinds("small", "cpu")
+    assert [task["kind"] for task in small] == ["single", "lanes", "tiles", "precision"]
+    tasks = kinds("gpu", "gpu")
+    assert {"concurrent", "deterministic"} <= {task["kind"] for task in tasks}
+    assert [task["precision"] for task in tasks if task["kind"] == "precision"] == [
+        "tf32", "bfloat16",
+    ]  # fmt: skip
+    ladder = {shape for task in tasks for shape in task.get("shapes", []) if shape[0] == 4096}
+    assert {tile for _, tile in ladder} == {64, 256, 1024, 4096}
+    row = {"env": "e", "lanes": 2, "tile": 2, "precision": "float32", "env_steps_per_second": 4.0}
+    rows = [
+        {**row, "kind": "single", "lanes": 1, "env_steps_per_second": 1.0},
+        {**row, "kind": "lanes"},
+        {**row, "kind": "concurrent", "env_steps_per_second": 5.0},
+        {**row, "kind": "precision", "precision": "tf32", "env_steps_per_second": 6.0},
+    ]
+    assert gpu.summary(rows) == {"lanes_gain_e": 4.0, "concurrent_gain": 1.25, "tf32_gain": 1.5}
 
 
 def test_the_gpu_benchmark_needs_nothing_but_the_core():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...core.memory import MEMORY_SHARE
 from ...studies.quanta import rung_steps
 from ...studies.spec import Study
 
@@ -19,14 +20,13 @@ __all__ = [
     "population_replicates",
     "startable_replicates",
     "tile_of",
+    "wanted_lanes",
 ]
 
 _ENOUGH = {"cpu": 64, "gpu": 4096}
-_MEMORY_SHARE = 0.6
-# Lanes that one device works on at a time. On a CPU the temporaries of a tile should stay in
-# cache, so a tile shrinks as networks grow; a GPU wants all the width it can get.
+# Lanes that one device of a CPU works on at a time: the temporaries of a tile should stay in
+# cache, so a tile shrinks as networks grow. A GPU takes what its memory holds (`memory.gpu_tile`).
 _CPU_TILES = ((20_000, 4), (200_000, 2))
-_GPU_TILES = ((20_000, 256), (200_000, 64), (2_000_000, 16))
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,38 @@ def device_count(backend: str, cores: int, accelerators: int) -> int:
 
 
 def tile_of(backend: str, parameter_count: int) -> int:
-    """Return the lanes that one device runs at a time, from the number of weights of one lane."""
-    table, least = (_CPU_TILES, 1) if backend == "cpu" else (_GPU_TILES, 4)
-    return next((tile for most, tile in table if parameter_count <= most), least)
+    """Return the lanes that one device runs at a time, from the number of weights of one lane.
+
+    Raises:
+        ValueError: the backend is no CPU; `core.memory.gpu_tile` knows.
+    """
+    if backend != "cpu":
+        raise ValueError("of other backends core.memory.gpu_tile knows the tile")
+    return next((tile for most, tile in _CPU_TILES if parameter_count <= most), 1)
+
+
+def wanted_lanes(backend: str, replicates: int, needed: int = 1) -> int:
+    """Return the lanes that a study could use, before devices and memory have their say.
+
+    Args:
+        backend: `cpu` or `gpu`.
+        replicates: that the study can start, see `startable_replicates`.
+        needed: replicates that must run side by side, whatever is enough otherwise.
+
+    >>> wanted_lanes("cpu", 192), wanted_lanes("gpu", 192), wanted_lanes("gpu", 192, 300)
+    (64, 192, 300)
+    """
+    enough = _ENOUGH["cpu" if backend == "cpu" else "gpu"]
+    return max(min(enough, max(1, replicates)), needed)
 
 
 def auto_lanes(
-    machine: Machine, tile: int, replicates: int, bytes_per_lane: int, needed: int = 1
+    machine: Machine,
+    tile: int,
+    replicates: int,
+    bytes_per_lane: int,
+    needed: int = 1,
+    shared_bytes: int = 0,
 ) -> int:
     """Return the number of lanes.
 
@@ -72,6 +97,7 @@ def auto_lanes(
         replicates: that the study can start, see `startable_replicates`.
         bytes_per_lane: estimate of state and temporaries of one lane.
         needed: replicates that must run side by side, whatever is enough otherwise.
+        shared_bytes: that all lanes take together, however many there are.
 
     >>> auto_lanes(Machine("cpu", 2, 10**10), 4, 192, 10**6)
     64
@@ -79,10 +105,9 @@ def auto_lanes(
     16
     """
     block = machine.devices * tile
-    wanted = min(_ENOUGH["cpu" if machine.backend == "cpu" else "gpu"], max(1, replicates))
-    wanted = max(wanted, needed)
-    blocks = -(-wanted // block)
-    fitting = int(_MEMORY_SHARE * machine.memory_bytes) // max(1, bytes_per_lane * block)
+    blocks = -(-wanted_lanes(machine.backend, replicates, needed) // block)
+    memory = int(MEMORY_SHARE * machine.memory_bytes) - shared_bytes
+    fitting = memory // max(1, bytes_per_lane * block)
     return block * max(1, min(blocks, fitting))
 
 

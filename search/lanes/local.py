@@ -24,7 +24,7 @@ from ...core.envs.traced_once import trace_once
 from ...core.hypers import Hypers
 from ...core.initial import Initial, kept
 from ...core.lane_state import lane_key
-from ...core.memory import estimate_memory, parameter_count
+from ...core.memory import estimate_memory, gpu_tile, parameter_count
 from ...core.plan import Plan
 from ...core.policy_folder import load_policy
 from ...core.policy_parts import read_part
@@ -50,6 +50,7 @@ from .lane_count import (
     population_replicates,
     startable_replicates,
     tile_of,
+    wanted_lanes,
 )
 from .local_population import STREAMS, LocalPopulation, results_of
 
@@ -111,12 +112,20 @@ class LocalFactory:
         """
         return self.split.resolve(config)
 
-    def _tile(self, parts: Parts) -> int:
+    def _tile(self, parts: Parts, lanes: int | None = None, shares: int = 1) -> int:
         """Return the lanes a tile; one on CPU where update_epochs varies.
+
+        On a GPU it is as wide as memory allows for `lanes`, or for the share of what the study
+        can use.
 
         All lanes of a tile loop as long as the one with the most epochs: with epochs drawn from
         2 .. 10, tiles of 1 did 1.2 times the work per CPU-second of tiles of 4.
         """
+        if self.backend != "cpu":
+            count = len(self.devices)
+            lanes = lanes or wanted_lanes(self.backend, *self._replicates(shares))
+            plan = for_platform(parts.plan, self.backend)
+            return gpu_tile(plan, parts.hypers, -(-lanes // count), _memory(self.devices) // count)
         tile = tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
         varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
         return 1 if varies and self.backend == "cpu" else tile
@@ -167,7 +176,9 @@ class LocalFactory:
         """
         asked, count = self.study.population.lanes, len(self.devices)
         parts = parts_of(resolved)
-        tile = self._tile(parts) if asked is None else self.program_of(resolved, asked).tile
+        own = None if lanes is None else -(-lanes // shares)
+        tile = self._tile(parts, own, shares) if asked is None else None
+        tile = tile or self.program_of(resolved, asked).tile
         if lanes is None and asked is None:
             lanes = shares * self._auto_lanes(parts, tile, shares, neighbours)
         total = -(-(lanes or asked or 1) // count) * count
@@ -226,9 +237,9 @@ class LocalFactory:
         split = parts_of(resolved)
         plan, example = split.plan, split.hypers
         _check_alike(plan)
-        tile = self._tile(split)
         if lanes is None:
             lanes = self.study.population.lanes
+        tile = self._tile(split, lanes)
         count = len(self.devices)
         if lanes is None:
             lanes = self._auto_lanes(split, tile)
@@ -277,11 +288,15 @@ class LocalFactory:
         count = len(self.devices)
         memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
         plan = for_platform(parts.plan, self.backend)
-        per_lane = estimate_memory(plan, parts.hypers, count * tile, tile, count)
-        needed = -(-population_replicates(self.study) // shares)
+        block = count * tile
+        one, two = (estimate_memory(plan, parts.hypers, n * block, tile, count) for n in (1, 2))
+        # Of a GPU's memory one tile takes the temporaries of all; on a CPU each lane counts as
+        # one that runs, which is what studies there have always had.
+        per_lane, shared = (one, 0) if self.backend == "cpu" else (two - one, 2 * one - two)
+        replicates, needed = self._replicates(shares)
         lanes = auto_lanes(
-            Machine(self.backend, count, memory), tile,
-            -(-startable_replicates(self.study) // shares), per_lane // (count * tile), needed,
+            Machine(self.backend, count, memory), tile, replicates, per_lane // block, needed,
+            shared,
         )  # fmt: skip
         if lanes < needed:
             raise ConfigError(
@@ -289,6 +304,12 @@ class LocalFactory:
                 "budget.trials or seeds.per_config"
             )
         return lanes
+
+    def _replicates(self, shares: int) -> tuple[int, int]:
+        """Return the replicates that one of some shares can start, and must run side by side."""
+        bounds = (startable_replicates(self.study), population_replicates(self.study))
+        most, needed = (-(-bound // shares) for bound in bounds)
+        return most, needed
 
     @cached_property
     def _workers(self) -> Workers | None:

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpo.core.accumulation import for_platform
+from hpo.core.memory import estimate_memory
+from hpo.search.lanes import local
 from hpo.search.lanes.lane_count import (
     Machine,
     auto_lanes,
@@ -14,6 +17,7 @@ from hpo.search.lanes.lane_count import (
     startable_replicates,
     tile_of,
 )
+from hpo.search.lanes.local import LocalFactory
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PLENTY = 10**12
@@ -60,10 +64,48 @@ def test_a_cpu_never_has_less_than_two_devices():
     assert device_count("gpu", 64, 4) == 4
 
 
-def test_tiles_shrink_as_networks_grow():
-    for backend in ("cpu", "gpu"):
-        tiles = [tile_of(backend, 10**power) for power in range(2, 9)]
-        assert tiles == sorted(tiles, reverse=True) and tiles[0] > tiles[-1] >= 1
+def test_tiles_of_a_cpu_shrink_as_networks_grow():
+    tiles = [tile_of("cpu", 10**power) for power in range(2, 9)]
+    assert tiles == sorted(tiles, reverse=True) and tiles[0] > tiles[-1] >= 1
+    with pytest.raises(ValueError, match="gpu_tile"):
+        tile_of("gpu", 10)
+
+
+def test_what_all_lanes_share_is_taken_from_memory_first():
+    machine = Machine("gpu", 1, 1000)  # of which 600 may be taken
+    assert auto_lanes(machine, 4, 4096, 10, shared_bytes=200) == 40
+    assert auto_lanes(machine, 4, 4096, 10, shared_bytes=10**6) == 4
+
+
+@pytest.mark.parametrize(
+    ("trials", "memory", "tile", "lanes"),
+    [
+        (32, PLENTY, 64, 64),  # two seeds each, and no lane more
+        (50, PLENTY, 104, 104),
+        (10**5, PLENTY, 4096, 4096),
+    ],
+)
+def test_a_gpu_takes_the_lanes_a_study_wants_in_one_tile(monkeypatch, trials, memory, tile, lanes):
+    study = samples.study(budget=samples.Budget(trials=trials), confirm=None)
+    factory = LocalFactory(study)
+    monkeypatch.setattr(local, "_memory", lambda devices: memory)
+    factory.backend, factory.devices = "gpu", factory.devices[:1]
+    program = factory.program_of(factory.resolve(study.default()))
+    assert (program.tile, program.lanes) == (tile, lanes)
+    asked = factory.program_of(factory.resolve(study.default()), 100)
+    assert asked.lanes == 100 and asked.tile == 100
+
+
+def test_little_memory_of_a_gpu_makes_lanes_fewer_and_keeps_tiles_wide(monkeypatch):
+    study = samples.study(budget=samples.Budget(trials=10**5), confirm=None)
+    factory = LocalFactory(study)
+    monkeypatch.setattr(local, "_memory", lambda devices: 10**9)
+    factory.backend, factory.devices = "gpu", factory.devices[:1]
+    program = factory.program_of(factory.resolve(study.default()))
+    assert program.tile >= 64 and program.lanes < 4096
+    plan = for_platform(program.plan, "gpu")
+    taken = estimate_memory(plan, program.example, program.lanes, program.tile, 1)
+    assert taken <= 0.6 * 10**9
 
 
 def test_what_a_study_can_start():

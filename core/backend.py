@@ -1,0 +1,56 @@
+"""How a program is written for the devices that it is compiled for; what it learns is the same.
+
+One value that a plan holds from the moment a `Program` is made, so that nothing asks for the
+devices later. Programs of the two backends differ in the rounding of a few sums, no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CPU", "GPU", "Backend", "backend_of"]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The choices.
+
+    Attributes:
+        branches: resets and bootstrap values are behind real conditionals, which skip them in
+            steps where no episode ends. On a GPU thousands of environments leave few such steps,
+            and a conditional costs as much as three kernels.
+        one_record: the numbers of a step are written as one array, and episodes summed for each
+            environment, so that fewer kernels end a step.
+        advantage_unroll: steps of advantages that one iteration of their loop does.
+        refill_batch: lanes that are started side by side.
+        packs_observations: spectra of optical networks are kept a bit a slot where a study leaves
+            their form open; networks see the same numbers.
+        cast_once: parameters in a network's own precision are made once for a whole rollout.
+    """
+
+    branches: bool = True
+    one_record: bool = False
+    advantage_unroll: int = 1
+    refill_batch: int = 1
+    packs_observations: bool = False
+    cast_once: bool = False
+
+
+CPU = Backend()
+GPU = Backend(
+    branches=False,
+    one_record=True,
+    advantage_unroll=16,
+    refill_batch=64,
+    packs_observations=True,
+    cast_once=True,
+)
+
+
+def backend_of(platform: str) -> Backend:
+    """Return how programs are written for a platform of jax.
+
+    >>> backend_of("cpu") == CPU, backend_of("gpu").refill_batch
+    (True, 64)
+    """
+    return CPU if platform == "cpu" else GPU

@@ -1,0 +1,174 @@
+"""Lanes that start anew: what they draw from their keys, and how it gets to where they run.
+
+On a CPU one lane starts after the other; on a GPU so many side by side that what they draw fills
+it, and all else of a fresh lane is chosen for all lanes at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from . import optimisers, policy
+from .envs import registry as environments
+from .envs.bodies import agents_of, reset_all
+from .hypers import Hypers
+from .initial import Initial, start_from
+from .lane_state import LaneState, lane_key, use_key
+from .normalise import RunningStatistics
+from .plan import Plan
+from .pytree import Leaf, Pytree, pytree
+
+__all__ = ["Lanes", "Refills", "init_lane", "refill_lanes"]
+
+INIT, ENV_RESET = 0, 4  # uses of a lane's key; see also rollout.py, epochs.py, evaluate.py
+
+
+@pytree
+class Lanes(Pytree):
+    """All lanes of a program: their hyperparameters and states, [L, ...]."""
+
+    hypers: Hypers
+    state: LaneState
+
+
+@pytree
+class Refills(Pytree):
+    """What to start in which lanes.
+
+    Attributes:
+        mask: lanes to refill.
+        busy: lanes that run in this chunk; a tile without any is skipped.
+        hypers: theirs (rows of other lanes are ignored).
+        stream: number of the seed stream.
+        replicate: index within it.
+        updates: updates before the first one that learns, negated (0 without warm-up).
+        total_updates: updates of the full run.
+    """
+
+    mask: Bool[Leaf, " L"]
+    busy: Bool[Leaf, " L"]
+    hypers: Hypers
+    stream: Int[Leaf, " L"]
+    replicate: Int[Leaf, " L"]
+    updates: Int[Leaf, " L"]
+    total_updates: Int[Leaf, " L"]
+
+
+@pytree
+class Drawn(Pytree):
+    """What a fresh lane draws: parameters, states and observations of its environments."""
+
+    params: Any
+    env_state: Any
+    observation: Any
+
+
+def init_lane(
+    plan: Plan, seed: Leaf, hypers: Hypers, stream: Array, replicate: Array,
+    updates: Array, total_updates: Array,
+) -> LaneState:  # fmt: skip
+    """Return the fresh state of one lane; a function of its arguments alone."""
+    raw = lane_key(seed, stream, replicate)
+    return _begun(plan, hypers, raw, updates, total_updates, _drawn(plan, hypers, raw))
+
+
+def _drawn(plan: Plan, hypers: Hypers, raw: Array) -> Drawn:
+    """Draw what a lane starts with from its raw key."""
+    env = environments.make(plan.env)
+    params = policy.init_params(plan, hypers, use_key(raw, INIT))
+    keys = jax.random.split(use_key(raw, ENV_RESET), plan.num_envs)
+    return Drawn(params, *reset_all(env, keys, hypers.env_params))
+
+
+def _begun(
+    plan: Plan, hypers: Hypers, raw: Array, updates: Array, total_updates: Array, drawn: Drawn
+) -> LaneState:
+    """Return the state of a lane that starts with what was drawn."""
+    segments = plan.num_envs * agents_of(environments.make(plan.env))
+    return LaneState(
+        key=raw,
+        updates=updates,
+        total_updates=total_updates,
+        params=drawn.params,
+        moments=optimisers.init_moments(plan, drawn.params),
+        gradient_steps=jnp.int32(0),
+        env_state=drawn.env_state,
+        observation=drawn.observation,
+        carry=policy.initial_carry(plan, (segments,)),
+        observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
+        return_statistics=RunningStatistics.empty(()),
+        discounted_return=jnp.zeros(segments, jnp.float32),
+        average_reward=jnp.asarray(hypers.average_reward_initial),
+        average_trace=jnp.float32(0.0),
+        episode_return=jnp.zeros(segments, jnp.float32),
+        episode_length=jnp.zeros(segments, jnp.int32),
+    )
+
+
+def refill_lanes(
+    plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None = None
+) -> Lanes:
+    """Start new replicates where the mask says so, as many side by side as the backend says.
+
+    One after the other only those lanes are looked at, so that a refill costs what it starts,
+    however many lanes run.
+    """
+    if plan.backend.refill_batch > 1:
+        return _refill_in_batches(plan, seed, lanes, refills, initial)
+    order = jnp.argsort(~refills.mask)
+
+    def start(index: Int[Array, ""], lanes: Lanes) -> Lanes:
+        at = order[index]
+        refill: Refills = jax.tree.map(lambda leaf: leaf[at], refills)
+        state = init_lane(
+            plan, seed, refill.hypers, refill.stream, refill.replicate,
+            refill.updates, refill.total_updates,
+        )  # fmt: skip
+        fresh = Lanes(refill.hypers, start_from(state, initial))
+        return jax.tree.map(lambda old, new: old.at[at].set(new), lanes, fresh)
+
+    return jax.lax.fori_loop(0, jnp.sum(refills.mask), start, lanes)
+
+
+def _refill_in_batches(
+    plan: Plan, seed: Leaf, lanes: Lanes, refills: Refills, initial: Initial | None
+) -> Lanes:
+    """Start new replicates, `refill_batch` at a time."""
+    state, count = lanes.state, refills.mask.shape[0]
+    batch = min(plan.backend.refill_batch, count)
+    order = jnp.argsort(~refills.mask)
+    keys = jax.vmap(lambda s, r: lane_key(seed, s, r))(refills.stream, refills.replicate)
+
+    def start(index: Int[Array, ""], drawn: Drawn) -> Drawn:
+        # The last batch reaches back over lanes that have started, or on to some that run on.
+        at = jax.lax.dynamic_slice_in_dim(order, index * batch, batch)
+        hypers, raw, starts = jax.tree.map(
+            lambda leaf: leaf[at], (refills.hypers, keys, refills.mask)
+        )
+        fresh = jax.vmap(lambda *lane: _drawn(plan, *lane))(hypers, raw)
+
+        def put(old: Array, new: Array) -> Array:
+            kept = _where(starts, new, old[at])
+            return old.at[at].set(kept, unique_indices=True, mode="promise_in_bounds")
+
+        return jax.tree.map(put, drawn, fresh)
+
+    before = Drawn(state.params, state.env_state, state.observation)
+    rounds = (jnp.sum(refills.mask) + batch - 1) // batch
+    drawn = jax.lax.fori_loop(0, rounds, start, before)
+
+    def begun(refill: Refills, raw: Array, drawn: Drawn) -> Lanes:
+        times = (refill.updates, refill.total_updates)
+        state = _begun(plan, refill.hypers, raw, *times, drawn)
+        return Lanes(refill.hypers, start_from(state, initial))
+
+    made = jax.vmap(begun)(refills, keys, drawn)
+    return jax.tree.map(lambda new, old: _where(refills.mask, new, old), made, lanes)
+
+
+def _where(mask: Bool[Array, " L"], new: Array, old: Array) -> Array:
+    return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
