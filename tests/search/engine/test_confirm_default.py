@@ -21,7 +21,7 @@ from hpo.store.journal_file import FORMAT
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Metric, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)
 POOR = samples.parameter(
