@@ -178,7 +178,9 @@ class _Record:
                         found.setdefault(key, []).append(episode.episode_return)
             text = journal.meta.study_text
         if not found:
-            raise StoreError(f"trial {number} of {folder.name!r} was never evaluated")
+            raise StoreError(
+                f"trial {number} of {folder.name!r} was never evaluated in the search"
+            )
         return cls(text, row, lineage, {key: tuple(value) for key, value in found.items()})
 
     @property

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -190,6 +191,14 @@ def test_what_has_not_changed_is_not_sent_again(server):
 def test_a_name_that_is_not_this_machine_s_is_refused(server, host, status):
     """A page elsewhere whose name is made to point here must read nothing (DNS rebinding)."""
     assert ask(server, "/list-part", Host=host)[0] == status
+
+
+def test_what_is_no_address_is_refused(server):
+    with socket.create_connection(("127.0.0.1", server.guard.port), timeout=60) as raw:
+        raw.sendall(b"GET http://[ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        with raw.makefile() as answer:
+            assert answer.readline() == "HTTP/1.1 400 Bad Request\n"
+    assert ask(server, "/list-part")[0] == 200
 
 
 def test_a_server_that_others_reach_knows_its_names_and_numbers():

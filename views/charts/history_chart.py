@@ -20,7 +20,7 @@ _SHORT = Key("not finished: value at its last rung", "muted")
 
 def history(snapshot: Snapshot) -> Picture:
     """Draw the value of every trial, or its last value at a rung, over its number."""
-    rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.rows, _MOST))]
+    rows = [snapshot.rows[trial] for trial in sorted(snapshot.thinned(snapshot.searched, _MOST))]
     ended = {row.trial: row.value for row in rows if row.value is not None and finite(row.value)}
     stopped = {
         row.trial: row.rung_value

@@ -69,7 +69,7 @@ def _nothing(name: str, title: str) -> Picture:
 
 
 def _where(snapshot: Snapshot, compared: _Compared, most: int) -> str:
-    every = "all trials" if len(compared.values) >= len(snapshot.rows) else "trials"
+    every = "all trials" if len(compared.values) >= len(snapshot.searched) else "trials"
     return (
         f"{snapshot.meta.metric} of {every} at {steps(compared.at)} env steps, the latest point "
         f"that nine in ten reached{snapshot.kept_words(most)}"

@@ -26,7 +26,7 @@ def schedule(snapshot: Snapshot) -> Picture:
     if not copies:
         return Picture("schedule", title, "No trial has copied another one.")
     place = {entry.trial: entry.rank for entry in snapshot.entries}
-    members = sorted(snapshot.thinned(snapshot.rows, _MEMBERS), key=lambda n: -place[n])
+    members = sorted(snapshot.thinned(snapshot.searched, _MEMBERS), key=lambda n: -place[n])
     ways = {trial: _way(snapshot, trial) for trial in members}
     last = max((way[-1][0] for way in ways.values()), default=0)
     named = dict(snapshot.study.space.keyed)

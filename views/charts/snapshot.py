@@ -84,6 +84,11 @@ class Snapshot:
         """Trials by number."""
         return self.points.trials
 
+    @cached_property
+    def searched(self) -> Mapping[int, TrialRow]:
+        """Trials of the search, by number: all but the default that only ran beside the winner."""
+        return {number: row for number, row in self.rows.items() if number >= 0}
+
     @property
     def sign(self) -> float:
         """1 where larger values are better, else -1."""
@@ -128,7 +133,7 @@ class Snapshot:
 
     def kept_words(self, most: int) -> str:
         """Return a note on which trials are drawn, "" for all."""
-        count = len(self.rows)
+        count = len(self.searched)
         if count <= most:
             return ""
         return f" ({most:,} of {count:,}: the best and an even sample of the others)"

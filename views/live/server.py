@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._found()
         except Exception as error:  # of ours: the page says so, and the others go on
             told = f"{type(error).__name__}: {error}"
-            echo(f"warning: {urlsplit(self.path).path[:200]}: {told}", file=sys.stderr)
+            echo(f"warning: {self.path.partition('?')[0][:200]}: {told}", file=sys.stderr)
             answer = _text(told, HTTPStatus.INTERNAL_SERVER_ERROR)
         self._answer(answer)
 
@@ -174,7 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _found(self) -> Answer:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # nobody reads what a GET brings along
-        guard, place = self._live.guard, urlsplit(self.path)
+        try:
+            place = urlsplit(self.path)
+        except ValueError:  # http://[
+            return _text("This is no address.", HTTPStatus.BAD_REQUEST)
+        guard = self._live.guard
         if not guard.knows(self.headers.get("Host")):
             told = "This server does not answer to that name; use its address or localhost."
             return _text(told, HTTPStatus.MISDIRECTED_REQUEST)
