@@ -234,6 +234,8 @@ class LoopState:
                 return False
             self.phase, self.candidates, self.winner = Phase.SEARCH, [], None
             self.default, self.ended = None, None
+            if len(self.buckets) > 1:  # what each kept was for the trials that were to come then
+                self.buckets = [BucketState(b.key, b.example, 0, False) for b in self.buckets]
         self.bounds = bounds
         return True
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -102,6 +103,31 @@ def test_trials_to_come_count_by_the_share_that_came(tmp_path):
     results = run(study, tmp_path / "s", FACTORY, (), NEVER)
     assert set(lanes_of(tmp_path / "s").values()) == {64}
     assert results.usage.occupancy > 0.8
+
+
+def test_a_study_that_grows_keeps_lanes_for_the_trials_to_come(tmp_path, monkeypatch):
+    run(PLAIN, tmp_path / "s", FACTORY, (), NEVER)
+    before = lanes_of(tmp_path / "s")
+    assert max(before.values()) < 64
+    shutil.copytree(tmp_path / "s", tmp_path / "broken")
+    more = dataclasses.replace(PLAIN, budget=Budget(trials=300))
+    results = run(more, tmp_path / "s", FACTORY, (), NEVER)
+    assert set(lanes_of(tmp_path / "s").values()) == {64}
+    assert len(results.leaderboard) == 300
+    passed = []
+
+    def commit_if_due(self):
+        passed.append(1)
+        if len(passed) == 5:
+            self.commit()
+            raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Committer, "commit_if_due", commit_if_due)
+        with pytest.raises(Died):
+            run(more, tmp_path / "broken", FACTORY, (), NEVER)
+    run(more, tmp_path / "broken", FACTORY, (), NEVER)
+    assert tables_equal(tmp_path / "s", tmp_path / "broken") == []
 
 
 def test_where_nothing_is_searched_one_trial_can_start():
