@@ -60,7 +60,9 @@ def _curves(axes: Axes, study: Path) -> None:
         fresh = stream == "report"
         mean = rows.groupby("env_steps")["episode_return"].mean()
         colour = (BLUE if trial == winner else ORANGE) if fresh else GREY
-        axes.plot(mean.index / 1000, mean, color=colour, lw=2.2 if fresh else 0.7, zorder=2 + fresh)
+        axes.plot(
+            mean.index / 1000, mean, color=colour, lw=2.2 if fresh else 0.7, zorder=2 + fresh
+        )
         if fresh:
             name = f"trial {trial}, the winner" if trial == winner else "the default"
             axes.annotate(
