@@ -220,7 +220,7 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
         occupancy=usage.occupancy,
         proposed=state.proposed,
         trials_total=ledger.study.budget.trials,
-        states=dict(Counter(trial.state for trial in ledger.trials.values())),
+        states=dict(Counter(t.state for t in ledger.trials.values() if t.number >= 0)),
         best=best,
         env_steps_per_second=usage.env_steps_per_second if done else outlook.env_steps_per_second,
         compiles=sum(entry.population.compiles for entry in buckets if entry.population),

@@ -19,7 +19,6 @@ _ORDER = (
     TrialState.DIVERGED,
     TrialState.FAILED,
     TrialState.UNFINISHED,
-    TrialState.REFERENCE,
 )
 _PHASES = {
     Phase.SEARCH: "search",

@@ -62,6 +62,9 @@ class Said(Silent):
     def on_confirm(self, phase, trials):
         self.confirmed.append((phase, trials))
 
+    def on_end(self, progress, state):
+        self.states = progress.states
+
 
 def test_the_default_runs_on_the_winners_report_seeds(tmp_path):
     said = Said()
@@ -158,8 +161,10 @@ def test_seeds_on_which_it_diverges_are_told_apart(tmp_path):
 
 def test_a_population_that_changed_it_measures_it_apart(tmp_path):
     asked = study(early_terminate=PBT, budget=Budget(trials=8), seeds=Seeds(1))
-    results = go(tmp_path, asked, samples.AnalyticFactory(lanes=16, diverges_above=2.0))
+    factory, said = samples.AnalyticFactory(lanes=16, diverges_above=2.0), Said()
+    results = go(tmp_path, asked, factory, [said])
     rows = rows_of(tmp_path)
+    assert said.states == {TrialState.FINISHED: 8}
     assert rows[0].schedule and results.best.trial != REFERENCE_TRIAL
     made = rows[REFERENCE_TRIAL]
     assert made.state == TrialState.REFERENCE and made.proposed_by == "default"
