@@ -64,7 +64,7 @@ def _family() -> str:
 def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
     rows = _rows(picture.panels)
     figure.suptitle(
-        f"{study}: {picture.title}", fontsize="x-large", fontweight="semibold", color=_INK
+        f"{study}: {picture.title}", fontsize="x-large", fontweight="bold", color=_INK
     )
     parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
     columns, drawn = max(map(len, rows)), []
@@ -107,7 +107,7 @@ def _height(panel: Panel) -> float:
 
 def draw_panel(axes: Any, panel: Panel) -> None:
     """Draw one panel into axes of matplotlib."""
-    axes.set_title(panel.title, fontsize="large", fontweight="semibold", loc="left", color=_INK)
+    axes.set_title(panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK)
     axes.tick_params(length=0, labelcolor=_SOFT)
     for name, side in axes.spines.items():
         side.set_visible(name == "bottom")
