@@ -124,7 +124,7 @@ def test_what_the_constructor_raises_is_told_with_the_id():
         ConfigError, match=r"environment own_broken: .*test_traced_once.py:\d+: Run"
     ):
         registry.make(EnvPlan("own_broken"))
-    with pytest.raises(ConfigError, match="unexpected keyword argument 'lenght'"):
+    with pytest.raises(ConfigError, match="of environment own_broken 'lenght'; did you mean 'length'"):
         registry.make(EnvPlan("own_broken", (("lenght", 2),)))
     del registry._REGISTERED["own_broken"]
 
