@@ -141,7 +141,8 @@ class Follower:
         import pyarrow.parquet as pq
 
         table = pq.read_table(directory / "trials.parquet").to_pydict()
-        rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+        every = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+        rows = [row for row in every if row["trial"] >= 0]  # those of the search
         followed = self._followed(rows, mark, final)
         curves = _of_trials(directory / "curves.parquet", followed)
         episodes = _of_trials(directory / "evaluations.parquet", followed)

@@ -103,8 +103,11 @@ class JournalReader:
         return next((self._made(trial_from_text, text) for (text,) in found), None)
 
     def count_by_state(self) -> dict[str, int]:
-        """State -> number of trials in it."""
-        return dict(self._rows("trials", "SELECT state, count(*) FROM trials GROUP BY state"))
+        """State -> number of trials of the search in it."""
+        found = self._rows(
+            "trials", "SELECT state, count(*) FROM trials WHERE trial >= 0 GROUP BY state"
+        )
+        return dict(found)
 
     def packed_evaluations(
         self, trial: int | None = None, without: str | None = None

@@ -1,6 +1,6 @@
 """`docs/figures/first_screen.png`, the picture of the README: the benchmark, and a study's curves.
 
-From scripts/, after `hpo run studies/pendulum.yaml`: `python -m docs_site.picture FOLDER`.
+From scripts/, after `hpo run studies/first.yaml`: `python -m docs_site.picture FOLDER`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARK = ROOT / "benchmarks" / "sweep_vs_loop.json"
 FIGURE = ROOT / "docs" / "figures" / "first_screen.png"
-GREY, BLUE = "0.72", "#1f5f99"
+GREY, BLUE, ORANGE = "0.75", "#1f5f99", "#c4622d"
 
 
 def main(study: Path) -> None:
@@ -50,17 +50,28 @@ def _bars(axes: Axes) -> None:
 
 
 def _curves(axes: Axes, study: Path) -> None:
-    trials = pq.read_table(study / "trials.parquet", columns=["rank", "trial"]).to_pylist()
-    best = min(trials, key=lambda row: row["rank"])["trial"]
+    trials = pq.read_table(study / "trials.parquet", columns=["trial", "rank"]).to_pylist()
+    winner = min(trials, key=lambda row: row["rank"] or len(trials) + 1)["trial"]
     columns = ["trial", "stream", "replicate", "env_steps", "episode_return"]
     table = pq.read_table(study / "curves.parquet", columns=columns).to_pandas()
-    table = table[table["stream"] == "search"]
-    for trial, rows in table.groupby("trial"):
+    for (trial, stream), rows in table.groupby(["trial", "stream"]):
+        if stream == "choose":
+            continue
+        fresh = stream == "report"
         mean = rows.groupby("env_steps")["episode_return"].mean()
-        colour, width = (BLUE, 2.0) if trial == best else (GREY, 0.8)
-        axes.plot(mean.index / 1000, mean, color=colour, lw=width, zorder=2 + (trial == best))
+        colour = (BLUE if trial == winner else ORANGE) if fresh else GREY
+        axes.plot(
+            mean.index / 1000, mean, color=colour, lw=2.2 if fresh else 0.7, zorder=2 + fresh
+        )
+        if fresh:
+            name = f"trial {trial}, the winner" if trial == winner else "the default"
+            axes.annotate(
+                name, (mean.index[-1] / 1000, mean.iloc[-1]), (-2, -6), color=colour,
+                textcoords="offset points", ha="right", va="top",
+            )  # fmt: skip
+    searched = sum(row["trial"] >= 0 for row in trials)
     axes.set(
-        title=f"{len(trials)} trials of Pendulum, the winner in blue",
+        title=f"{searched} trials of Pendulum; two on 16 fresh seeds",
         xlabel="thousand env steps of one seed",
         ylabel="episode return",
     )

@@ -167,13 +167,14 @@ class Bucket:
         self.slots[lane] = None
 
 
-def order(run: Run) -> tuple[bool, int, int, int]:
+def order(run: Run) -> tuple[int, int, int, int]:
     """Return the place of a replicate in every queue.
 
-    On the seeds that report the winner comes before the default, which a budget cuts first.
+    On the seeds that report the winner comes before the default, which a budget cuts first. A
+    trial 0 that was changed on its way may win; the default is none of the search's trials then.
     """
-    second = run.stream is Stream.REPORT and run.trial <= 0
-    return (second, run.trial, _ORDER[run.stream], run.replicate)
+    late = 1 - run.trial if run.stream is Stream.REPORT and run.trial <= 0 else 0
+    return (late, run.trial, _ORDER[run.stream], run.replicate)
 
 
 def next_bucket(buckets: Mapping[str, Bucket], running: str) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "affordable_lanes",
     "check_confirm_fits",
     "check_health",
+    "env_steps_left",
     "may_propose",
     "out_of_time",
     "reserve",
@@ -31,6 +32,8 @@ _FIRST_TRIALS = 20
 def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     """Return the env steps that later phases may cost.
 
+    The search keeps all of it back. Once seeds choose, the default takes what the winner leaves.
+
     Args:
         study: says how many fresh seeds.
         phase: the one that spends now.
@@ -40,18 +43,23 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     if confirm is None or phase in (Phase.REPORT, Phase.DONE):
         return 0
     objectives = len(study.objectives)
-    runs = confirm.runs if phase is Phase.SEARCH else confirm.reports
-    return runs(objectives) * env_steps
+    if phase is Phase.SEARCH:
+        return confirm.runs(objectives) * env_steps
+    return (confirm.report if objectives < 2 else 0) * env_steps
 
 
 def affordable_lanes(
     study: Study, usage: Usage, phase: Phase, run_env_steps: int, quantum: int
 ) -> float:
     """Return how many lanes the budget still pays a training chunk for; may be infinite."""
+    left = env_steps_left(study, usage)
+    return inf if left == inf else max(0, left - reserve(study, phase, run_env_steps)) // quantum
+
+
+def env_steps_left(study: Study, usage: Usage) -> float:
+    """Return the env steps that the budget has left for all phases; may be infinite."""
     total = study.budget.env_steps
-    if total is None:
-        return inf
-    return max(0, total - usage.env_steps - reserve(study, phase, run_env_steps)) // quantum
+    return inf if total is None else total - usage.env_steps
 
 
 def trials_left(study: Study, proposed: int) -> float:

@@ -175,6 +175,7 @@ def _rows_of(path: Path) -> tuple[list[_Row], StudyMeta | None]:
                     row.constraints,
                 )
                 for row in journal.trials()
+                if row.state is not TrialState.REFERENCE
             ]
             return rows, journal.meta
     if path.is_file():
@@ -192,12 +193,18 @@ def _rows_of_table(path: Path) -> list[_Row]:
         columns = pq.ParquetFile(path).read(["state", "search_value", "params"]).to_pydict()
         rows = zip(columns["state"], columns["search_value"], columns["params"], strict=True)
         return [
-            _Row(dict(json.loads(params)), TrialState(state), () if v is None else (v,), ())
+            _Row(dict(json.loads(params)), _in_search(state), () if v is None else (v,), ())
             for state, v, params in rows
+            if state != TrialState.REFERENCE
         ]
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as error:
         text = " ".join(str(error).split())[:200]
         raise ConfigError(f"search.warm_start: {path} is no table of trials: {text}") from error
+
+
+def _in_search(state: str) -> TrialState:
+    """Return how a trial's search ended: one that was confirmed had finished, for samplers too."""
+    return TrialState.FINISHED if state == TrialState.CONFIRMED else TrialState(state)
 
 
 def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
@@ -219,7 +226,7 @@ def _unusable(study: Study, row: _Row) -> str:
     """Return why a trial tells this study nothing, or nothing."""
     if row.state is TrialState.DIVERGED:
         return ""
-    if row.state not in (TrialState.FINISHED, TrialState.CONFIRMED):
+    if row.state is not TrialState.FINISHED:
         return "not run to their end"
     if len(row.values) != max(1, len(study.objectives)) or not all(map(math.isfinite, row.values)):
         return "without a value for every objective"

@@ -164,8 +164,10 @@ class WorkAhead:
                 if run.is_live and run.stream is not Stream.SEARCH
             ]
             work += _side_by_side(bucket, left, usual)
-        whole = longest.warmup + longest.schedule.length
-        report = reserve(self._study, Phase.CHOOSE, 1) if phase is not Phase.REPORT else 0
+        whole, stage = longest.warmup + longest.schedule.length, self._study.confirm
+        report = 0
+        if stage is not None and phase is not Phase.REPORT:
+            report = stage.reports(len(self._study.objectives))
         if phase is Phase.SEARCH:
             choose = reserve(self._study, Phase.SEARCH, 1) - report
             work += _side_by_side(longest, [whole] * choose, usual)

@@ -108,8 +108,10 @@ def _end_choose(
     winner = min(whole, key=lambda trial: _best_choice(ledger, trial))
     state.win(winner.number, reports=confirm.report > 0)
     if confirm.report:
-        _start(winner, Stream.REPORT, confirm.report, buckets[winner.bucket], fresh)
-        start_default(ledger, bucket_of, fresh)
+        bucket = buckets[winner.bucket]
+        _start(winner, Stream.REPORT, confirm.report, bucket, fresh)
+        live = sum(run.is_live for run in winner.runs)
+        start_default(ledger, bucket_of, fresh, live * bucket.schedule.env_steps)
 
 
 def _choose(ledger: Ledger, trial: Trial, values: tuple[float, ...]) -> None:
@@ -135,7 +137,7 @@ def _end_report(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:
     winner = ledger.trials[state.winner]
     whole = not _was_cut(winner)
     if whole and start_default(ledger, bucket_of, fresh):
-        return  # an earlier version began this phase, without the default
+        return  # it had to wait, or an earlier version began this phase without it
     state.close()
     winner.lack(_missing(winner.runs_of(Stream.REPORT), "report"))
     if whole:

@@ -13,6 +13,7 @@ from ...errors import ConfigError
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ..book.buckets import Bucket
+from ..book.budget import env_steps_left
 from ..book.ledger import Ledger
 from ..book.runs import RunState
 from ..book.trials import Trial
@@ -25,11 +26,18 @@ BucketOf = Callable[[Resolved, int], Bucket]
 """Gives the bucket of a configuration, of which a trial is an example; made if there is none."""
 
 
-def start_default(ledger: Ledger, bucket_of: BucketOf, fresh: Fresh) -> bool:
+def start_default(ledger: Ledger, bucket_of: BucketOf, fresh: Fresh, before: int = 0) -> bool:
     """Let the default configuration run on the seeds that report; return whether it begins to.
 
     It does not where the study leaves it out, where it is the winner, where it runs already, and
-    where no program can run it; its row says why then.
+    where no program can run it; its row says why then. Where the budget does not pay for both it
+    begins when the winner has ended.
+
+    Args:
+        ledger: trials and state.
+        bucket_of: gives its bucket.
+        fresh: what it need not run again.
+        before: env steps that the winner has still to run.
     """
     state, confirm = ledger.state, ledger.study.confirm
     if confirm is None or not (confirm.default and confirm.report):
@@ -51,8 +59,12 @@ def start_default(ledger: Ledger, bucket_of: BucketOf, fresh: Fresh) -> bool:
         return False
     trial.join(bucket.key)
     runs = fresh.runs(trial.number, Stream.REPORT, confirm.report)
+    own = [run for run in runs if run.is_live]
+    left = env_steps_left(ledger.study, state.usage)
+    if before and left < before + len(own) * bucket.schedule.env_steps:
+        return False
     trial.add(runs)
-    bucket.enqueue(run for run in runs if run.is_live)
+    bucket.enqueue(own)
     state.measure_default(trial.number)
     return True
 

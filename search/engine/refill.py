@@ -56,8 +56,14 @@ class Refiller:
             for key, bucket in self._engine.buckets.items()
             if bucket.work and self._engine.affordable(bucket) >= 1
         }
-        key = next_bucket(able, self._ledger.state.running)
+        key = self._winners() or next_bucket(able, self._ledger.state.running)
         return able.get(key)
+
+    def _winners(self) -> str:
+        """Return the bucket of a winner that still runs, which goes before the default's."""
+        state = self._ledger.state
+        winner = None if state.winner is None else state.live.get(state.winner)
+        return winner.bucket if winner and any(run.is_live for run in winner.runs) else ""
 
     def _look_ahead(self, bucket: Bucket) -> None:
         """Settle the lanes of the bucket that has the most to run beside this one.

@@ -199,6 +199,16 @@ def test_counts_and_ends_are_told_once(story: Story, make_trial: Make) -> None:
     assert news.best == 4.0 and news.env_steps == 42 and list(news.table["trial"]) == [0, 1]
 
 
+def test_the_default_beside_the_winner_is_no_trial_of_the_search(
+    story: Story, make_trial: Make
+) -> None:
+    apart = make_trial(-1, TrialState.REFERENCE, value=None, report_values=(1.0, 2.0))
+    path = story.commit(make_trial(0, value=3.0), apart)
+    news = Follower(planned=1).news(path, Mark(), final=True)
+    assert [one.trial for one in news.trials] == [row["trial"] for row in news.ended] == [0]
+    assert news.states == {"finished": 1} and list(news.table["trial"]) == [0, -1]
+
+
 def test_a_mark_comes_back_and_nothing_is_told_twice(
     story: Story, make_trial: Make, tmp_path: Path
 ) -> None:

@@ -98,6 +98,16 @@ def test_studies_are_listed_with_what_they_found(
     assert list_studies(tmp_path / "nowhere") == []
 
 
+def test_the_default_beside_the_winner_is_not_counted(
+    tmp_path: Path, meta: StudyMeta, make_trial: Make
+) -> None:
+    rows = [make_trial(0, value=1.0), make_trial(-1, TrialState.REFERENCE, value=None)]
+    with StudyStore(StudyFolder(tmp_path / "pbt"), meta) as store:
+        store.commit(loop_state="{}", checkpoint=None, trials=rows, phase="finished")
+    (found,) = list_studies(tmp_path)
+    assert (found.trials, found.done) == (1, 1)
+
+
 def test_the_leaderboard_is_read_from_the_journal(
     tmp_path: Path, meta: StudyMeta, make_trial: Make
 ) -> None:

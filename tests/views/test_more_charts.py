@@ -12,7 +12,10 @@ from xml.etree import ElementTree
 import pytest
 
 from hpo.search.run import run
+from hpo.spaces import Parameter, Space, make_distribution
+from hpo.store.main_effects import EffectPoint
 from hpo.store.rows import BaselineRow, Stream
+from hpo.store.statistics import Interval
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, EarlyTerminate
 from hpo.views.charts.baseline_lines import baseline_lines
@@ -123,6 +126,21 @@ def test_main_effects_are_those_of_the_answer(snapshot):
         assert all(0.0 <= dot.x <= 1.0 for dot in dots)
         bands = [mark for mark in panel.marks if isinstance(mark, Band)]
         assert bands and all(low <= high for band in bands for _, low, high in band.points)
+
+
+def test_effects_of_choices_stand_above_the_names_of_their_values(snapshot):
+    choices = Parameter("kind", make_distribution({"values": ["a", "b", "c"]}), "a")
+    points = [
+        EffectPoint(float(i), 4, float(i), Interval(i - 1.0, i + 1.0, "t")) for i in range(3)
+    ]
+    answer = SimpleNamespace(
+        decided=SimpleNamespace(names=["kind"]), effects={"kind": points}, at=1000
+    )
+    study = SimpleNamespace(space=Space((choices,)))
+    (panel,) = effects(SimpleNamespace(answer=answer, study=study, meta=snapshot.meta)).panels
+    dots = {mark.y: mark.x for mark in panel.marks if isinstance(mark, Dot)}
+    ticks = {text: place for place, text in panel.x.ticks}
+    assert [dots[i] for i in range(3)] == pytest.approx([ticks[name] for name in "abc"])
 
 
 def test_where_nothing_decided_no_effect_is_drawn(tmp_path):

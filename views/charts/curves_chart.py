@@ -30,7 +30,7 @@ Curve = Mapping[int, Sequence[float]]
 def curves(snapshot: Snapshot) -> Picture:
     """Draw training returns, and the evaluated metric, over env steps."""
     leaders = snapshot.leaders(_LEADERS)
-    others = [n for n in snapshot.rows if n not in {entry.trial for entry in leaders}]
+    others = [n for n in snapshot.rows if n >= 0 and n not in {e.trial for e in leaders}]
     shown = snapshot.thinned(others, _OTHERS)
     own = {entry.trial: _streams(entry) for entry in leaders}
     search = dict.fromkeys((*own, *shown), (str(Stream.SEARCH),))

@@ -53,7 +53,8 @@ def _panel(name: str, points: Sequence[EffectPoint], distribution: Distribution,
     choices = axis.kind == "choice"
 
     def x(point: EffectPoint) -> float:
-        share = point.place / max(1.0, axis.high) if choices else point.place
+        count = axis.high - axis.low + 1.0
+        share = (point.place - axis.low + 0.5) / count if choices else point.place
         return 1.0 - share if distribution.kind == "one_minus_log" else share
 
     ordered = sorted(points, key=x)

@@ -15,6 +15,7 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _COLUMNS = 3
 _WIDE = 9.0
 _BAR = 0.3
+_ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
 _POINT = 0.75  # of a pixel
 _INK, _SOFT, _RULE, _GRID, _GROUND = (
     GROUNDS[name][0] for name in ("ink", "soft", "rule", "grid", "ground")
@@ -107,7 +108,14 @@ def _height(panel: Panel) -> float:
 
 def draw_panel(axes: Any, panel: Panel) -> None:
     """Draw one panel into axes of matplotlib."""
+<<<<<<< HEAD
     axes.set_title(panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK)
+=======
+    letters = len(panel.title) + sum(len(key.label) + _KEY for key in panel.keys)
+    raised = {"pad": _RAISED} if panel.wide and letters > _ROW else {}
+    axes.set_title(panel.title, fontsize="large", fontweight="semibold", loc="left", color=_INK,
+                   **raised)  # fmt: skip
+>>>>>>> main
     axes.tick_params(length=0, labelcolor=_SOFT)
     for name, side in axes.spines.items():
         side.set_visible(name == "bottom")

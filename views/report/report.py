@@ -156,7 +156,8 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     study, usage = snapshot.study, snapshot.usage
     budget = study.budget
     states = {"finished": 0, "stopped": 0, "diverged": 0}
-    for row in snapshot.rows.values():
+    rows = [row for row in snapshot.rows.values() if row.trial >= 0]  # those of the search
+    for row in rows:
         states[str(row.state)] = states.get(str(row.state), 0) + 1
     ended = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     trials = [f"of {budget.trials:,} allowed"] if budget.trials is not None else []
@@ -164,7 +165,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
     speed = usage.env_steps_per_second
     found = [
-        ("trials", f"{len(snapshot.rows):,}", "; ".join([*trials, *([ended] if ended else [])])),
+        ("trials", f"{len(rows):,}", "; ".join([*trials, *([ended] if ended else [])])),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),

@@ -25,7 +25,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric, Racing, Seeds
 from hpo.views.report.report import write_report
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 CONFIRM = samples.Confirm(2, 3, 6)
 POOR = samples.parameter("learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform")
 SPACE = Space((POOR, samples.REAL.parameters[1]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import duckdb
 import pytest
 
 from hpo.errors import ConfigError
@@ -15,7 +16,7 @@ from hpo.search.run import run
 from hpo.spaces import Space
 from hpo.store import tables_equal
 from hpo.store.rows import TrialState
-from hpo.studies.spec import Budget, Metric, SearchSpec, WarmStart
+from hpo.studies.spec import Budget, EarlyTerminate, Metric, SearchSpec, Seeds, WarmStart
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
@@ -112,6 +113,22 @@ def test_a_table_alone_will_do(earlier, tmp_path):
     assert sorted(str(past.params) for past in plain.history) == sorted(
         str(past.params) for past in whole.history
     )
+
+
+def test_what_a_confirm_stage_added_changes_nothing(tmp_path):
+    asked = samples.study(
+        early_terminate=EarlyTerminate("pbt", every=2_000), budget=Budget(trials=8),
+        seeds=Seeds(1), confirm=samples.Confirm(2, 3, 2), fixed={"update_epochs": 3},
+    )  # fmt: skip
+    run(asked, tmp_path / "s", samples.AnalyticFactory(diverges_above=2.0), (), samples.quick())
+    table = tmp_path / "trials.parquet"
+    shutil.copy(tmp_path / "s" / "trials.parquet", table)
+    states = duckdb.sql(f"SELECT state FROM '{table}'").fetchall()
+    assert {("confirmed",), ("reference",)} <= set(states)
+    for place in (table, tmp_path / "s"):
+        found = warm_start(study(place))
+        assert {past.state for past in found.history} == {TrialState.FINISHED}
+        assert found.words == f"8 of 8 trials of {place} inform the search"
 
 
 def test_trials_outside_of_this_space_are_left_out_and_counted(earlier):

@@ -25,7 +25,7 @@ from hpo.studies.load import loads
 from hpo.studies.many_programs import programs_note
 from hpo.studies.spec import Budget, EarlyTerminate, PopulationSpec, Racing, SearchSpec, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 QUANTA = {"16": 500, "32": 1_000, "64x64": 2_000}
 FACTORY = samples.AnalyticFactory(lanes=64, block=4, quanta=QUANTA, diverges_above=0.3)
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)

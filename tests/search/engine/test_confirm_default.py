@@ -21,7 +21,7 @@ from hpo.store.journal_file import FORMAT
 from hpo.store.rows import REFERENCE_TRIAL
 from hpo.studies.spec import Budget, EarlyTerminate, Evaluation, Metric, Seeds
 
-samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000
 CONFIRM = samples.Confirm(2, 3, 6)
 POOR = samples.parameter(
@@ -281,10 +281,15 @@ def test_a_study_that_the_version_before_finished_stays_so(tmp_path):
     first = go(tmp_path, study(alone))
     as_before(tmp_path)
     again = go(tmp_path, study())
-    assert again.usage == first.usage and 0 not in reported(tmp_path)
+    assert counted(again.usage) == counted(first.usage) and 0 not in reported(tmp_path)
     more = go(tmp_path, study(dataclasses.replace(CONFIRM, report=7)))
     assert more.usage.confirm_env_steps - first.usage.confirm_env_steps == (1 + 7) * LENGTH
     assert reported(tmp_path)[0] == set(range(7))
+
+
+def counted(usage):
+    """Return what is counted, times apart: the last commit of a study is not in its own times."""
+    return {k: v for k, v in vars(usage).items() if not k.endswith("_seconds")}
 
 
 def as_before(folder):

@@ -1,0 +1,64 @@
+"""Whatever ends first, budget or time, takes the default's runs before the winner's."""
+
+import dataclasses
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.search.book.buckets import order
+from hpo.search.book.runs import Run
+from hpo.search.book.state import Phase
+from hpo.search.engine.engine import Engine
+from hpo.store.rows import REFERENCE_TRIAL, Stream
+from hpo.studies.spec import Budget
+
+confirming = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_confirm_default.py"))))
+samples, study, go, rows_of = (
+    confirming.samples, confirming.study, confirming.go, confirming.rows_of,
+)  # fmt: skip
+ALONE = dataclasses.replace(confirming.CONFIRM, default=False)
+LENGTH, Died, dies = confirming.LENGTH, confirming.Died, confirming.dies
+
+
+def test_a_winner_that_was_changed_on_its_way_comes_before_the_default():
+    runs = [Run(n, Stream.REPORT, 0) for n in (REFERENCE_TRIAL, 0, 7)]
+    assert [run.trial for run in sorted(runs, key=order)] == [7, 0, REFERENCE_TRIAL]
+
+
+@pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.CHOOSE, Phase.REPORT])
+def test_a_budget_that_kept_nothing_back_for_the_default(tmp_path, dies, monkeypatch, phase):
+    budget = Budget(trials=None, env_steps=600_000)
+    whole = go(tmp_path / "alone", study(ALONE, budget=budget))
+    dies(phase, 24 if phase is Phase.SEARCH else 5)
+    with pytest.raises(Died):
+        go(tmp_path / "broken", study(ALONE, budget=budget))
+    monkeypatch.undo()
+    confirming.as_before(tmp_path / "broken")
+    results = go(tmp_path / "broken", study(budget=budget))
+    rows = rows_of(tmp_path / "broken")
+    assert results.best.value_from == "report" and results.usage.env_steps <= 600_000
+    assert len(rows[results.best.trial].report_values) == 6
+    if phase is not Phase.SEARCH:
+        assert results.best == whole.best
+        assert rows[0].report_values == () and rows[0].error
+
+
+@pytest.mark.parametrize("seed", [0, 4])  # the winner in another program, and in the same
+def test_time_that_ends_cuts_the_default_in_a_program_of_its_own(tmp_path, monkeypatch, seed):
+    chunks = []
+
+    def is_out_of_time(self):
+        state = self.ledger.state
+        chunks.extend([state.running] if state.phase is Phase.REPORT else [])
+        return len(chunks) > LENGTH // 1_000
+
+    monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
+    sizes = dataclasses.replace(samples.WITH_BUCKETS.parameters[1], default=[64, 64])
+    space = samples.Space((confirming.POOR, sizes, samples.REAL.parameters[1]))
+    results = go(tmp_path, study(space=space, seed=seed))
+    rows = rows_of(tmp_path)
+    assert (rows[results.best.trial].bucket == rows[0].bucket) == (seed == 4)
+    assert results.best.value_from == "report"
+    assert bool(rows[0].report_values) == (seed == 4)
