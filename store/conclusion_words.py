@@ -126,7 +126,8 @@ def _chance(winner: str, against: Against) -> list[str]:
     if against.verdict == "worse":
         likely, low, high = 1 - likely, 1 - high, 1 - low
     who = winner if against.verdict in ("tied", "few_seeds") else "it"
-    return [f"On a fresh seed {who} is better with probability {likely:.2f} [{low:.2f}, {high:.2f}]."]
+    chance = f"{likely:.2f} [{low:.2f}, {high:.2f}]"
+    return [f"On a fresh seed {who} is better with probability {chance}."]
 
 
 def _shared(conclusion: Conclusion) -> str:

@@ -114,7 +114,9 @@ def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) 
     taken = inspect.signature(factory).parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in taken):
         return
-    named = [one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    named = [
+        one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
     params = getattr(type(getattr(factory, "default_params", None)), "__dataclass_fields__", ())
     for name in keys:
         if name not in named:
