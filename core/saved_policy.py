@@ -64,6 +64,12 @@ class SavedPolicy:
     rewards: RewardState | None = None
     imports: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return what it is, without its arrays."""
+        told = [f"{key} {self.about[key]}" for key in ("study", "trial") if key in self.about]
+        where = f" of {', '.join(told)}" if told else ""
+        return f"<SavedPolicy{where}: {self.plan.network} on {self.plan.env.id}>"
+
     def hypers(self) -> Hypers:
         """Return the traced part of its configuration."""
         env, eval_env = (environments.make(p) for p in (self.plan.env, self.plan.eval_env))

@@ -56,7 +56,9 @@ def preview(
     if note or not timing:
         report = _with_advice(report)
         why = note and "minutes depend on the study's imports: --time runs them"
-        return replace(report, time_note=why or "no timing: --no-time"), note
+        return replace(
+            report, time_note=why or "no timing: --no-time, or time=False in Python"
+        ), note
     if report.mistakes:
         return replace(report, time_note="minutes are known once the mistakes are mended"), note
     return _with_advice(_with_time(study, report, told)), note

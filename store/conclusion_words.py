@@ -78,7 +78,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
-    return [*said, *_chance(against)]
+    return [*said, *_chance(winner, against)]
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:
@@ -117,17 +117,17 @@ def _numbers(against: Against) -> str:
     return f"{shown} [{_number(ends[0])}, {_number(ends[1])}]"
 
 
-def _chance(against: Against) -> list[str]:
+def _chance(winner: str, against: Against) -> list[str]:
+    """Return how likely the one ahead is better, by name where the sentence before names two."""
     spread = against.probability_interval
     if against.probability is None or spread.low is None or spread.high is None:
         return []
-    return [
-        f"On a fresh seed it is better with probability {against.probability:.2f} "
-        f"[{spread.low:.2f}, {spread.high:.2f}]."
-        if against.verdict != "worse"
-        else f"On a fresh seed it is better with probability {1 - against.probability:.2f} "
-        f"[{1 - spread.high:.2f}, {1 - spread.low:.2f}]."
-    ]
+    likely, low, high = against.probability, spread.low, spread.high
+    if against.verdict == "worse":
+        likely, low, high = 1 - likely, 1 - high, 1 - low
+    who = winner if against.verdict in ("tied", "few_seeds") else "it"
+    chance = f"{likely:.2f} [{low:.2f}, {high:.2f}]"
+    return [f"On a fresh seed {who} is better with probability {chance}."]
 
 
 def _shared(conclusion: Conclusion) -> str:

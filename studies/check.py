@@ -215,7 +215,10 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
     if len(first.rung_chunks) < len(rung_steps(study)):
         early = study.early_terminate
         key = "every" if early is not None and early.evolves else "min"
-        warnings.append(f"rungs closer than one chunk fall together; raise early_terminate.{key}")
+        warnings.append(
+            "rungs less than a chunk apart, or from the end of a run, fall together; raise "
+            f"early_terminate.{key}"
+        )
     if first.updates_per_chunk == 1 and first.chunks < 8:
         warnings.append(
             f"a run is only {first.chunks} updates of {first.steps_per_update} env steps; rungs "

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 RUNG_NOTE = "(value): at its last rung, of a trial that has not finished its run."
+_STOPPED_NOTE = "stopped at 0: at the first rung. steps: of the search, over all seeds."
 _INTERVAL = "95% interval"
 _GAP = 2  # blanks between two columns: one of padding, one of the box
 
@@ -61,6 +62,8 @@ def print_leaderboard(
         notes.append(f"No room for: {', '.join(hidden)}; see hpo show TRIAL, or the report.")
     if any(entry.value is None and entry.rung_value is not None for entry in shown):
         notes.append(RUNG_NOTE)
+    if any(entry.state is TrialState.STOPPED for entry in shown):
+        notes.append(_STOPPED_NOTE)
     if len(shown) < len(entries):
         notes.append(
             f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."

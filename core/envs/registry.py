@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -72,8 +73,10 @@ def make(plan: EnvPlan) -> Environment:
 def _make(plan: EnvPlan) -> Environment:
     keys = dict(plan.keys)
     if plan.id in _REGISTERED:
+        factory = _REGISTERED[plan.id]
+        _check_keys(plan.id, factory, keys)
         with calling(f"environment {plan.id}"):
-            return _REGISTERED[plan.id](**keys)
+            return factory(**keys)
     if is_gymnasium(plan.id):
         from .from_gymnasium import GymnasiumEnvironment
 
@@ -104,6 +107,21 @@ def _make(plan: EnvPlan) -> Environment:
 
         return JaxMarlEnvironment(known_as, keys)
     return GymnaxEnvironment(known_as, keys)
+
+
+def _check_keys(id_: str, factory: EnvironmentFactory, keys: Mapping[str, Any]) -> None:
+    """Refuse a name that is no parameter and that the factory does not take as a key."""
+    taken = inspect.signature(factory).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in taken):
+        return
+    named = [
+        one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
+    params = getattr(type(getattr(factory, "default_params", None)), "__dataclass_fields__", ())
+    for name in keys:
+        if name not in named:
+            kind = f"parameter or key of environment {id_}"
+            raise UnknownNameError(kind, name, [*params, *named])
 
 
 def float_params(id_: str) -> frozenset[str]:

@@ -216,6 +216,12 @@ def test_other_damage_is_said(policies, tmp_path):
         load_policy(tmp_path / "p")
 
 
+def test_a_policy_prints_as_one_line(policies):
+    told = dataclasses.replace(policies["cartpole"], about={"study": "my", "trial": 3})
+    assert repr(told) == "<SavedPolicy of study my, trial 3: mlp on CartPole-v1>"
+    assert "\n" not in repr(policies["pendulum"]) and len(repr(policies["pendulum"])) < 80
+
+
 def test_code_of_one_s_own_is_carried_named_and_not_run_unasked(policies, tmp_path):
     """Its environment is registered by a file; without it the message says what to type."""
     (tmp_path / "parts").mkdir()

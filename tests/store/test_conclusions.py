@@ -88,6 +88,7 @@ def test_what_many_more_seeds_would_not_tell_is_tied() -> None:
     found = conclude(a, b, name="trial 17")
     assert found.verdict == "tied" and found.against.more_seeds is None
     assert first(found).startswith("Trial 17 and the default are tied: ")
+    assert sentences(found)[1].startswith("On a fresh seed trial 17 is better with probability ")
     same = conclude(sample(1, 2, 3, 1, 2), sample(1, 2, 3, 1, 2))
     assert same.verdict == "tied" and same.against.interval.kind == "none"
 

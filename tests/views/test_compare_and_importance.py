@@ -1,6 +1,7 @@
 """`hpo compare` and `hpo importance`: which seeds are compared, and what is refused."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -51,8 +52,9 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
 
 def test_two_that_did_not_win_are_compared_without_caution(capsys, results):
     _, second, third = results.leaderboard[:3]
-    data, _ = compared(capsys, results, second.trial, third.trial)
+    data, text = compared(capsys, results, second.trial, third.trial)
     assert data["paired"] and data["seeds"] == [5, 5] and data["caution"] == ""
+    assert re.search(r"with probability \d\.\d\d \[\d\.\d\d, \d\.\d\d\]\n", text)
 
 
 def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, tmp_path):

@@ -75,6 +75,7 @@ def test_a_stopped_trial_shows_the_value_at_its_rung_and_a_note_says_so():
     text = printed(samples.entries(*rows()), 100)
     assert "stopped at 1" in text and "(-1234)" in text.replace("(-1235)", "(-1234)")
     assert "(value): at its last rung" in text
+    assert "stopped at 0: at the first rung. steps: of the search, over all seeds." in text
     assert "(value)" not in printed(samples.entries(rows()[0]), 100)
 
 

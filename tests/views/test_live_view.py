@@ -38,7 +38,8 @@ def test_the_picture_says_everything():
     text = "\n".join(screen(panel("cartpole", samples.progress(), 0.0, "", 5.1)))
     for words in (
         "52%", "45s, 39s left", "search", "8.3M of about 16M", "412k a second", "1 compile (5.1s)",
-        "62 of 64 busy, 98%", "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
+        "62 of 64 busy, 98% while there was work",
+        "56 of 64 proposed: 20 running, 30 stopped, 6 finished",
         "482.3 (seeds 470.1, 486.2, 490.6) in trial 17",
     ):  # fmt: skip
         assert words in text
@@ -94,6 +95,16 @@ def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
         "starting small", "new best", "confirm: trials", "confirm: trial ",
     ):  # fmt: skip
         assert words in said
+
+
+def test_what_follows_a_compile_is_named_after_its_program():
+    view = LiveView("x", Console(file=io.StringIO(), width=80, height=24))
+    for words, next_step in (
+        ("training: corridor", "chunk"),
+        ("evaluation: corridor", "evaluation"),
+    ):
+        view.compile_ends(words, 1.0)
+        assert view._now == f"first {next_step}"
 
 
 def test_the_cursor_comes_back_after_an_error():

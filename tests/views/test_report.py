@@ -178,6 +178,7 @@ def test_a_study_that_was_only_begun_has_a_report(folder, tmp_path):
     text = write_report(StudyFolder(begun)).read_text()
     assert Page(text).ids == SECTIONS and "No trial yet" in text
     assert "No trial has a value yet" in text and "Nothing has been trained yet" in text
+    assert " allowed<" in text and " allowed;" not in text  # no list goes on after it
 
 
 def test_several_objectives_have_their_front(tmp_path):

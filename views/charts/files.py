@@ -64,9 +64,7 @@ def _family() -> str:
 
 def _fill(figure: Any, picture: Picture, study: str) -> list[Any]:
     rows = _rows(picture.panels)
-    figure.suptitle(
-        f"{study}: {picture.title}", fontsize="x-large", fontweight="semibold", color=_INK
-    )
+    figure.suptitle(f"{study}: {picture.title}", fontsize="x-large", fontweight="bold", color=_INK)
     parts = figure.subfigures(len(rows), 1, height_ratios=_heights(rows), squeeze=False)[:, 0]
     columns, drawn = max(map(len, rows)), []
     for part, row in zip(parts, rows, strict=True):
@@ -110,7 +108,7 @@ def draw_panel(axes: Any, panel: Panel) -> None:
     """Draw one panel into axes of matplotlib."""
     letters = len(panel.title) + sum(len(key.label) + _KEY for key in panel.keys)
     raised = {"pad": _RAISED} if panel.wide and letters > _ROW else {}
-    axes.set_title(panel.title, fontsize="large", fontweight="semibold", loc="left", color=_INK,
+    axes.set_title(panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK,
                    **raised)  # fmt: skip
     axes.tick_params(length=0, labelcolor=_SOFT)
     for name, side in axes.spines.items():

@@ -227,13 +227,13 @@ def _text(
     )
     lines.append(
         f"  a run of A beats one of B with probability {result.probability:.2f}"
-        f"{_shown(result.probability_interval)}"
+        f"{_shown(result.probability_interval, '.2f')}"
     )
     lines += [f"  {caution}"] if caution else []
     lines.append(verdict)
     return "\n".join(lines)
 
 
-def _shown(spread: object) -> str:
+def _shown(spread: object, form: str = ".4g") -> str:
     low, high = getattr(spread, "low", None), getattr(spread, "high", None)
-    return "" if low is None or high is None else f" [{low:.4g}, {high:.4g}]"
+    return "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"

@@ -159,12 +159,13 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     for row in snapshot.searched.values():
         states[str(row.state)] = states.get(str(row.state), 0) + 1
     ended = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    trials = f"of {budget.trials:,} allowed; " if budget.trials is not None else ""
+    trials = [f"of {budget.trials:,} allowed"] if budget.trials is not None else []
     env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
     wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
     speed = usage.env_steps_per_second
     found = [
-        ("trials", f"{len(snapshot.searched):,}", f"{trials}{ended}"),
+        ("trials", f"{len(snapshot.searched):,}",
+         "; ".join([*trials, *([ended] if ended else [])])),
         ("training env steps", steps(usage.env_steps),
          f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
         ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),

@@ -88,7 +88,7 @@ class LiveView(RunView):
     def compile_ends(self, words: str, seconds: float) -> None:
         """Show how long it took."""
         self._compile_seconds += seconds
-        self._enter("first chunk")
+        self._enter("first evaluation" if words.startswith("evaluation") else "first chunk")
         self.say(f"compiled {words} in {duration(seconds)}")
 
     def pressed(self) -> None:

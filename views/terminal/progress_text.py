@@ -65,8 +65,9 @@ def best_text(best: Best) -> str:
 
 
 def lanes_text(progress: Progress) -> str:
-    """Return how many lanes are busy now, and the share that was busy on average."""
-    return f"{progress.lanes_busy} of {progress.lanes} busy, {progress.occupancy:.0%} on average"
+    """Return how many lanes are busy now, and the share that was while there was work."""
+    busy = f"{progress.lanes_busy} of {progress.lanes} busy"
+    return f"{busy}, {progress.occupancy:.0%} while there was work"
 
 
 def left_text(progress: Progress, age: float = 0.0) -> str:

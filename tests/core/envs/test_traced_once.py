@@ -124,9 +124,18 @@ def test_what_the_constructor_raises_is_told_with_the_id():
         ConfigError, match=r"environment own_broken: .*test_traced_once.py:\d+: Run"
     ):
         registry.make(EnvPlan("own_broken"))
-    with pytest.raises(ConfigError, match="unexpected keyword argument 'lenght'"):
+    with pytest.raises(ConfigError, match="own_broken 'lenght'; did you mean 'length'"):
         registry.make(EnvPlan("own_broken", (("lenght", 2),)))
     del registry._REGISTERED["own_broken"]
+
+
+def test_a_misspelt_parameter_of_a_class_without_keys_is_named(monkeypatch):
+    class Plain:
+        default_params = Navigators(agents=2, neighbours=1).default_params
+
+    monkeypatch.setitem(registry._REGISTERED, "own_plain", Plain)
+    with pytest.raises(ConfigError, match="of environment own_plain 'drug'; did you mean 'drag'"):
+        registry.make(EnvPlan("own_plain", (("drug", 1.0),)))
 
 
 # ---------------------------------------------------------------------- boxes
