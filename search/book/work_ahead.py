@@ -156,14 +156,14 @@ class WorkAhead:
         if longest is None:
             return Work(env_steps=float(self._reserved(ledger, buckets)))
         for bucket in buckets:
-            left = [
-                bucket.warmup + bucket.schedule.length - run.chunks
+            runs = [
+                run
                 for trial in ledger.state.live.values()
                 if trial.bucket == bucket.key
                 for run in trial.runs
                 if run.is_live and run.stream is not Stream.SEARCH
             ]
-            work += _side_by_side(bucket, left, usual)
+            work += _confirming(bucket, runs, usual)
         whole, stage = longest.warmup + longest.schedule.length, self._study.confirm
         report = 0
         if stage is not None and phase is not Phase.REPORT:
@@ -357,6 +357,25 @@ def _of_runs(
             own = sum(from_here(schedule, chances, bucket.trained(run))[0] for run in members)
             beyond += max(0.0, last - own / block)
     return work + Work(block_steps=beyond * schedule.quantum)
+
+
+def _confirming(bucket: Bucket, runs: Sequence[Run], usual: int) -> Work:
+    """Return the work of replicates that go to their end: those in lanes, behind them the others.
+
+    A block is at work until the last of its lanes rests.
+    """
+    whole = bucket.warmup + bucket.schedule.length
+    groups: dict[int, list[int]] = {}
+    for run in runs:
+        if run.lane is not None:
+            groups.setdefault(run.lane // _block(bucket, usual), []).append(whole - run.chunks)
+    quantum = bucket.schedule.quantum
+    there = [chunks for members in groups.values() for chunks in members]
+    trained = sum(min(chunks, bucket.schedule.length) for chunks in there)
+    blocks = sum(map(max, groups.values()))
+    waiting = [whole - run.chunks for run in runs if run.lane is None]
+    running = Work(float(trained * quantum), float(blocks * quantum), float(len(there)))
+    return running + _side_by_side(bucket, waiting, usual)
 
 
 def _side_by_side(bucket: Bucket, left: Sequence[int], usual: int) -> Work:
