@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf, isfinite
 from typing import Any, Literal
 
@@ -391,9 +392,9 @@ class Study:
         return complete({**self.fixed, **params}, own_words)
 
     def default(self) -> dict[str, Any]:
-        """Return the whole default configuration.
+        """Return the whole default configuration; refused as by `complete`."""
+        return dict(self._default)
 
-        Raises:
-            ConfigError: as of `complete`.
-        """
+    @cached_property
+    def _default(self) -> dict[str, Any]:
         return self.complete(self.space.default())

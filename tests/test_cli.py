@@ -339,7 +339,8 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     target = tmp_path / "policy"
     code, out, err = say("best", "--export", str(target))
     assert code == 0
-    assert out.startswith("Winner: trial ") and f"hpo eval {target}" in err
+    assert out.startswith("Nothing is concluded: ") and "\nWinner: trial " in out
+    assert f"hpo eval {target}" in err
     assert (target / "policy.json").is_file()
     code, _, err = say("best", "--export", str(target))
     assert code == 2 and "exists already" in err

@@ -62,6 +62,8 @@ NOT_RUN = {
         "needs a cluster: tests/search/cluster/test_ray.py has one of this machine's processes"
     ),
     r"pytest ": "these tests",
+    r"hpo (serve|watch)": "goes on until it is stopped: tests/views/ start and stop them",
+    r"benchmarks/gpu": "takes minutes: tests/test_acceptance.py and tests/test_gpu_compiled.py",
     r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",
     r"eval \"\$\(hpo completion": "changes the shell: tests/test_completion.py asks as one does",
     r"source$": "changes the shell, as above",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..search.book.state import LoopState
 from ..search.book.usage import Usage
 from ..store.commit import Head
 from .formatting import duration
@@ -28,6 +27,8 @@ _LEAST = 0.005
 
 def usage_at(head: Head) -> Usage:
     """Return what a study had used up at its last commit."""
+    from ..search.book.state import LoopState  # with numpy, which few commands need
+
     return LoopState.from_text(head.loop_state).usage if head.number else Usage()
 
 

@@ -370,11 +370,10 @@ def _confirming(bucket: Bucket, runs: Sequence[Run], usual: int) -> Work:
         if run.lane is not None:
             groups.setdefault(run.lane // _block(bucket, usual), []).append(whole - run.chunks)
     quantum = bucket.schedule.quantum
-    there = [chunks for members in groups.values() for chunks in members]
-    trained = sum(min(chunks, bucket.schedule.length) for chunks in there)
+    there = [min(n, bucket.schedule.length) for members in groups.values() for n in members]
     blocks = sum(map(max, groups.values()))
     waiting = [whole - run.chunks for run in runs if run.lane is None]
-    running = Work(float(trained * quantum), float(blocks * quantum), float(len(there)))
+    running = Work(float(sum(there) * quantum), float(blocks * quantum), float(len(there)))
     return running + _side_by_side(bucket, waiting, usual)
 
 

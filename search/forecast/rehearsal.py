@@ -2,7 +2,8 @@
 
 Everything that decides how much there is to do is the real thing: budget, lanes, buckets, rungs,
 seeds that race, the confirm stage. Only what an evaluation shows is made up: trials are equally
-good in the mean, and come in a random order. Nothing is written.
+good in the mean, and come in a random order. The default is the worst, so that the seeds on which
+it runs beside the winner are counted. Nothing is written.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ __all__ = ["Counted", "Lanes", "Rehearsed", "rehearse"]
 _LANE_CHUNKS = 20_000  # that are rehearsed; a search that has more is rehearsed in part
 _FEWEST_WAVES = 3
 _SEED_NOISE = 0.3  # of an evaluation, beside the spread of trials
+_WORST = -4.0  # in the same measure: the default
 _PATIENCE = 20.0  # seconds
 
 
@@ -92,12 +94,14 @@ class Rehearsed:
         counts: (bucket, phase) -> what it did there; all confirming is `choose`.
         firsts: bucket -> a configuration of it, and the lanes that the engine asked for.
         env_steps: of training.
+        confirm_env_steps: of these, of the confirm stage.
         whole: it came to its end.
     """
 
     counts: Mapping[tuple[str, Phase], Counted]
     firsts: Mapping[str, tuple[Resolved, int | None]]
     env_steps: int
+    confirm_env_steps: int
     whole: bool
 
     def of(self, phase: Phase) -> dict[str, Counted]:
@@ -175,7 +179,7 @@ def _share(asked: Study, part: Study, found: Rehearsed, default: Resolved) -> fl
         config = asked.default()
         quanta = quanta_of(asked, config["num_envs"] * config["rollout_length"])
         confirm = expected_steps(asked, quanta).confirm
-        searched = max(1, found.env_steps - confirm)
+        searched = max(1, found.env_steps - found.confirm_env_steps)
         shares.append(max(0, asked.budget.env_steps - confirm) / searched)
     return max(1.0, min(shares, default=1.0))
 
@@ -201,8 +205,9 @@ def _run(
     with closing(AskAhead(Proposer(study, make_sampler(study)))) as ahead:
         loop = Loop(engine, Intake(engine, ahead), make_pruner(study), make_evolver(study))
         outcome = loop.run(_Deadline())
-    env_steps = ledger.state.usage.env_steps
-    return Rehearsed(factory.counts, factory.firsts, env_steps, outcome == "finished")
+    usage, whole = ledger.state.usage, outcome == "finished"
+    counts, firsts = factory.counts, factory.firsts
+    return Rehearsed(counts, firsts, usage.env_steps, usage.confirm_env_steps, whole)
 
 
 class _Deadline(Interrupts):
@@ -216,9 +221,6 @@ class _Deadline(Interrupts):
     def requested(self) -> bool:
         """Whether it is time."""
         return time.monotonic() > self._end
-
-    @requested.setter
-    def requested(self, value: bool) -> None: ...
 
 
 class _NoCommits(Committer):
@@ -262,6 +264,7 @@ class _Factory:
     def __post_init__(self) -> None:
         self.rng = generator(self.study.seed, "rehearsal", self.seed)
         self.sign = 1.0 if self.study.metric.goal == "maximize" else -1.0
+        self.default = self.study.default()
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`."""
@@ -325,9 +328,9 @@ class _Population:
 
     def _skill_of(self, resolved: Resolved) -> float:
         """Return how good a configuration is: the same for all seeds of a trial."""
-        found = self._skills.setdefault(
-            id(resolved), (resolved, float(self._factory.rng.standard_normal()))
-        )
+        drawn = float(self._factory.rng.standard_normal())
+        skill = _WORST if resolved.config == self._factory.default else drawn
+        found = self._skills.setdefault(id(resolved), (resolved, skill))
         return found[1]
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ...store.codec import plain_json
 from ...studies.spec import Study
 from .contract import PopulationFactory, Resolved
 
@@ -29,6 +30,7 @@ class Resolver:
 
     def __init__(self, study: Study, factory: PopulationFactory):
         self._study, self._factory = study, factory
+        self._default = plain_json(study.space.default())
         self._known: WeakValueDictionary[str, Resolved] = WeakValueDictionary()
         self._recent: deque[Resolved] = deque(maxlen=_RECENT)
 
@@ -44,7 +46,10 @@ class Resolver:
         name = json.dumps(params, sort_keys=True)
         found = self._known.get(name)
         if found is None:
-            found = self._factory.resolve(self._study.complete(params))
+            is_default = params == self._default
+            found = self._factory.resolve(
+                self._study.default() if is_default else self._study.complete(params)
+            )
             self._known[name] = found
         self.touch(found)
         return found

@@ -64,7 +64,16 @@ def test_quiet_prints_the_leaderboard_and_the_winner_only(results):
 
 def test_the_document_holds_what_python_has(results):
     data = json.loads(json.dumps(results_data(results), allow_nan=False))
-    parts = {"state", "folder", "report", "best", "hypervolume", "leaderboard", "baselines"}
+    parts = {
+        "state",
+        "folder",
+        "report",
+        "best",
+        "hypervolume",
+        "leaderboard",
+        "baselines",
+        "advice",
+    }
     assert set(data) == {*parts, "usage", "conclusion"}
     assert data["conclusion"]["sentences"] == list(results.conclusion.said)
     assert data["best"]["trial"] == results.best.trial

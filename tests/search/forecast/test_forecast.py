@@ -78,9 +78,13 @@ def test_a_rehearsal_does_what_the_search_does(name, tmp_path):
     blocks = sum(count.blocks for count in found.counts.values())
     evaluations = sum(count.evaluations for count in found.counts.values())
     near = 0.5 if name == "racing" else 0.33
-    assert found.env_steps == pytest.approx(results.usage.env_steps, rel=near)
-    assert blocks == pytest.approx(factory.seen["blocks"], rel=near)
-    assert evaluations == pytest.approx(factory.seen["evaluations"], rel=near)
+    won = results.conclusion.verdict == "default"  # and did not run again beside itself
+    spared = study.confirm.report if won else 0
+    chunks = study.env_steps // 1000
+    env_steps = results.usage.env_steps + spared * study.env_steps
+    assert found.env_steps == pytest.approx(env_steps, rel=near)
+    assert blocks == pytest.approx(factory.seen["blocks"] + spared * chunks / 4, rel=near)
+    assert evaluations == pytest.approx(factory.seen["evaluations"] + spared, rel=near)
     confirms = sum(count.evaluations for count in found.of(Phase.CHOOSE).values())
     assert (confirms > 0) == (results.usage.confirm_env_steps > 0)
 
