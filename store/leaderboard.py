@@ -221,7 +221,7 @@ def leaderboard(
 
 
 def _at(rank: int, entry: Entry) -> Entry:
-    """Return an entry with its place; `replace` would take a third of a long leaderboard's time."""
+    """Return an entry with its place; `replace` would take a third of a leaderboard's time."""
     fields: dict[str, Any] = {**vars(entry), "rank": rank}
     return Entry(**fields)
 
