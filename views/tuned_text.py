@@ -68,12 +68,16 @@ def record_words(record: Record, stream: TextIO) -> str:
         f"{steps(origin.env_steps)} env steps; the winner is trial {origin.trial}",
         f"         {origin.said}",
         f"cost     {_cost(record)}",
-        f"made     {made.on}, commit {made.commit[:12] or 'unknown'}, {made.backend}, "
+        f"made     {made.on}, commit {_short(made.commit)}, {made.backend}, "
         + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
         f"again    hpo tuned verify {record.name}; hpo train tuned:{record.name}; "
         f"hpo init {record.name}",
     ]
     return "\n".join(fitted(line, stream, 9 if line[:1].strip() else 2) for line in lines)
+
+
+def _short(commit: str) -> str:
+    return f"{commit[:12]}{' with changes' * commit.endswith('+')}" or "unknown"
 
 
 def _configuration(record: Record) -> list[str]:

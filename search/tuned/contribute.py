@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...environment_references import reference_of
 from ...errors import ConfigError, StudyError
 from ...knobs import complete
 from ...store.journal import Journal
@@ -26,6 +27,7 @@ from ...studies.tuned.catalogue import file_name
 from ...studies.tuned.published import published
 from ...studies.tuned.record import DEFAULT, SEEDS, TUNED, Made, Origin, Record
 from ...studies.tuned.summary import threshold_of
+from ...version import __version__
 from ..after.conclusion import conclusion_of
 from ..api import run
 from ..lanes.versions import versions
@@ -195,7 +197,8 @@ def contribute(
     with Journal(out / f"{file_name(name).removesuffix('.yaml')}.proof.{TUNED}") as journal:
         meta = journal.meta
     goal = study.metric.goal
-    threshold = float(f"{threshold_of([curve_of(one) for one in runs.values()], goal):.6g}")
+    scale = None if study.env.values else reference_of(study.env.id, study.metric.name)
+    threshold = threshold_of([curve_of(one) for one in runs.values()], goal, scale)
     how = study.evaluation
     return Record(
         name=name,
@@ -213,7 +216,7 @@ def contribute(
         made=Made(
             on=datetime.datetime.fromtimestamp(meta.created_at, datetime.UTC).date().isoformat(),
             commit=commit,
-            versions=versions(),
+            versions={**versions(), "hpo-lanes": __version__},
             backend=meta.backend,
             devices=meta.devices,
         ),
@@ -236,7 +239,8 @@ def commit_of_checkout() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = said("status", "--porcelain", "--untracked-files=no")
+        ours = (".", ":!results/tuned", ":!docs/tuned.md")  # what records themselves change
+        changed = said("status", "--porcelain", "--untracked-files=no", "--", *ours)
         return said("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):  # no git here, or no history
         return ""

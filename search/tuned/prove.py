@@ -19,7 +19,7 @@ from ...errors import ConfigError, SearchError
 from ...knobs import complete
 from ...spaces.space import Space
 from ...store.journal import Journal
-from ...store.query import query
+from ...store.query import has_column, query
 from ...store.statistics import interval, iqm, mean
 from ...store.tables import sql_names
 from ...studies.single import single
@@ -36,6 +36,7 @@ Runner = Callable[[Study, Path], Results]
 """Runs a study in a folder of results, or goes on with it."""
 POINTS = 20
 """Evaluations of a run, and points of its curve."""
+_TRAINING = "episode_return_100"
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
 
@@ -149,7 +150,8 @@ def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}
     at = tuple(sorted(next(iter(whole.values()))))
-    curves = _series(folder, "curves", "episode_return_100")
+    told = has_column(folder, "curves", _TRAINING)
+    curves = _series(folder, "curves", _TRAINING) if told else {}
     with Journal(folder) as journal:
         row = journal.trial(0)
     assert row is not None  # a study that ended has its trial

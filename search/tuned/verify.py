@@ -18,6 +18,7 @@ from ...studies.load import loads
 from ...studies.tuned.catalogue import file_name
 from ...studies.tuned.record import TUNED, Contender, Record
 from ...studies.tuned.study_text import knobs_of, train_text
+from ...version import __version__
 from ..api import run
 from ..lanes.versions import versions
 from ..streams import integer
@@ -100,11 +101,11 @@ def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
 
     A seed that diverged counts as the worst value of all: it may not make up for itself.
     """
-    now, then = versions(), record.made.versions
+    now, then = {**versions(), "hpo-lanes": __version__}, record.made.versions
     finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]
     worst = min(finite) if record.goal == "maximize" else max(finite)
     sides = [[worst if v is None else v for v in one.greedy] for one in (record.tuned, fresh)]
-    found = agreement(*sides)
+    found = agreement(sides[0], sides[1])
     equal = sum(_same(record.tuned, again, seed) for seed in range(len(again.greedy)))
     verdict: Verdict = "within the interval"
     if not found.within:

@@ -9,7 +9,6 @@ from typing import Any
 from ...errors import ConfigError
 from ...knobs import KNOBS, complete
 from ...plain_data import as_lists
-from ...spaces.make import make_distribution
 from ..writer import flow, to_yaml
 from .record import Record
 
@@ -78,7 +77,7 @@ def around_text(record: Record) -> str:
     """
     config = least(knobs_of(record))
     whole = complete(knobs_of(record))
-    space = {name: _around(name, whole[name]) for name in _SEARCHED if whole[name] is not None}
+    space = {name: _around(name, whole[name]) for name in _SEARCHED if _fits(name, whole[name])}
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, record.env_steps // 8)
     lines = [
@@ -121,6 +120,11 @@ def _evaluation(record: Record) -> dict[str, Any]:
     return {"every": max(1, record.env_steps // 20), **_how(record)}
 
 
+def _fits(name: str, value: float) -> bool:
+    """Return whether a value has a place on the axis that the knob is searched on."""
+    return value < 1.0 or (KNOBS[name].search or {})["distribution"] != "one_minus_log"
+
+
 def _around(name: str, value: Any) -> dict[str, Any]:
     """Return the part of a knob's usual range that lies around a value, which is its default."""
     usual = dict(KNOBS[name].search or {})
@@ -138,11 +142,11 @@ def _around(name: str, value: Any) -> dict[str, Any]:
     if kind.endswith("int_uniform"):
         low, high = math.floor(low), math.ceil(high)
     else:
-        low, high = (float(f"{end:.4g}") for end in (low, high))
+        digits = 10 if kind == "one_minus_log" else 4  # 0.9999975 is not 1
+        low, high = (float(f"{end:.{digits}g}") for end in (low, high))
     bounds = {"min": min(low, value), "max": max(high, value), "default": value}
     return {**usual, **bounds}
 
 
 def _line(name: str, data: Mapping[str, Any]) -> str:
-    make_distribution(dict(data))  # a range that cannot be is told here, not in the written file
     return f"  {flow(name)}: {flow(data)}\n"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
+from ...environment_references import Reference
 from ...store.paired import chance_of_better
 from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
 from .record import Contender, Curve, Record
@@ -109,8 +111,9 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
     return Comparison(theirs.who, verdict, **chances)
 
 
+@lru_cache(maxsize=4_096)  # a list of records and their tables ask for the same ones
 def _chance(
-    ours: Sequence[float | None], theirs: Sequence[float | None], goal: str
+    ours: tuple[float | None, ...], theirs: tuple[float | None, ...], goal: str
 ) -> tuple[float, Interval]:
     sign = 1.0 if goal == "maximize" else -1.0
     sides = [[math.nan if v is None else sign * v for v in side] for side in (ours, theirs)]
@@ -145,12 +148,24 @@ def time_to(
     return next(reached, None)
 
 
-def threshold_of(curves: Sequence[Curve], goal: str = "maximize") -> float:
-    """Return the value whose first reaching is timed, from the curves of all contenders.
+def threshold_of(
+    curves: Sequence[Curve], goal: str = "maximize", scale: Reference | None = None
+) -> float:
+    """Return the value whose first reaching is timed, to six digits.
 
-    It lies 90 % of the way from where the worst of them is at its first evaluation to the best
-    end; so somebody reaches it, and nobody has it at the start.
+    It lies 90 % of the way from random actions to the reference score, where these were measured;
+    else from where the worst contender is at its first evaluation to the best end, so that
+    somebody reaches it and nobody has it at the start.
+
+    Args:
+        curves: of all contenders.
+        goal: `maximize` or `minimize`.
+        scale: of the environment, if it was measured.
     """
     best, worst = (max, min) if goal == "maximize" else (min, max)
-    start = worst(curve.greedy[0] for curve in curves)
-    return start + _WAY * (best(curve.greedy[-1] for curve in curves) - start)
+    if scale is None:
+        start = worst(curve.greedy[0] for curve in curves)
+        end = best(curve.greedy[-1] for curve in curves)
+    else:
+        start, end = scale.random, scale.reference
+    return float(f"{start + _WAY * (end - start):.6g}")

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ... import disk
 from ...errors import ConfigError
@@ -24,6 +25,9 @@ from ..documents import print_answer, print_json
 from ..formatting import counted
 from ..tuned_text import record_data, record_words, records_table, verified_data, verified_words
 from ..visible import echo
+
+if TYPE_CHECKING:
+    from ...search.run import Results
 
 __all__ = ["do_tuned"]
 
@@ -154,11 +158,11 @@ def _write_tables(folder: Path) -> None:
     write_tables([read_record(path) for path in files.values()], folder)
 
 
-def _runner(args: Namespace, out: Path) -> Callable[[Study, Path], object]:
+def _runner(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
     """Return what runs a study with the view of `hpo run`."""
     from .watched_run import watch
 
-    def run(study: Study, _: Path) -> object:
+    def run(study: Study, _: Path) -> Results:
         given = Namespace(
             new=False, argv=args.argv, file=study.name, set=[], name=None, out=str(out),
             quiet=args.quiet, json=args.json, accept_new_bits=False, accept_changed_files=False,
