@@ -219,6 +219,19 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study")
+    judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
+    _option(
+        judged, "--early-terminate", "RULE",
+        "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; "
+        "repeatable (default: the usual ones side by side)",
+        action="append", default=[],
+    )  # fmt: skip
+    _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
+    _option(
+        judged, "--resamples", "N",
+        "resample the trials N times for the interval; 0: none (default: 100)",
+        type=types.seed, default=100,
+    )  # fmt: skip
     plot = verb("plot", "plot_report", "draw a study as a picture")
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
@@ -231,10 +244,11 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
-    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report, stop)
+    about_one = (top, show, query, best, replay, export, ranked, compared, judged, plot, report,
+                 stop)  # fmt: skip
     for parser in about_one:
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, report, stop):
+    for parser in (top, best, ranked, judged, report, stop):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
     _option(
