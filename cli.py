@@ -220,18 +220,9 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study")
     judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
-    _option(
-        judged, "--early-terminate", "RULE",
-        "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; "
-        "repeatable (default: the usual ones side by side)",
-        action="append", default=[],
-    )  # fmt: skip
+    _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
-    _option(
-        judged, "--resamples", "N",
-        "resample the trials N times for the interval; 0: none (default: 100)",
-        type=types.seed, default=100,
-    )  # fmt: skip
+    _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
     plot = verb("plot", "plot_report", "draw a study as a picture")
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")

@@ -56,6 +56,15 @@ class RecordedFactory:
         wanted = lanes or self.record.lanes.get(resolved.bucket, most)
         return RecordedPopulation(self, resolved.steps_per_chunk, wanted)
 
+    def count(self, trial: int, replicate: int, env_steps: int, now: int) -> None:
+        """Count a chunk of training of a replicate, which has trained `now` env steps."""
+        self.trained[trial] += env_steps
+        self.ends[trial][replicate] = now
+
+    def play(self, how: str) -> None:
+        """Count an evaluation by how it is known."""
+        self.used[how] += 1
+
     def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
         """See `PopulationFactory`; a replay has none."""
         raise NotImplementedError
@@ -67,6 +76,10 @@ class _Lane:
     stream: Stream
     replicate: int
     chunks: int = 0
+
+    def step(self) -> None:
+        """Run a chunk."""
+        self.chunks += 1
 
 
 class RecordedPopulation:
@@ -88,10 +101,10 @@ class RecordedPopulation:
         diverged, failed = np.zeros(self.lanes, bool), dict[int, str]()
         lanes = {index: self._lane(index) for index in busy}
         for lane in lanes.values():
-            lane.chunks += 1
+            lane.step()
             if lane.chunks > self.warmup_chunks:
-                self._factory.trained[lane.trial] += self.steps_per_chunk
-                self._factory.ends[lane.trial][lane.replicate] = self._env_steps(lane)
+                at = self._env_steps(lane)
+                self._factory.count(lane.trial, lane.replicate, self.steps_per_chunk, at)
         for index, lane in lanes.items():
             if self._is_lost(lane):
                 diverged[index] = True
@@ -114,7 +127,7 @@ class RecordedPopulation:
             lane = self._lane(index)
             at = self._env_steps(lane)
             result, how = self._factory.guesses.at(lane.trial, lane.replicate, at)
-            self._factory.used[how] += 1
+            self._factory.play(how)
             found.append(result)
         return found
 

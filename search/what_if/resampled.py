@@ -44,6 +44,10 @@ class Curve:
     at: tuple[float, ...] = ()
     lost_at: int | None = None
 
+    def passes(self, rung: int) -> bool:
+        """Return whether it comes to a rung (behind the last: its end) before it is lost."""
+        return self.lost_at is None or rung < self.lost_at
+
 
 @dataclass(frozen=True)
 class Luck:
@@ -131,7 +135,7 @@ def _search(
         arriving = [first]
         while coming and coming[0][:2] == (now, rung):
             arriving.append(heapq.heappop(coming)[2])
-        sound = [n for n in arriving if trials[n].lost_at is None or rung < trials[n].lost_at]
+        sound = [n for n in arriving if trials[n].passes(rung)]
         ended = set(arriving) - set(sound)
         if rung == len(rungs):
             for number in sound:
