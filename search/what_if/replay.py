@@ -191,11 +191,11 @@ class _Asks(AskAhead):
         self._trials = trials
 
     def join(self) -> Proposals:
-        """Give the batch begun."""
+        """Return the batch begun."""
         return self.ask(0, self._trials, ())
 
     def ask(self, batch: int, trials: Sequence[int], history: Sequence[object]) -> Proposals:
-        """Give those of some trials that were recorded."""
+        """Return those of some trials that were recorded."""
         rows = self._record.trials
         return Proposals(
             [

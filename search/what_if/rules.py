@@ -183,7 +183,5 @@ def _words(
     shown = {"min": f"{early.min}"}
     if name in ("asha", "hyperband"):
         shown = {"eta": f"{early.eta:g}", **shown}
-    if name == "plateau":
-        shown |= {"patience": f"{early.patience}"}
     shown |= {key: value for key, value in given.items() if key not in shown}
     return " ".join([name, *(f"{key}={value}" for key, value in shown.items())])

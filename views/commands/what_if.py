@@ -50,7 +50,7 @@ def what_if_text(found: WhatIf) -> str:
         f"replayed as recorded: {found.matched} of {found.judgements} judgements and batches"
     )
     rows = [_cells(row) for row in found.rows]
-    header = ("rule", "stopped", "env steps", "saved", "winner", "lost", "95 %", "exact")
+    header = ("rule", "stopped", "env steps", "saved", "won", "lost", "95 %", "exact")
     table = aligned(header, rows, (False, True, True, True, True, True, False, False))
     return "\n".join([head, "", table, "", *_notes(found)])
 
