@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..plan import Plan
+from .dense import JoinedDense
 from .outputs import Outputs
 
 __all__ = ["ACTIVATIONS", "MLP"]
@@ -24,11 +25,27 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+_WIDE = 1024  # inputs from which on a product is bound by operations, not by memory
+
+
 def initialiser(plan: Plan, gain: float) -> nn.initializers.Initializer:
     """Return the weight initialiser of a plan, scaled by `gain`."""
     if plan.initialisation == "orthogonal":
         return nn.initializers.orthogonal(gain)
     return nn.initializers.variance_scaling(gain**2, "fan_in", "truncated_normal")
+
+
+def _dense(plan: Plan, inputs: int, width: int) -> Callable[..., nn.Module]:
+    """Return the layer that a tower is made of."""
+    if plan.backend.joins_biases and inputs < width:
+        return JoinedDense
+    precision = None
+    in_float32 = plan.dtype == plan.matmul_precision == "float32"
+    if plan.backend.splits_wide_products and in_float32 and inputs >= _WIDE:
+        precision = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
+    return lambda width, kernel, name: nn.Dense(
+        width, kernel_init=kernel, name=name, precision=precision
+    )
 
 
 class Tower(nn.Module):
@@ -42,7 +59,7 @@ class Tower(nn.Module):
         activation = ACTIVATIONS[self.plan.activation]
         for i, width in enumerate(self.plan.hidden_sizes):
             kernel = initialiser(self.plan, self.plan.hidden_gain)
-            x = nn.Dense(width, kernel_init=kernel, name=f"dense_{i}")(x)
+            x = _dense(self.plan, x.shape[-1], width)(width, kernel, name=f"dense_{i}")(x)
             if self.plan.layer_norm:
                 x = nn.LayerNorm(name=f"norm_{i}")(x)
             x = activation(x)
