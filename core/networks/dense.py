@@ -65,7 +65,7 @@ class JoinedDense(nn.Module):
         """Return the layer's output."""
         kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.width), jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (self.width,), jnp.float32)
-        made = _joined(x.reshape((-1, x.shape[-1])), kernel, bias, _precision())
+        made: Any = _joined(x.reshape((-1, x.shape[-1])), kernel, bias, _precision())
         return made.reshape((*x.shape[:-1], self.width))
 
 
