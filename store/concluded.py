@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from .conclusion_words import sentences
 from .conclusions import Conclusion, Sample, conclude
+from .default_trial import default_of
 from .leaderboard import Entry
-from .rows import REFERENCE_TRIAL, BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 
-__all__ = ["concluded", "default_of"]
+__all__ = ["concluded"]
 
 
 def concluded(
@@ -67,13 +68,6 @@ def concluded(
             why=apart or why_alone,
         )
     )
-
-
-def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
-    """Return the trial that is the default configuration, from beginning to end; maybe none."""
-    by_number = {row.trial: row for row in rows}
-    first = by_number.get(0)
-    return first if first is not None and not first.schedule else by_number.get(REFERENCE_TRIAL)
 
 
 def _has_reported(winner: TrialRow, first: Entry) -> bool:

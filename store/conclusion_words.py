@@ -49,10 +49,12 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
         case "diverged":
             said = [f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}."]
             said.append(f"{_upper(rival)} diverged on {against.diverged or 'none'} of them.")
-            return [*said, *_of_values("Where both have a value", numbers)]
+            said += _of_values("Where both have a value", numbers)
+            return [*said, *_means(winner, against)]
         case "feasible":
             said = [f"{_upper(winner)} keeps the constraints, which {rival} violates."]
-            return [*said, *_of_values(f"By value alone, on {seeds},", numbers)]
+            said += _of_values(f"By value alone, on {seeds},", numbers)
+            return [*said, *_means(winner, against)]
         case "ceiling":
             said = f"{_upper(winner)} and {rival} both reach the ceiling"
             said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
@@ -78,7 +80,15 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
-    return [*said, *_chance(winner, against)]
+    return [*said, *_chance(winner, against), *_means(winner, against)]
+
+
+def _means(winner: str, against: Against) -> list[str]:
+    """Return the means of both sides: a difference alone does not say how good either is."""
+    if against.means is None:
+        return []
+    own, other = map(_number, against.means)
+    return [f"Means over these seeds: {winner} {own}, {against.rival} {other}."]
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:

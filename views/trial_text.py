@@ -10,16 +10,18 @@ from typing import Any
 
 from ..errors import StoreError
 from ..search.after.conclusion import conclusion_of
+from ..search.after.start_up import start_up_words
 from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json, unpack_evaluation
-from ..store.concluded import default_of
 from ..store.conclusion_words import as_json
 from ..store.conclusions import Conclusion
+from ..store.default_trial import default_of
 from ..store.journal import Journal
 from ..store.leaderboard import leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
+from ..studies.load import recorded
 from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
 from .formatting import (
@@ -69,6 +71,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal)
+        start_up = start_up_words(recorded(meta.study_text), journal.asks(), rows)
     return {
         "study": folder.name,
         "metric": meta.metric,
@@ -77,6 +80,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "study_seconds_by_part": spent,
         **entry.as_json(),
         **_row_data(row),
+        "start_up": start_up.get(number_),
         "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         "evaluations": evaluations,
@@ -206,6 +210,8 @@ def _head(data: Mapping[str, Any]) -> str:
     lines.append(
         f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
     )
+    if data["start_up"]:
+        lines.append(f"           {data['start_up']}")
     more = "".join(
         f", {steps(data[f'{kind}_env_steps'])} of {word}"
         for kind, word in (("eval", "evaluation"), ("warmup", "warm-up"))

@@ -12,8 +12,9 @@ from typing import Any
 
 from ...environments import find
 from ...store.baselines import baselines_of
-from ...store.concluded import concluded, default_of
+from ...store.concluded import concluded
 from ...store.conclusions import Conclusion
+from ...store.default_trial import default_of
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import Stream, StudyMeta, TrialRow, TrialState

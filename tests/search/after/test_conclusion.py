@@ -285,6 +285,7 @@ def test_everything_that_speaks_says_the_same(tmp_path, capsys, kind):
     shown = told("show", str(results.best.trial))
     data = json.loads(told("best", "--json"))
     assert data["conclusion"]["sentences"] == said
+    assert json.loads(told("top", "--json"))["conclusion"] == data["conclusion"]
     one = json.loads(told("show", str(results.best.trial), "--json"))["conclusion"]
     assert (one is None) == (results.conclusion.winner is None)
     page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
@@ -304,7 +305,7 @@ def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
         assert main([*words, *where, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    top = {entry["trial"]: entry["state"] for entry in data("top", "-n", "99")}
+    top = {entry["trial"]: entry["state"] for entry in data("top", "-n", "99")["leaderboard"]}
     rows = data("query", "SELECT trial, state FROM trials")
     table = {row["trial"]: row["state"] for row in rows}
     assert top == table
