@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..env_entry import EnvEntry
-from ..errors import suggestion
+from ..errors import ConfigError
 from .notes import Notes
 from .reader import Node
 
@@ -32,16 +32,20 @@ def read_baselines(
         text = "baselines are heuristics of optical networks, and env is none; leave them out"
         notes.add(text, items[0])
         return ()
-    from ..core.envs.optical.optical_settings import HEURISTIC_NAMES  # no jax
+    from ..core.envs.optical.baseline_names import parse_baseline  # no jax
 
     names: list[str] = []
     for item in items:
         given = item.value
-        if not isinstance(given, str) or given not in HEURISTIC_NAMES:
-            hint = suggestion(given, HEURISTIC_NAMES) if isinstance(given, str) else ""
-            known_names = ", ".join(HEURISTIC_NAMES)
-            notes.add(f"unknown baseline {item.shown()};{hint} Known: {known_names}", item)
-        elif given in names:
+        if not isinstance(given, str):
+            notes.add(f"a baseline is {item.shown()}; type a heuristic such as ksp_bf@10", item)
+            continue
+        try:
+            parse_baseline(given)
+        except ConfigError as error:
+            notes.add(f"baseline {given}: {error}", item)
+            continue
+        if given in names:
             notes.add(f"baseline {given} is listed twice; keep one", item)
         else:
             names.append(given)

@@ -211,8 +211,9 @@ class LocalFactory:
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
     ) -> list[EvaluationResult]:
         """Evaluate a heuristic of an optical network as replicates are evaluated."""
+        from ...core.envs.optical.baseline_names import parse_baseline
         from ...core.envs.optical.heuristic_baseline import evaluate_baseline
-        from ...core.envs.optical.optical_environment import OpticalEnvironment
+        from ...core.envs.optical.optical_environment import OpticalEnvironment, make_environment
         from ...core.envs.stacked_observations import unwrapped
 
         parts = parts_of(resolved)
@@ -223,9 +224,15 @@ class LocalFactory:
             np.asarray(lane_key(*map(jnp.int32, (self.study.seed, STREAMS[stream], replicate))))
             for stream, replicate in seeds
         ]
-        how = self.study.evaluation
+        how, baseline = self.study.evaluation, parse_baseline(name)
+        environment = make_environment(baseline.settings(environment.settings))
         found = evaluate_baseline(
-            environment, name, parts.hypers.eval_params, np.stack(keys), how.episodes, how.steps
+            environment,
+            baseline.rule,
+            parts.hypers.eval_params,
+            np.stack(keys),
+            how.episodes,
+            how.steps,
         )
         return results_of(found, range(len(seeds)))
 

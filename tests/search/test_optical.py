@@ -159,7 +159,7 @@ fixed: {num_envs: 4, rollout_length: 8, num_minibatches: 2, hidden_sizes: [8]}
 space: {learning_rate: {min: 1e-4, max: 1e-2}}
 metric: {name: eval/service_blocking_probability, goal: minimize}
 evaluation: {steps: 50, episodes: 3}
-baselines: [ksp_lf, ksp_ff]
+baselines: [ksp_lf, ksp_ff, ksp_ff@2:distance]
 seeds: {per_config: 2}
 search: {method: random}
 confirm: {top_k: 1, choose: 1, report: 5}
@@ -186,13 +186,16 @@ def test_baselines_serve_what_the_policies_serve(tmp_path):
     assert same.values == trial.values and same.stream == "report" and len(same.values) == 5
     assert same.difference == 0.0
     assert same.difference_around.low is None, "seeds that all agree say nothing of others"
-    assert [name for name, _ in heard.baselines] == ["ksp_lf", "ksp_ff"]
+    assert [name for name, _ in heard.baselines] == ["ksp_lf", "ksp_ff", "ksp_ff@2:distance"]
+    wider = {entry.baseline: entry for entry in results.baselines}["ksp_ff@2:distance"]
+    assert wider.difference == pytest.approx(trial.value - np.mean(wider.values))
+    assert wider.difference > 0.0, "a second path serves requests that one refuses"
     with Journal(folder) as journal:
         first = journal.trials()[0]
         kept = {row.baseline: row for row in baselines_of(journal)}
     assert kept["ksp_ff"].values["search"] == first.seed_values
     assert kept["ksp_ff"].values["choose"] == first.choose_values
-    assert set(kept) == {"ksp_ff", "ksp_lf"}
+    assert set(kept) == {"ksp_ff", "ksp_lf", "ksp_ff@2:distance"}
     columns, rows = query(
         folder,
         "SELECT b.replicate, b.value, avg(e.service_blocking_probability), b.utilisation, "
@@ -204,7 +207,7 @@ def test_baselines_serve_what_the_policies_serve(tmp_path):
         assert value == pytest.approx(blocked, rel=1e-6)
         assert used == pytest.approx(seen, rel=1e-6)
     again = run(study, folder, LocalFactory(study), (heard,), samples.quick())
-    assert len(heard.baselines) == 2 and again.baselines == results.baselines
+    assert len(heard.baselines) == 3 and again.baselines == results.baselines
 
 
 def test_baselines_stand_beside_trials_that_see_a_history():

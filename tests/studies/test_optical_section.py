@@ -49,6 +49,8 @@ def test_keys_are_searched_as_buckets():
 def test_heuristics_stand_beside_the_trials_unless_told_otherwise():
     assert loads(STUDY).baselines == ("ksp_ff", "ff_ksp")
     assert loads(STUDY + "baselines: [kme_ff]\n").baselines == ("kme_ff",)
+    named = loads(STUDY + "baselines: [ksp_bf@10, 'ksp_bf@10:hops']\n")
+    assert named.baselines == ("ksp_bf@10", "ksp_bf@10:hops")
     assert loads(STUDY + "baselines: []\n").baselines == ()
     pole = "env: CartPole-v1\nenv_steps: 100k\nspace: {learning_rate: {min: 1e-5, max: 1e-2}}\n"
     assert loads(pole).baselines == ()
@@ -104,6 +106,15 @@ def test_the_schema_takes_it():
         ("metric:", "eval_env: {modulation: x.csv}\nmetric:", 10, "eval_env: modulation file"),
         ("metric:", "baselines: [ksp_f]\nmetric:", 10, "did you mean 'ksp_lf'?"),
         ("metric:", "baselines: [ksp_ff, ksp_ff]\nmetric:", 10, "listed twice"),
+        (
+            "metric:",
+            "baselines: [ksp_bf@x]\nmetric:",
+            10,
+            "whole number from 1 to 1000; type ksp_",
+        ),
+        ("metric:", "baselines: [ksp_bf@0]\nmetric:", 10, "whole number from 1 to 1000"),
+        ("metric:", "baselines: ['ksp_bf@5:hop']\nmetric:", 10, "did you mean 'hops'?"),
+        ("metric:", "baselines: [3]\nmetric:", 10, "type a heuristic such as ksp_bf@10"),
         ("metric:", "baselines: ksp_ff\nmetric:", 10, "allowed: a list"),
         ("service_blocking_p", "blocking_p", 10, "eval/service_blocking_probability"),
         ("service_blocking_probability", "path_0_share", 10, "histograms: true"),

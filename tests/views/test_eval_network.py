@@ -162,6 +162,31 @@ def test_the_strongest_of_rules_paths_and_orders(capsys, network):
     assert "minus the best" in capsys.readouterr().out
 
 
+def test_a_policy_beside_the_strongest_of_heuristics(capsys, policy):
+    given = [policy, "--heuristic", "ksp_ff,ksp_lf", "--k", "1,2", *FEW]
+    data = answer(capsys, *given)
+    blocked = {
+        (row["rule"], row["k"]): np.array(row["service_blocking_probability"]["values"])
+        for row in data["results"]
+    }
+    assert len(blocked) == 5
+    rival = min((key for key in blocked if key[0] != policy), key=lambda key: blocked[key].mean())
+    told = data["policy"]
+    assert (told["strongest"]["rule"], told["strongest"]["k"]) == rival
+    apart = blocked[policy, 2] - blocked[rival]
+    assert told["less_strongest"]["mean"] == pytest.approx(apart.mean())
+    reach = 2.776 * apart.std(ddof=1) / np.sqrt(5)  # Student's t, 4 degrees of freedom
+    assert told["less_strongest"]["ci_high"] == pytest.approx(apart.mean() + reach, rel=1e-3)
+    alone = answer(capsys, policy, "--heuristic", "ksp_ff", *FEW)
+    [same] = [row for row in alone["results"] if row["rule"] == policy]
+    assert same["service_blocking_probability"]["mean"] == blocked[policy, 2].mean()
+    assert main(["eval", *given]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        f"minus the strongest heuristic ({rival[0]}, k {rival[1]}, spectral_resources)" in printed
+    )
+
+
 def test_a_trace_has_a_row_for_every_request(capsys, network, tmp_path):
     requests = [(0, 1, 50, 0.0, 9), (3, 1, 100, 1.0, 9), (2, 0, 25, 1.5, 9)]
     lines = ["source,destination,bitrate,arrival,holding"]

@@ -1,13 +1,14 @@
-"""`hpo eval --env FILE --k ... --path-order ...`: heuristics over several sets of candidates.
+"""`hpo eval ... --k ... --path-order ...`: heuristics over several sets of candidates.
 
-Every combination serves the same streams of requests; all rules and orders of one k are one
-compiled program.
+Every combination serves the same streams of requests, a policy with them; all rules and orders of
+one k are one compiled program.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, UnknownNameError
@@ -16,12 +17,35 @@ from ..documents import print_answer
 from ..formatting import aligned, between, counted
 
 if TYPE_CHECKING:
+    from ...core.envs.optical.agents import Rule
     from ...core.envs.optical.optical_environment import OpticalEnvironment
     from ...core.envs.optical.survey import Surveyed
 
-__all__ = ["path_counts", "path_orders", "print_survey", "survey_data", "survey_text"]
+__all__ = [
+    "Candidate",
+    "path_counts",
+    "path_orders",
+    "print_survey",
+    "survey_data",
+    "survey_text",
+]
 
 _MOST_PATHS = 1000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy beside the heuristics.
+
+    Attributes:
+        name: as it was given.
+        environment: with the candidate paths that it was trained for.
+        rule: the policy, as what serves there.
+    """
+
+    name: str
+    environment: OpticalEnvironment
+    rule: Rule
 
 
 def path_counts(text: str | None) -> list[int]:
@@ -68,6 +92,7 @@ def print_survey(
     groups: Sequence[Sequence[OpticalEnvironment]],
     rules: Sequence[str],
     title: str,
+    policy: Candidate | None = None,
 ) -> int:
     """Evaluate and print.
 
@@ -76,13 +101,13 @@ def print_survey(
         groups: environments that differ in `path_order` alone, one group a k.
         rules: heuristics.
         title: the environment in a few words.
+        policy: serves the same requests; None where there is none.
 
     Raises:
         ConfigError: an option that does not go with several environments.
     """
     clashing = {"--loads": args.loads, "--find-load": args.find_load, "--trace": args.trace,
-                "--plot": args.plot, "--policy": args.policy,
-                "--sample": args.sample or None, "--video": args.video}  # fmt: skip
+                "--plot": args.plot, "--video": args.video}  # fmt: skip
     for option, given in clashing.items():
         if given is not None:
             raise ConfigError(
@@ -91,23 +116,38 @@ def print_survey(
             )
     if not rules:
         raise ConfigError("nothing to evaluate; give --heuristic ksp_ff, or all")
-    from ...core.envs.optical.survey import survey
+    if args.sample and policy is None:
+        raise ConfigError("--sample samples a policy's actions; give --policy DIR")
+    from ...core.envs.optical.heuristic_evaluation import evaluate_heuristic
+    from ...core.envs.optical.survey import Surveyed, survey
 
+    size = {"seeds": args.seeds, "steps": args.steps, "seed": args.seed}
     found: list[Surveyed] = []
     for environments in groups:
-        found += survey(environments, rules, seeds=args.seeds, steps=args.steps, seed=args.seed)
-    data = survey_data(found, title)
+        found += survey(environments, rules, **size)
+    learnt = None
+    if policy is not None:
+        seen = evaluate_heuristic(policy.environment, policy.rule, utilisation=True, **size)
+        learnt = Surveyed(policy.environment, policy.name, seen)
+    data = survey_data(found, title, learnt)
     print_answer(args.json, data, survey_text(data))
     return 0
 
 
-def survey_data(found: Sequence[Surveyed], title: str) -> dict[str, Any]:
-    """Return the figures as JSON data, the least service blocking first."""
-    best = min(found, key=lambda item: item.evaluation.service_blocking.mean())
+def survey_data(
+    heuristics: Sequence[Surveyed], title: str, policy: Surveyed | None = None
+) -> dict[str, Any]:
+    """Return the figures as JSON data, the least service blocking first.
+
+    The policy is compared with the strongest of the heuristics on these very requests, which the
+    choice flatters: a difference below 0 is one from all of them.
+    """
+    found = [*heuristics, *([] if policy is None else [policy])]
+    best = _strongest(found)
     rows = [_row(item, best) for item in found]
     rows.sort(key=lambda row: row["service_blocking_probability"]["mean"])
     first = found[0].evaluation
-    return {
+    data: dict[str, Any] = {
         "env": title,
         "load": float(first.loads[0]),
         "seeds": int(first.blocked.shape[1]),
@@ -115,14 +155,36 @@ def survey_data(found: Sequence[Surveyed], title: str) -> dict[str, Any]:
         "warmup_requests": found[0].environment.warmup_steps,
         "results": rows,
     }
+    if policy is not None:
+        rival = _strongest(heuristics)
+        data["policy"] = {
+            "rule": policy.rule,
+            "strongest": {
+                "k": rival.environment.settings.k,
+                "path_order": rival.environment.settings.path_order,
+                "rule": rival.rule,
+            },
+            "less_strongest": _apart(policy, rival),
+        }
+    return data
+
+
+def _strongest(found: Sequence[Surveyed]) -> Surveyed:
+    return min(found, key=lambda item: item.evaluation.service_blocking.mean())
+
+
+def _apart(item: Surveyed, other: Surveyed) -> dict[str, Any]:
+    """Return the difference in service blocking, paired by seed, with its 95 % interval."""
+    apart = (item.evaluation.service_blocking - other.evaluation.service_blocking)[0]
+    paired = interval(apart.tolist())
+    return {"mean": float(apart.mean()), "ci_low": paired.low, "ci_high": paired.high}
 
 
 def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
     settings, seen = item.environment.settings, item.evaluation
     service, bitrate = seen.service_summary(), seen.bitrate_summary()
-    apart = (seen.service_blocking - best.evaluation.service_blocking)[0]
     around = interval(service_values := seen.service_blocking[0].tolist())
-    paired, several = interval(apart.tolist()), len(service_values) > 1
+    several = len(service_values) > 1
     return {
         "k": settings.k,
         "path_order": settings.path_order,
@@ -139,7 +201,7 @@ def _row(item: Surveyed, best: Surveyed) -> dict[str, Any]:
             "std": bitrate.std if several else None,
         },
         "utilisation": float(seen.utilisation.mean()),
-        "less_best": {"mean": float(apart.mean()), "ci_low": paired.low, "ci_high": paired.high},
+        "less_best": _apart(item, best),
     }
 
 
@@ -168,4 +230,13 @@ def survey_text(data: Mapping[str, Any]) -> str:
         f"{counted(data['requests_per_seed'], 'request')} after {data['warmup_requests']} of "
         "warm-up, the same for every row"
     )
-    return f"{head}\n{aligned(header, rows, right)}"
+    lines = [head, aligned(header, rows, right)]
+    if "policy" in data:
+        policy, strongest = data["policy"], data["policy"]["strongest"]
+        apart = policy["less_strongest"]
+        lines.append(
+            f"{policy['rule']} minus the strongest heuristic ({strongest['rule']}, "
+            f"k {strongest['k']}, {strongest['path_order']}): {apart['mean']:+.5f} "
+            f"{between(apart['ci_low'], apart['ci_high'])}, paired by seed"
+        )
+    return "\n".join(lines)

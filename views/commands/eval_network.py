@@ -21,11 +21,12 @@ from ..documents import print_answer, print_json, write_csv
 from ..network_results import compare, found_loads, results_data, results_text
 from ..terminal.console import plain_warnings
 from ..visible import echo
-from .eval_candidates import path_counts, path_orders, print_survey
+from .eval_candidates import Candidate, path_counts, path_orders, print_survey
 
 if TYPE_CHECKING:  # jax starts when a verb is known to need it
     from ...core.envs.optical.agents import Rule
     from ...core.envs.optical.optical_environment import OpticalEnvironment
+    from ...core.saved_policy import SavedPolicy
 
 __all__ = ["do_eval_network", "do_show_network"]
 
@@ -188,44 +189,57 @@ def _question(args: Namespace) -> _Question:
     from ...core.envs.optical.heuristics import heuristic_names, make_heuristic
     from ...core.envs.optical.optical_environment import make_from_keys
 
-    saved = None
-    if args.policy is not None:
-        from ...core.policy_folder import load_policy
-
-        saved = load_policy(args.policy)
-    if file is not None:
-        id_, values, folder = file.spec.id, dict(file.spec.values), file.folder
-    elif saved is not None:
-        plan = saved.plan.eval_env
-        id_, folder = plan.id, plan.folder
-        values = {**dict(plan.keys), **saved.eval_params}
-    else:
-        raise ConfigError("give --env FILE, the environment to evaluate in")
+    saved = _saved(args)
+    id_, keys = _keys_of(file, saved)
     with plain_warnings():
-        environment = make_from_keys(id=id_, **rooted(id_, values, folder))
+        environment = make_from_keys(id=id_, **keys)
     names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
         make_heuristic(name, environment)  # refuses an unknown name
     policies: tuple[str, ...] = ()
     if saved is not None:
-        from ...core.envs import registry
-        from ...core.envs.optical.policy_rule import check_fits, make_policy_rule
-
-        check_fits(registry.make(saved.plan.eval_env), environment)
         policies = (str(args.policy),)
-        rules[policies[0]] = make_policy_rule(environment, saved, greedy=not sampled)
+        rules[policies[0]] = _policy_rule(saved, environment, sampled)
     settings = environment.settings
     network = Path(settings.topology).name
     title = f"{id_} on {network}, {settings.slots} slots, k {settings.k}"
     return _Question(environment, rules, policies, sampled, title)
 
 
+def _saved(args: Namespace) -> SavedPolicy | None:
+    """Load `--policy`, if one is given."""
+    if args.policy is None:
+        return None
+    from ...core.policy_folder import load_policy
+
+    return load_policy(args.policy)
+
+
+def _policy_rule(saved: SavedPolicy, environment: OpticalEnvironment, sampled: bool) -> Rule:
+    """Return a policy as a rule of an environment that it fits."""
+    from ...core.envs import registry
+    from ...core.envs.optical.policy_rule import check_fits, make_policy_rule
+
+    check_fits(registry.make(saved.plan.eval_env), environment)
+    return make_policy_rule(environment, saved, greedy=not sampled)
+
+
+def _keys_of(file: EnvFile | None, saved: SavedPolicy | None) -> tuple[str, dict[str, Any]]:
+    """Return id and keys of the environment of `--env`, or else of the policy's evaluation."""
+    if file is not None:
+        return file.spec.id, rooted(file.spec.id, dict(file.spec.values), file.folder)
+    if saved is None:
+        raise ConfigError("give --env FILE, the environment to evaluate in")
+    plan = saved.plan.eval_env
+    return plan.id, rooted(plan.id, {**dict(plan.keys), **saved.eval_params}, plan.folder)
+
+
 def _survey(args: Namespace) -> int:
     """Evaluate heuristics over numbers of candidate paths and their orders."""
     counts, orders = path_counts(args.k), path_orders(args.path_order)
     file = _optical_file(args)
-    if file is None:
+    if file is None and args.policy is None:
         raise ConfigError("--k and --path-order need --env FILE, the environment to evaluate in")
     enable_compilation_cache()
     from ...machine.devices import prepare_devices
@@ -234,7 +248,8 @@ def _survey(args: Namespace) -> int:
     from ...core.envs.optical.optical_environment import make_from_keys
     from ...core.envs.optical.optical_settings import HEURISTIC_NAMES
 
-    id_, keys = file.spec.id, rooted(file.spec.id, dict(file.spec.values), file.folder)
+    saved = _saved(args)
+    id_, keys = _keys_of(file, saved)
     with plain_warnings():
         given = make_from_keys(id=id_, **keys)
         groups = [
@@ -246,7 +261,10 @@ def _survey(args: Namespace) -> int:
         ]
     rules = list(HEURISTIC_NAMES) if args.heuristic == "all" else _names(args.heuristic)
     title = f"{id_} on {Path(given.settings.topology).name}, {given.settings.slots} slots"
-    return print_survey(args, groups, rules, title)
+    policy = None
+    if saved is not None:
+        policy = Candidate(str(args.policy), given, _policy_rule(saved, given, args.sample))
+    return print_survey(args, groups, rules, title, policy)
 
 
 def _optical_file(args: Namespace) -> EnvFile | None:
