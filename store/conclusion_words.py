@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .conclusions import Against, Conclusion
+from .front_conclusion import front_sentences
 from .paired import FEWEST_PAIRS
 
 __all__ = ["as_json", "sentences"]
@@ -22,6 +23,8 @@ def as_json(conclusion: Conclusion) -> dict[str, Any]:
 
 def sentences(conclusion: Conclusion) -> list[str]:
     """Return what to say, the verdict first and on one line of a terminal."""
+    if conclusion.front is not None:
+        return [*front_sentences(conclusion.front), *conclusion.why]
     if conclusion.winner is None:
         told = ["No trial has a value on fresh seeds, so nothing is concluded."]
         return [*conclusion.why] or told

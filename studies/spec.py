@@ -226,7 +226,8 @@ class Confirm:
 
     def runs(self, objectives: int) -> int:
         """Return how many replicates the whole stage may run; fewer if the default wins."""
-        return self.top_k * self.choose + self.reports(objectives)
+        beside = objectives > 1 and self.default and self.top_k > 0  # on the seeds that choose
+        return (self.top_k + beside) * self.choose + self.reports(objectives)
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,8 @@ def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> b
     default = default_of(rows)
     mine = conclusion.winner == f"trial {row.trial}"
     rival = default is not None and default.trial == row.trial
+    if conclusion.front is not None:
+        return rival or conclusion.front.trial == row.trial
     return mine or (conclusion.winner is not None and rival)
 
 

@@ -189,6 +189,8 @@ def do_best(args: Namespace) -> int:
         print_json({**first.as_json(), **told})
         return 0
     if meta.objectives:
+        for text in seen.conclusion.said:
+            echo(fitted(text, sys.stdout))
         echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
         echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
