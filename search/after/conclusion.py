@@ -18,28 +18,50 @@ from ...store.default_trial import default_of
 from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
-from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
+from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
-from .front_values import front_values
+from .front_values import FrontValues, front_values
 
-__all__ = ["conclusion_of"]
+__all__ = ["conclusion_from", "conclusion_of"]
 
 
 def conclusion_of(journal: Journal) -> Conclusion:
     """Return what a study has shown as of its last commit; it may be running."""
     meta, rows = journal.meta, journal.trials()
     entries = leaderboard_of(meta, rows)
-    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     ended = journal.head().phase == "finished"
+    fresh = front_values(journal, rows) if ended else {}
+    return conclusion_from(meta, rows, entries, baselines_of(journal), ended, fresh)
+
+
+def conclusion_from(
+    meta: StudyMeta,
+    rows: Sequence[TrialRow],
+    entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow],
+    ended: bool,
+    fresh: FrontValues,
+) -> Conclusion:
+    """Return what a study has shown, from what was read of its journal at one commit.
+
+    Args:
+        meta: what the journal says of the study.
+        rows: all trials.
+        entries: their leaderboard.
+        baselines: rules that learn nothing.
+        ended: the study is finished.
+        fresh: with several objectives, what `front_values` gives.
+    """
+    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     front = None
-    if meta.objectives and ended and not _differ(study, rows, entries):
-        front = _default_and_front(journal, rows, entries)
+    if fresh and not _differ(study, rows, entries):
+        front = _default_and_front(meta, rows, entries, fresh)
     return concluded(
         meta,
         rows,
         entries,
-        baselines_of(journal),
+        baselines,
         ceiling=_ceiling(study, meta),
         why=_why_nothing(study, meta, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
@@ -49,15 +71,15 @@ def conclusion_of(journal: Journal) -> Conclusion:
 
 
 def _default_and_front(
-    journal: Journal, rows: Sequence[TrialRow], entries: Sequence[Entry]
+    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
     """Return where the default stands to the front; None where it did not run beside it."""
-    default, values = default_of(rows), front_values(journal, rows)
+    default = default_of(rows)
     if default is None or default.trial not in values:
         return None
     others = {e.trial: values[e.trial] for e in entries if e.trial in values}
     others.pop(default.trial)
-    metrics = journal.meta.objectives
+    metrics = meta.objectives
     return conclude_front(
         values[default.trial],
         others,

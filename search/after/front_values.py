@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
@@ -11,7 +11,10 @@ from ...studies.metrics import COSTS
 from ..book.objective import Objective, Objectives
 from .looking_back import result_of
 
-__all__ = ["front_values"]
+__all__ = ["FrontValues", "front_values"]
+
+FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
+"""Trial -> replicate -> a value for each objective."""
 
 
 def front_values(
@@ -19,12 +22,15 @@ def front_values(
 ) -> dict[int, dict[int, tuple[float, ...]]]:
     """Return of each confirmed trial what it showed on each of the seeds that choose.
 
-    Of costs, which are of the whole trial, every seed has the same.
+    Of costs, which are of the whole trial, every seed has the same. Empty of a study with one
+    objective.
 
     Args:
-        journal: of a study with several objectives.
+        journal: of the study.
         rows: its trials.
     """
+    if not journal.meta.objectives:
+        return {}
     study = recorded(journal.meta.study_text)
     first, more = Objective(study.metric), Objectives.of(study)
     names = [objective.metric.name for objective in more.others]
