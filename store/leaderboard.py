@@ -214,7 +214,7 @@ def leaderboard(
     sign = -1.0 if goal == "maximize" else 1.0
     rows = list(rows)
     default = default_of(rows)
-    entries = [replace(_entry(row, aggregate, ranking), is_default=row is default) for row in rows]
+    entries = [_entry(row, aggregate, ranking, row is default) for row in rows]
     keys = [_order(entry, sign) for entry in entries]
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
@@ -265,7 +265,7 @@ def _excess(entry: Entry, ranking: Ranking) -> float:
     return ranking.violation(entry.constraints) if known else math.inf
 
 
-def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
+def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool) -> Entry:
     fresh = bool(row.choose_values)
     constraints = row.choose_constraints if fresh else row.constraints
     measured = bool(ranking.limits) and len(constraints) == len(ranking.limits)
@@ -295,6 +295,7 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
         objectives=row.choose_objectives if fresh else row.objectives,
         constraints=constraints,
         feasible=ranking.violation(constraints) == 0.0 if measured else None,
+        is_default=is_default,
     )
 
 

@@ -21,7 +21,7 @@ from ..store.leaderboard import leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
-from ..studies.load import recorded
+from ..studies.reader import plain, read_text
 from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
 from .formatting import (
@@ -71,7 +71,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal)
-        start_up = start_up_words(recorded(meta.study_text), journal.asks(), rows)
+        search = plain(read_text(meta.study_text, "study.resolved.yaml"))["search"]
+        start_up = start_up_words(search, journal.asks(), rows)
     return {
         "study": folder.name,
         "metric": meta.metric,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
-from ...studies.load import recorded
 from ...studies.metrics import COSTS
-from ..book.objective import Objective, Objectives
+from ..book.objective import measure
 from .looking_back import result_of
 
 __all__ = ["FrontValues", "front_values"]
@@ -31,23 +30,16 @@ def front_values(
     """
     if not journal.meta.objectives:
         return {}
-    study = recorded(journal.meta.study_text)
-    first, more = Objective(study.metric), Objectives.of(study)
-    names = [objective.metric.name for objective in more.others]
-    ends: dict[tuple[int, int], tuple[float, list[float]]] = {}
-    for packed in journal.packed_evaluations(without=Stream.SEARCH):
-        if packed.stream == Stream.CHOOSE:  # in the order of env steps: the last one stays
-            found = result_of(packed)
-            ends[packed.trial, packed.replicate] = first.measure(found), more.measure(found)
-    costs = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
+    names = [str(objective["name"]) for objective in journal.meta.objectives]
+    whole = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
     values: dict[int, dict[int, tuple[float, ...]]] = {}
-    for (trial, replicate), (value, extras) in ends.items():
-        if trial not in costs:
-            continue  # it has not a value on every seed
-        measured = iter(extras)
-        others = [
-            costs[trial][place] if name in COSTS else next(measured)
-            for place, name in enumerate(names, start=1)
-        ]
-        values.setdefault(trial, {})[replicate] = (value, *others)
+    for packed in journal.packed_evaluations(without=Stream.SEARCH):
+        if packed.stream != Stream.CHOOSE or packed.trial not in whole:
+            continue  # of other seeds, or of a trial that has not a value on every seed
+        found, known = result_of(packed), whole[packed.trial]
+        of_trial = values.setdefault(packed.trial, {})
+        of_trial[packed.replicate] = tuple(  # in the order of env steps: the last one stays
+            known[place] if name in COSTS else measure(name, found)
+            for place, name in enumerate(names)
+        )
     return values

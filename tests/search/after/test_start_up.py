@@ -20,12 +20,12 @@ samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py
 
 def told(method, asks, states=(), **options):
     asks = [replace(ask, method=method) for ask in asks]
-    study = samples.study(search=SearchSpec(method, options=options))
+    search = {"method": method, "options": options, "warm_start": None}
     rows = [
         TrialRow(n, states[n] if n < len(states) else TrialState.FINISHED, by, 0, "b", {})
         for ask in asks for n, by in zip(ask.trials, _by(ask), strict=True)
     ]  # fmt: skip
-    return start_up_words(study, asks, rows)
+    return start_up_words(search, asks, rows)
 
 
 def _by(ask):
@@ -62,7 +62,8 @@ def test_a_trial_is_told_to_be_drawn_where_its_sampler_draws(tmp_path, fewest, m
     study = samples.study(name="s", search=search, confirm=None)
     run(study, tmp_path / "s", samples.AnalyticFactory(lanes=4, block=4), (), samples.quick())
     with Journal(tmp_path / "s") as journal:
-        found = start_up_words(study, journal.asks(), journal.trials())
+        section = {"options": search.options}
+        found = start_up_words(section, journal.asks(), journal.trials())
         by_tpe = {row.trial for row in journal.trials() if row.proposed_by == "tpe"}
     assert found and set(found) < by_tpe
     assert set(found) == by_tpe - set(modelled)

@@ -214,7 +214,7 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
 
 
 def test_with_several_objectives_the_default_runs_beside_the_front(tmp_path):
-    metrics = (Metric(), Metric("eval/thrift", "maximize"))
+    metrics = (Metric(), Metric("eval/return_min"))
     results = go(tmp_path / "with", study(objectives=metrics))
     assert reported(tmp_path / "with") == {}
     rows = rows_of(tmp_path / "with")
@@ -229,11 +229,11 @@ def test_with_several_objectives_the_default_runs_beside_the_front(tmp_path):
 
 
 def test_a_default_that_was_stopped_has_no_cost_to_compare(tmp_path):
-    metrics = (Metric(), Metric("train_env_steps", "minimize"))
+    metrics = (Metric(), Metric("env_steps", "minimize"))
     go(tmp_path, study(objectives=metrics))
     row = rows_of(tmp_path)[0]
     assert row.state is not TrialState.FINISHED and not row.choose_values
-    assert row.error == "train_env_steps of a run that was not finished says nothing"
+    assert row.error == "env_steps of a run that was not finished says nothing"
 
 
 def test_no_report_seeds_no_default(tmp_path):
