@@ -213,7 +213,7 @@ def _head(data: Mapping[str, Any]) -> str:
     lines.append(
         f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
     )
-    if data["start_up"]:
+    if data.get("start_up"):
         lines.append(f"           {data['start_up']}")
     more = "".join(
         f", {steps(data[f'{kind}_env_steps'])} of {word}"

@@ -5,8 +5,8 @@ tables (https://github.com/micdoh/XLRON, folder xlron/data/topologies), most of 
 TopologyBench (Matzner et al. 2024). `jpn48` takes those of its `japan48`, and `conus` those of its
 `conus75`, which are the same networks by names and links: those beside `jpn48` itself are shifted
 by one node. The cost239 of two other papers number its cities in ways of their own, which their
-link lengths give away: a test compares them with the distances. Left out, and drawn by the lengths of
-their links, are `german17`, whose lengths fit no numbering of German cities that we know of,
+link lengths give away: a test compares them with the distances. Left out, and drawn by the lengths
+of their links, are `german17`, whose lengths fit no numbering of German cities that we know of,
 `5node`, which is made up, and networks from files.
 """
 
