@@ -130,7 +130,10 @@ class RunView(Silent):
         """Show which study starts, and begin to listen for Ctrl-C."""
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
-        self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
+        self.say(
+            f"{verb} study {study.name}: environment {study.env.id}, "
+            f"search {study.search.method}, in {folder}/"
+        )
         self.on_ready()
 
     def on_baseline(self, baseline: str, value: float) -> None:
