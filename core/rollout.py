@@ -23,6 +23,7 @@ from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .over_lanes import over_lanes
 from .plan import Plan
+from .shadow import Shadow, begin_shadow, last_value, step_shadow
 from .trajectory import (
     EpisodeSums,
     Rollout,
@@ -48,17 +49,19 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
     env = environments.make(plan.env)
     noise, words = over_lanes(lambda s: draw(plan, env, s), out_axes=1)(state)
 
-    def step(carry: tuple[LaneState, EpisodeSums], random: tuple[Array, Array]) -> Any:
-        lanes, sums = carry
-        lanes, sums, seen, info = _step(plan, env, hypers, lanes, sums, *random)
-        return (lanes, sums), (as_record(seen) if plan.backend.one_record else seen, info)
+    def step(
+        carry: tuple[LaneState, EpisodeSums, Shadow | None], random: tuple[Array, Array]
+    ) -> Any:
+        lanes, sums, shadow = carry
+        lanes, sums, shadow, seen, info = _step(plan, env, hypers, lanes, sums, shadow, *random)
+        return (lanes, sums, shadow), (as_record(seen) if plan.backend.one_record else seen, info)
 
     remembered = jax.tree.map(lambda x: x[None], state.carry)
     trained = state.params
     state = state.replace(params=policy.to_act(plan, trained))
     summed = state.episode_return.shape[: 1 + plan.backend.one_record]
-    start = (state, EpisodeSums.of_none(*summed))
-    (state, sums), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
+    start = (state, EpisodeSums.of_none(*summed), begin_shadow(env, state))
+    (state, sums, shadow), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
     if plan.backend.one_record:
         trajectory = from_record(*trajectory)
     sums = _per_episode(env, sums.of_lanes())
@@ -68,6 +71,7 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         sums=sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info)),
         last_value=over_lanes(lambda h, s: value_of(plan, h, s, s.observation))(hypers, state),
         info=info,
+        shadow_value=last_value(plan, hypers, state, shadow),
     )
 
 
@@ -102,9 +106,10 @@ def _step(
     hypers: Hypers,
     state: LaneState,
     sums: EpisodeSums,
+    shadow: Shadow | None,
     noise: Array,
     words: Array,
-) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array]]:
+) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array]]:
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
     def one(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> Acted:
@@ -117,6 +122,9 @@ def _step(
     after = over_lanes(lambda *lane: step_all(env, *lane))(
         step_keys, state.env_state, acted.taken, hypers.env_params
     )
+    beside = None
+    if shadow is not None:
+        shadow, beside = step_shadow(plan, env, hypers, state, shadow, step_keys)
     terminated, truncated = per_body(env, after.terminated), per_body(env, after.truncated)
     ended = terminated | truncated
     bootstrap = _bootstrap(plan, env, hypers, state, after)
@@ -125,6 +133,8 @@ def _step(
     state = state.replace(
         env_state=env_state, observation=observation, carry=forget(plan, ended, acted.memory)
     )
+    if shadow is not None and not env.never_ends:
+        shadow = shadow.restarted(plan, ended, state)
     trajectory = Trajectory(
         observation=shown,
         action=acted.action,
@@ -136,8 +146,9 @@ def _step(
         truncated=truncated,
         bootstrap=bootstrap,
         valid_mass=acted.valid_mass,
+        shadow=beside,
     )
-    return state, sums, trajectory, after.info
+    return state, sums, shadow, trajectory, after.info
 
 
 def _bootstrap(
