@@ -1,0 +1,222 @@
+"""What scores over several environments say together, as the field reports them.
+
+After Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
+Scores are normalised ones, [environments, seeds], as many seeds in each environment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import ConfigError
+from .statistics import NO_INTERVAL, Interval
+
+if TYPE_CHECKING:  # numpy is loaded on use
+    import numpy as np
+
+__all__ = [
+    "OVER",
+    "Over",
+    "Scores",
+    "overall",
+    "overall_interval",
+    "performance_profile",
+    "probability_of_improvement",
+    "profile_band",
+    "together",
+]
+
+Scores = Sequence[Sequence[float]]
+Over = Literal["mean", "iqm", "worst"]
+OVER: tuple[Over, ...] = ("mean", "iqm", "worst")
+_RESAMPLES, _FEWEST = 2_000, 5
+
+
+def together(scores: Sequence[float], over: str) -> float:
+    """Return one number for the scores of one seed, one an environment; NaN if any is NaN.
+
+    `iqm` is the mean after floor(n / 4) scores are cut at either end; of three environments and
+    fewer that is the mean.
+
+    Raises:
+        ConfigError: an unknown kind, or no scores.
+
+    >>> [together([0.1, 0.9, 0.8, 0.6], over) for over in ("mean", "iqm", "worst")]
+    [0.6, 0.7, 0.1]
+    """
+    if over not in OVER:
+        raise ConfigError(f"unknown aggregate over environments {over!r}; known: {_known()}")
+    if not scores:
+        raise ConfigError("scores of no environment were asked for")
+    if any(map(math.isnan, scores)):
+        return math.nan
+    if over == "worst":
+        return min(scores)
+    cut = len(scores) // 4 if over == "iqm" else 0
+    kept = sorted(scores)[cut : len(scores) - cut]
+    return math.fsum(kept) / len(kept) if all(map(math.isfinite, kept)) else sum(kept) / len(kept)
+
+
+def overall(scores: Scores, over: str = "iqm") -> float:
+    """Return one number for all runs on all environments.
+
+    `mean`: of the environments' means. `iqm`: the interquartile mean of all runs, whatever their
+    environment: a quarter of them, rounded down, is cut at either end (section 4.3). `worst`: the
+    smallest of the environments' means.
+
+    Raises:
+        ConfigError: an unknown kind, no scores, or unlike numbers of seeds.
+
+    >>> round(overall([[0.0, 0.5], [0.7, 0.9]], "iqm"), 3)
+    0.6
+    """
+    table = _table(scores)
+    return float(_statistic(over)(table[None])[0])
+
+
+def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
+    """Return the 95 % stratified bootstrap interval of `overall` (section 4.1).
+
+    Seeds are drawn anew in each environment by itself, 2,000 times, always the same ones; its ends
+    are the 2.5 and 97.5 % quantiles. There is none below 5 seeds, or where a score is not finite.
+
+    Raises:
+        ConfigError: as of `overall`.
+    """
+    import numpy as np
+
+    table, statistic = _table(scores), _statistic(over)
+    if table.shape[1] < _FEWEST or not np.isfinite(table).all():
+        return NO_INTERVAL
+    return _ends(statistic(_resampled(table, 0)))
+
+
+def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:
+    """Return the share of all runs whose score is above each threshold (equation 1).
+
+    Raises:
+        ConfigError: as of `overall`.
+
+    >>> performance_profile([[0.0, 0.5], [0.7, 0.9]], [0.0, 0.6, 1.0])
+    [0.75, 0.5, 0.0]
+    """
+    import numpy as np
+
+    table = _table(scores)
+    return [float(np.mean(table > threshold)) for threshold in thresholds]
+
+
+def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[float, float]] | None:
+    """Return the 95 % stratified bootstrap interval of the profile at each threshold.
+
+    They hold point by point. None below 5 seeds.
+
+    Raises:
+        ConfigError: as of `overall`.
+    """
+    import numpy as np
+
+    table = _table(scores)
+    if table.shape[1] < _FEWEST:
+        return None
+    sampled = _resampled(table, 0)
+    shares = [np.mean(sampled > threshold, axis=(1, 2)) for threshold in thresholds]
+    ends = [np.quantile(share, [0.025, 0.975]) for share in shares]
+    return [(float(low), float(high)) for low, high in ends]
+
+
+def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
+    """Return the chance that a run of ours beats one of theirs on an environment drawn at random.
+
+    The mean over environments of P(ours > theirs) + P(ours = theirs) / 2, over all pairs of seeds
+    (section 4.3), with its 95 % stratified bootstrap interval: seeds of either side are drawn anew
+    in each environment. A score that is not finite loses to one that is. There is no interval
+    below 5 seeds.
+
+    Raises:
+        ConfigError: unlike environments, or as of `overall`.
+
+    >>> probability_of_improvement([[2.0, 3.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]])[0]
+    0.6875
+    """
+    import numpy as np
+
+    a, b = _table(ours), _table(theirs)
+    if len(a) != len(b):
+        raise ConfigError(f"scores on {len(a)} environments and on {len(b)}; compare equal ones")
+    a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
+    wins = (a[:, :, None] > b[:, None, :]) + 0.5 * (a[:, :, None] == b[:, None, :])
+    chance = float(wins.mean())
+    if min(a.shape[1], b.shape[1]) < _FEWEST:
+        return chance, NO_INTERVAL
+    # Weights of each seed in a resample turn the means over pairs into products of two matrices.
+    left, right = (_weights(side.shape, stream) for stream, side in enumerate((a, b)))
+    sampled = np.einsum("rei,eij,rej->r", left, wins, right, optimize=True) / len(a)
+    return chance, _ends(sampled)
+
+
+def _known() -> str:
+    return ", ".join(OVER)
+
+
+def _table(scores: Scores) -> np.ndarray:
+    """Return float64 [environments, seeds]."""
+    import numpy as np
+
+    lengths = {len(seeds) for seeds in scores}
+    if not lengths or 0 in lengths:
+        raise ConfigError("scores of no run were asked for")
+    if len(lengths) > 1:
+        counts = ", ".join(str(len(seeds)) for seeds in scores)
+        raise ConfigError(f"environments have {counts} seeds; give as many in each")
+    return np.asarray(scores, np.float64)
+
+
+def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what takes tables [resamples, environments, seeds] to [resamples]."""
+    import numpy as np
+
+    def iqm(tables: np.ndarray) -> np.ndarray:
+        flat = np.sort(tables.reshape(len(tables), -1), axis=1)
+        cut = flat.shape[1] // 4
+        return flat[:, cut : flat.shape[1] - cut].mean(axis=1)
+
+    known: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "mean": lambda tables: tables.mean(axis=2).mean(axis=1),
+        "iqm": iqm,
+        "worst": lambda tables: tables.mean(axis=2).min(axis=1),
+    }
+    if over not in known:
+        raise ConfigError(f"unknown aggregate over environments {over!r}; known: {_known()}")
+    return known[over]
+
+
+def _draws(shape: tuple[int, ...], stream: int) -> np.ndarray:
+    """Return seeds drawn with replacement, [resamples, environments, seeds]."""
+    import numpy as np
+
+    generator = np.random.Generator(np.random.PCG64(stream))
+    return generator.integers(0, shape[1], (_RESAMPLES, *shape))
+
+
+def _resampled(table: np.ndarray, stream: int) -> np.ndarray:
+    import numpy as np
+
+    return np.take_along_axis(table[None], _draws(table.shape, stream), axis=2)
+
+
+def _weights(shape: tuple[int, ...], stream: int) -> np.ndarray:
+    """Return the share of each seed in each resample, [resamples, environments, seeds]."""
+    import numpy as np
+
+    drawn = _draws(shape, stream)
+    return np.stack([(drawn == seed).mean(axis=2) for seed in range(shape[1])], axis=2)
+
+
+def _ends(sampled: np.ndarray) -> Interval:
+    import numpy as np
+
+    low, high = np.quantile(sampled, [0.025, 0.975])
+    return Interval(float(low), float(high), "bootstrap")

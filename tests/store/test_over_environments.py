@@ -1,0 +1,134 @@
+"""Aggregates over environments against the paper's formulas, written as loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hpo.errors import ConfigError
+from hpo.store import over_environments as over
+from hpo.store.over_environments import (
+    overall,
+    overall_interval,
+    performance_profile,
+    probability_of_improvement,
+    profile_band,
+    together,
+)
+
+
+def scores(seed: int, environments: int = 3, seeds: int = 8) -> list[list[float]]:
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(0.6, 0.3, (environments, seeds)) + np.arange(environments)[:, None]
+    ).tolist()
+
+
+@pytest.mark.parametrize(("environments", "seeds"), [(3, 8), (5, 3), (1, 7), (2, 2)])
+def test_aggregates_are_those_of_the_paper(environments: int, seeds: int) -> None:
+    given = scores(1, environments, seeds)
+    flat = [score for each in given for score in each]
+    assert overall(given, "mean") == pytest.approx(stats.trim_mean(flat, 0.0))
+    assert overall(given, "iqm") == pytest.approx(stats.trim_mean(flat, 0.25))
+    assert overall(given, "worst") == pytest.approx(min(sum(e) / len(e) for e in given))
+
+
+def test_together_takes_one_seed() -> None:
+    seed = [0.9, -0.2, 0.5, 0.4, 3.0]
+    assert together(seed, "mean") == pytest.approx(0.92)
+    assert together(seed, "iqm") == pytest.approx((0.9 + 0.5 + 0.4) / 3)
+    assert together(seed, "worst") == -0.2
+    assert together(seed[:3], "iqm") == together(seed[:3], "mean")
+    assert math.isnan(together([1.0, math.nan], "worst"))
+    assert together([1.0, -math.inf], "mean") == -math.inf
+
+
+def test_the_profile_is_the_share_of_runs_above() -> None:
+    given, thresholds = scores(2), [-0.5, 0.3, 0.6, 1.7, 9.0]
+    flat = [score for each in given for score in each]
+    expected = [sum(score > tau for score in flat) / len(flat) for tau in thresholds]
+    assert performance_profile(given, thresholds) == pytest.approx(expected)
+    band = profile_band(given, thresholds)
+    assert band is not None
+    for share, (low, high) in zip(expected, band, strict=True):
+        assert low <= share <= high
+    assert band[0] == (1.0, 1.0)
+    assert band[1][0] < band[1][1]
+
+
+def test_the_probability_of_improvement_is_mann_and_whitneys() -> None:
+    ours, theirs = np.round(scores(3), 1), np.round(scores(4, seeds=6), 1)  # with ties
+    each = [
+        stats.mannwhitneyu(a, b, alternative="greater").statistic / (len(a) * len(b))
+        for a, b in zip(ours, theirs, strict=True)
+    ]
+    chance, around = probability_of_improvement(ours.tolist(), theirs.tolist())
+    assert chance == pytest.approx(np.mean(each))
+    assert around.low is not None
+    assert around.high is not None
+    assert around.low < chance < around.high
+    other, back = probability_of_improvement(theirs.tolist(), ours.tolist())
+    assert other == pytest.approx(1.0 - chance)
+    assert back.kind == "bootstrap"
+
+
+def test_what_is_lost_loses() -> None:
+    chance, _ = probability_of_improvement([[math.nan, 1.0]], [[0.0, 0.0]])
+    assert chance == 0.5
+    assert probability_of_improvement([[math.nan]], [[math.inf]])[0] == 0.5
+
+
+@pytest.mark.parametrize("how", over.OVER)
+def test_intervals_draw_seeds_anew_in_each_environment(how: str) -> None:
+    """The same draws, one resample and one environment after the other."""
+    given = scores(5, 4, 6)
+    drawn = np.random.Generator(np.random.PCG64(0)).integers(0, 6, (2_000, 4, 6))
+    sampled = []
+    for draw in drawn:
+        table = [[given[e][s] for s in row] for e, row in enumerate(draw)]
+        flat = [score for row in table for score in row]
+        means = [sum(row) / 6 for row in table]
+        sampled.append({"mean": np.mean(means), "iqm": stats.trim_mean(flat, 0.25),
+                        "worst": min(means)}[how])  # fmt: skip
+    found = overall_interval(given, how)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(sampled, [0.025, 0.975])))
+
+
+def test_an_interval_of_the_probability_holds_what_resamples_give() -> None:
+    ours, theirs = scores(6, 2, 5), scores(7, 2, 5)
+    draws = [np.random.Generator(np.random.PCG64(s)).integers(0, 5, (2_000, 2, 5)) for s in (0, 1)]
+    sampled = []
+    for left, right in zip(draws[0][:300], draws[1][:300], strict=True):
+        wins = [
+            np.mean([(ours[e][i] > theirs[e][j]) for i in left[e] for j in right[e]])
+            for e in range(2)
+        ]
+        sampled.append(np.mean(wins))
+    _, found = probability_of_improvement(ours, theirs)
+    rough = np.quantile(sampled, [0.025, 0.975])
+    assert (found.low, found.high) == pytest.approx(tuple(rough), abs=0.06)
+
+
+def test_few_or_lost_runs_have_no_interval() -> None:
+    assert overall_interval(scores(1, seeds=4)).low is None
+    assert profile_band(scores(1, seeds=4), [0.5]) is None
+    assert overall_interval([[*[0.0] * 5, math.inf]]).low is None
+    assert probability_of_improvement(scores(1), scores(2, seeds=4))[1].low is None
+
+
+def test_what_cannot_be_said_is_refused() -> None:
+    with pytest.raises(ConfigError, match="known: mean, iqm, worst"):
+        overall(scores(1), "median")
+    with pytest.raises(ConfigError, match="known: mean, iqm, worst"):
+        together([1.0], "median")
+    with pytest.raises(ConfigError, match="have 2, 1 seeds"):
+        overall([[1.0, 2.0], [1.0]])
+    with pytest.raises(ConfigError, match="no run"):
+        overall([])
+    with pytest.raises(ConfigError, match="no environment"):
+        together([], "mean")
+    with pytest.raises(ConfigError, match="on 3 environments and on 2"):
+        probability_of_improvement(scores(1), scores(1, 2))

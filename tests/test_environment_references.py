@@ -1,0 +1,46 @@
+"""The table of scores that normalise environments, and what it does to a return."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hpo.environment_references import REFERENCES, Reference, normalised, reference_of
+from hpo.environments import ENVIRONMENTS
+from hpo.errors import ConfigError
+
+LEAST = {"CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"}
+
+
+def test_every_row_names_an_environment_and_says_where_it_is_from() -> None:
+    assert {id_ for id_, _ in REFERENCES} >= LEAST
+    for (id_, metric), scale in REFERENCES.items():
+        known = ENVIRONMENTS[id_]
+        blocking = known.source == "optical"
+        assert metric == f"eval/{'service_blocking_probability' if blocking else 'return_mean'}"
+        assert scale.source
+        assert scale.random_episodes >= 32
+        assert (scale.env_steps > 0) == scale.source.startswith("PPO")
+        assert (scale.reference > scale.random) != blocking
+
+
+def test_a_score_goes_from_random_to_the_reference() -> None:
+    scale = Reference(random=-200.0, reference=-120.0)
+    assert [normalised(v, scale) for v in (-200.0, -140.0, -120.0, -80.0)] == [0, 0.75, 1, 1.5]
+    blocked = Reference(random=0.4, reference=0.2)
+    assert normalised(0.3, blocked) == pytest.approx(0.5)
+    assert math.isnan(normalised(math.nan, scale))
+    assert normalised(-math.inf, scale) == -math.inf
+
+
+def test_two_equal_scores_span_no_scale() -> None:
+    with pytest.raises(ConfigError, match="both 3; give two scores that differ"):
+        Reference(random=3.0, reference=3.0)
+    with pytest.raises(ConfigError, match="finite"):
+        Reference(random=math.nan, reference=3.0)
+
+
+def test_what_was_not_measured_has_none() -> None:
+    assert reference_of("Seaquest-MinAtar") is None
+    assert reference_of("CartPole-v1", "eval/length_mean") is None
