@@ -99,7 +99,8 @@ KNOBS = {"normalise_rewards": True, "reward_centering": True, "average_reward_in
 @pytest.fixture(scope="module")
 def lanes():
     """Lanes of other weights and loads, whose episodes end, with the features of rewards."""
-    keys = {"continuous": False, "max_requests": 30, "slots": 6, "aggregate_slots": 4, "no_op": True}
+    keys = {"continuous": False, "max_requests": 30, "slots": 6, "aggregate_slots": 4,
+            "no_op": True}  # fmt: skip
     each = [{**KNOBS, "shadow_weight": weight, "load": load}
             for weight, load in zip(WEIGHTS, LOADS, strict=True)]  # fmt: skip
     features = ("normalise_rewards", "reward_centering", "vf_gae_lambda")
