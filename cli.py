@@ -17,6 +17,7 @@ from .errors import HpoError, suggestion
 from .platforms import check_platform
 from .version import __version__
 from .views import argument_types as types
+from .views import tuned_arguments
 from .views.visible import echo
 
 __all__ = ["main", "make_parser"]
@@ -127,6 +128,7 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them")
+    _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_study", "convert another system's sweep into a study file")
     _option(
@@ -156,11 +158,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
-    _option(
-        tune, "--lanes", "N,N,...",
-        "numbers of lanes to time (default: some around what the study would use)",
-        type=types.counts,
-    )  # fmt: skip
+    many = "numbers of lanes to time (default: some around what the study would use)"
+    _option(tune, "--lanes", "N,N,...", many, type=types.counts)
     _option(
         tune, "--seconds", "S",
         "time each for S seconds, and its rollouts alone as long again (default: 3)",
@@ -168,7 +167,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
-        _option(parser, "file", "FILE", "a study file")
+        more = ", or tuned:ENV" if parser is train else ""
+        _option(parser, "file", "FILE", f"a study file{more}")
         _add_set(parser, "override a key of FILE, such as budget.trials=10; repeatable")
         _add_json(parser)
     for parser in (run, train):
@@ -219,6 +219,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study")
+    judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
+    _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
+    _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
+    _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
     plot = verb("plot", "plot_report", "draw a study as a picture")
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
@@ -231,10 +235,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
-    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report, stop)
-    for parser in about_one:
+    about_one = (top, show, query, best, replay, export, ranked, compared, judged, report, stop)
+    for parser in (*about_one, plot):
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, report, stop):
+    for parser in (top, best, ranked, judged, report, stop):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
     _option(
@@ -247,7 +251,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_out(watch)
     _flag(watch, "--json", "print one line of JSON for every commit")
     listing = verb("list", "read_study", "list the studies")
-    for parser in (*about_one, listing):
+    for parser in (*about_one, plot, listing):
         _add_out(parser)
         _add_json(parser)
     _add_serve(verb)
@@ -255,10 +259,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "serve_page", "show all studies of a folder on a live page in a browser")
-    _option(
-        serve, "out", "RESULTS", "the folder of results (default: results)", nargs="?",
-        default="results",
-    )  # fmt: skip
+    folder = "the folder of results (default: results)"
+    _option(serve, "out", "RESULTS", folder, nargs="?", default="results")
     _option(
         serve, "--host", "HOST",
         "the address to listen on (default: 127.0.0.1, which only this machine reaches); with "
@@ -273,6 +275,10 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
+    tuned = verb("tuned", "tuned", "list tuned configurations; print, verify or contribute one")
+    tuned_arguments.add(tuned)
+    _add_out(tuned)
+    _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy on seeds no study uses")
     _option(
         evaluate, "directory", "POLICY_DIR",

@@ -160,15 +160,15 @@ def act_to_learn(
     )
 
 
-def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, " S"]:
-    """Return V of one lane's observations [S, ...], with the memory that it has."""
+def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, "*S"]:
+    """Return V of one lane's observations [*S, ...], with the memory that it has."""
     return look_ahead(plan, hypers, state, observation, state.carry)[0]
 
 
 def look_ahead(
     plan: Plan, hypers: Hypers, state: LaneState, observation: Any, memory: Any
-) -> tuple[Float[Array, " S"], Any]:
-    """Return V of one lane's observations [S, ...] by a memory, and the memory after them."""
+) -> tuple[Float[Array, "*S"], Any]:
+    """Return V of one lane's observations [*S, ...] by a memory, and the memory after them."""
     seen = policy.normalised(plan, hypers, state.observation_statistics, observation)
     outputs, memory = policy.step(plan, state.params, seen, memory)
     return outputs.value, memory
