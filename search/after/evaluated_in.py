@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...environments import find
+from ...studies.own_evaluation import OF_THE_POLICY
 
 __all__ = ["apart", "evaluated_in"]
-
-_OF_THE_POLICY = (
-    "aggregate_slots",
-    "disjoint_paths",
-    "histograms",
-    "k",
-    "no_op",
-    "observation",
-    "path_order",
-)
-"""Keys of what a policy observes and may choose; the task and its metric stay the same."""
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +23,7 @@ def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[st
     given = {**values, **searched, **(study.get("eval_env") or {})}
     env = str(study["env"]["id"])
     world = {"env": env, "greedy": study["evaluation"]["greedy"], **_defaults(env)}
-    return world | {key: value for key, value in given.items() if key not in _OF_THE_POLICY}
+    return world | {key: value for key, value in given.items() if key not in OF_THE_POLICY}
 
 
 def _defaults(env: str) -> dict[str, Any]:
@@ -41,7 +31,7 @@ def _defaults(env: str) -> dict[str, Any]:
     known = find(env)
     if known is None:
         return {}
-    keys = {name: key.default for name, key in known.keys.items() if name not in _OF_THE_POLICY}
+    keys = {name: key.default for name, key in known.keys.items() if name not in OF_THE_POLICY}
     return {**keys, **known.params}
 
 

@@ -92,7 +92,7 @@ def test_a_study_is_drawn_and_the_terminal_left_as_it_was(tmp_path):
     assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     for words in (
         "starting", "compiling CartPole-v1", "compiled CartPole-v1, 12 lanes in ",
-        "starting small", "new best", "confirm: trials", "confirm: trial ",
+        "starting study small", "new best", "confirm: trials", "confirm: trial ",
     ):  # fmt: skip
         assert words in said
 

@@ -71,8 +71,8 @@ def test_lines_tell_the_events_in_order(tmp_path):
     view.on_ready = lambda: ready.append(True)
     watched(tmp_path, view)
     text = stream.getvalue()
-    order = ["starting small: CartPole-v1", "| search", "new best: ", "confirm: trials ",
-             "confirm: trial ", "| done"]  # fmt: skip
+    order = ["starting study small: environment CartPole-v1,", "| search", "new best: ",
+             "confirm: trials ", "confirm: trial ", "| done"]  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     assert ready == [True]
@@ -101,7 +101,7 @@ def test_a_study_gone_on_with_says_so(tmp_path):
     stream = io.StringIO()
     bigger = samples.search.Budget(trials=26)
     watched(tmp_path, LinesView(stream), budget=bigger)
-    assert stream.getvalue().startswith("resuming small")
+    assert stream.getvalue().startswith("resuming study small")
 
 
 def test_quiet_says_warnings_and_answers_only(tmp_path):

@@ -133,7 +133,10 @@ class RunView(Silent):
         # Of one that is gone on with nobody knows here whether trial 0 was changed before.
         self._changed = bool(study.early_terminate and study.early_terminate.evolves)
         verb = "resuming" if resumed else "starting"
-        self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
+        self.say(
+            f"{verb} study {study.name}: environment {study.env.id}, "
+            f"search {study.search.method}, in {folder}/"
+        )
         self.on_ready()
 
     def on_baseline(self, baseline: str, value: float) -> None:
