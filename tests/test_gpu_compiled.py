@@ -33,7 +33,7 @@ class Most(NamedTuple):
 
 MOST = {
     "cartpole_512": Most(18, 59, 32, 44),
-    "cartpole_8_gpus": Most(18, 60, 32, 44),
+    "cartpole_8_gpus": Most(13, 50, 32, 44),
     "cartpole": Most(27, 59, 32, 44),
     "pendulum": Most(20, 51, 32, 44),
     "minatar_cnn": Most(38, 63, 32, 56),
