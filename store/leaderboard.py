@@ -63,6 +63,7 @@ class Entry:
         feasible: it keeps all constraints; None where there are none or they were not measured.
         front: with several objectives 1 for a trial that no other of its state (confirmed or
             finished) dominates, and so on; None for all others.
+        scores: of several environments, the mean score on each, from the seeds behind `value`.
         hypervolume: of that state's front as a whole, see `volume_of`; equal in all its trials.
     """
 
@@ -90,6 +91,7 @@ class Entry:
     feasible: bool | None = None
     front: int | None = None
     hypervolume: float | None = None
+    scores: tuple[float, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for a JSON document; numbers that are not finite become null.
@@ -98,7 +100,7 @@ class Entry:
         """
         fields = {name: _or_none(value) for name, value in vars(self).items()}
         fields["state"] = str(self.state)
-        for name in ("values", "objectives", "constraints"):
+        for name in ("values", "objectives", "constraints", "scores"):
             fields[name] = [_or_none(value) for value in getattr(self, name)]
         fields["params"] = finite_json(dict(self.params))
         return fields
@@ -284,7 +286,12 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
         objectives=row.choose_objectives if fresh else row.objectives,
         constraints=constraints,
         feasible=ranking.violation(constraints) == 0.0 if measured else None,
+        scores=_scores(row, source),
     )
+
+
+def _scores(row: TrialRow, source: str) -> tuple[float, ...]:
+    return {"report": row.report_scores, "choose": row.choose_scores}.get(source, row.scores)
 
 
 _Shown = tuple[

@@ -16,6 +16,7 @@ from .reader import Node
 from .search_methods import METHODS, method_row
 from .spec import Study
 from .stopping_rules import foreign_keys, rule_row
+from .together_places import place_of
 
 __all__ = ["check_together"]
 
@@ -46,13 +47,7 @@ class _Checks:
     study: Study
 
     def _note(self, text: str, section: str, key: str | None = None) -> None:
-        node = self.root.value.get(section)
-        if node is None:
-            self.notes.add(text, self.root)
-        elif key is not None and node.is_map and key in node.value:
-            self.notes.add(text, node, key)
-        else:
-            self.notes.add(text, self.root, section)
+        self.notes.add(text, *place_of(self.root, section, key))
 
     def metric_and_seeds(self) -> None:
         """Enough seeds for the aggregate, and fewer tolerated than there are."""
@@ -189,13 +184,13 @@ class _Checks:
             self._note("nothing ends the study; give trials, env_steps or wall", "budget")
         reserved = 0
         if confirm is not None:
-            reserved = confirm.runs(len(study.objectives)) * study.env_steps
+            reserved = confirm.runs(len(study.objectives)) * study.env_steps * study.spread
             if budget.trials is not None and confirm.top_k > budget.trials:
                 text = f"confirm.top_k is {confirm.top_k}, but there are {budget.trials} trials"
                 self._note(text, "confirm", "top_k")
         if budget.env_steps is None:
             return
-        one = study.seeds.per_config * study.env_steps
+        one = study.seeds.per_config * study.env_steps * study.spread
         if budget.env_steps < reserved + one:
             words = f" after the {reserved} that confirm needs" if reserved else ""
             text = (

@@ -156,7 +156,7 @@ def points_of(journal: Journal) -> Points:
         if decision.old_params is not None:
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
-    objective = Objective(study.metric)
+    objective = Objective.of(study)
     for packed in journal.packed_evaluations():
         key = (packed.stream, packed.trial, packed.env_steps)
         seeds[key].append(objective.measure(result_of(packed)))

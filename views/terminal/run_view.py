@@ -17,6 +17,7 @@ from typing import TextIO
 from ...search.book.progress import Progress, Silent
 from ...search.book.state import Phase
 from ...store.rows import TrialRow, TrialState
+from ...studies.several import env_words
 from ...studies.spec import Study
 from ..formatting import duration, number
 from ..visible import echo
@@ -130,7 +131,7 @@ class RunView(Silent):
         """Show which study starts, and begin to listen for Ctrl-C."""
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
         verb = "resuming" if resumed else "starting"
-        self.say(f"{verb} {study.name}: {study.env.id}, {study.search.method}, in {folder}/")
+        self.say(f"{verb} {study.name}: {env_words(study)}, {study.search.method}, in {folder}/")
         self.on_ready()
 
     def on_baseline(self, baseline: str, value: float) -> None:
