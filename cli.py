@@ -17,6 +17,7 @@ from .errors import HpoError, suggestion
 from .platforms import check_platform
 from .version import __version__
 from .views import argument_types as types
+from .views import tuned_arguments
 from .views.visible import echo
 
 __all__ = ["main", "make_parser"]
@@ -127,6 +128,7 @@ _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3
 def _add_study_verbs(verb: Callable[..., Any]) -> None:
     init = verb("init", "init_check_run", "write a study file to start from")
     _option(init, "env", "ENV", "an environment; `hpo envs` lists them")
+    _flag(init, "--plain", "start from the knobs' defaults where there is a tuned configuration")
     _flag(init, "--time", "time the study here and say how long it takes")
     taken = verb("import", "import_study", "convert another system's sweep into a study file")
     _option(
@@ -168,7 +170,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     train = verb("train", "train_one", "train one configuration on all its seeds")
     for parser in (check, run, train, tune):
-        _option(parser, "file", "FILE", "a study file")
+        more = ", or tuned:ENV" if parser is train else ""
+        _option(parser, "file", "FILE", f"a study file{more}")
         _add_set(parser, "override a key of FILE, such as budget.trials=10; repeatable")
         _add_json(parser)
     for parser in (run, train):
@@ -273,6 +276,10 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
+    tuned = verb("tuned", "tuned", "list tuned configurations; print, verify or contribute one")
+    tuned_arguments.add(tuned)
+    _add_out(tuned)
+    _add_json(tuned)
     evaluate = verb("eval", "eval_policy", "evaluate an exported policy on seeds no study uses")
     _option(
         evaluate, "directory", "POLICY_DIR",

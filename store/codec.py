@@ -10,9 +10,9 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import StoreError
 from ..plain_data import is_dict, is_list, is_mapping, is_sequence
@@ -129,6 +129,7 @@ _FLOAT_LISTS = frozenset(
     | {"scores", "choose_scores", "report_scores"}
 )
 _INTEGER_LISTS = frozenset({"report_diverged"})
+_TUPLES = _FLOAT_LISTS | _INTEGER_LISTS | {"schedule"}
 _INTEGERS = frozenset(
     {"trial", "batch", "rung", "env_steps", "eval_env_steps", "warmup_env_steps", "bits"}
     | {"rank", "judged"}
@@ -200,12 +201,12 @@ def decision_from_text(text: str) -> DecisionRow:
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    lists = _FLOAT_LISTS | _INTEGER_LISTS | {"schedule"}
-    return {name: tuple(value) if name in lists else value for name, value in values.items()}
+    for name in _TUPLES & values.keys():
+        values[name] = tuple(values[name])
+    return values
 
 
-@dataclass(frozen=True)
-class PackedEvaluation:
+class PackedEvaluation(NamedTuple):
     """All episodes of one evaluation of one replicate, as the journal keeps them.
 
     Attributes:

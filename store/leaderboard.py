@@ -216,10 +216,16 @@ def leaderboard(
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
     ordered = sorted(range(len(entries)), key=keys.__getitem__)
-    ranked = [replace(entries[at], rank=rank) for rank, at in enumerate(ordered, start=1)]
+    ranked = [_at(rank, entries[at]) for rank, at in enumerate(ordered, start=1)]
     shown = {entry.trial for entry in _shown_front(ranked)}
     volume = volume_of(ranked, ranking) if shown else None
     return [replace(e, hypervolume=volume) if e.trial in shown else e for e in ranked]
+
+
+def _at(rank: int, entry: Entry) -> Entry:
+    """Return an entry with its place; `replace` would take a third of a leaderboard's time."""
+    fields: dict[str, Any] = {**vars(entry), "rank": rank}
+    return Entry(**fields)
 
 
 def _place_groups(entries: list[Entry], keys: list[tuple[float, ...]], ranking: Ranking) -> None:

@@ -6,6 +6,7 @@ Only names are decided here; what is in the files is the journal's and the table
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ __all__ = [
     "StudySummary",
     "checked_name",
     "find_study",
+    "find_tables",
     "free_name",
     "list_studies",
     "read_leaderboard",
@@ -36,6 +38,7 @@ __all__ = [
 RESULTS = Path("results")
 REPORT_NAME = "report.html"
 WARM_START_NAME = "warm_start.json"
+_QUERIED = ("trials", "evaluations", "curves")
 _TABLES = ("trials.parquet", "evaluations.parquet", "curves.parquet", "baselines.parquet")
 OURS = (
     *("study.yaml", "study.resolved.yaml", WARM_START_NAME, REPORT_NAME),
@@ -267,6 +270,33 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
             StudyFolder(path).check_journal()
     listed = f" Known: {', '.join(known)}" if known else f" {root}/ holds no study."
     raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
+
+
+def find_tables(study: str | Path | None, root: Path, more: Mapping[str, Path]) -> Path:
+    """Return the folder whose tables a query reads: of a study, or of tables alone.
+
+    A folder of tables alone has the three tables and nothing that a study leaves besides.
+
+    Args:
+        study: as of `find_study`.
+        root: as of `find_study`.
+        more: name -> a folder of tables that ships.
+
+    Raises:
+        StoreError: as `find_study` does.
+    """
+    if study is not None:
+        shipped = [more[str(study)]] if str(study) in more else []
+        for path in (root / study, Path(study), *shipped):
+            if _is_tables_alone(path):
+                return path
+    return find_study(study, root).path
+
+
+def _is_tables_alone(path: Path) -> bool:
+    there = all((path / f"{name}.parquet").is_file() for name in _QUERIED)
+    study = (JOURNAL_NAME, PARTS_NAME, "study.yaml", "checkpoints")
+    return there and not any((path / name).exists() for name in study)
 
 
 def read_leaderboard(folder: StudyFolder) -> list[Entry]:

@@ -60,9 +60,16 @@ def digest(table: str, cells: Sequence[Any]) -> int:
     False
     """
     # `ascii` is the same text in every version of Python, `repr` is not.
-    plain = [len(cell) if type(cell) is bytes else cell for cell in cells]
-    parts = [ascii(plain).encode(), *(cell for cell in cells if type(cell) is bytes)]
-    hashed = blake2b(b"".join(parts), digest_size=_BYTES, person=table.encode())
+    plain: list[Any] = []
+    data = b""
+    for cell in cells:
+        if type(cell) is bytes:
+            plain.append(len(cell))
+            data += cell
+        else:
+            plain.append(cell)
+    text = ascii(plain).encode() + data
+    hashed = blake2b(text, digest_size=_BYTES, person=table.encode())
     return int.from_bytes(hashed.digest(), "little")
 
 

@@ -62,6 +62,9 @@ NOT_RUN = {
         "needs a cluster: tests/search/cluster/test_ray.py has one of this machine's processes"
     ),
     r"pytest ": "these tests",
+    r"scripts/tuned |.*hpo tuned \w|hpo train tuned:": (
+        "train for minutes, or need their records: tests/search/tuned, tests/views"
+    ),
     r"hpo (serve|watch)": "goes on until it is stopped: tests/views/ start and stop them",
     r"benchmarks/gpu": "takes minutes: tests/test_acceptance.py and tests/test_gpu_compiled.py",
     r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",

@@ -47,6 +47,7 @@ def sources(tmp_path):
     shutil.copytree(
         ROOT, target, ignore=lambda _, names: [n for n in names if n in ignore or n[0] == "."]
     )
+    shutil.copytree(ROOT / "results" / "tuned", target / "results" / "tuned")
     return target
 
 
@@ -67,6 +68,10 @@ def test_wheels_hold_data_and_forget_deleted_modules(sources, tmp_path):
     first = build(sources, tmp_path / "first")
     assert {"hpo/core/passing.py", "hpo/py.typed", "hpo/studies/cartpole.yaml"} <= first
     assert {"hpo/views/report/report.css", "hpo/views/report/report.js"} <= first
+    assert {
+        f"hpo/results/tuned/{path.name}" for path in (ROOT / "results" / "tuned").glob("*.[yp]*")
+    } <= first
+    assert {"hpo/studies/tuned/published.yaml", "hpo/studies/tuned/CartPole-v1.yaml"} <= first
     assert {"hpo/views/live/live.css", "hpo/views/live/live.js"} <= first
     assert not any(name.startswith(("core/", "search/", "tests/")) for name in first)
     (sources / "core" / "passing.py").unlink()

@@ -90,9 +90,9 @@ def _groups(configs: Sequence[Mapping[str, Any]], name: str) -> list[list[int]]:
     """Return the places of the trials in each group."""
     values = [(config[name], place) for place, config in enumerate(configs) if name in config]
     absent = [place for place, config in enumerate(configs) if name not in config]
-    kinds: dict[str, list[int]] = defaultdict(list)
+    kinds: dict[Any, list[int]] = defaultdict(list)
     for value, place in values:
-        kinds[json.dumps(value)].append(place)
+        kinds[_kind(value)].append(place)
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v, _ in values)
     groups = list(kinds.values())
     if numeric and len(kinds) > _GROUPS:
@@ -100,6 +100,11 @@ def _groups(configs: Sequence[Mapping[str, Any]], name: str) -> list[list[int]]:
         ends = [index * len(values) // _GROUPS for index in range(_GROUPS + 1)]
         groups = [[place for _, place in values[low:high]] for low, high in pairwise(ends)]
     return [group for group in (*groups, absent) if group]
+
+
+def _kind(value: Any) -> Any:
+    """Return what equal values share: 1 and 1.0 are two, as they are in JSON."""
+    return (type(value), value) if type(value) in (int, float, str) else json.dumps(value)
 
 
 def _between(groups: Sequence[Sequence[int]]) -> float:

@@ -16,7 +16,11 @@ from hpo.env_entry import EnvEntry
 from hpo.environments import ENVIRONMENTS
 from hpo.knobs import KNOBS, Knob
 from hpo.studies.reference import methods, reference, rules
-from hpo.views.formatting import param
+from hpo.studies.tuned.catalogue import record_files, shipped
+from hpo.studies.tuned.record import Record
+from hpo.studies.tuned.record_file import read_record
+from hpo.studies.tuned.summary import comparisons, summary
+from hpo.views.formatting import between, number, param, steps
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 END = "<!-- end -->"
@@ -29,6 +33,7 @@ def generated() -> dict[tuple[str, str], str]:
         ("reference/knobs.md", "generated"): knobs(),
         ("reference/environments.md", "generated"): environments(),
         ("reference/commands.md", "generated"): commands(),
+        ("tuned.md", "generated"): tuned(),
         ("search.md", "methods"): methods(),
         ("search.md", "rules"): rules(),
     }
@@ -69,6 +74,43 @@ def _with(page: str, mark: str, text: str) -> str:
 
 
 # ---------------------------------------------------------------------- the tables
+
+
+def tuned() -> str:
+    """Return what each tuned configuration got beside the default and what is published."""
+    records = [read_record(path) for path in record_files([shipped()]).values()]
+    rows = [row for record in records for row in _tuned(record)]
+    if not rows:
+        return "No record has been committed yet.\n"
+    header = ("environment, env steps", "who", "greedy", "P", "training", "area", "reached")
+    return _table(header, rows) + "\n"
+
+
+def _tuned(record: Record) -> list[tuple[str, ...]]:
+    beside = {one.who: one for one in comparisons(record)}
+    found = list[tuple[str, ...]]()
+    for one in record.contenders:
+        seen, other = summary(one, record.goal), beside.get(one.who)
+        length = one.source.get("env_steps")
+        name = f"**{one.who}**" if other is None else one.who
+        if length is not None:
+            name += f" ({steps(int(length))})"
+        chances = [""] * 3
+        if other is not None:
+            low, high = other.greedy[1].low, other.greedy[1].high
+            verdict = other.verdict if other.verdict == "tied" else f"**{other.verdict}**"
+            chances = [
+                f"{verdict}, {number(other.greedy[0])} {between(low, high)}",
+                number(other.training[0]),
+                number(other.area[0]),
+            ]
+        value, around = seen.greedy
+        where = f"`{record.name}`, {steps(record.env_steps)}" if other is None else ""
+        when = "-" if seen.to_threshold is None else f"{steps(int(seen.to_threshold))}"
+        reached = f"{seen.reached}/{len(one.greedy)}, {when}"
+        greedy = f"{number(value)} {between(around.low, around.high)}"
+        found.append((where, name, greedy, *chances, reached))
+    return found
 
 
 def knobs() -> str:

@@ -16,24 +16,43 @@ from ...store.concluded import concluded, default_of
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
-from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
+from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
 
-__all__ = ["conclusion_of"]
+__all__ = ["conclusion_from", "conclusion_of"]
 
 
 def conclusion_of(journal: Journal) -> Conclusion:
     """Return what a study has shown as of its last commit; it may be running."""
     meta, rows = journal.meta, journal.trials()
     entries = leaderboard_of(meta, rows)
-    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     ended = journal.head().phase == "finished"
+    return conclusion_from(meta, rows, entries, baselines_of(journal), ended)
+
+
+def conclusion_from(
+    meta: StudyMeta,
+    rows: Sequence[TrialRow],
+    entries: Sequence[Entry],
+    baselines: Sequence[BaselineRow],
+    ended: bool,
+) -> Conclusion:
+    """Return what a study has shown, from what was read of its journal at one commit.
+
+    Args:
+        meta: what the journal says of the study.
+        rows: all trials.
+        entries: their leaderboard.
+        baselines: rules that learn nothing.
+        ended: the study is finished.
+    """
+    study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     return concluded(
         meta,
         rows,
         entries,
-        baselines_of(journal),
+        baselines,
         ceiling=_ceiling(study, meta),
         why=_why_nothing(study, meta, entries, ended),
         why_alone=_why_alone(study, rows, ended),

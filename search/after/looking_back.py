@@ -22,12 +22,12 @@ from ...errors import ConfigError, MissingExtraError
 from ...spaces.space import Space
 from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
-from ...store.rows import AskRow, Stream, TrialRow
+from ...store.rows import AskRow, DecisionRow, Stream, TrialRow
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
 from ...studies.search_methods import METHODS
 from ...studies.spec import Study
-from ..book.objective import Objective
+from ..book.objective import Objective, measures
 from ..lanes.contract import EvaluationResult
 from .ped_anova import ped_anova
 
@@ -146,20 +146,25 @@ def read_points(folder: Path) -> Points:
         return points_of(journal)
 
 
-def points_of(journal: Journal) -> Points:
-    """Return a study's evaluations from its open journal."""
+def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) -> Points:
+    """Return a study's evaluations from its open journal.
+
+    Args:
+        journal: of the study.
+        decisions: all of them, where they were read at the same commit; None reads them.
+    """
     study = recorded(journal.meta.study_text)
     rows = {row.trial: row for row in journal.trials()}
     blind = _blind(journal.asks()) if study.search.warm_start is None else frozenset()
     changes: dict[int, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
-    for decision in journal.decisions():
+    for decision in journal.decisions() if decisions is None else decisions:
         if decision.old_params is not None:
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
     objective = Objective.of(study)
-    for packed in journal.packed_evaluations():
-        key = (packed.stream, packed.trial, packed.env_steps)
-        seeds[key].append(objective.measure(result_of(packed)))
+    evaluations = list(journal.packed_evaluations())
+    for packed, value in zip(evaluations, _measured(objective, evaluations), strict=True):
+        seeds[packed.stream, packed.trial, packed.env_steps].append(value)
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
         too_few = study.metric.aggregate == "iqm" and len(replicates) < IQM_MIN_SEEDS
@@ -177,6 +182,32 @@ def _is_deaf(method: str) -> bool:
 def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
     """Return the batches begun before any trial had ended; `asks` is in their order."""
     return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
+
+
+def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> list[float]:
+    """Return the metric of each evaluation; those of one form are measured as one array."""
+    if objective.scales:
+        return [objective.measure(result_of(packed)) for packed in evaluations]
+    forms: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
+    for index, packed in enumerate(evaluations):
+        forms[packed.episodes, packed.names].append(index)
+    values = [math.nan] * len(evaluations)
+    for (episodes, names), those in forms.items():
+        some = [evaluations[index] for index in those]
+        returns = np.frombuffer(b"".join(packed.returns for packed in some), "<f8")
+        lengths = np.frombuffer(b"".join(packed.lengths for packed in some), "<i8")
+        metrics = np.frombuffer(b"".join(packed.metrics for packed in some), "<f8")
+        metrics = metrics.reshape(len(some), len(names), episodes)
+        result = EvaluationResult(
+            returns=returns.reshape(len(some), episodes),
+            lengths=lengths.reshape(len(some), episodes),
+            metrics={key: metrics[:, place] for place, key in enumerate(names)},
+        )
+        for index, value in zip(
+            those, measures(objective.metric.name, result).tolist(), strict=True
+        ):
+            values[index] = value
+    return values
 
 
 def result_of(packed: PackedEvaluation) -> EvaluationResult:

@@ -21,15 +21,15 @@ from ...studies.several import scales
 from ...studies.spec import Constraint, Metric, Study
 from ..lanes.contract import EvaluationResult
 
-__all__ = ["Objective", "Objectives", "measure", "parts_of"]
+__all__ = ["Objective", "Objectives", "measure", "measures", "parts_of"]
 
 _PREFIX = "eval/"
-_STATISTICS: Mapping[str, Callable[[np.ndarray], float]] = {
-    "mean": lambda values: float(np.mean(values)),
-    "median": lambda values: float(np.median(values)),
-    "min": lambda values: float(np.min(values)),
-    "max": lambda values: float(np.max(values)),
-    "std": lambda values: float(np.std(values)),
+_STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "mean": lambda values: np.mean(values, axis=-1),
+    "median": lambda values: np.median(values, axis=-1),
+    "min": lambda values: np.min(values, axis=-1),
+    "max": lambda values: np.max(values, axis=-1),
+    "std": lambda values: np.std(values, axis=-1),
 }
 
 
@@ -42,19 +42,35 @@ def measure(name: str, result: EvaluationResult) -> float:
     Raises:
         UnknownNameError: the evaluation has no such metric.
     """
+    return float(measures(name, result))
+
+
+def measures(name: str, results: EvaluationResult) -> np.ndarray:
+    """Return the metric `name` of many evaluations of as many episodes, each to the same bits.
+
+    Args:
+        name: see `measure`.
+        results: arrays [evaluations, episodes].
+
+    Returns:
+        float64 [evaluations].
+
+    Raises:
+        UnknownNameError: the evaluations have no such metric.
+    """
     key = name.removeprefix(_PREFIX)
     quantity, _, statistic = key.rpartition("_")
     if quantity in ("return", "length") and statistic in _STATISTICS:
-        values = result.returns if quantity == "return" else result.lengths
+        values = results.returns if quantity == "return" else results.lengths
         return _STATISTICS[statistic](np.asarray(values, dtype=np.float64))
-    if name.startswith(_PREFIX) and key in result.metrics:
-        return float(np.mean(result.metrics[key]))
+    if name.startswith(_PREFIX) and key in results.metrics:
+        return np.mean(results.metrics[key], axis=-1)
     known = [
         f"{_PREFIX}{quantity}_{statistic}"
         for quantity in ("return", "length")
         for statistic in _STATISTICS
     ]
-    raise UnknownNameError("metric", name, known + [f"{_PREFIX}{key}" for key in result.metrics])
+    raise UnknownNameError("metric", name, known + [f"{_PREFIX}{key}" for key in results.metrics])
 
 
 def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResult]:

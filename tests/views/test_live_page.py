@@ -1,7 +1,10 @@
 """The live page answers what it should, to whom it should, and nothing else."""
 
+import dataclasses
 import http.client
 import json
+import os
+import random
 import re
 import shutil
 import signal
@@ -21,7 +24,7 @@ import pytest
 from hpo.cli import main
 from hpo.search.book.progress import Silent
 from hpo.search.run import run
-from hpo.store import tables_equal
+from hpo.store import journal_reader, tables_equal
 from hpo.store.commit import Commit
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
@@ -31,6 +34,7 @@ from hpo.views.live.guard import Guard, is_loopback
 from hpo.views.live.library import Library
 from hpo.views.live.parts import ASKED
 from hpo.views.live.server import LiveServer
+from hpo.views.live.standing import word_of
 from hpo.views.report.report import PARTS, head_html
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -327,6 +331,65 @@ def test_what_runs_where_is_shown_while_it_runs(tmp_path):
     )
     assert "of 12 lanes busy" in lanes
     assert "It runs." in now and "<dt>phase</dt><dd>search</dd>" in now
+
+
+def test_what_is_shown_is_never_older_than_the_study(tmp_path):
+    """Commits between two looks and during one, another study of that name, and none at all."""
+    folder = samples.make_results(tmp_path / "results").folder
+    library, rng = Library(tmp_path / "results"), random.Random(0)
+    samples.make_results(tmp_path / "other", seed=5)
+
+    def commit():
+        with Journal(folder, writable=True) as journal:
+            head, rows = journal.head(), journal.trials()
+            changed = dataclasses.replace(rng.choice(rows), choose_values=(rng.random(),) * 5)
+            journal.commit(Commit(head.number + 1, head.loop_state, None, head.at, [changed]))
+
+    def begin_anew():
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "other" / "small", folder)
+
+    def shown():
+        made = library.view("small")
+        pieces = {name: made.value.part(name, made.spend) for name in ("head", "leaderboard")}
+        return made.value.snapshot.head.number, made.value.snapshot.conclusion, pieces
+
+    def really():
+        snapshot = read_snapshot(StudyFolder(folder))
+        now = dataclasses.replace(snapshot, standing=word_of(folder, snapshot.head))
+        board = {part.name: part for part in PARTS}["leaderboard"].build(now)
+        pieces = {"head": head_html(now), "leaderboard": board}
+        return snapshot.head.number, snapshot.conclusion, pieces
+
+    assert shown() == really()
+    for step in [commit, commit, begin_anew, commit, commit]:
+        step()
+        assert shown() == really()
+    while_read = threading.Thread(target=lambda: [commit() for _ in range(20)])
+    while_read.start()
+    while while_read.is_alive():
+        shown()
+    while_read.join()
+    assert shown() == really()
+    shutil.rmtree(folder)
+    assert library.view("small") is None
+    shutil.copytree(tmp_path / "other" / "small", folder)
+    assert shown() == really()
+
+
+def test_a_reader_decodes_every_trial_once_and_the_next_one_nothing(tmp_path, monkeypatch):
+    folder = samples.make_results(tmp_path).folder
+    journal = folder / "journal.sqlite"
+    os.utime(journal, (1e9, 1e9))  # older than a tick of the clock
+    decoded, decode = [], journal_reader.trial_from_text
+    monkeypatch.setattr(
+        journal_reader, "trial_from_text", lambda text: decoded.append(text) or decode(text)
+    )
+    with serving(tmp_path) as server:
+        for _ in range(2):
+            for name in ("head", "now", "leaderboard", "history", "curves", "slices"):
+                assert ask(server, f"/part/small/{name}")[0] == 200
+    assert len(decoded) == len(set(decoded)) == 24
 
 
 def test_a_study_whose_process_died_says_so(tmp_path):

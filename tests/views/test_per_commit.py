@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,19 @@ class Maker:
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / JOURNAL_NAME).write_bytes(bytes(100))
+    write(tmp_path, 100)
     return tmp_path
+
+
+def write(folder, size, seconds_ago=10.0):
+    """Put a journal of that size there, as a new file, that last changed so long ago."""
+    path = Path(folder) / JOURNAL_NAME
+    other = path.with_suffix(".new")
+    other.write_bytes(bytes(size))
+    changed = time.time_ns() - round(1e9 * seconds_ago)
+    os.utime(other, ns=(changed, changed))
+    other.replace(path)
+    return changed
 
 
 def change(folder):
@@ -133,3 +145,55 @@ def test_a_study_that_is_gone_is_an_error_in_words(folder):
     (folder / JOURNAL_NAME).unlink()
     with pytest.raises(StoreError, match="cannot be read"):
         PerCommit(folder, Maker()).get()
+
+
+def test_two_changes_within_one_tick_of_the_clock_are_both_seen(folder):
+    """The second leaves size, inode and time of change as they were after the first."""
+    path, contents = Path(folder) / JOURNAL_NAME, lambda folder: path_of(folder).read_bytes()
+    now = write(folder, 100, seconds_ago=0.0)
+    kept = PerCommit(folder, contents)
+    assert kept.get().value == bytes(100)
+    with path.open("r+b") as file:
+        file.write(b"second")
+    os.utime(path, ns=(now, now))
+    assert kept.get().value[:6] == b"second"
+    os.utime(path, ns=(now - 10**10, now - 10**10))
+    assert kept.get() is kept.get()
+
+
+def path_of(folder):
+    return Path(folder) / JOURNAL_NAME
+
+
+def test_a_commit_while_it_is_read_is_not_lost(folder):
+    found = []
+
+    def make(folder):
+        found.append(path_of(folder).stat().st_size)
+        if len(found) == 1:
+            write(folder, 200)  # behind what was read
+        return found[-1]
+
+    kept = PerCommit(folder, make)
+    assert [kept.get().value for _ in range(3)] == [100, 200, 200]
+
+
+def test_a_study_begun_anew_is_shown_at_once_though_both_run(folder):
+    make = Maker()
+    kept = PerCommit(folder, make, make.clock)
+    with StudyLock(folder):
+        kept.get().spend(1000.0)
+        write(folder, 100)  # another file of that size
+        assert kept.get().value == 2
+        change(folder)
+        assert kept.get().value == 2
+
+
+def test_a_study_removed_and_put_back_is_read_again(folder):
+    kept = PerCommit(folder, lambda folder: path_of(folder).stat().st_size)
+    assert kept.get().value == 100
+    path_of(folder).unlink()
+    with pytest.raises(StoreError):
+        kept.get()
+    write(folder, 300)
+    assert kept.get().value == 300

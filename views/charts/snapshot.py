@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...errors import ConfigError
-from ...search.after.conclusion import conclusion_of
+from ...search.after.conclusion import conclusion_from
 from ...search.after.decided import Answer, answer_at
 from ...search.after.looking_back import Points, importance_at, points_of
 from ...search.book.usage import Usage
@@ -154,10 +154,10 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
     """
     with Journal(folder.path, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
-        points = points_of(journal)
+        decisions = journal.decisions()
+        points = points_of(journal, decisions)
         rows = list(points.trials.values())
         entries = leaderboard_of(meta, rows)
-        decisions = journal.decisions()
         rules = baselines_of(journal)
         return Snapshot(
             folder=folder,
@@ -171,7 +171,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             usage=usage_at(head),
             standing=state_of(folder.path, head),
             baseline_rows=rules,
-            conclusion=conclusion_of(journal),
+            conclusion=conclusion_from(meta, rows, entries, rules, head.phase == "finished"),
         )
 
 

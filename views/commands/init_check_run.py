@@ -17,6 +17,8 @@ from ...studies.init_file import init_text
 from ...studies.load import load, loads
 from ...studies.spec import Study
 from ...studies.time_estimate import LONG_SECONDS, span_of_time
+from ...studies.tuned.catalogue import known_record
+from ...studies.tuned.study_text import around_text
 from ..documents import print_json
 from ..terminal.console import fitted, plain_warnings
 from ..visible import echo
@@ -29,13 +31,15 @@ _LABEL = 11  # `env steps  `
 def do_init(args: Namespace) -> int:
     """Write a study file to start from; never over an existing one.
 
-    What takes hours here is said, as far as the environment was timed here before, or with
-    `--time` by timing it now.
+    It starts at the tuned configuration of the environment, if there is one. What takes hours
+    here is said, as far as the environment was timed here before, or with `--time` by timing it
+    now.
 
     Raises:
         ConfigError: unknown environment, or the file exists.
     """
-    text = init_text(args.env)
+    record = None if args.plain else known_record(args.env)
+    text = init_text(args.env) if record is None else around_text(record)
     write_study(text, args.to)
     from ...search.forecast.at_a_glance import at_a_glance
 

@@ -18,8 +18,9 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.query import streamed
 from ...store.rows import StudyMeta
-from ...store.study_folder import StudyFolder, find_study, list_studies, state_of
+from ...store.study_folder import StudyFolder, find_study, find_tables, list_studies, state_of
 from ...studies.stopping_rules import finishing_rules
+from ...studies.tuned.catalogue import PLACE, shipped
 from ..documents import print_answer, print_json
 from ..formatting import counted
 from ..leaderboard_text import (
@@ -131,7 +132,9 @@ def do_show(args: Namespace) -> int:
 def do_query(args: Namespace) -> int:
     """Run one SELECT over the tables of a study."""
     pieces = json_pieces if args.json else csv_pieces if args.csv else table_pieces
-    with streamed(_folder(args).path, args.sql, args.timeout or None) as rows:
+    ours = {name: shipped() for name in (PLACE.name, PLACE.as_posix())}
+    folder = find_tables(args.study, Path(args.out), ours)
+    with streamed(folder, args.sql, args.timeout or None) as rows:
         for piece in pieces(rows):
             echo(piece, end="")
     return 0

@@ -13,10 +13,10 @@ from ...search.engine.growth import single_as_begun
 from ...search.run import Results
 from ...store.query import query
 from ...store.study_folder import StudyFolder
-from ...studies.load import load
 from ...studies.several import env_words, metric_words
 from ...studies.single import single
 from ...studies.spec import Study
+from ...studies.tuned.given import load_given
 from ..documents import print_answer
 from ..formatting import between, counted, number, sparkline, steps
 from ..terminal.console import knows_blocks
@@ -37,7 +37,7 @@ def do_train(args: Namespace) -> int:
     Raises:
         HpoError: see `search.api.run`.
     """
-    given = load(args.file, args.set, args.name)
+    given, text = load_given(args.file, args.set, args.name)
     study = single(given)
     if not args.new:
         study = single_as_begun(given, Path(args.out) / given.name)
@@ -49,7 +49,7 @@ def do_train(args: Namespace) -> int:
             f"training the default configuration; hpo train does not search: {names}",
             file=sys.stderr,
         )
-    results = watch(study, Path(args.file).read_text(encoding="utf-8"), args)
+    results = watch(study, text, args)
     if results.state == "interrupted":
         return INTERRUPTED
     data = _data(study, results)

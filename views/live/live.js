@@ -89,7 +89,8 @@
 
   const drawNext = () => {
     let free = AT_ONCE - pieces.filter((piece) => piece.busy).length;
-    for (const piece of pieces) {
+    const bySight = [...pieces].sort((one, other) => other.seen - one.seen);  // what is seen first
+    for (const piece of bySight) {
       if (isDue(piece) && free > 0) {
         free -= 1;
         draw(piece);

@@ -22,6 +22,11 @@ __all__ = ["SHARE", "Made", "Mark", "PerCommit", "mark_of"]
 SHARE = min(0.5, 0.01 * (os.cpu_count() or 1))
 """Of the time, for reading and drawing one study while it runs: a hundredth of the machine."""
 _SOONEST = 1.0
+_SETTLED_NS = 50_000_000
+"""How old a file's time of change must be, in nanoseconds, so that the next change has another.
+
+A clock of the kernel's gives these times, a few milliseconds a tick.
+"""
 
 _T = TypeVar("_T")
 
@@ -33,10 +38,20 @@ class Mark:
     Attributes:
         file: inode, size and time of change of its journal.
         runs: a process writes the study.
+        settled: another change would have another time; if not, the mark tells nothing.
     """
 
     file: tuple[int, int, int]
     runs: bool
+    settled: bool = True
+
+    def tells_the_same(self, now: Mark) -> bool:
+        """Return whether nothing has changed since this mark was taken."""
+        return self.settled and (self.file, self.runs) == (now.file, now.runs)
+
+    def is_of_another(self, now: Mark) -> bool:
+        """Return whether the study was begun anew since: its journal is another file."""
+        return self.file[0] != now.file[0]
 
 
 def mark_of(folder: Path) -> Mark:
@@ -53,7 +68,8 @@ def mark_of(folder: Path) -> Mark:
     except OSError as error:
         raise StoreError(f"{folder.name} cannot be read: {error.strerror}") from error
     words = (seen.st_ino, seen.st_size, seen.st_mtime_ns)
-    return Mark(words, lock_holder(folder) is not None)
+    settled = not 0 <= time.time_ns() - seen.st_mtime_ns < _SETTLED_NS
+    return Mark(words, lock_holder(folder) is not None, settled)
 
 
 @dataclass
@@ -118,7 +134,7 @@ class PerCommit(Generic[_T]):
             return made
         try:
             made, mark = self._made, mark_of(self._folder)
-            if made is not None and (made.mark == mark or self._waits(made, mark)):
+            if made is not None and (made.mark.tells_the_same(mark) or self._waits(made, mark)):
                 return made
             began = time.process_time()
             value = self._make(self._folder)
@@ -128,6 +144,8 @@ class PerCommit(Generic[_T]):
             self._lock.release()
 
     def _waits(self, made: Made[_T], mark: Mark) -> bool:
+        if made.mark.is_of_another(mark):
+            return False
         return mark.runs and made.mark.runs and not made.may_be_replaced(self._clock())
 
     @property

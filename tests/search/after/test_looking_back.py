@@ -1,5 +1,7 @@
 import importlib.util
 import json
+import shutil
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -11,10 +13,18 @@ import pytest
 from hpo.cli import main
 from hpo.errors import ConfigError, MissingExtraError
 from hpo.search.after.decided import answer_at, columns_of
-from hpo.search.after.looking_back import Points, importance_at, read_points
+from hpo.search.after.looking_back import (
+    Points,
+    importance_at,
+    points_of,
+    read_points,
+    result_of,
+)
+from hpo.search.book.objective import Objective
 from hpo.search.run import run
+from hpo.store.commit import Commit
 from hpo.store.journal import Journal
-from hpo.store.rows import TrialRow, TrialState
+from hpo.store.rows import EvaluationRow, Stream, TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
@@ -46,6 +56,26 @@ def test_values_at_points_are_those_of_the_trials(results):
     ends = points.values[max(points.values)]
     finished = {n: row.value for n, row in points.trials.items() if row.value is not None}
     assert finished and {n: ends[n] for n in finished} == pytest.approx(finished)
+
+
+def test_values_are_measured_as_evaluations_alone_are(tmp_path, results):
+    """Evaluations of other episodes and metrics among them, which are measured apart."""
+    shutil.copytree(results / "one", tmp_path / "one")
+    with Journal(tmp_path / "one", writable=True) as journal:
+        head, stream = journal.head(), Stream.SEARCH
+        odd = [
+            EvaluationRow(0, stream, seed, 7, episode, 0.1 * episode + seed, 3, {"own": 1.0})
+            for seed in (0, 1)
+            for episode in range(5 - seed)
+        ]
+        journal.commit(Commit(head.number + 1, head.loop_state, None, head.at, evaluations=odd))
+        points = points_of(journal)
+        slow = defaultdict(list)
+        for packed in journal.packed_evaluations():
+            value = Objective(points.study.metric).measure(result_of(packed))
+            slow[packed.stream, packed.trial, packed.env_steps].append(value)
+    assert dict(points.seeds) == dict(slow)
+    assert points.seeds["search", 0, 7] == [pytest.approx(0.2), pytest.approx(1.15)]
 
 
 def test_the_knob_that_decides_is_found(results):

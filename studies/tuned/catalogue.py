@@ -1,0 +1,99 @@
+"""Where tuned configurations lie, and which one a name means.
+
+Those of the working directory (`results/tuned`, where `hpo tuned add` writes) come before those
+that ship with the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...environments import full_id
+from ...errors import ConfigError, UnknownNameError
+from .record import Record
+from .record_file import read_record
+
+__all__ = [
+    "PLACE",
+    "PREFIX",
+    "file_name",
+    "find_record",
+    "folders",
+    "known_record",
+    "record_files",
+    "shipped",
+]
+
+PLACE = Path("results") / "tuned"
+PREFIX = "tuned:"
+"""What a study file's place says to mean a tuned configuration: `hpo train tuned:CartPole-v1`."""
+
+
+def shipped() -> Path:
+    """Return the folder of those that come with the package."""
+    return Path(__file__).parents[2] / PLACE
+
+
+def folders(place: Path | None = None) -> list[Path]:
+    """Return the folders to look in, the first one first.
+
+    Args:
+        place: look there alone.
+    """
+    if place is not None:
+        return [place]
+    return list(dict.fromkeys(path.resolve() for path in (PLACE, shipped()) if path.is_dir()))
+
+
+def file_name(name: str) -> str:
+    """Return the file of a name.
+
+    >>> file_name("gym:LunarLander-v3")
+    'gym-LunarLander-v3.yaml'
+    """
+    return name.replace(":", "-").replace("/", "-") + ".yaml"
+
+
+def record_files(where: Sequence[Path]) -> dict[str, Path]:
+    """Return file stem -> file, of each the first there is, by name."""
+    found: dict[str, Path] = {}
+    for folder in where:
+        for path in folder.glob("*.yaml"):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def known_record(env: str) -> Record | None:
+    """Return the tuned configuration of an environment, None without one.
+
+    Raises:
+        UnknownNameError: there is no such environment, nor a tuned configuration of that name.
+        StudyError: its file is damaged.
+    """
+    path = _path_of(env, folders())
+    return None if path is None else read_record(path)
+
+
+def find_record(name: str, place: Path | None = None) -> Record:
+    """Return the tuned configuration of an environment, or of a name of one.
+
+    Raises:
+        UnknownNameError: there is none; lists those there are.
+        StudyError: its file is damaged.
+    """
+    path = _path_of(name, folders(place))
+    if path is not None:
+        return read_record(path)
+    files = record_files(folders(place))
+    if not files:
+        raise ConfigError(
+            f"there is no tuned configuration in {place or PLACE}; make one: hpo tuned add STUDY"
+        )
+    raise UnknownNameError("tuned configuration", name, files)
+
+
+def _path_of(name: str, where: Sequence[Path]) -> Path | None:
+    files = record_files(where)
+    stems = (file_name(word).removesuffix(".yaml") for word in (name, full_id(name)))
+    return next((files[stem] for stem in stems if stem in files), None)

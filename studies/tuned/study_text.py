@@ -1,0 +1,152 @@
+"""Studies made of a tuned configuration: one that trains it, one that searches around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ConfigError
+from ...knobs import KNOBS, complete
+from ...plain_data import as_lists
+from ..writer import flow, to_yaml
+from .record import Record
+
+__all__ = ["around_text", "knobs_of", "least", "train_text"]
+
+_SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
+_FACTOR = 4.0
+_TRIALS = 48
+
+
+def knobs_of(record: Record) -> dict[str, Any]:
+    """Return the tuned configuration in knobs of today: those that have gone are left out."""
+    config = record.tuned.config
+    return {name: value for name, value in config.items() if name in KNOBS}
+
+
+def least(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return as few knobs as make the same whole configuration today.
+
+    Raises:
+        ConfigError: a value is not legal today.
+    """
+    whole = as_lists(complete(config))
+    plain_default = as_lists(complete({}))
+    kept = {
+        name: value
+        for name, value in whole.items()
+        if name not in plain_default or plain_default[name] != value
+    }
+    for name in list(kept):
+        fewer = {other: value for other, value in kept.items() if other != name}
+        if _completes_to(fewer, whole):
+            kept = fewer
+    return kept
+
+
+def _completes_to(config: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    try:
+        return as_lists(complete(config)) == whole
+    except ConfigError:  # what is left contradicts itself
+        return False
+
+
+def train_text(record: Record, seeds: int = 5) -> str:
+    """Return the study that trains the configuration, for `hpo train tuned:ENV`."""
+    config = least(knobs_of(record))
+    return _head(record, "trained") + to_yaml(
+        {
+            "name": f"tuned-{_plain(record.name)}",
+            "env": _env(record),
+            "env_steps": record.env_steps,
+            "fixed": config,
+            "metric": {"name": record.metric, "goal": record.goal},
+            "evaluation": _evaluation(record),
+            "seeds": {"per_config": seeds},
+            "budget": {"trials": 1},
+        }
+    )
+
+
+def around_text(record: Record) -> str:
+    """Return a study whose default is the configuration, for `hpo init ENV`.
+
+    The usual knobs and those that the study moved are searched, numbers a factor of 4 around the
+    tuned value on the axis of their own search space.
+    """
+    config = least(knobs_of(record))
+    whole = complete(knobs_of(record))
+    space = {name: _around(name, whole[name]) for name in _SEARCHED if _fits(name, whole[name])}
+    fixed = {k: v for k, v in config.items() if k not in space}
+    first = max(1, record.env_steps // 8)
+    lines = [
+        _head(record, "the default, trial 0"),
+        "# Next: hpo check this file, then hpo run it; what is left out has a default.\n",
+        to_yaml({"name": _plain(record.name).lower(), "env": _env(record)}),
+        f"env_steps: {record.env_steps}".ljust(33) + "# of one full run; rungs cut it short\n",
+        to_yaml({"fixed": fixed}) if fixed else "",
+        "space:\n",
+        *(_line(name, data) for name, data in space.items()),
+        f"metric: {flow({'name': record.metric, 'goal': record.goal})}\n",
+        f"evaluation: {flow({'every': 'rungs', **_how(record)})}\n",
+        "search: {method: tpe}\n",
+        f"early_terminate: {{type: asha, min: {first}, eta: 4}}\n",
+        "seeds: {per_config: 4}           # replicates of every configuration\n",
+        "confirm: {top_k: 3, choose: 8, report: 16}   # fresh seeds for the best\n",
+        f"budget: {{trials: {_TRIALS}}}\n",
+    ]
+    return "".join(lines)
+
+
+def _head(record: Record, what: str) -> str:
+    return f"# {record.env}: the tuned configuration of `hpo tuned {record.name}` is {what}.\n"
+
+
+def _plain(name: str) -> str:
+    return name.replace(":", "-").replace("/", "-")
+
+
+def _env(record: Record) -> Any:
+    return {"id": record.env, **record.env_values} if record.env_values else record.env
+
+
+def _how(record: Record) -> dict[str, Any]:
+    """Return episodes, or env steps, of an evaluation."""
+    return {k: v for k, v in record.evaluation.items() if k != "greedy" or v is False}
+
+
+def _evaluation(record: Record) -> dict[str, Any]:
+    return {"every": max(1, record.env_steps // 20), **_how(record)}
+
+
+def _fits(name: str, value: float) -> bool:
+    """Return whether a value has a place on the axis that the knob is searched on."""
+    return value < 1.0 or (KNOBS[name].search or {})["distribution"] != "one_minus_log"
+
+
+def _around(name: str, value: Any) -> dict[str, Any]:
+    """Return the part of a knob's usual range that lies around a value, which is its default."""
+    usual = dict(KNOBS[name].search or {})
+    low, high = usual["min"], usual["max"]
+    kind = usual["distribution"]
+    if kind == "one_minus_log":
+        near = (1.0 - (1.0 - value) * _FACTOR, 1.0 - (1.0 - value) / _FACTOR)
+    elif kind == "uniform":
+        near = (value - (high - low) / _FACTOR, value + (high - low) / _FACTOR)
+    else:
+        near = (value / _FACTOR, value * _FACTOR)
+    if value == 0.0 and "zero" in usual:  # the zero of a knob that may be off
+        return {**usual, "default": 0.0}
+    low, high = max(min(low, value), near[0]), min(max(high, value), near[1])
+    if kind.endswith("int_uniform"):
+        low, high = math.floor(low), math.ceil(high)
+    else:
+        digits = 10 if kind == "one_minus_log" else 4  # 0.9999975 is not 1
+        low, high = (float(f"{end:.{digits}g}") for end in (low, high))
+    bounds = {"min": min(low, value), "max": max(high, value), "default": value}
+    return {**usual, **bounds}
+
+
+def _line(name: str, data: Mapping[str, Any]) -> str:
+    return f"  {flow(name)}: {flow(data)}\n"

@@ -1,0 +1,171 @@
+"""What the seeds of a proof say: values with intervals, and who is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from ...environment_references import Reference
+from ...store.paired import chance_of_better
+from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
+from .record import Contender, Curve, Record
+
+__all__ = [
+    "Comparison",
+    "Summary",
+    "Verdict",
+    "area",
+    "compare",
+    "comparisons",
+    "summary",
+    "threshold_of",
+    "time_to",
+]
+
+Verdict = Literal["better", "worse", "tied"]
+_WAY = 0.9
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One contender's numbers.
+
+    Attributes:
+        greedy, training, area: IQM over seeds, with its 95 % interval.
+        reached: seeds that got to the threshold.
+        to_threshold: the median of the env steps that took, never counted as infinite; None where
+            less than half of the seeds got there.
+        diverged: seeds without a value.
+    """
+
+    greedy: tuple[float, Interval]
+    training: tuple[float, Interval]
+    area: tuple[float, Interval]
+    reached: int
+    to_threshold: float | None
+    diverged: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The tuned configuration beside another one.
+
+    Attributes:
+        who: the other one.
+        verdict: by the interval of the probability of improvement of the greedy value: above one
+            half, below, or around it.
+        greedy, training, area: the probability of improvement (Agarwal et al. 2021, section 4.3),
+            that a run of ours is better than a run of theirs, with its 95 % interval.
+    """
+
+    who: str
+    verdict: Verdict
+    greedy: tuple[float, Interval]
+    training: tuple[float, Interval]
+    area: tuple[float, Interval]
+
+
+def summary(one: Contender, goal: str = "maximize") -> Summary:
+    """Return the numbers of one contender; seeds that diverged count as its worst value."""
+    reached = [steps for steps in one.to_threshold if steps is not None]
+    middle = median([math.inf if steps is None else float(steps) for steps in one.to_threshold])
+    return Summary(
+        greedy=_middle(one.greedy, goal),
+        training=_middle(one.training, "maximize"),
+        area=_middle(one.area, goal),
+        reached=len(reached),
+        to_threshold=middle if math.isfinite(middle) else None,
+        diverged=sum(value is None for value in one.greedy),
+    )
+
+
+def _middle(values: Sequence[float | None], goal: str) -> tuple[float, Interval]:
+    finite = [value for value in values if value is not None]
+    if not finite:
+        return math.nan, NO_INTERVAL
+    worst = min(finite) if goal == "maximize" else max(finite)
+    whole = [worst if value is None else value for value in values]
+    if len(whole) < 8:  # the IQM is not defined
+        return mean(whole), interval(whole)
+    return iqm(whole), interval(whole, "iqm")
+
+
+def comparisons(record: Record) -> list[Comparison]:
+    """Return the tuned configuration beside each other contender."""
+    return [compare(record.tuned, other, record.goal) for other in record.contenders[1:]]
+
+
+def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Comparison:
+    """Return which of two contenders is better, and how surely."""
+    chances = {
+        name: _chance(getattr(ours, name), getattr(theirs, name), sign)
+        for name, sign in (("greedy", goal), ("training", "maximize"), ("area", goal))
+    }
+    low, high = chances["greedy"][1].low, chances["greedy"][1].high
+    verdict: Verdict = "tied"
+    if low is not None and high is not None:
+        verdict = "better" if low > 0.5 else "worse" if high < 0.5 else "tied"
+    return Comparison(theirs.who, verdict, **chances)
+
+
+@lru_cache(maxsize=4_096)  # a list of records and their tables ask for the same ones
+def _chance(
+    ours: tuple[float | None, ...], theirs: tuple[float | None, ...], goal: str
+) -> tuple[float, Interval]:
+    sign = 1.0 if goal == "maximize" else -1.0
+    sides = [[math.nan if v is None else sign * v for v in side] for side in (ours, theirs)]
+    return chance_of_better(sides[0], sides[1], paired=False)
+
+
+def area(env_steps: Sequence[int], values: Sequence[float]) -> float:
+    """Return the mean height of a curve between its first and last point, by trapezoids.
+
+    >>> area([10, 20, 40], [0.0, 2.0, 2.0])
+    1.6666666666666667
+    """
+    if len(values) == 1:
+        return values[0]
+    pieces = [
+        (env_steps[i + 1] - env_steps[i]) * (values[i] + values[i + 1]) / 2.0
+        for i in range(len(values) - 1)
+    ]
+    return math.fsum(pieces) / (env_steps[-1] - env_steps[0])
+
+
+def time_to(
+    env_steps: Sequence[int], values: Sequence[float], threshold: float, goal: str = "maximize"
+) -> int | None:
+    """Return the env steps of the first evaluation at the threshold or beyond; None: never.
+
+    >>> time_to([10, 20, 30], [1.0, 5.0, 4.0], 4.5)
+    20
+    """
+    sign = 1.0 if goal == "maximize" else -1.0
+    reached = (at for at, v in zip(env_steps, values, strict=True) if sign * (v - threshold) >= 0)
+    return next(reached, None)
+
+
+def threshold_of(
+    curves: Sequence[Curve], goal: str = "maximize", scale: Reference | None = None
+) -> float:
+    """Return the value whose first reaching is timed, to six digits.
+
+    It lies 90 % of the way from random actions to the reference score, where these were measured;
+    else from where the worst contender is at its first evaluation to the best end, so that
+    somebody reaches it and nobody has it at the start.
+
+    Args:
+        curves: of all contenders.
+        goal: `maximize` or `minimize`.
+        scale: of the environment, if it was measured.
+    """
+    best, worst = (max, min) if goal == "maximize" else (min, max)
+    if scale is None:
+        start = worst(curve.greedy[0] for curve in curves)
+        end = best(curve.greedy[-1] for curve in curves)
+    else:
+        start, end = scale.random, scale.reference
+    return float(f"{start + _WAY * (end - start):.6g}")

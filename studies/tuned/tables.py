@@ -1,0 +1,127 @@
+"""The records of a folder as three Parquet tables, which `hpo query --study results/tuned` reads.
+
+`trials` is the leaderboard: one row a configuration of an environment, the best of each first.
+`evaluations` has one row a seed, `curves` one a point. They hold nothing that the YAML files lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...store.parquet import replacing, write_grouped
+from .record import TUNED, Contender, Record
+from .summary import Summary, compare, summary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TABLES", "tables_of", "write_tables"]
+
+TABLES = ("trials", "evaluations", "curves")
+_FLOATS = ("greedy", "training", "area")
+
+
+def write_tables(records: Sequence[Record], folder: Path) -> None:
+    """Write the tables of some records into their folder, the same bytes for the same records.
+
+    Raises:
+        StoreError: the disk refuses.
+    """
+    for name, table in tables_of(records).items():
+        with replacing(folder / f"{name}.parquet", table.schema) as writer:
+            write_grouped(writer, [table])
+
+
+def tables_of(records: Sequence[Record]) -> dict[str, pa.Table]:
+    """Return the tables of some records, by name."""
+    import pyarrow as pa
+
+    ordered = sorted(records, key=lambda record: record.name.lower())
+    rows = {
+        "trials": [row for record in ordered for row in _trials(record)],
+        "evaluations": [row for record in ordered for row in _evaluations(record)],
+        "curves": [row for record in ordered for row in _curves(record)],
+    }
+    schemas = {name: pa.schema(_columns(name)) for name in TABLES}
+    return {name: pa.Table.from_pylist(rows[name], schema=schemas[name]) for name in TABLES}
+
+
+def _columns(table: str) -> list[tuple[str, pa.DataType]]:
+    import pyarrow as pa
+
+    text, whole, real = pa.string(), pa.int64(), pa.float64()
+    key = [("env", text), ("who", text)]
+    if table == "evaluations":
+        named = [(name, real) for name in _FLOATS]
+        return [*key, ("seed", whole), *named, ("env_steps_to_threshold", whole)]
+    if table == "curves":
+        return [*key, ("env_steps", whole), *((n, real) for n in _CURVE)]
+    return [
+        *key, ("rank", whole), ("verdict", text), ("metric", text), ("goal", text),
+        *((f"{name}{end}", real) for name in _FLOATS for end in _ENDS),
+        *((f"{name}_improvement{end}", real) for name in _FLOATS for end in _ENDS),
+        ("threshold", real), ("env_steps_to_threshold", real), ("reached", whole),
+        ("seeds", whole), ("diverged", whole), ("env_steps", whole),
+        ("trained_env_steps", whole), ("cpu_seconds", real), ("commit", text), ("made_on", text),
+        ("published_by", text), ("published_commit", text),
+    ]  # fmt: skip
+
+
+_ENDS = ("", "_low", "_high")
+_CURVE = ("greedy", "low", "high", "training")
+
+
+def _trials(record: Record) -> list[dict[str, Any]]:
+    sign = -1.0 if record.goal == "maximize" else 1.0
+    found = {one.who: summary(one, record.goal) for one in record.contenders}
+    best = sorted(record.contenders, key=lambda one: sign * found[one.who].greedy[0])
+    rank = {one.who: place for place, one in enumerate(best, 1)}
+    return [_trial(record, one, found[one.who], rank[one.who]) for one in best]
+
+
+def _trial(record: Record, one: Contender, seen: Summary, rank: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "env": record.name, "who": one.who, "rank": rank, "verdict": "",
+        "metric": record.metric, "goal": record.goal, "threshold": record.threshold,
+        "env_steps_to_threshold": seen.to_threshold, "reached": seen.reached,
+        "seeds": len(one.greedy), "diverged": seen.diverged, "env_steps": record.env_steps,
+        "trained_env_steps": one.cost.env_steps, "cpu_seconds": one.cost.cpu_seconds,
+        "commit": record.made.commit, "made_on": record.made.on,
+        "published_by": one.source.get("repository"), "published_commit": one.source.get("commit"),
+    }  # fmt: skip
+    for name in _FLOATS:
+        value, around = getattr(seen, name)
+        row |= {name: value, f"{name}_low": around.low, f"{name}_high": around.high}
+    if one.who != TUNED:
+        beside = compare(record.tuned, one, record.goal)
+        row["verdict"] = beside.verdict
+        for name in _FLOATS:
+            chance, around = getattr(beside, name)
+            stem = f"{name}_improvement"
+            row |= {stem: chance, f"{stem}_low": around.low, f"{stem}_high": around.high}
+    return row
+
+
+def _evaluations(record: Record) -> list[dict[str, Any]]:
+    return [
+        {
+            "env": record.name, "who": one.who, "seed": seed,
+            **{name: getattr(one, name)[seed] for name in _FLOATS},
+            "env_steps_to_threshold": one.to_threshold[seed],
+        }
+        for one in record.contenders
+        for seed in range(len(one.greedy))
+    ]  # fmt: skip
+
+
+def _curves(record: Record) -> list[dict[str, Any]]:
+    return [
+        {
+            "env": record.name, "who": one.who, "env_steps": at,
+            **{name: getattr(one.curve, name)[place] for name in _CURVE},
+        }
+        for one in record.contenders
+        for place, at in enumerate(one.curve.env_steps)
+    ]  # fmt: skip

@@ -1,0 +1,260 @@
+"""A study's winner proved on fresh seeds and verified again, over lanes that follow a formula."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.knobs import complete
+from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
+from hpo.search.run import run
+from hpo.search.tuned.contribute import candidate_of, contribute
+from hpo.search.tuned.prove import proof_study
+from hpo.search.tuned.verify import judged, verify
+from hpo.store.journal import Journal
+from hpo.store.query import query
+from hpo.store.study_folder import StudyFolder
+from hpo.studies.resolved import resolved_yaml
+from hpo.studies.spec import Budget, Confirm, EarlyTerminate
+from hpo.studies.tuned.published import published
+from hpo.studies.tuned.record import SEEDS
+from hpo.studies.tuned.record_file import record_text
+from hpo.studies.tuned.summary import comparisons
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
+records = SimpleNamespace(
+    **run_path(str(Path(__file__).parents[2] / "studies" / "tuned" / "samples.py"))
+)
+
+
+class Population(AnalyticPopulation):
+    """Lanes with the return of training that real ones report."""
+
+    def advance(self, refills, busy):
+        found = super().advance(refills, busy)
+
+        def told(metrics):
+            return {**metrics, "episode_return_100": 90.0 * metrics["skill"]}
+
+        rows = tuple(dataclasses.replace(row, metrics=told(row.metrics)) for row in found.rows)
+        return dataclasses.replace(found, metrics=told(found.metrics), rows=rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Factory(AnalyticFactory):
+    def make(self, resolved, lanes):
+        return Population(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+def analytic(study, out, **factory):
+    """Run a study over formulas, its seed theirs."""
+    settings = samples.quick(study_text=resolved_yaml(study))
+    return run(study, out / study.name, Factory(seed=study.seed, **factory), (), settings)
+
+
+def searched(tmp_path, **changes):
+    """Return the folder of a finished study whose default is far from the best."""
+    study = samples.study(
+        confirm=Confirm(3, 8, 16),
+        env_steps=40_000,
+        enqueue=({"learning_rate": 1e-3},),  # the best there is
+        **{"budget": Budget(16), **changes},
+    )
+    analytic(study, tmp_path)
+    return StudyFolder(tmp_path / study.name)
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory):
+    """A study, and its winner proved: candidate, record, and where the runs lie."""
+    folder = tmp_path_factory.mktemp("proof")
+    candidate = candidate_of(searched(folder))
+    record = contribute(candidate, folder, SEEDS, analytic)
+    return SimpleNamespace(candidate=candidate, record=record, folder=folder)
+
+
+def test_the_winner_the_default_and_what_is_published_run_on_seeds_of_their_own(proof):
+    candidate, record = proof.candidate, proof.record
+    assert [one.who for one in record.contenders] == [
+        "tuned", "default", *(one.by for one in published("CartPole-v1"))
+    ]  # fmt: skip
+    assert all(len(one.greedy) == 32 for one in record.contenders)
+    assert record.tuned.config == candidate.config
+    assert record.contenders[1].config == complete({})
+    assert record.contenders[2].config == complete(published("CartPole-v1")[0].knobs)
+    against = comparisons(record)[0]
+    assert (against.who, against.verdict) == ("default", "better")
+    assert record.origin.trials == 16 and record.origin.seeds["report"] == 16
+    assert record.origin.env_steps > 16 * 2 * 2_000 and "default" in record.origin.said
+    with Journal(proof.folder / "CartPole-v1.proof.tuned") as journal:
+        assert f"seed: {record.seed}\n" in journal.meta.study_text and record.seed != 0
+
+
+def test_numbers_are_those_of_the_tables(proof):
+    record, folder = proof.record, proof.folder / "CartPole-v1.proof.default"
+    _, rows = query(
+        folder,
+        "SELECT replicate, env_steps, avg(episode_return) FROM evaluations "
+        "GROUP BY ALL ORDER BY replicate, env_steps",
+    )
+    default = record.contenders[1]
+    assert len(rows) == 32 * 20 and len(default.curve.env_steps) == 20
+    last = [value for _, at, value in rows if at == 40_000]
+    assert last == pytest.approx(list(default.greedy))
+    first = [(at, value) for seed, at, value in rows if seed == 0]
+    assert [at for at, _ in first] == list(default.curve.env_steps)
+    steps = first[1][0] - first[0][0]
+    area = sum((a[1] + b[1]) / 2 * steps for a, b in itertools.pairwise(first))
+    assert default.area[0] == pytest.approx(area / (first[-1][0] - first[0][0]))
+    reached = next((at for at, value in first if value >= record.threshold), None)
+    assert default.to_threshold[0] == reached
+    _, rows = query(
+        folder,
+        "SELECT episode_return_100 FROM curves WHERE env_steps = 40000 ORDER BY replicate",
+    )
+    assert [value for (value,) in rows] == list(default.training)
+    assert default.cost.env_steps == 32 * 40_000 and default.cost.cpu_seconds > 0.0
+
+
+def test_a_proof_that_was_killed_goes_on_to_the_same_record(tmp_path, proof):
+
+    class Killed(BaseException):
+        pass
+
+    left = {"chunks": 25}
+
+    class Dying(Population):
+        def advance(self, refills, busy):
+            left["chunks"] -= 1
+            if left["chunks"] == 0:
+                raise Killed
+            return super().advance(refills, busy)
+
+    @dataclasses.dataclass(frozen=True)
+    class DyingFactory(AnalyticFactory):
+        def make(self, resolved, lanes):
+            return Dying(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+    def dies(study, out):
+        settings = samples.quick(commit_seconds=0.0)
+        return run(study, out / study.name, DyingFactory(seed=study.seed), (), settings)
+
+    out = tmp_path / "killed"
+    with pytest.raises(Killed):
+        contribute(proof.candidate, out, SEEDS, dies)
+    again = contribute(proof.candidate, out, SEEDS, analytic)
+    assert _results(again) == _results(proof.record)
+
+
+def _results(record):
+    return [(one.greedy, one.area, one.training, one.curve) for one in record.contenders]
+
+
+def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
+    monkeypatch.setattr("hpo.search.tuned.contribute.commit_of_checkout", lambda: "b" * 40)
+    with pytest.raises(ConfigError, match="was begun by commit"):
+        contribute(proof.candidate, proof.folder, SEEDS, analytic)
+
+
+def test_seeds_that_diverge_have_no_value_and_others_stand(tmp_path):
+    study = samples.study(env_steps=40_000)
+    own = proof_study(study, "all", complete({"learning_rate": 0.9}), 8, 5)
+    assert own.seeds.per_config == 8 and own.seeds.tolerate == 7 and own.seed == 5
+    with pytest.raises(Exception, match="no seed of all got to its end"):
+        from hpo.search.tuned.prove import run_proof
+
+        run_proof(own, tmp_path, runner=analytic)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"confirm": None}, "has not shown"),
+        ({"early_terminate": EarlyTerminate("pbt", every=10_000)}, "has not shown|changed its"),
+    ],
+)
+def test_a_winner_that_was_shown_nothing_of_is_refused(tmp_path, changes, words):
+    study = samples.study(
+        **{"confirm": Confirm(2, 4, 8), "budget": Budget(8), "env_steps": 40_000, **changes}
+    )
+    analytic(study, tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        candidate_of(StudyFolder(tmp_path / "small"))
+
+
+def test_said_so_it_is_taken_anyway(tmp_path):
+    study = samples.study(budget=Budget(8), env_steps=40_000)
+    analytic(study, tmp_path)
+    candidate = candidate_of(StudyFolder(tmp_path / "small"), anyway=True)
+    assert candidate.origin.verdict == "nothing" and candidate.origin.seeds["report"] == 0
+
+
+def test_a_study_of_other_settings_than_its_file_says_is_refused(proof):
+    folder = StudyFolder(proof.folder / "small")
+    text = folder.study_file.read_text()
+    folder.study_file.write_text(text.replace("trials: 16", "trials: 17"))
+    with pytest.raises(ConfigError, match=r"other settings than its file says: budget\.trials"):
+        candidate_of(folder)
+    folder.study_file.write_text(text)
+    assert candidate_of(folder).config == proof.record.tuned.config
+
+
+# ---------------------------------------------------------------------- verifying
+
+
+def test_the_same_code_gives_the_same_bits_and_fresh_seeds_agree(tmp_path, proof):
+    found = verify(proof.record, tmp_path / "again", 8, 32, 0, analytic)
+    assert (found.verdict, found.recorded, found.equal) == ("bit-equal", 8, 8)
+    assert found.agreement.within and found.seeds == 32
+
+
+def test_another_machine_is_within_the_interval(tmp_path, proof):
+    """Other bits: each evaluation has one episode more, of the same distribution."""
+
+    def other(study, out):
+        return analytic(study, out, episodes=3)
+
+    found = verify(proof.record, tmp_path / "again", 8, 32, 0, other)
+    assert (found.verdict, found.equal) == ("within the interval", 0)
+
+
+def test_code_that_lost_what_was_found_is_not(tmp_path, proof):
+
+    def worse(study, out):  # a bug: another configuration is trained
+        fixed = {**study.fixed, "learning_rate": 0.05}
+        return analytic(dataclasses.replace(study, fixed=fixed), out)
+
+    assert verify(proof.record, tmp_path / "again", 8, 32, 0, worse).verdict == "not"
+
+
+def test_lucky_seeds_are_not_made_good_by_equal_bits():
+    """The recorded seeds come out again, and fresh ones do worse: chosen seeds look like that."""
+    record = records.record()
+    fresh = records.contender("tuned", 80.0, record.tuned.config, seed=1)
+    found = judged(record, record.tuned, fresh)
+    assert (found.verdict, found.equal, found.recorded) == ("not", 32, 32)
+    alike = records.contender("tuned", 100.0, record.tuned.config, seed=1)
+    assert judged(record, record.tuned, alike).verdict == "bit-equal"
+    assert judged(record, alike, alike).verdict == "within the interval"
+
+
+def test_a_seed_that_diverges_now_counts_against_it():
+    record = records.record()
+    alike = records.contender("tuned", 100.0, record.tuned.config, seed=1)
+    assert judged(record, record.tuned, alike).verdict == "bit-equal"
+    lost = dataclasses.replace(alike, greedy=(*alike.greedy[:-1], None))
+    found = judged(record, lost, lost)
+    assert found.means[1] < judged(record, alike, alike).means[1]
+
+
+def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proof):
+    from hpo.studies.tuned.record_file import read_record
+
+    path = tmp_path / "CartPole-v1.yaml"
+    path.write_text(record_text(proof.record))
+    found = verify(read_record(path), tmp_path / "again", 8, 8, 0, analytic)
+    assert found.verdict == "bit-equal"

@@ -1,0 +1,249 @@
+"""Records: written, read, checked, and the studies and tables made of them."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pyarrow.parquet as pq
+import pytest
+
+from hpo.environment_references import Reference
+from hpo.environments import entry
+from hpo.errors import StudyError, UnknownNameError
+from hpo.knobs import KNOBS, complete
+from hpo.plain_data import as_lists
+from hpo.store.query import query
+from hpo.store.statistics import iqm
+from hpo.studies.load import load, loads
+from hpo.studies.tuned import published as published_module
+from hpo.studies.tuned.catalogue import find_record, known_record, shipped
+from hpo.studies.tuned.check import faults_of_folder
+from hpo.studies.tuned.published import published
+from hpo.studies.tuned.record_file import read_record, record_text
+from hpo.studies.tuned.study_text import around_text, knobs_of, least, train_text
+from hpo.studies.tuned.summary import area, compare, comparisons, summary, threshold_of, time_to
+from hpo.studies.tuned.tables import tables_of
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path):
+    record = samples.record()
+    path = tmp_path / "CartPole-v1.yaml"
+    path.write_text(record_text(record))
+    again = read_record(path)
+    assert record_text(again) == record_text(record)
+    assert [one.greedy for one in again.contenders] == [one.greedy for one in record.contenders]
+    assert complete(again.tuned.config) == record.tuned.config
+    assert max(map(len, path.read_text().splitlines()[2:])) <= 99
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("threshold: 90.0\n", "", "threshold: is missing"),
+        ("goal: maximize", "goal: upward", "allowed: maximize, minimize"),
+        ("  commit: ", "  comit: ", "made.commit: is missing"),
+        ("env_steps: 102400\nconfig", "env_steps: many\nconfig", "is of the wrong kind"),
+        ("  backend: cpu", "  backend: cpu\n  speed: 3", "made.speed: unknown"),
+        ("    to_threshold:\n      [", "    to_threshold:\n      [1, ", "of unlike length"),
+        ("    greedy:\n      [", "    greedy:\n      [fine, ", "is no number"),
+    ],
+)
+def test_what_a_file_lacks_is_told_with_its_line(tmp_path, old, new, words):
+    path = tmp_path / "x.yaml"
+    text = record_text(samples.record())
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(StudyError, match=rf"x\.yaml:\d+: .*{words}"):
+        read_record(path)
+
+
+def test_the_fewest_knobs_make_the_same_configuration():
+    given = {"learning_rate": 0.002, "normalise_rewards": True, "num_envs": 16,
+             "minibatch_size": 64, "hidden_sizes": [32]}  # fmt: skip
+    few = least(complete(given))
+    assert as_lists(complete(few)) == as_lists(complete(given))
+    assert len(few) == 5 and "reward_clip" not in few and "vf_learning_rate" not in few
+    for name in few:
+        fewer = {other: value for other, value in few.items() if other != name}
+        assert as_lists(complete(fewer)) != as_lists(complete(given))
+    assert least(complete({})) == {}
+
+
+def test_the_study_that_trains_it_has_its_configuration_and_length():
+    record = samples.record()
+    study = loads(train_text(record), "tuned:CartPole-v1")
+    assert study.default() == record.tuned.config and study.env_steps == record.env_steps
+    assert study.evaluation.episodes == 20 and study.budget.trials == 1
+
+
+def test_a_study_around_it_starts_there_and_searches_on_both_sides():
+    record = samples.record()
+    study = loads(around_text(record))
+    assert study.default() == record.tuned.config
+    rate = next(p for p in study.space.parameters if p.name == "learning_rate").distribution
+    assert rate.as_mapping()["min"] == 0.0005 and rate.as_mapping()["max"] == 0.008
+    assert study.confirm is not None and study.env_steps == 102400
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"gamma": 1.0}, {"gamma": 0.99999, "ent_coef": 0.0}, {"update_epochs": 1, "gae_lambda": 1.0},
+     {"learning_rate": 0.3, "clip_eps": 0.001}, {"ent_coef": 0.5, "update_epochs": 300}],
+)  # fmt: skip
+def test_any_configuration_has_a_space_around_it(config):
+    record = samples.record()
+    moved = replace(record.tuned, config=complete(config))
+    study = loads(around_text(replace(record, contenders=(moved, *record.contenders[1:]))))
+    assert study.default() == complete(config)
+
+
+def test_what_is_published_is_legal_today_and_says_where_it_is_from():
+    published("CartPole-v1")
+    everything = published_module._all()
+    assert len(everything) >= 9
+    for env, items in everything.items():
+        assert env.startswith("gym:") or entry(env).id == env  # Gymnasium's need Box2D to look
+        for one in items:
+            assert complete(one.knobs)["learning_rate"] == one.knobs["learning_rate"]
+            assert len(one.source["commit"]) == 40 and "/" in one.source["repository"]
+            assert one.source["file"] and one.source["env_steps"] >= 20_000
+    zoo = published("CartPole-v1")[0]
+    assert (zoo.by, zoo.knobs["gae_lambda"]) == ("rl-baselines3-zoo", 0.8)
+    assert zoo.knobs["lr_schedule"] == "linear" and zoo.knobs["update_epochs"] == 20
+    assert published("no such environment") == ()
+
+
+def test_summaries_are_the_plain_formulas():
+    record = samples.record()
+    one = record.tuned
+    seen = summary(one)
+    assert seen.greedy[0] == iqm(one.greedy)
+    assert seen.greedy[1].low < seen.greedy[0] < seen.greedy[1].high
+    assert seen.reached == sum(steps is not None for steps in one.to_threshold)
+    wins = [(a > b) + 0.5 * (a == b) for a in one.greedy for b in record.contenders[1].greedy]
+    beside = compare(one, record.contenders[1])
+    assert beside.greedy[0] == pytest.approx(sum(wins) / len(wins)) and beside.verdict == "better"
+    assert compare(record.contenders[1], one).verdict == "worse"
+    assert compare(one, one).verdict == "tied"
+    smaller = compare(one, record.contenders[1], "minimize")
+    assert smaller.verdict == "worse" and smaller.greedy[0] == pytest.approx(1 - beside.greedy[0])
+
+
+def test_a_seed_that_diverged_is_the_worst_of_all():
+    one = samples.contender("tuned", 100.0)
+    lost = replace(one, greedy=(None, *one.greedy[1:]), to_threshold=(None,) * 32)
+    whole = (min(one.greedy[1:]), *one.greedy[1:])
+    assert summary(lost).greedy[0] == iqm(whole) and summary(lost).diverged == 1
+    assert summary(lost).to_threshold is None and summary(lost).reached == 0
+    assert compare(lost, one).greedy[0] < compare(one, one).greedy[0]
+
+
+def test_area_is_the_integral_of_straight_lines():
+    at, values = [0, 10, 30, 35], [1.0, 3.0, -1.0, 4.0]
+    fine = [i / 1000 for i in range(35_000)]
+
+    def height(x):
+        i = next(i for i in range(3) if x <= at[i + 1])
+        return values[i] + (values[i + 1] - values[i]) * (x - at[i]) / (at[i + 1] - at[i])
+
+    assert area(at, values) == pytest.approx(sum(map(height, fine)) / len(fine), abs=1e-3)
+    assert area([5], [2.0]) == 2.0
+
+
+def test_the_threshold_is_nine_tenths_of_the_way():
+    curves = [samples.contender("a", 100.0).curve, samples.contender("b", 40.0).curve]
+    start, end = min(c.greedy[0] for c in curves), max(c.greedy[-1] for c in curves)
+    assert threshold_of(curves) == pytest.approx(start + 0.9 * (end - start), rel=1e-5)
+    assert threshold_of(curves, "maximize", Reference(20.0, 500.0)) == 452.0
+    assert threshold_of(curves, "minimize", Reference(0.2, 0.1)) == pytest.approx(0.11)
+    assert time_to([1, 2, 3], [5.0, 3.0, 1.0], 3.0, "minimize") == 2
+    assert time_to([1, 2], [math.nan, 0.0], 1.0) is None
+
+
+def test_tables_hold_what_the_files_say(tmp_path):
+    record = samples.record()
+    place = samples.written(tmp_path, record)
+    columns, rows = query(place, "SELECT who, rank, verdict, greedy, reached FROM trials")
+    assert columns[0] == "who" and [row[1] for row in rows] == [1, 2, 3, 4, 5]
+    assert rows[0][0] == "tuned" and rows[0][2] == "" and rows[0][3] == iqm(record.tuned.greedy)
+    verdicts = {one.who: one.verdict for one in comparisons(record)}
+    assert {row[0]: row[2] for row in rows[1:]} == verdicts
+    assert query(place, "SELECT count(*) FROM evaluations")[1] == [(5 * 32,)]
+    assert query(place, "SELECT count(*) FROM curves WHERE who = 'tuned'")[1] == [(20,)]
+    assert pq.read_table(place / "trials.parquet").equals(tables_of([record])["trials"])
+
+
+def test_a_whole_folder_has_no_fault(tmp_path):
+    records, faults = faults_of_folder(samples.written(tmp_path))
+    assert faults == [] and len(records) == 1
+
+
+def _edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda p: _edit(p.parents[1] / "studies/tuned/CartPole-v1.yaml", "0.99", "0.98"),
+         "has other bytes"),
+        (lambda p: (p.parents[1] / "studies/tuned/CartPole-v1.yaml").unlink(), "is not at"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "commit: \"0000", "commit: \"+000"),
+         "clean checkout"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "  learning_rate: 0.002", "  learning_rate: -1"),
+         "learning_rate"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "defaults:\n  {", "defaults:\n  {warp: 9, "),
+         "no knobs of today: warp"),
+        (lambda p: (p / "CartPole-v1.yaml").rename(p / "Acrobot-v1.yaml"), "the file is CartPole"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "seed: 77", "seed: 77  # mine"), "its text is"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "threshold: 90.0", "threshold: 91.0"),
+         "hpo tuned check --write"),
+        (lambda p: (p / "curves.parquet").unlink(), "curves.parquet: not what"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "rejax:\n", "rejected:\n"), "results lack rejax"),
+    ],
+)  # fmt: skip
+def test_each_fault_is_found(tmp_path, change, words):
+    place = samples.written(tmp_path)
+    change(place)
+    assert any(words in fault for fault in faults_of_folder(place)[1])
+
+
+def test_few_seeds_are_a_fault(tmp_path):
+    few = samples.contender("tuned", 100.0, seeds=31)
+    record = samples.record()
+    place = samples.written(tmp_path, replace(record, contenders=(few, *record.contenders[1:])))
+    assert any("results.tuned has 31 seeds" in fault for fault in faults_of_folder(place)[1])
+
+
+def test_names_find_records_and_suggest(tmp_path, monkeypatch):
+    place = samples.written(tmp_path)
+    assert find_record("CartPole-v1", place).env == "CartPole-v1"
+    with pytest.raises(UnknownNameError, match="did you mean 'CartPole-v1'"):
+        find_record("CartPole-v0", place)
+    monkeypatch.chdir(tmp_path)
+    assert known_record("CartPole-v1").origin.trial == 7  # of this folder, not the one that ships
+    assert known_record("DeepSea-bsuite") is None
+
+
+def test_what_ships_is_without_fault():
+    records, faults = faults_of_folder(shipped())
+    assert faults == []
+    for record in records:
+        assert set(record.tuned.config) <= set(KNOBS) and knobs_of(record)
+
+
+def test_study_files_for_tuning_load_and_start_at_the_defaults():
+    """Trial 0 is the project's default, so that a study's own conclusion is about that."""
+    root = Path(shipped()).parents[1] / "studies" / "tuned"
+    files = [path for path in root.glob("*.yaml") if path.name != "published.yaml"]
+    assert len(files) >= 9
+    for path in files:
+        study = load(path)
+        assert study.confirm is not None and study.confirm.report >= 16
+        assert as_lists(study.default()) == as_lists(complete({})), path.name

@@ -1,0 +1,141 @@
+"""`hpo tuned` and the verbs that take a tuned configuration, over records that tests make up."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+from hpo.cli import main
+from hpo.search.tuned import verify as verifying
+from hpo.store.agreement import agreement
+from hpo.studies.load import loads
+
+samples = SimpleNamespace(
+    **run_path(str(Path(__file__).parents[1] / "studies" / "tuned" / "samples.py"))
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder that holds `results/tuned` with one record."""
+    folder = tmp_path_factory.mktemp("made")
+    samples.written(folder)
+    return folder
+
+
+@pytest.fixture
+def say(made, monkeypatch, capsys):
+    """Type a command in that folder; give exit code, stdout and stderr."""
+    monkeypatch.chdir(made)
+
+    def say(*words):
+        capsys.readouterr()
+        code = main(list(words))
+        return code, *capsys.readouterr()
+
+    return say
+
+
+def test_the_list_has_a_line_a_record(say):
+    code, out, _ = say("tuned", "--tuned", "results/tuned")
+    lines = out.splitlines()
+    assert code == 0 and lines[0].split()[:2] == ["environment", "env"]
+    assert lines[2].startswith("CartPole-v1") and "better" in lines[2]
+    assert max(map(len, lines)) <= 80
+    data = json.loads(say("tuned", "--tuned", "results/tuned", "--json")[1])
+    assert [one["name"] for one in data] == ["CartPole-v1"]
+    assert data[0]["config"]["learning_rate"] == 0.002
+    assert [one["who"] for one in data[0]["results"]][:2] == ["tuned", "default"]
+    assert data[0]["results"][1]["verdict"] == "better"
+
+
+def test_a_record_is_printed_with_its_proof(say):
+    code, out, _ = say("tuned", "CartPole-v1")
+    assert code == 0
+    for words in ("learning_rate   0.002", "(default 0.0003)", "better than default",
+                  "32 fresh seeds", "trial 7", "DLR-RM/rl-baselines3-zoo", "hpo tuned verify",
+                  "12s of processor time"):  # fmt: skip
+        assert words in out
+    loser = replace(
+        samples.record(),
+        contenders=(samples.contender("tuned", 40.0), samples.contender("default", 50.0)),
+    )
+    from hpo.views.tuned_text import record_words
+
+    with open("/dev/null", "w") as stream:
+        assert "WORSE than default" in record_words(loser, stream)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["tuned", "CartPole-v0"], "did you mean 'CartPole-v1'"),
+        (["tuned", "verify"], "type: hpo tuned verify ENV"),
+        (["tuned", "check", "CartPole-v1"], "type: hpo tuned check"),
+        (["tuned", "CartPole-v1", "again"], "type: hpo tuned ENV"),
+        (["tuned", "add", "nothing"], "there is no study 'nothing'"),
+        (["tuned", "verify", "CartPole-v1", "--seeds", "4"], "at least 5"),
+        (["train", "tuned:Nowhere-v1"], "unknown tuned configuration 'Nowhere-v1'"),
+        (["tuned", "--tuned", "elsewhere", "CartPole-v1"], "no tuned configuration in elsewhere"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(say, words, told):
+    code, out, err = say(*words)
+    assert code == 2 and told in err and out == "" and len(err.splitlines()) == 1
+
+
+def test_check_says_what_is_at_fault(say, made):
+    where = ("--tuned", "results/tuned")
+    assert say("tuned", "check", *where)[:2] == (0, "1 tuned configuration, nothing at fault\n")
+    table = made / "results" / "tuned" / "curves.parquet"
+    kept = table.read_bytes()
+    table.unlink()
+    code, _, err = say("tuned", "check", *where)
+    assert code == 2 and "hpo tuned check --write" in err
+    assert len(json.loads(say("tuned", "check", "--json", *where)[1])["faults"]) == 1
+    assert say("tuned", "check", "--write", *where)[0] == 0 and table.read_bytes() == kept
+
+
+def test_init_starts_at_the_tuned_configuration(say):
+    _, out, _ = say("init", "CartPole-v1")
+    study = loads(out)
+    assert study.default()["learning_rate"] == 0.002 and study.env_steps == 102400
+    assert loads(say("init", "CartPole-v1", "--plain")[1]).default()["learning_rate"] == 3e-4
+
+
+def test_a_query_reads_the_leaderboard(say, made, monkeypatch):
+    sql = "SELECT who FROM trials WHERE rank = 1"
+    assert say("query", "--study", "results/tuned", "--csv", sql)[1] == "who\ntuned\n"
+    assert say("query", "--study", "tuned", "--csv", sql)[1] == "who\ntuned\n"
+    lost = made / "results" / "lost"
+    lost.mkdir()
+    for path in (made / "results" / "tuned").glob("*.parquet"):
+        (lost / path.name).write_bytes(path.read_bytes())
+    (lost / "study.yaml").write_text(samples.STUDY)
+    code, _, err = say("query", "--study", "lost", sql)  # a study without its journal is damaged
+    assert code == 2 and "journal" in err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words", "code"),
+    [
+        ("bit-equal", [], 0), ("within the interval", [], 0), ("not", [], 1),
+        ("within the interval", ["--bits"], 1), ("bit-equal", ["--bits"], 0),
+    ],
+)  # fmt: skip
+def test_verdicts_have_exit_codes(say, monkeypatch, verdict, words, code):
+    seen = agreement([1.0] * 8, [1.0] * 8 if verdict != "not" else [2.0] * 8)
+    found = verifying.Verification(
+        "CartPole-v1", verdict, 8, 8 if verdict == "bit-equal" else 3, 8, (1.0, 2.0), seen,
+        {"jax": ("0.1", "0.2")},
+    )  # fmt: skip
+    monkeypatch.setattr(verifying, "verify", lambda *_: found)
+    got, out, _ = say("tuned", "verify", "CartPole-v1", *words)
+    assert got == code and out.startswith("CartPole-v1: ")
+    assert (verdict if verdict != "not" else "NOT") in out.splitlines()[0]
+    assert "jax 0.1 -> 0.2" in out
+    data = json.loads(say("tuned", "verify", "CartPole-v1", "--json")[1])
+    assert data["verdict"] == verdict and data["recorded"]["seeds"] == 8

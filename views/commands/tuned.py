@@ -1,0 +1,172 @@
+"""`hpo tuned`: configurations that ship, their proof, and how one is verified or contributed."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ... import disk
+from ...errors import ConfigError
+from ...store.study_folder import find_study
+from ...studies.resolved import resolved_yaml
+from ...studies.spec import Study
+from ...studies.tuned.catalogue import PLACE, file_name, find_record, folders, record_files
+from ...studies.tuned.check import faults_of_folder
+from ...studies.tuned.record import SEEDS, Record
+from ...studies.tuned.record_file import read_record, record_text
+from ...studies.tuned.tables import write_tables
+from ..documents import print_answer, print_json
+from ..formatting import counted
+from ..tuned_text import record_data, record_words, records_table, verified_data, verified_words
+from ..visible import echo
+
+if TYPE_CHECKING:
+    from ...search.run import Results
+
+__all__ = ["do_tuned"]
+
+_INTERRUPTED = 130
+_ACTIONS = ("verify", "add", "check")
+
+
+def do_tuned(args: Namespace) -> int:
+    """List tuned configurations, print one, or do what the first word says.
+
+    Raises:
+        ConfigError: too few or too many words.
+        HpoError: as the actions do.
+    """
+    first, *rest = args.words or [""]
+    wanted = {"": 0, "check": 0, "verify": 1, "add": 1}.get(first, 0)
+    if len(rest) != wanted:
+        usage = {"verify": "verify ENV", "add": "add STUDY", "check": "check"}.get(first, "ENV")
+        raise ConfigError(f"type: hpo tuned {usage}")
+    place = None if args.tuned is None else Path(args.tuned)
+    if first == "verify":
+        return _verify(find_record(rest[0], place), args)
+    if first == "add":
+        return _add(rest[0], args, place or PLACE)
+    if first == "check":
+        return _check(folders(place), args)
+    if first:
+        record = find_record(first, place)
+        print_answer(args.json, record_data(record), record_words(record, sys.stdout))
+        return 0
+    records = [read_record(path) for path in record_files(folders(place)).values()]
+    print_answer(args.json, [record_data(record) for record in records], records_table(records))
+    return 0
+
+
+# ---------------------------------------------------------------------- actions
+
+
+def _verify(record: Record, args: Namespace) -> int:
+    """Train it again in a folder that is deleted; exit code 1 if it is not what was recorded."""
+    from ...search.tuned.verify import FRESH, RECORDED, verify
+
+    seeds = args.seeds or FRESH
+    if seeds < 5:
+        raise ConfigError(f"--seeds {seeds}: at least 5 fresh seeds are needed for an interval")
+    folder = Path(tempfile.mkdtemp(prefix="hpo-verify-"))
+    try:
+        runner = _runner(args, folder)
+        found = verify(record, folder, args.recorded or RECORDED, seeds, args.seed, runner)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if found is None:
+        return _INTERRUPTED
+    print_answer(args.json, verified_data(found), verified_words(found))
+    refused = found.verdict == "not" or (args.bits and found.verdict != "bit-equal")
+    return int(refused)
+
+
+def _add(name: str, args: Namespace, place: Path) -> int:
+    """Make a record of a finished study, and the tables anew."""
+    from ...search.tuned.contribute import candidate_of, contribute
+
+    out = Path(args.out)
+    candidate = candidate_of(find_study(name, out), args.anyway)
+    env = candidate.study.env
+    record_name = args.name or env.id
+    if env.values and args.name is None:
+        raise ConfigError(
+            f"the study sets keys of {env.id}; name the configuration: --name {env.id}-WORD"
+        )
+    study_file = _study_file(candidate.text, record_name, place, args.anyway)
+    runner = _runner(args, out)
+    record = contribute(candidate, out, args.seeds or SEEDS, runner, record_name)
+    if record is None:
+        return _INTERRUPTED
+    root = place.parent.parent
+    shown = study_file.relative_to(root).as_posix()
+    record = replace(record, origin=replace(record.origin, file=shown))
+    for path, text in (
+        (study_file, candidate.text),
+        (place / file_name(record_name), record_text(record)),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.write_text(path, text)
+    _write_tables(place)
+    print_answer(args.json, record_data(record), record_words(record, sys.stdout))
+    echo(f"wrote {place / file_name(record_name)}; next: hpo tuned check", file=sys.stderr)
+    return 0
+
+
+def _study_file(text: str, name: str, place: Path, replaces: bool) -> Path:
+    """Return where the study file of a record is kept, beside the package's own.
+
+    Raises:
+        ConfigError: another study is there.
+    """
+    path = place.parent.parent / "studies" / "tuned" / file_name(name)
+    if path.is_file() and path.read_text(encoding="utf-8") != text and not replaces:
+        raise ConfigError(
+            f"{path} is another study than the one that ran; run that one, or replace it with "
+            "--anyway"
+        )
+    return path
+
+
+def _check(where: list[Path], args: Namespace) -> int:
+    """Check every file; exit code 2 if one is at fault."""
+    faults = list[str]()
+    count = 0
+    for folder in where:
+        if args.write:
+            _write_tables(folder)
+        records, found = faults_of_folder(folder)
+        faults += found
+        count += len(records)
+    if args.json:
+        print_json({"records": count, "faults": faults})
+    else:
+        for fault in faults:
+            echo(fault, file=sys.stderr)
+        if not faults:
+            echo(f"{counted(count, 'tuned configuration')}, nothing at fault")
+    return 2 if faults else 0
+
+
+def _write_tables(folder: Path) -> None:
+    files = record_files([folder])
+    write_tables([read_record(path) for path in files.values()], folder)
+
+
+def _runner(args: Namespace, out: Path) -> Callable[[Study, Path], Results]:
+    """Return what runs a study with the view of `hpo run`."""
+    from .watched_run import watch
+
+    def run(study: Study, _: Path) -> Results:
+        given = Namespace(
+            new=False, argv=args.argv, file=study.name, set=[], name=None, out=str(out),
+            quiet=args.quiet, json=args.json, accept_new_bits=False, accept_changed_files=False,
+        )  # fmt: skip
+        return watch(study, resolved_yaml(study), given)
+
+    return run
