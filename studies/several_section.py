@@ -94,7 +94,7 @@ def _scale(
             item,
         )
         return None
-    return Reference(found.random, found.reference)
+    return Reference(float(found.random), float(found.reference))
 
 
 def _given_scale(notes: Notes, node: Node) -> Reference | None:

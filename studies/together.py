@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..env_entry import EnvEntry
 from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
 from ..knobs import KNOBS
@@ -14,6 +15,7 @@ from ..spaces.space import Parameter
 from .notes import Notes
 from .reader import Node
 from .search_methods import METHODS, method_row
+from .several import environments_of
 from .spec import Study
 from .stopping_rules import foreign_keys, rule_row
 from .together_places import place_of
@@ -215,7 +217,10 @@ class _Checks:
 
     def distributions(self) -> None:
         """Every action distribution fits the environment, as far as the table knows it."""
-        known = ENVIRONMENTS.get(self.study.env.id)
+        for one in environments_of(self.study):
+            self._distributions(ENVIRONMENTS.get(one.id))
+
+    def _distributions(self, known: EnvEntry | None) -> None:
         if known is None or known.actions not in DISTRIBUTIONS:
             return
         fitting = DISTRIBUTIONS[known.actions]
@@ -255,8 +260,8 @@ def _is_traced(study: Study, name: str) -> bool:
     """Return whether a knob may change in mid-run; what no table knows is taken to."""
     if not name.startswith("env."):
         return KNOBS[name].traced
-    known = find(study.env.id)
-    return known is None or name.removeprefix("env.") not in known.keys
+    each = [find(one.id) for one in environments_of(study)]
+    return not any(known and name.removeprefix("env.") in known.keys for known in each)
 
 
 def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:
