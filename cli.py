@@ -158,11 +158,8 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
-    _option(
-        tune, "--lanes", "N,N,...",
-        "numbers of lanes to time (default: some around what the study would use)",
-        type=types.counts,
-    )  # fmt: skip
+    many = "numbers of lanes to time (default: some around what the study would use)"
+    _option(tune, "--lanes", "N,N,...", many, type=types.counts)
     _option(
         tune, "--seconds", "S",
         "time each for S seconds, and its rollouts alone as long again (default: 3)",
@@ -222,6 +219,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study")
+    judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
+    _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
+    _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
+    _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
     plot = verb("plot", "plot_report", "draw a study as a picture")
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
@@ -234,10 +235,10 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
-    about_one = (top, show, query, best, replay, export, ranked, compared, plot, report, stop)
-    for parser in about_one:
+    about_one = (top, show, query, best, replay, export, ranked, compared, judged, report, stop)
+    for parser in (*about_one, plot):
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
-    for parser in (top, best, ranked, report, stop):
+    for parser in (top, best, ranked, judged, report, stop):
         _option(parser, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _flag(query, "--csv", "print CSV")
     _option(
@@ -250,7 +251,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _add_out(watch)
     _flag(watch, "--json", "print one line of JSON for every commit")
     listing = verb("list", "read_study", "list the studies")
-    for parser in (*about_one, listing):
+    for parser in (*about_one, plot, listing):
         _add_out(parser)
         _add_json(parser)
     _add_serve(verb)
@@ -258,10 +259,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 def _add_serve(verb: Callable[..., Any]) -> None:
     serve = verb("serve", "serve_page", "show all studies of a folder on a live page in a browser")
-    _option(
-        serve, "out", "RESULTS", "the folder of results (default: results)", nargs="?",
-        default="results",
-    )  # fmt: skip
+    folder = "the folder of results (default: results)"
+    _option(serve, "out", "RESULTS", folder, nargs="?", default="results")
     _option(
         serve, "--host", "HOST",
         "the address to listen on (default: 127.0.0.1, which only this machine reaches); with "

@@ -41,7 +41,7 @@ TENSOR = {"h100": (495e12, 990e12), "a100": (156e12, 312e12), "rtx4090": (82.6e1
 TENSOR_SHARE = 0.35
 # Kinds that are no launch: what holds others, or does nothing on the device.
 _HOLDERS = {"kCommandBuffer", "kSequential", "kWhile", "kConditional", "kDynamicSliceFusion"}
-ROLES = ("refill", "env step", "advantages", "epoch", "gradient step", "update", "chunk")
+ROLES = ("refill", "env step", "values", "advantages", "epoch", "gradient step", "update", "chunk")
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,8 @@ class Model:
         estimates = known.estimates
         if products:
             rate = self.target.rate(self.precision, self.constants)
+            if known is not None and (parts := self.program.parts(known)):
+                rate = self.target.rate("bfloat16", self.constants) / parts
             ideal = max(moved, products / rate * 1e6)
             usual = estimates.get("experimental-gemm-cost-model", ideal)
             return ideal if self.constants.tuned else max(ideal, usual)
@@ -172,6 +174,8 @@ def _role(loop: Instruction, outer: str) -> str:
     if outer == "update":
         if loop.trips is None:
             return "epoch"
+        if "/values/" in loop.path:
+            return "values"
         return "advantages" if "vmap" in loop.path.rsplit("/", 2)[1] else "env step"
     return "gradient step" if outer == "epoch" else outer
 

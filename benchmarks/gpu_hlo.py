@@ -106,6 +106,18 @@ class Program:
             )
         return total
 
+    def parts(self, one: Instruction) -> int:
+        """Return in how many products of bfloat16 each of an instruction is done; 0: it is not."""
+        found = 0
+        for called in one.called:
+            for row in self.computations.get(called, {}).values():
+                if row.op == "dot":
+                    split = re.search(r"algorithm=dot_bf16_bf16_f32_x(\d)", row.line)
+                    found = max(found, int(split[1]) if split else 0)
+                else:
+                    found = max(found, self.parts(row))
+        return found
+
     def longest_chain(self, computation: str) -> int:
         """Return the kernels of a computation that must run one after the other."""
         ends: dict[str, int] = {}

@@ -16,7 +16,7 @@ from . import policy
 from .activations import computed_numbers
 from .backend import backend_of
 from .hypers import make_hypers
-from .plan import AUTOMATIC, Plan, with_packed_spectra
+from .plan import AUTOMATIC, Plan, with_packed_spectra, with_unrolled_steps
 
 __all__ = ["fitting_parts", "for_platform"]
 
@@ -43,6 +43,9 @@ def for_platform(plan: Plan, platform: str) -> Plan:
         plan = dataclasses.replace(plan, backend=backend)
     if backend.packs_observations:
         env, eval_env = with_packed_spectra(plan.env), with_packed_spectra(plan.eval_env)
+        plan = dataclasses.replace(plan, env=env, eval_env=eval_env)
+    if backend.unrolls_steps:
+        env, eval_env = with_unrolled_steps(plan.env), with_unrolled_steps(plan.eval_env)
         plan = dataclasses.replace(plan, env=env, eval_env=eval_env)
     if plan.gradient_accumulation != AUTOMATIC:
         return plan

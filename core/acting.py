@@ -160,7 +160,7 @@ def act_to_learn(
     )
 
 
-def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, " S"]:
-    """Return V of one lane's observations [S, ...], with the memory that it has."""
+def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, "*S"]:
+    """Return V of one lane's observations [*S, ...], with the memory that it has."""
     seen = policy.normalised(plan, hypers, state.observation_statistics, observation)
     return policy.step(plan, state.params, seen, state.carry)[0].value

@@ -199,9 +199,9 @@ def make_distribution(
             )
         return own.make(outputs, actions, mask, log_std)
     if isinstance(space, Discrete):
-        return Categorical.make(outputs, mask)
+        return Categorical.make(outputs, mask, plan.backend.selects_actions)
     if isinstance(space, MultiDiscrete):
-        return MultiCategorical.make(outputs, space.nvec, mask)
+        return MultiCategorical.make(outputs, space.nvec, mask, plan.backend.selects_actions)
     kind = distribution_kind(plan, env)
     if kind == "beta":
         low, high = _bounded_range(plan, env.id, space)

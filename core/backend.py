@@ -25,7 +25,19 @@ class Backend:
         refill_batch: lanes that are started side by side.
         packs_observations: spectra of optical networks are kept a bit a slot where a study leaves
             their form open; networks see the same numbers.
+        unrolls_steps: short loops inside a step of an optical environment are written out, where
+            each of their turns would be launched by itself.
+        joins_biases: gradients of a layer's kernel and bias are one product, where it has fewer
+            inputs than outputs.
+        splits_wide_products: products of very wide inputs in float32 are six of parts in bfloat16,
+            which tensor cores multiply; what they give has float32's digits.
+        sums_first: norms of gradients are summed before anything is written from them, so that
+            what is written takes the place of what was read.
+        selects_actions: the log probability of an action is summed out of all, so that nothing
+            is scattered.
         cast_once: parameters in a network's own precision are made once for a whole rollout.
+        values_after: values are computed after a rollout, for many steps at once, so that a
+            critic's weights are not read in every one of them.
     """
 
     branches: bool = True
@@ -33,7 +45,13 @@ class Backend:
     advantage_unroll: int = 1
     refill_batch: int = 1
     packs_observations: bool = False
+    unrolls_steps: bool = False
+    joins_biases: bool = False
+    sums_first: bool = False
+    selects_actions: bool = False
+    splits_wide_products: bool = False
     cast_once: bool = False
+    values_after: bool = False
 
 
 CPU = Backend()
@@ -43,7 +61,13 @@ GPU = Backend(
     advantage_unroll=16,
     refill_batch=64,
     packs_observations=True,
+    unrolls_steps=True,
+    joins_biases=True,
+    sums_first=True,
+    selects_actions=True,
+    splits_wide_products=True,
     cast_once=True,
+    values_after=True,
 )
 
 

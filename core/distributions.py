@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .pytree import Pytree, pytree
+from .pytree import Pytree, pytree, static
 
 __all__ = [
     "Categorical",
@@ -61,13 +61,23 @@ class Distribution(Protocol):
 
 @pytree
 class Categorical(Pytree):
-    """Categorical over A actions by normalised log probabilities [..., A]."""
+    """Categorical over A actions.
+
+    Attributes:
+        log_probs: normalised [..., A].
+        selects: the one of an action is summed out of all, whose gradient a GPU makes together
+            with that of the normalisation; else looked up, whose gradient is scattered.
+    """
 
     log_probs: Float[Array, "... A"]
+    selects: bool = static(default=False)
 
     @classmethod
     def make(
-        cls, logits: Float[Array, "... A"], mask: Bool[Array, "... A"] | None = None
+        cls,
+        logits: Float[Array, "... A"],
+        mask: Bool[Array, "... A"] | None = None,
+        selects: bool = False,
     ) -> Categorical:
         """Normalise logits; masked actions get probability 0 and no gradient.
 
@@ -77,7 +87,7 @@ class Categorical(Pytree):
         if mask is not None:
             usable = mask | ~jnp.any(mask, axis=-1, keepdims=True)
             logits = jnp.where(usable, logits, _MASKED)
-        return cls(jax.nn.log_softmax(logits, axis=-1))
+        return cls(jax.nn.log_softmax(logits, axis=-1), selects)
 
     def sample(self, noise: Float[Array, "..."]) -> Int[Array, "..."]:
         """Invert the cumulative distribution at `noise` in [0, 1); never gives a masked action."""
@@ -94,6 +104,10 @@ class Categorical(Pytree):
 
     def log_prob(self, action: Int[Array, "..."]) -> Float[Array, "..."]:
         """Return log pi(action)."""
+        if self.selects:
+            places = jax.lax.broadcasted_iota(action.dtype, self.log_probs.shape, action.ndim)
+            chosen = jnp.where(places == action[..., None], self.log_probs, 0.0)
+            return jnp.sum(chosen, axis=-1)
         return jnp.take_along_axis(self.log_probs, action[..., None], axis=-1)[..., 0]
 
     def entropy(self, noise: Any = None) -> Float[Array, "..."]:
@@ -120,6 +134,7 @@ class MultiCategorical(Pytree):
         logits: Float[Array, "... P"],
         sizes: tuple[int, ...],
         mask: Bool[Array, "... P"] | None = None,
+        selects: bool = False,
     ) -> MultiCategorical:
         """Normalise each component's logits; masks work in each as in `Categorical.make`.
 
@@ -127,9 +142,10 @@ class MultiCategorical(Pytree):
             logits: of all components, one after the other; P is the sum of sizes.
             sizes: actions of each component.
             mask: valid actions of each component, in the same order.
+            selects: as in `Categorical`.
         """
         valid = None if mask is None else _by_component(mask, sizes, False)
-        return cls(Categorical.make(_by_component(logits, sizes, _MASKED), valid))
+        return cls(Categorical.make(_by_component(logits, sizes, _MASKED), valid, selects))
 
     def sample(self, noise: Float[Array, "... C"]) -> Int[Array, "... C"]:
         """Draw each component by its own number in [0, 1)."""

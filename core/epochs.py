@@ -290,8 +290,16 @@ def _step(
     takes: Bool[Array, ""],
 ) -> Learning:
     """Take one gradient step of one lane where it `takes` it."""
+    squares = distance = None
+    if plan.backend.sums_first:
+        squares = optimisers.group_squares(gradients, joined=True)
+        away = jax.tree.map(jnp.subtract, gradients, learning.grad_mean)
+        mean, squares, distance = jax.lax.optimization_barrier(
+            (learning.grad_mean, squares, optimisers.tree_norm(away, joined=True))
+        )
+        learning = learning.replace(grad_mean=mean)
     params, moments, norm = optimisers.apply_gradients(
-        plan, hypers, sizes, learning.params, learning.moments, gradients
+        plan, hypers, sizes, learning.params, learning.moments, gradients, squares
     )
 
     def add(total: Array, part: Array) -> Array:
@@ -300,7 +308,7 @@ def _step(
     def moved(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(takes, a, b), new, old)
 
-    grad_mean, grad_spread = _spread(learning.grad_mean, learning.taken, gradients)
+    grad_mean, grad_spread = _spread(learning.grad_mean, learning.taken, gradients, distance)
     return learning.replace(
         params=moved(params, learning.params),
         moments=moved(moments, learning.moments),
@@ -311,16 +319,20 @@ def _step(
     )
 
 
-def _spread(mean: Any, taken: Float[Array, ""], gradients: Any) -> tuple[Any, Float[Array, ""]]:
+def _spread(
+    mean: Any, taken: Float[Array, ""], gradients: Any, distance: Float[Array, ""] | None = None
+) -> tuple[Any, Float[Array, ""]]:
     """Return the mean of gradients with one more, and what that adds to their spread.
 
     The n-th gradient g moves the mean m by (g - m) / n and adds |g - m|^2 (n - 1) / n (Welford
     1962). The difference of mean(|g|^2) and |mean(g)|^2 would lose the digits they share.
+    `distance` is |g - m| where it is known already.
     """
     away = jax.tree.map(jnp.subtract, gradients, mean)
     count = taken + 1.0
     moved = jax.tree.map(lambda m, d: m + d / count, mean, away)
-    return moved, jnp.square(optimisers.tree_norm(away)) * (taken / count)
+    distance = optimisers.tree_norm(away) if distance is None else distance
+    return moved, jnp.square(distance) * (taken / count)
 
 
 def _add(sums: Losses, losses: Losses, takes: Bool[Array, ""]) -> Losses:

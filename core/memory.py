@@ -18,6 +18,7 @@ from .hypers import Hypers
 from .observations import as_array
 from .plan import Plan
 from .population import lane_shapes
+from .rollout_values import values_wait
 
 __all__ = ["MEMORY_SHARE", "estimate_memory", "gpu_tile", "parameter_count"]
 
@@ -65,7 +66,9 @@ def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -
     lane = _bytes(shapes) + _bytes(example)
     segments = shapes.episode_return.shape[0]
     steps = plan.rollout_length * segments
-    trajectory = 2 * (plan.rollout_length * _bytes(shapes.observation) + _RECORD_BYTES * steps)
+    seen = plan.rollout_length * _bytes(shapes.observation)
+    final = seen if values_wait(plan) and not environments.make(plan.env).never_ends else 0
+    trajectory = 2 * (seen + _RECORD_BYTES * steps) + final
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
     numbers = _row_numbers_on_gpus(plan, shapes.params) + _expanded_size(plan)
     running = trajectory + 2 * _bytes(shapes.params) + 4 * rows * numbers

@@ -23,6 +23,7 @@ from .schedules import curve
 __all__ = [
     "StepSizes",
     "apply_gradients",
+    "group_squares",
     "init_moments",
     "orthogonalised",
     "step_sizes",
@@ -37,6 +38,7 @@ State = Any
 
 # A quintic whose iterates take singular values in (0, 1] to about 1 (Jordan 2024, "Muon").
 _QUINTIC, _ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+_SMALL = 2048  # numbers of a leaf that are cheaper to copy than to launch a kernel for
 
 
 @pytree
@@ -86,14 +88,31 @@ def _init_group(plan: Plan, group: dict[str, Any]) -> State:
     return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(second, group))
 
 
-def tree_norm(tree: Any) -> Float[Array, ""]:
-    """Return the Euclidean norm over all leaves."""
-    return jnp.sqrt(_square(tree))
+def tree_norm(tree: Any, joined: bool = False) -> Float[Array, ""]:
+    """Return the Euclidean norm over all leaves.
+
+    Args:
+        tree: of arrays.
+        joined: small leaves are summed as one, so that a GPU launches fewer kernels.
+    """
+    return jnp.sqrt(_square(tree, joined))
 
 
-def _square(tree: Any) -> Float[Array, ""]:
+def _square(tree: Any, joined: bool) -> Float[Array, ""]:
     leaves = jax.tree.leaves(tree)
+    if joined:
+        small = [leaf.reshape(-1) for leaf in leaves if leaf.size <= _SMALL]
+        leaves = [leaf for leaf in leaves if leaf.size > _SMALL]
+        leaves += [jnp.concatenate(small)] if small else []
     return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in leaves]))
+
+
+def group_squares(
+    gradients: dict[str, Any], joined: bool = False
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the squared norms of the policy's and the critic's gradients (see `tree_norm`)."""
+    policy, critic = (_square(group, joined) for group in _groups(gradients))
+    return policy, critic
 
 
 def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:
@@ -123,8 +142,11 @@ def apply_gradients(
     params: dict[str, Any],
     moments: tuple[State, State],
     gradients: dict[str, Any],
+    squares: tuple[Float[Array, ""], Float[Array, ""]] | None = None,
 ) -> tuple[dict[str, Any], tuple[State, State], Float[Array, ""]]:
     """Take one step; return new parameters, new moments and the global gradient norm.
+
+    `squares` are what `group_squares` gives of the gradients, None where that is left to here.
 
     Gradients are clipped by their global norm (over all parameters, or over each group with
     `separate_vf_optimiser`), then give a direction d, and p becomes p - lr (d + decay p):
@@ -139,7 +161,7 @@ def apply_gradients(
     """
     own = own_optimiser(plan.optimiser)
     separate = hypers.separate_vf_optimiser > 0.0
-    square_policy, square_critic = (_square(group) for group in _groups(gradients))
+    square_policy, square_critic = squares or group_squares(gradients)
     norm = jnp.sqrt(square_policy + square_critic)
     norms = (
         jnp.where(separate, jnp.sqrt(square_policy), norm),

@@ -28,6 +28,7 @@ __all__ = [
     "plan_hash",
     "plan_of",
     "with_packed_spectra",
+    "with_unrolled_steps",
 ]
 
 FEATURES: Mapping[str, str] = {
@@ -67,12 +68,14 @@ class EnvPlan:
         folder: that files among the values are relative to; not part of the plan's hash, so that
             a study may be moved. Empty where no key names a file.
         history: observations stacked (the knob `history`).
+        unrolled: short loops of a step are written out, as the backend has it; optical ones only.
     """
 
     id: str
     keys: tuple[tuple[str, Any], ...] = ()
     folder: str = dataclasses.field(default="", repr=False)
     history: int = 1
+    unrolled: bool = dataclasses.field(default=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,6 +295,11 @@ def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
         return env
     keys["observation"] = shown[network]
     return dataclasses.replace(env, keys=tuple(sorted(keys.items())))
+
+
+def with_unrolled_steps(env: EnvPlan) -> EnvPlan:
+    """Return an environment whose step has no loops of its own, if it is one that can do so."""
+    return dataclasses.replace(env, unrolled=True) if _is_optical(env.id) else env
 
 
 def with_packed_spectra(env: EnvPlan) -> EnvPlan:

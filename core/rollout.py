@@ -23,6 +23,7 @@ from .hypers import Hypers
 from .lane_state import LaneState, use_key
 from .over_lanes import over_lanes
 from .plan import Plan
+from .rollout_values import values_wait, with_values
 from .trajectory import (
     EpisodeSums,
     Rollout,
@@ -50,17 +51,20 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
 
     def step(carry: tuple[LaneState, EpisodeSums], random: tuple[Array, Array]) -> Any:
         lanes, sums = carry
-        lanes, sums, seen, info = _step(plan, env, hypers, lanes, sums, *random)
-        return (lanes, sums), (as_record(seen) if plan.backend.one_record else seen, info)
+        lanes, sums, seen, info, final = _step(plan, env, hypers, lanes, sums, *random)
+        record = as_record(seen) if plan.backend.one_record else seen
+        return (lanes, sums), (record, info, final)
 
     remembered = jax.tree.map(lambda x: x[None], state.carry)
     trained = state.params
     state = state.replace(params=policy.to_act(plan, trained))
     summed = state.episode_return.shape[: 1 + plan.backend.one_record]
     start = (state, EpisodeSums.of_none(*summed))
-    (state, sums), (trajectory, info) = jax.lax.scan(step, start, (noise, words))
+    (state, sums), (trajectory, info, final) = jax.lax.scan(step, start, (noise, words))
     if plan.backend.one_record:
         trajectory = from_record(*trajectory)
+    if values_wait(plan):
+        trajectory = with_values(plan, hypers, state, trajectory, final)
     sums = _per_episode(env, sums.of_lanes())
     return Rollout(
         state=state.replace(params=trained),
@@ -104,7 +108,12 @@ def _step(
     sums: EpisodeSums,
     noise: Array,
     words: Array,
-) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array]]:
+) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array], Any]:
+    """Return the lanes after one step, and what it showed.
+
+    Where values wait, they and bootstraps are 0 yet, and the last that is returned are the
+    observations they need, as the step gave them; else None.
+    """
     shown = policy.keyed(plan, state.observation, _words_of_segments(env, words))
 
     def one(hypers: Hypers, state: LaneState, shown: Any, noise: Array) -> Acted:
@@ -119,7 +128,9 @@ def _step(
     )
     terminated, truncated = per_body(env, after.terminated), per_body(env, after.truncated)
     ended = terminated | truncated
-    bootstrap = _bootstrap(plan, env, hypers, state, after)
+    waits = values_wait(plan)
+    nothing = jnp.zeros(after.reward.shape, jnp.float32)
+    bootstrap = nothing if waits else _bootstrap(plan, env, hypers, state, after)
     state, sums = count_step(state, sums, after.reward, ended)
     env_state, observation = _reset(plan, env, hypers, words, after)
     state = state.replace(
@@ -130,14 +141,15 @@ def _step(
         action=acted.action,
         mask=acted.mask,
         log_prob=acted.log_prob,
-        value=acted.value,
+        value=nothing if waits else acted.value,
         reward=after.reward,
         terminated=terminated,
         truncated=truncated,
         bootstrap=bootstrap,
         valid_mass=acted.valid_mass,
     )
-    return state, sums, trajectory, after.info
+    final = after.observation if waits and not env.never_ends else None
+    return state, sums, trajectory, after.info, final
 
 
 def _bootstrap(

@@ -15,6 +15,7 @@ from ..store.begun_anew import common_failure
 from ..store.study_folder import RESULTS, checked_name, free_name
 from ..studies.given import Given
 from ..studies.load import load
+from ..studies.own_evaluation import own_evaluation_note
 from ..studies.single import single
 from ..studies.spec import Study
 from ..studies.user_code import check_registered, import_user_code
@@ -59,8 +60,8 @@ def run(
         study_text: the file as it was given, if `study` is loaded.
         given: the command that runs it, if one does.
         compiling: entered around each compile, with words for what is compiled.
-        warn: takes a line about a logger that failed, about environments, or a warm start; from
-            any thread.
+        warn: takes a line about a logger that failed, about environments, one that is searched
+            and evaluates too, or a warm start; from any thread.
 
     Raises:
         StudyError: the file is wrong.
@@ -85,6 +86,8 @@ def run(
         study = as_begun(study, out / name)
         if grown := words_of_growth(study, out / name):
             warn(grown)
+    if note := own_evaluation_note(study):
+        warn(note)
     earlier = warm_start(study, None if failure else out / name)
     if earlier.words:
         warn(f"warm start: {earlier.words}")

@@ -51,7 +51,12 @@ class Comparison:
         """Return in words whether the interval of the difference leaves 0 out."""
         low, high = self.difference_interval.low, self.difference_interval.high
         if low is None or high is None:
-            return "too few seeds to say; run both on at least 5"
+            alike = self.paired and self.seeds[0] >= FEWEST_PAIRS
+            if not alike or not math.isfinite(self.difference):
+                return "too few seeds to say; run both on at least 5"
+            if self.difference == 0.0:
+                return "no difference: both have the same value on every seed"
+            low = high = self.difference  # on every seed
         if low > 0.0:
             return "A is better"
         return "B is better" if high < 0.0 else "these seeds do not tell them apart"

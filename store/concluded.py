@@ -7,10 +7,12 @@ from dataclasses import replace
 
 from .conclusion_words import sentences
 from .conclusions import Conclusion, Sample, conclude
+from .default_trial import default_of
+from .front_conclusion import FrontConclusion
 from .leaderboard import Entry
-from .rows import REFERENCE_TRIAL, BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 
-__all__ = ["concluded", "default_of"]
+__all__ = ["concluded"]
 
 
 def concluded(
@@ -23,10 +25,12 @@ def concluded(
     why: Sequence[str] = (),
     why_alone: str = "",
     apart: str = "",
+    front: FrontConclusion | None = None,
 ) -> Conclusion:
     """Return what a study has shown on seeds that chose nothing.
 
-    Without these seeds nothing is concluded; nor with several objectives, where no value wins.
+    Without these seeds nothing is concluded. With several objectives no value wins: then it is
+    where the default stands to the front.
 
     Args:
         meta: what the journal says of the study.
@@ -38,12 +42,13 @@ def concluded(
         why_alone: what is said where the default has no values on these seeds.
         apart: why the winner's values are of another world than the default's and the baselines',
             as a sentence; then they are not compared.
+        front: with several objectives, where the default stands to the front.
     """
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
     winner = by_number[first.trial] if first is not None else None
     if first is None or winner is None or meta.objectives or not _has_reported(winner, first):
-        return _said(replace(conclude(None, None, goal=meta.goal), why=tuple(why)))
+        return _said(replace(conclude(None, None, goal=meta.goal), why=tuple(why), front=front))
     default = default_of(rows)
     rival = None if default is None or apart else default.by_report_seed
     named = {row.baseline: _sample(row.values.get(Stream.REPORT, ())) for row in baselines}
@@ -67,13 +72,6 @@ def concluded(
             why=apart or why_alone,
         )
     )
-
-
-def default_of(rows: Sequence[TrialRow]) -> TrialRow | None:
-    """Return the trial that is the default configuration, from beginning to end; maybe none."""
-    by_number = {row.trial: row for row in rows}
-    first = by_number.get(0)
-    return first if first is not None and not first.schedule else by_number.get(REFERENCE_TRIAL)
 
 
 def _has_reported(winner: TrialRow, first: Entry) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .conclusions import Against, Conclusion
+from .front_conclusion import front_sentences
 from .paired import FEWEST_PAIRS
 
 __all__ = ["as_json", "sentences"]
@@ -22,6 +23,8 @@ def as_json(conclusion: Conclusion) -> dict[str, Any]:
 
 def sentences(conclusion: Conclusion) -> list[str]:
     """Return what to say, the verdict first and on one line of a terminal."""
+    if conclusion.front is not None:
+        return [*front_sentences(conclusion.front), *conclusion.why]
     if conclusion.winner is None:
         told = ["No trial has a value on fresh seeds, so nothing is concluded."]
         return [*conclusion.why] or told
@@ -49,10 +52,12 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
         case "diverged":
             said = [f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}."]
             said.append(f"{_upper(rival)} diverged on {against.diverged or 'none'} of them.")
-            return [*said, *_of_values("Where both have a value", numbers)]
+            said += _of_values("Where both have a value", numbers)
+            return [*said, *_means(winner, against)]
         case "feasible":
             said = [f"{_upper(winner)} keeps the constraints, which {rival} violates."]
-            return [*said, *_of_values(f"By value alone, on {seeds},", numbers)]
+            said += _of_values(f"By value alone, on {seeds},", numbers)
+            return [*said, *_means(winner, against)]
         case "ceiling":
             said = f"{_upper(winner)} and {rival} both reach the ceiling"
             said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
@@ -78,7 +83,15 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
-    return [*said, *_chance(winner, against)]
+    return [*said, *_chance(winner, against), *_means(winner, against)]
+
+
+def _means(winner: str, against: Against) -> list[str]:
+    """Return the means of both sides: a difference alone does not say how good either is."""
+    if against.means is None:
+        return []
+    own, other = map(_number, against.means)
+    return [f"Means over these seeds: {winner} {own}, {against.rival} {other}."]
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:

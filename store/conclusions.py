@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import ConfigError
+from .front_conclusion import FrontConclusion, FrontVerdict
 from .paired import FEWEST_PAIRS, chance_of_better, paired_interval, seeds_to_tell
 from .statistics import NO_INTERVAL, Interval, mean
 
@@ -73,6 +74,7 @@ class Conclusion:
         violates: the winner violates constraints, as all others do.
         why: nothing is concluded, in sentences; empty where something is.
         said: the whole conclusion in sentences, what matters most first.
+        front: with several objectives, where the default stands to the front.
     """
 
     winner: str | None
@@ -83,10 +85,13 @@ class Conclusion:
     violates: bool = False
     why: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
+    front: FrontConclusion | None = None
 
     @property
-    def verdict(self) -> Verdict | Literal["infeasible"]:
+    def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:
         """What is to be said first."""
+        if self.front is not None:
+            return self.front.verdict
         return "infeasible" if self.violates else self.against.verdict
 
     def __str__(self) -> str:

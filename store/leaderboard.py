@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from ..errors import ConfigError
 from .codec import finite_json
+from .default_trial import default_of
 from .pareto import hypervolume, places
 from .rows import StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
@@ -65,6 +66,7 @@ class Entry:
             finished) dominates, and so on; None for all others.
         scores: of several environments, the mean score on each, from the seeds behind `value`.
         hypervolume: of that state's front as a whole, see `volume_of`; equal in all its trials.
+        is_default: it is the default configuration, from beginning to end.
     """
 
     rank: int
@@ -91,6 +93,7 @@ class Entry:
     feasible: bool | None = None
     front: int | None = None
     hypervolume: float | None = None
+    is_default: bool = False
     scores: tuple[float, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -211,7 +214,9 @@ def leaderboard(
     if goal not in ("maximize", "minimize"):
         raise ConfigError(f"unknown goal {goal!r}; known: maximize, minimize")
     sign = -1.0 if goal == "maximize" else 1.0
-    entries = [_entry(row, aggregate, ranking) for row in rows]
+    rows = list(rows)
+    default = default_of(rows)
+    entries = [_entry(row, aggregate, ranking, row is default) for row in rows]
     keys = [_order(entry, sign) for entry in entries]
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
@@ -262,7 +267,7 @@ def _excess(entry: Entry, ranking: Ranking) -> float:
     return ranking.violation(entry.constraints) if known else math.inf
 
 
-def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
+def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool) -> Entry:
     fresh = bool(row.choose_values)
     constraints = row.choose_constraints if fresh else row.constraints
     measured = bool(ranking.limits) and len(constraints) == len(ranking.limits)
@@ -292,6 +297,7 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking) -> Entry:
         objectives=row.choose_objectives if fresh else row.objectives,
         constraints=constraints,
         feasible=ranking.violation(constraints) == 0.0 if measured else None,
+        is_default=is_default,
         scores=_scores(row, source),
     )
 

@@ -24,11 +24,14 @@ _MOST = 1_000_000
 _RESAMPLES = 2_000
 
 
-def paired_interval(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
+def paired_interval(
+    ours: Sequence[float], theirs: Sequence[float], tail: float = _TAIL
+) -> Interval:
     """Return the 95 % interval of the mean of `ours` less `theirs`, seed by seed.
 
     There is none below 5 pairs, nor where every difference is the same: nothing then says how far
-    another seed's may be.
+    another seed's may be. With `tail`, the probability up to its upper end, it is another one than
+    of 95 %.
 
     Raises:
         ConfigError: samples of unlike length.
@@ -44,16 +47,17 @@ def paired_interval(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
         return NO_INTERVAL
     if _constant(differences):
         return NO_INTERVAL
-    return _hall(differences) if _constant(ours) or _constant(theirs) else _student(differences)
+    skewed = _constant(ours) or _constant(theirs)
+    return _hall(differences, tail) if skewed else _student(differences, tail)
 
 
 def _constant(values: Sequence[float]) -> bool:
     return min(values) == max(values)
 
 
-def _student(values: Sequence[float]) -> Interval:
+def _student(values: Sequence[float], tail: float) -> Interval:
     centre, error = mean(values), _deviation(values) / math.sqrt(len(values))
-    reach = t_quantile(_TAIL, len(values) - 1) * error
+    reach = t_quantile(tail, len(values) - 1) * error
     return Interval(centre - reach, centre + reach, "t")
 
 
@@ -62,7 +66,7 @@ def _deviation(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
 
 
-def _hall(values: Sequence[float]) -> Interval:
+def _hall(values: Sequence[float], tail: float) -> Interval:
     """Return Hall's interval, whose ends lie where the skewness of the sample puts them.
 
     Hall 1992, "On the removal of skewness by transformation", equation 2.3, with quantiles of
@@ -72,8 +76,8 @@ def _hall(values: Sequence[float]) -> Interval:
     plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
     skewness = math.fsum((v - centre) ** 3 for v in values) / count / plain**3
     if abs(skewness) < 1e-6:
-        return _student(values)
-    reach = t_quantile(_TAIL, count - 1) / math.sqrt(count)
+        return _student(values, tail)
+    reach = t_quantile(tail, count - 1) / math.sqrt(count)
     low, high = (_undone(end, skewness, count) for end in (reach, -reach))
     return Interval(centre - spread * low, centre - spread * high, "hall")
 

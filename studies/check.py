@@ -16,6 +16,7 @@ from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, lane_words, mebibytes, policy_words
 from .expected import Expected, confirm_words, expected_steps
 from .idle import idle_knobs
+from .own_evaluation import own_evaluation_note
 from .quanta import Quanta, rung_steps
 from .search_methods import METHODS, Method, method_row
 from .several import env_words, metric_words, programs_words, several_lines
@@ -237,7 +238,7 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             "checkpoint.keep_best is 0: none is kept"
         )
     warnings.extend(idle_knobs(study))
-    warnings.extend(filter(None, [spread_note(study)]))
+    warnings.extend(filter(None, [own_evaluation_note(study), spread_note(study)]))
     method, usual = method_row(study.search.method), SearchSpec().random_share
     own = study.search.driver == "lanes"
     if own and not method.learns and study.search.random_share != usual:

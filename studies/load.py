@@ -94,14 +94,17 @@ def loads(
     return _study(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 
 
-def recorded(text: str, shown: str = "study.resolved.yaml") -> Study:
+def recorded(
+    text: str, shown: str = "study.resolved.yaml", overrides: Sequence[str] = ()
+) -> Study:
     """Load what a study was begun with, to look at it: the files it names need not be there now.
 
     Raises:
-        StudyError: the text is not one that this version knows.
+        StudyError: the text is not one that this version knows, or an override is not legal.
     """
-    root = read_text(text, shown)
-    return _Reader(Notes(shown), root, Path("."), PurePosixPath(shown).stem, checked=True).read()
+    root, notes = read_text(text, shown), Notes(shown)
+    apply_overrides(notes, root, overrides)
+    return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 
 def _study(

@@ -195,9 +195,8 @@ class Seeds:
     @property
     def first(self) -> int:
         """Replicates that a trial begins with."""
-        if self.racing is None:
-            return self.per_config
-        return min(self.racing.start, self.per_config)
+        most = self.per_config
+        return most if self.racing is None else min(self.racing.start, most)
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,8 @@ class Confirm:
 
     def runs(self, objectives: int) -> int:
         """Return how many replicates the whole stage may run; fewer if the default wins."""
-        return self.top_k * self.choose + self.reports(objectives)
+        beside = objectives > 1 and self.default and self.top_k > 0  # the default, on `choose`
+        return (self.top_k + beside) * self.choose + self.reports(objectives)
 
 
 @dataclass(frozen=True)

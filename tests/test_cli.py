@@ -79,7 +79,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     assert done.stderr.strip() == "[] 0"
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
              "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
-             "importance", "compare", "plot", "report", "stop", "rm", "serve",
+             "importance", "compare", "what-if", "plot", "report", "stop", "rm", "serve",
              "watch")  # fmt: skip
     assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
 
@@ -93,7 +93,7 @@ def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     out = say("--help")[1]
     verbs = re.findall(r"^    (\S+)", out.partition("COMMAND\n")[2], re.M)
-    assert len(verbs) == 27
+    assert len(verbs) == 28
     for words in ([], *([verb] for verb in verbs)):
         code, out, _ = say(*words, "--help")
         assert code == 0 and max(map(len, out.splitlines())) <= 80, words
@@ -273,7 +273,7 @@ def test_python_runs_the_same_study(home, monkeypatch):
     results = hpo.run("tiny.yaml")
     assert results.state == "finished"
     assert [entry.trial for entry in results.leaderboard] == [
-        entry["trial"] for entry in json.loads(_top(home))
+        entry["trial"] for entry in json.loads(_top(home))["leaderboard"]
     ]
     assert not hasattr(hpo, "nothing")
 
@@ -288,14 +288,18 @@ def _top(home):
 
 def test_top_gives_the_promised_fields(say):
     code, out, _ = say("top", "--json")
-    data = json.loads(out)
+    whole = json.loads(out)
+    assert set(whole) == {"study", "state", "metric", "goal", "conclusion", "leaderboard",
+                          "baselines"}  # fmt: skip
+    assert whole["conclusion"] == json.loads(say("best", "--json")[1])["conclusion"]
+    data = whole["leaderboard"]
     assert code == 0 and len(data) == 4
     promised = {"trial", "state", "value", "ci_low", "ci_high", "confirmed", "seeds", "env_steps",
                 "params"}  # fmt: skip
     assert promised <= set(data[0])
     assert [entry["rank"] for entry in data] == [1, 2, 3, 4]
-    assert len(json.loads(say("top", "--json", "-n", "2")[1])) == 2
-    assert len(json.loads(say("top", "tiny", "--json")[1])) == 4
+    assert len(json.loads(say("top", "--json", "-n", "2")[1])["leaderboard"]) == 2
+    assert len(json.loads(say("top", "tiny", "--json")[1])["leaderboard"]) == 4
     text = say("top", "-n", "2")[1]
     assert text.startswith("tiny: finished, 4 trials") and "2 more trials" in text
 

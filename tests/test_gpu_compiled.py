@@ -134,3 +134,16 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
     moved = 4 * (8 * 16 + 16 * 32 + 8 * 32) / (0.8 * 3352.32e9) * 1e6
     assert launches[0].microseconds == pytest.approx(1.5 + moved)
     assert target.float32 == pytest.approx(66.9e12, rel=1e-3)
+    # The same product in six of bfloat16, of which each is priced.
+    split = program.replace(
+        "rhs_contracting_dims={0}", "rhs_contracting_dims={0}, algorithm=dot_bf16_bf16_f32_x6"
+    )
+    wide = split.replace("[8,16]", "[8000,1600]").replace("[16,32]", "[1600,32000]")
+    text = wide.replace("[8,32]", "[8000,32000]")
+    (tmp_path / "program.hlo.gz").write_bytes(gzip.compress(text.encode()))
+    made = gpu_hlo.Program(tmp_path)
+    assert made.parts(made.named["gemm"]) == 6 and made.parts(made.named["after"]) == 0
+    model = gpu_cost.Model(made, target, "float32", 1, 0)
+    [gemm, _] = [cost for cost in model.costs() if cost.kind == "launch"]
+    taken = 6 * 2 * 8000 * 32000 * 1600 / (0.35 * 990e12) * 1e6
+    assert gemm.microseconds == pytest.approx(1.5 + taken)

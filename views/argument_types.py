@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-__all__ = ["counts", "env_steps", "port", "positive", "seconds", "seed"]
+__all__ = [
+    "RESAMPLES_HELP",
+    "RULES_HELP",
+    "counts",
+    "env_steps",
+    "port",
+    "positive",
+    "seconds",
+    "seed",
+]
+
+
+RULES_HELP = (
+    "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; repeatable "
+    "(default: the usual ones side by side)"
+)
+RESAMPLES_HELP = "resample the trials N times for the interval; 0: none (default: 100)"
 
 
 def positive(text: str) -> int:

@@ -24,7 +24,7 @@ from .leaderboard_text import (
 )
 from .time_spent import time_text
 
-__all__ = ["next_commands", "print_results", "results_data", "summary", "target"]
+__all__ = ["command_lines", "next_commands", "print_results", "results_data", "summary", "target"]
 
 _SHOWN = 10
 
@@ -59,10 +59,40 @@ def print_results(
     commands = [] if quiet else next_commands(results.folder, results.leaderboard)
     if commands:
         console.print("\nNext:")
-    width = max((len(command) for command, meaning in commands if meaning), default=0)
+    for line in command_lines(commands, target(results.folder), console.width):
+        console.print(line, soft_wrap=True)
+
+
+def command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -> list[str]:
+    """Return commands as they are printed, what they are for behind them or in a line above.
+
+    A command that would be wider than the terminal is continued before its `--study`, and where
+    that is not enough before a quoted argument, as a shell reads it.
+
+    Args:
+        commands: (command, meaning) pairs, of `next_commands`.
+        which: their `--study` option, "" without one.
+        width: of the terminal.
+    """
+    room = max((len(command) for command, meaning in commands if meaning), default=0)
+    lines = [
+        f"  {command.ljust(room)}  # {meaning}" if meaning else f"  {command}"
+        for command, meaning in commands
+    ]
+    if max(map(len, lines), default=0) <= width:
+        return lines
+    lines = []
     for command, meaning in commands:
-        told = f"{command.ljust(width)}  # {meaning}" if meaning else command
-        console.print(f"  {told}", soft_wrap=True)
+        lines += [f"  # {meaning}"] if meaning else []
+        if len(command) + 2 <= width or not which:
+            lines.append(f"  {command}")
+            continue
+        parts = [f"  {command.removesuffix(which)}", f"     {which}"]
+        verb, quote, rest = parts[0].partition(' "')
+        if len(parts[0]) + 2 > width and quote:
+            parts[:1] = [verb, f'      "{rest}']
+        lines += [*(f"{part} \\" for part in parts[:-1]), parts[-1]]
+    return lines
 
 
 def summary(results: Results) -> str:

@@ -16,9 +16,9 @@ from ..store.leaderboard import Entry
 from ..store.rows import TrialState
 from .formatting import Listing, between, counted, number, param, steps
 from .knob_columns import KnobColumns, knob_columns
+from .leaderboard_notes import reading_notes
 
 __all__ = [
-    "RUNG_NOTE",
     "audit_words",
     "baselines_listing",
     "board",
@@ -30,8 +30,6 @@ __all__ = [
     "winner_line",
 ]
 
-RUNG_NOTE = "(value): at its last rung, of a trial that has not finished its run."
-_STOPPED_NOTE = "stopped at 0: at the first rung. steps: of the search, over all seeds."
 _INTERVAL = "95% interval"
 _GAP = 2  # blanks between two columns: one of padding, one of the box
 
@@ -42,7 +40,9 @@ def print_leaderboard(
     most: int | None = None,
     objectives: Sequence[str] = (),
 ) -> None:
-    """Print the best entries, and what is needed to read them.
+    """Print the best entries, the default below them, and what is needed to read them.
+
+    Where the table has no room for every knob, a second one below it has all of them.
 
     Args:
         console: where to; its width decides how many knobs are shown.
@@ -51,19 +51,23 @@ def print_leaderboard(
         objectives: their names, where there are several.
     """
     shown = list(entries if most is None else entries[:most])
+    shown += [entry for entry in entries[len(shown) :] if entry.is_default]
     if not shown:
         console.print("no trials yet", highlight=False)
         return
     knobs = knob_columns(entries, shown)
     table, hidden = board(shown, knobs, console.width, objectives)
+    if hidden:
+        table, _ = board(shown, KnobColumns((), {}), console.width, objectives)
     console.print(table)
+    if hidden:
+        table, hidden = _knobs(shown, knobs, console.width)
+        console.print()
+        console.print(table)
     notes = [knobs.same_words] if knobs.same else []
     if hidden:
         notes.append(f"No room for: {', '.join(hidden)}; see hpo show TRIAL, or the report.")
-    if any(entry.value is None and entry.rung_value is not None for entry in shown):
-        notes.append(RUNG_NOTE)
-    if any(entry.state is TrialState.STOPPED for entry in shown):
-        notes.append(_STOPPED_NOTE)
+    notes += reading_notes(shown)
     if len(shown) < len(entries):
         notes.append(
             f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."
@@ -129,6 +133,24 @@ def board(
     if any(entry.feasible is not None for entry in entries):
         words = {True: "yes", False: "no", None: ""}
         columns.insert(3, ("feasible", [words[entry.feasible] for entry in entries]))
+    return _with_knobs(entries, columns, knobs, width)
+
+
+def _knobs(entries: Sequence[Entry], knobs: KnobColumns, width: int) -> tuple[Table, list[str]]:
+    """Return the table of the knobs alone, and those that found no room in it either."""
+    columns = [
+        ("#", [str(entry.rank) for entry in entries]),
+        ("trial", [str(entry.trial) for entry in entries]),
+    ]
+    return _with_knobs(entries, columns, knobs, width)
+
+
+def _with_knobs(
+    entries: Sequence[Entry],
+    columns: list[tuple[str, list[str]]],
+    knobs: KnobColumns,
+    width: int,
+) -> tuple[Table, list[str]]:
     left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
     hidden: list[str] = []
     for name in knobs.names:

@@ -10,16 +10,18 @@ from typing import Any
 
 from ..errors import StoreError
 from ..search.after.conclusion import conclusion_of
+from ..search.after.start_up import start_up_words
 from ..store.audits import Audit, audit_of
 from ..store.codec import finite_json, unpack_evaluation
-from ..store.concluded import default_of
 from ..store.conclusion_words import as_json
 from ..store.conclusions import Conclusion
+from ..store.default_trial import default_of
 from ..store.journal import Journal
 from ..store.leaderboard import leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
+from ..studies.reader import plain, read_text
 from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
 from .formatting import (
@@ -69,6 +71,8 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if stopped else None
         spent = usage_at(journal.head()).seconds_by_part
         conclusion = conclusion_of(journal)
+        search = plain(read_text(meta.study_text, "study.resolved.yaml"))["search"]
+        start_up = start_up_words(search, journal.asks(), rows)
     return {
         "study": folder.name,
         "metric": meta.metric,
@@ -77,6 +81,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "study_seconds_by_part": spent,
         **entry.as_json(),
         **_row_data(row),
+        "start_up": start_up.get(number_),
         "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         "evaluations": evaluations,
@@ -90,6 +95,8 @@ def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> b
     default = default_of(rows)
     mine = conclusion.winner == f"trial {row.trial}"
     rival = default is not None and default.trial == row.trial
+    if conclusion.front is not None:
+        return rival or conclusion.front.trial == row.trial
     return mine or (conclusion.winner is not None and rival)
 
 
@@ -206,6 +213,8 @@ def _head(data: Mapping[str, Any]) -> str:
     lines.append(
         f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
     )
+    if data.get("start_up"):
+        lines.append(f"           {data['start_up']}")
     more = "".join(
         f", {steps(data[f'{kind}_env_steps'])} of {word}"
         for kind, word in (("eval", "evaluation"), ("warmup", "warm-up"))

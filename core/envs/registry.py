@@ -91,7 +91,7 @@ def _make(plan: EnvPlan) -> Environment:
     if known_as.source == "optical":
         from .optical.optical_environment import make_from_keys
 
-        return make_from_keys(id=plan.id, **rooted(plan.id, keys, plan.folder))
+        return make_from_keys(plan.unrolled, id=plan.id, **rooted(plan.id, keys, plan.folder))
     if known_as.source == "navigators":
         return Navigators(**keys)
     if known_as.source == "brax":

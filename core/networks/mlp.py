@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..plan import Plan
+from .dense import JoinedDense
 from .outputs import Outputs
 
 __all__ = ["ACTIVATIONS", "MLP"]
@@ -24,11 +26,29 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+_WIDE, _MANY = 1024, 64  # inputs and rows from which on a product is bound by operations
+
+
 def initialiser(plan: Plan, gain: float) -> nn.initializers.Initializer:
     """Return the weight initialiser of a plan, scaled by `gain`."""
     if plan.initialisation == "orthogonal":
         return nn.initializers.orthogonal(gain)
     return nn.initializers.variance_scaling(gain**2, "fan_in", "truncated_normal")
+
+
+def _dense(plan: Plan, x: Float[Array, "... D"], width: int) -> Callable[..., nn.Module]:
+    """Return the layer that a tower is made of, for inputs x."""
+    inputs = x.shape[-1]
+    if plan.backend.joins_biases and inputs < width:
+        return JoinedDense
+    precision: Any = None
+    in_float32 = plan.dtype == plan.matmul_precision == "float32"
+    bound = inputs >= _WIDE and x.size >= _MANY * inputs
+    if plan.backend.splits_wide_products and in_float32 and bound:
+        precision = jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6
+    return lambda width, kernel, name: nn.Dense(
+        width, kernel_init=kernel, name=name, precision=precision
+    )
 
 
 class Tower(nn.Module):
@@ -42,7 +62,7 @@ class Tower(nn.Module):
         activation = ACTIVATIONS[self.plan.activation]
         for i, width in enumerate(self.plan.hidden_sizes):
             kernel = initialiser(self.plan, self.plan.hidden_gain)
-            x = nn.Dense(width, kernel_init=kernel, name=f"dense_{i}")(x)
+            x = _dense(self.plan, x, width)(width, kernel, name=f"dense_{i}")(x)
             if self.plan.layer_norm:
                 x = nn.LayerNorm(name=f"norm_{i}")(x)
             x = activation(x)

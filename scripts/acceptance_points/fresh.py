@@ -31,7 +31,7 @@ def winners(small: bool, work: Path) -> Outcome:
         call(run_words, clone, {"XDG_CACHE_HOME": str(work / "cache" / name)})
         seconds = time.monotonic() - started
         top = call([*hpo_command(python), "top", "--study", name, "--json"], clone)
-        entries = json.loads(top.stdout)
+        entries = json.loads(top.stdout)["leaderboard"]
         best = entries[0]
         reached = best["confirmed"] and best["seeds"] == 16 and best["value"] >= target
         reached &= seconds <= WITHIN_SECONDS

@@ -71,5 +71,5 @@ def _train(source: list[str], given: list[str], study: Path, trials: int) -> str
         return f"run: {done.stderr[-300:]}"
     top = [*hpo_command(), "top", "--json", "--study", str(next(out.iterdir()))]
     found = json.loads(_ended(top, study.parent).stdout)
-    rows = [row for row in found if row["trial"] is not None]  # baselines stand beside trials
+    rows = found["leaderboard"]
     return "" if len(rows) == trials else f"{len(rows)} trials, not {trials}"

@@ -12,13 +12,16 @@ from typing import Any
 
 from ...environments import find
 from ...store.baselines import baselines_of
-from ...store.concluded import concluded, default_of
+from ...store.concluded import concluded
 from ...store.conclusions import Conclusion
+from ...store.default_trial import default_of
+from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
+from .front_values import FrontValues, front_values
 
 __all__ = ["conclusion_from", "conclusion_of"]
 
@@ -28,7 +31,8 @@ def conclusion_of(journal: Journal) -> Conclusion:
     meta, rows = journal.meta, journal.trials()
     entries = leaderboard_of(meta, rows)
     ended = journal.head().phase == "finished"
-    return conclusion_from(meta, rows, entries, baselines_of(journal), ended)
+    fresh = front_values(journal, rows) if ended else {}
+    return conclusion_from(meta, rows, entries, baselines_of(journal), ended, fresh)
 
 
 def conclusion_from(
@@ -37,6 +41,7 @@ def conclusion_from(
     entries: Sequence[Entry],
     baselines: Sequence[BaselineRow],
     ended: bool,
+    fresh: FrontValues,
 ) -> Conclusion:
     """Return what a study has shown, from what was read of its journal at one commit.
 
@@ -46,18 +51,48 @@ def conclusion_from(
         entries: their leaderboard.
         baselines: rules that learn nothing.
         ended: the study is finished.
+        fresh: with several objectives, what `front_values` gives.
     """
     study = plain(read_text(meta.study_text, "study.resolved.yaml"))
+    front = None
+    if fresh and not _differ(study, rows, entries):
+        front = _default_and_front(meta, rows, entries, fresh)
     return concluded(
         meta,
         rows,
         entries,
         baselines,
         ceiling=_ceiling(study, meta),
-        why=_why_nothing(study, meta, entries, ended),
+        why=_why_nothing(study, meta, entries, ended, front),
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
+        front=front,
     )
+
+
+def _default_and_front(
+    meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
+) -> FrontConclusion | None:
+    """Return where the default stands to the front; None where it did not run beside it."""
+    default = default_of(rows)
+    if default is None or default.trial not in values:
+        return None
+    others = {e.trial: values[e.trial] for e in entries if e.trial in values}
+    others.pop(default.trial)
+    metrics = meta.objectives
+    return conclude_front(
+        values[default.trial],
+        others,
+        [str(metric["goal"]) for metric in metrics],
+        [str(metric["name"]) for metric in metrics],
+    )
+
+
+def _differ(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequence[Entry]) -> bool:
+    """Return whether confirmed trials were evaluated in unlike environments."""
+    params = {row.trial: row.params for row in rows}
+    worlds = [evaluated_in(study, params[e.trial]) for e in entries if e.confirmed]
+    return any(apart(worlds[0], world) for world in worlds[1:])
 
 
 def _ceiling(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
@@ -77,13 +112,18 @@ def _ceiling(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
 
 
 def _why_nothing(
-    study: Mapping[str, Any], meta: StudyMeta, entries: Sequence[Entry], ended: bool
+    study: Mapping[str, Any],
+    meta: StudyMeta,
+    entries: Sequence[Entry],
+    ended: bool,
+    front: FrontConclusion | None,
 ) -> list[str]:
     first = entries[0] if entries else None
     if first is None or first.value is None:
         return ["No trial has finished its run, so nothing is concluded."]
     if meta.objectives:
-        return ["Several objectives have a front and no winner.", *_front(entries)]
+        stands = _front(entries) if front is None else []
+        return ["Several objectives have a front and no winner.", *stands]
     confirm = study.get("confirm")
     if confirm is None:
         return [

@@ -6,20 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...environments import find
+from ...studies.own_evaluation import OF_THE_POLICY
 from ...studies.several import has_key
 
 __all__ = ["apart", "evaluated_in"]
-
-_OF_THE_POLICY = (
-    "aggregate_slots",
-    "disjoint_paths",
-    "histograms",
-    "k",
-    "no_op",
-    "observation",
-    "path_order",
-)
-"""Keys of what a policy observes and may choose; the task and its metric stay the same."""
 
 
 def evaluated_in(study: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +50,7 @@ def _world(
     }
     values = {key: value for key, value in given.items() if key != "id"}
     own = {**values, **searched, **held_out}
-    kept = {key: value for key, value in own.items() if key not in _OF_THE_POLICY}
+    kept = {key: value for key, value in own.items() if key not in OF_THE_POLICY}
     return {"env": env, **_defaults(env), **kept}
 
 
@@ -69,7 +59,7 @@ def _defaults(env: str) -> dict[str, Any]:
     known = find(env)
     if known is None:
         return {}
-    keys = {name: key.default for name, key in known.keys.items() if name not in _OF_THE_POLICY}
+    keys = {name: key.default for name, key in known.keys.items() if name not in OF_THE_POLICY}
     return {**keys, **known.params}
 
 

@@ -18,13 +18,18 @@ import numpy as np
 from ...spaces.axis import Axis
 from ...spaces.space import Space
 
-__all__ = ["ped_anova"]
+__all__ = ["best_count", "ped_anova"]
 
 _BEST = 0.1
 _GRID = 50
 _PRIOR = 1.0  # weight of the prior kernel, as that of one trial
 _FEWEST = 2  # trials that must have a knob, or lack it, to count
 _TINY = 1e-12
+
+
+def best_count(trials: int) -> int:
+    """Return how many of so many trials are the best tenth."""
+    return math.ceil(_BEST * trials)
 
 
 def ped_anova(
@@ -39,7 +44,7 @@ def ped_anova(
         goal: `maximize` or `minimize`.
     """
     losses = np.asarray(values, np.float64) * (-1.0 if goal == "maximize" else 1.0)
-    last = math.ceil(_BEST * losses.size) - 1
+    last = best_count(losses.size) - 1
     best = losses <= np.partition(losses, last)[last]
     positions = _positions(space, params)
     found: dict[str, float] = {}

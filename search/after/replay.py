@@ -125,7 +125,11 @@ def replay(
     population = factory.make_small(resolved_at(0), len(record.replicates))
     points, rows = _train(study, population, record, resolved_at)
     if export is not None:
-        population.export_policy(0, resolved_at(record.env_steps), export)
+        origin = {
+            "trial": number, "stream": str(Stream.SEARCH), "replicate": record.replicates[0],
+            "env_steps": record.env_steps, "metric": study.metric.name, "value": None,
+        }  # fmt: skip
+        population.export_policy(0, resolved_at(record.env_steps), export, origin)
     curve = record.curve(folder, next(iter(rows.values()), {}))
     both = [(curve[key], rows[key]) for key in rows if key in curve]
     return Replay(

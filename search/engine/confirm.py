@@ -3,7 +3,8 @@
 Choosing the best of several on the seeds that found them flatters it; so the `choose` seeds only
 choose, and the number to believe comes from the `report` seeds. Several objectives have a front
 and no winner: the best places run on the `choose` seeds and form the front anew. The default
-runs on the `report` seeds, too (`confirm_default.py`).
+runs on the `report` seeds, too, and where there is no winner on the `choose` seeds
+(`confirm_default.py`).
 """
 
 from __future__ import annotations
@@ -17,20 +18,25 @@ from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
 from ..book.state import Phase
 from ..book.trials import Trial
-from .confirm_default import BucketOf, end_default, start_default
+from .confirm_default import BucketOf, default_beside, end_default, start_default
 from .confirm_resume import Fresh
 from .settle import Policies, in_lanes
 
 __all__ = ["advance_phase", "begin_confirm"]
 
 
-def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -> None:
+def begin_confirm(
+    ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh, bucket_of: BucketOf
+) -> None:
     """Leave the search: run the best finished trials on the seeds that choose.
+
+    With several objectives the default runs beside them.
 
     Args:
         ledger: trials and state.
         buckets: whose lanes run them.
         fresh: seeds that ran when the study was confirmed before, which do not run again.
+        bucket_of: that of the default configuration, which may have had no lanes yet.
     """
     confirm, state = ledger.study.confirm, ledger.state
     finished = [
@@ -43,6 +49,7 @@ def begin_confirm(ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh) -
         state.close()
         return
     best = finished[: confirm.top_k]
+    best += default_beside(ledger, best, bucket_of)
     state.choose([trial.number for trial in best])
     for trial in best:
         state.admit(trial)

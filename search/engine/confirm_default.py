@@ -7,11 +7,12 @@ is made for it: REFERENCE, which was not in the search and has no place among wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...errors import ConfigError
 from ...store.codec import plain_json
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
+from ...studies.metrics import COSTS
 from ..book.buckets import Bucket
 from ..book.budget import env_steps_left
 from ..book.ledger import Ledger
@@ -20,7 +21,7 @@ from ..book.trials import Trial
 from ..lanes.contract import Resolved
 from .confirm_resume import Fresh
 
-__all__ = ["BucketOf", "end_default", "start_default"]
+__all__ = ["BucketOf", "default_beside", "end_default", "start_default"]
 
 BucketOf = Callable[[Resolved, int], Bucket]
 """Gives the bucket of a configuration, of which a trial is an example; made if there is none."""
@@ -68,6 +69,39 @@ def start_default(ledger: Ledger, bucket_of: BucketOf, fresh: Fresh, before: int
     bucket.enqueue(own)
     state.measure_default(trial.number)
     return True
+
+
+def default_beside(ledger: Ledger, best: Sequence[Trial], bucket_of: BucketOf) -> list[Trial]:
+    """Return the default where it is to run beside the front on the seeds that choose; else none.
+
+    These seeds chose none of the trials that run on them, so they are fair to all. Nothing runs
+    where the study leaves the default out, it is among the best, no program can run it, or an
+    objective is a cost, which a trial that was stopped has not paid in full.
+
+    Args:
+        ledger: trials and state, still in the search.
+        best: the trials to confirm.
+        bucket_of: gives its bucket.
+    """
+    confirm = ledger.study.confirm
+    if not ledger.objectives.others or confirm is None or not confirm.default:
+        return []
+    trial = _default(ledger)
+    if trial is None or trial in best:
+        return []
+    costs = {objective.metric.name for objective in ledger.objectives.others} & set(COSTS)
+    if costs and trial.state is not TrialState.FINISHED:
+        trial.lack(f"{', '.join(sorted(costs))} of a run that was not finished says nothing")
+        ledger.touch(trial)
+        return []
+    try:
+        bucket = bucket_of(ledger.resolved_of(trial.number), trial.number)
+    except ConfigError as error:
+        trial.lack(str(error))
+        ledger.touch(trial)
+        return []
+    trial.join(bucket.key)
+    return [trial]
 
 
 def _default(ledger: Ledger) -> Trial | None:

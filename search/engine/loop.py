@@ -106,7 +106,7 @@ class Loop:
                 self._intake.join()
                 close_search(ledger)
                 engine.release()
-                begin_confirm(ledger, self._buckets, self._fresh)
+                begin_confirm(ledger, self._buckets, self._fresh, engine.bucket_of)
             else:
                 for trial in ledger.state.live.values():
                     cut(trial.runs)

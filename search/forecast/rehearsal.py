@@ -21,20 +21,14 @@ import numpy as np
 from ...studies.expected import expected_steps
 from ...studies.quanta import quanta_of
 from ...studies.spec import Checkpoint, Executor, SearchSpec, Study
-from ..book.buckets import Bucket
-from ..book.ledger import Ledger
-from ..book.state import LoopState, Phase
+from ..book.state import Phase
 from ..book.work_ahead import groups_of
-from ..engine.commits import Committer
-from ..engine.engine import Engine
 from ..engine.evolve import make_evolver
+from ..engine.in_memory import engine_in_memory
 from ..engine.intake import Intake
 from ..engine.interrupts import Interrupts
 from ..engine.loop import Loop
-from ..engine.settle import Policies
-from ..engine.telling import Telling
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
-from ..lanes.resolver import Resolver
 from ..rules.registry import make_pruner
 from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposer
@@ -191,21 +185,11 @@ def _run(
     seed: int,
 ) -> Rehearsed:
     factory = _Factory(study, resolve, lanes_of, seed)
-    ledger = Ledger(study, LoopState(), resolver=Resolver(study, factory))
-    buckets: dict[str, Bucket] = {}
-    engine = Engine(
-        ledger,
-        factory,
-        buckets,
-        curves=_NoCurves(),
-        committer=_NoCommits(ledger),
-        policies=Policies(Path("nowhere"), study.checkpoint),
-        telling=Telling(ledger, buckets, ()),
-    )
+    engine = engine_in_memory(study, factory)
     with closing(AskAhead(Proposer(study, make_sampler(study)))) as ahead:
         loop = Loop(engine, Intake(engine, ahead), make_pruner(study), make_evolver(study))
         outcome = loop.run(_Deadline())
-    usage, whole = ledger.state.usage, outcome == "finished"
+    usage, whole = engine.ledger.state.usage, outcome == "finished"
     counts, firsts = factory.counts, factory.firsts
     return Rehearsed(counts, firsts, usage.env_steps, usage.confirm_env_steps, whole)
 
@@ -221,28 +205,6 @@ class _Deadline(Interrupts):
     def requested(self) -> bool:
         """Whether it is time."""
         return time.monotonic() > self._end
-
-
-class _NoCommits(Committer):
-    """Commits nothing, and forgets the rows."""
-
-    def __init__(self, ledger: Ledger):
-        self._ledger = ledger
-
-    def commit_if_due(self) -> None:
-        """Forget the rows."""
-        self._ledger.written()
-
-    def commit(self, phase: Any = "running") -> None:
-        """Forget the rows."""
-        self._ledger.written()
-
-
-class _NoCurves:
-    """Takes rows of curves and keeps none."""
-
-    def add_chunk(self, *args: Any, **kwargs: Any) -> None:
-        """See `CurveSink`."""
 
 
 # ---------------------------------------------------------------------- lanes that count

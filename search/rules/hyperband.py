@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...errors import ConfigError
 from ...studies.quanta import rung_steps
@@ -55,12 +56,7 @@ class Hyperband:
 
     def bracket(self, trial: int) -> int:
         """Return the bracket of a trial."""
-        mark, total = uniform(self.seed, "bracket", trial), 0.0
-        for bracket, share in enumerate(self.shares()):
-            total += share
-            if mark < total:
-                return bracket
-        return self.rungs
+        return _bracket(self, trial)
 
     def judge(
         self, rung: int, earlier: Sequence[Standing], arriving: Sequence[Standing]
@@ -82,6 +78,16 @@ class Hyperband:
                 found = halve(self.eta, rule, groups.get(bracket, []), losses)
             verdicts.update(zip(indices, found, strict=True))
         return [verdicts[index] for index in range(len(arriving))]
+
+
+@lru_cache(maxsize=65_536)  # it is asked for at every judgement of every trial there was
+def _bracket(rule: Hyperband, trial: int) -> int:
+    mark, total = uniform(rule.seed, "bracket", trial), 0.0
+    for bracket, share in enumerate(rule.shares()):
+        total += share
+        if mark < total:
+            return bracket
+    return rule.rungs
 
 
 def build(early: EarlyTerminate, study: Study) -> Hyperband:

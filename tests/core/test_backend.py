@@ -46,6 +46,7 @@ def test_a_gpu_keeps_spectra_packed_where_nobody_says_how(id_, given, packed):
     plan = make_plan({}, where)
     assert for_platform(plan, "cpu").env == where
     written = for_platform(plan, "gpu")
+    assert written.env.unrolled == (id_ != "CartPole-v1") and not where.unrolled
     kept = {**given, "observation": "packed"} if packed else given
     assert dict(written.env.keys) == dict(written.eval_env.keys) == kept
     assert for_platform(written, "gpu") == written
@@ -54,7 +55,8 @@ def test_a_gpu_keeps_spectra_packed_where_nobody_says_how(id_, given, packed):
 def test_networks_over_links_and_histories_see_what_they_saw():
     for knobs in ({"network": "gnn"}, {"network": "transformer"}, {"history": 2}):
         plan = make_plan(knobs, EnvPlan("rmsa"))
-        assert for_platform(plan, "gpu").env == plan.env
+        unrolled = dataclasses.replace(plan.env, unrolled=True)
+        assert for_platform(plan, "gpu").env == unrolled
 
 
 def test_a_program_written_for_a_gpu_learns_the_same(tiny, monkeypatch):

@@ -50,6 +50,8 @@ def test_categorical_agrees_with_scipy(scale):
     np.testing.assert_allclose(
         dist.log_prob(actions), log_probs[np.arange(20), actions], rtol=1e-5, atol=1e-5
     )
+    summed = Categorical.make(jnp.asarray(logits), selects=True)
+    np.testing.assert_array_equal(summed.log_prob(actions), dist.log_prob(actions))
     entropy = scipy.stats.entropy(np.exp(log_probs), axis=-1)
     np.testing.assert_allclose(dist.entropy(), entropy, atol=1e-5)
     np.testing.assert_array_equal(dist.mode(), logits.argmax(axis=-1))

@@ -14,7 +14,7 @@ from hpo.store.journal import Journal
 from hpo.store.statistics import interval, mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.studies.spec import EarlyTerminate, EnvSpec, Seeds
+from hpo.studies.spec import EarlyTerminate, EnvSpec, SearchSpec, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -71,7 +71,8 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
     with StudyStore(StudyFolder(tmp_path / "lost"), meta) as store:
         store.commit(loop_state=head.loop_state, checkpoint=None, trials=lost, phase="finished")
     data, text = compared(capsys, SimpleNamespace(folder=tmp_path / "lost"), *numbers)
-    assert not data["paired"] and data["seeds"] == [5, 5] and "on different seeds" in text
+    assert not data["paired"] and data["seeds"] == [5, 5]
+    assert "not paired: not all seeds of one were run by the other" in text
 
 
 @pytest.mark.parametrize("form", ["csv", "tensorboard"])
@@ -147,6 +148,39 @@ def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys,
     data = compared_studies(capsys, tmp_path, "one", "two")
     assert data["seeds"][0] == 6 and data["means"][0] == mean(one.best.values)
     assert "of two also selected it" in data["caution"] and "of one" not in data["caution"]
+
+
+def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
+    one = samples.make_results(tmp_path, "one")
+    two = samples.make_results(tmp_path, "two", search=SearchSpec("sobol"))
+    samples.make_results(tmp_path, "apart", seed=5)
+    data = compared_studies(capsys, tmp_path, "one", "two")
+    assert data["paired"] and data["seeds"] == [6, 6] and data["caution"] == ""
+    apart = [x - y for x, y in zip(one.best.values, two.best.values, strict=True)]
+    assert data["difference"] == pytest.approx(mean(apart))
+    assert not compared_studies(capsys, tmp_path, "one", "apart")["paired"]
+    assert main(["compare", "one", "apart", "--out", str(tmp_path)]) == 0
+    assert "not paired: the seeds are different ones" in capsys.readouterr().out
+
+
+def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
+    samples.make_results(tmp_path, "one")
+    samples.make_results(tmp_path, "two")
+    assert main(["compare", "one", "two", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "  no difference of their means, paired by seed" in text and "better" not in text
+    assert text.splitlines()[-1] == "no difference: both have the same value on every seed"
+
+
+def test_who_is_ahead_is_named_with_a_positive_number(capsys, results):
+    _, second, third = results.leaderboard[:3]
+    for pair in ((second.trial, third.trial), (third.trial, second.trial)):
+        data, text = compared(capsys, results, *pair)
+        ahead, sign = ("A", 1) if data["difference"] > 0 else ("B", -1)
+        around = data["difference_interval"]
+        low, high = sorted((sign * around["low"], sign * around["high"]))
+        apart = abs(data["difference"])
+        assert f"  {ahead} is ahead by {apart:.4g} [{low:.4g}, {high:.4g}], paired" in text
 
 
 def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):

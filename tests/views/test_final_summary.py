@@ -57,6 +57,37 @@ def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
     assert "14 more trials" in text and "24 trials, " in text and "Next:" in text
 
 
+def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    long = "a-study-with-a-long-name-as-sweeps-of-many-things-have"
+    samples.make_results(Path("results"), "other")
+    results = samples.make_results(Path("results"), long)
+    text = printed(results)
+    assert max(map(len, text.splitlines())) <= 80
+    typed = text.partition("Next:")[2].replace("\\\n", "")
+    commands = [shlex.split(line, comments=True) for line in typed.splitlines()]
+    commands = [words for words in commands if words]
+    assert [words[1] for words in commands] == ["top", "show", "best", "query"]
+    for words in commands:
+        assert words[-2:] == ["--study", long]
+        assert main(words[1:]) == 0, capsys.readouterr().err
+
+
+def test_an_exported_policy_is_told_with_its_trial_seed_and_value(results, capsys):
+    best = results.best
+    assert main(["best", "--export", "policy", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    origin = data["exported"]
+    assert (origin["trial"], origin["stream"], origin["replicate"]) == (best.trial, "report", 0)
+    assert origin["value"] == best.values[0]
+    assert main(["best", "--export", "again"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.startswith(
+        f"wrote the policy of trial {best.trial}, seed 0 of those that select nothing, "
+        f"eval/return_mean {best.values[0]:.4g} after "
+    )
+
+
 def test_quiet_prints_the_leaderboard_and_the_winner_only(results):
     text = printed(results, quiet=True)
     assert "Next:" not in text and "Winner: trial" in text and "#  trial" in text

@@ -1,6 +1,7 @@
 import io
 import random
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -171,10 +172,54 @@ def test_how_much_a_knob_tells_is_epsilon_squared():
     assert set(told_apart(entries[:9], ["gamma"]).values()) == {0.0}
 
 
-def test_knobs_without_room_are_named():
+def test_knobs_without_room_have_a_table_of_their_own_and_are_named_without_room_there():
     text = printed(searched(), 60, 10)
-    assert "No room for:" in text and "hpo show TRIAL" in text
-    assert "No room" not in printed(searched(), 200, 10)
+    above, _, below = text.partition("\n\n")
+    assert "gamma" not in above and "num_" not in above
+    assert all(word in below for word in ("gamma", "num_", "schedule")) and "No room" not in text
+    first = [line.split()[:2] for line in above.splitlines()[2:]]
+    assert (
+        first
+        == [line.split()[:2] for line in below.splitlines() if line.split()[0].isdigit()][
+            : len(first)
+        ]
+    )
+    narrow = printed(searched(), 40, 10)
+    assert "No room for:" in narrow and "hpo show TRIAL" in " ".join(narrow.split())
+    assert max(map(len, printed(searched(), 60, 10).splitlines())) <= 60
+    assert "\n\n" not in printed(searched(), 200, 10)
+
+
+def test_the_default_stands_below_however_poor_it_is():
+    entries = samples.entries(*rows())
+    shown = entries[:3]
+    entries = [replace(entry, is_default=entry.trial == 11) for entry in entries]
+    assert 11 not in [entry.trial for entry in shown]
+    lines = printed(entries, 100, most=3).splitlines()
+    ranks = [line.split()[:2] for line in lines if " 480k " in line]
+    assert ranks == [[str(e.rank), str(e.trial)] for e in shown] + [["13", "11"]]
+    assert "Trial 11 is the default configuration." in lines
+    assert any("10 more trials" in line for line in lines)
+
+
+def test_an_order_that_values_do_not_show_is_explained():
+    def confirmed(trial, choose, report=()):
+        return samples.row(trial, value=1.0, seed_values=(1.0,), choose_values=(choose,) * 8,
+                           report_values=(report,) * 16 if report else ())  # fmt: skip
+
+    def told(*rows):
+        return " ".join(printed(samples.entries(*rows), 200).split())
+
+    entries = [confirmed(3, -190.0, -208.0), confirmed(14, -199.0), confirmed(23, -210.0)]
+    text = told(*entries, samples.row(5, value=-100.0, seed_values=(-100.0,)))
+    assert (
+        "Confirmed trials stand in the order of the seeds that select (-190, -199, -210); the "
+        "value of trial 3 is from further seeds, which did not." in text
+    )
+    assert "Confirmed trials stand above those with values of the search" in text
+    assert "Confirmed trials" not in told(entries[0])
+    apart = [replace(entry, feasible=entry.trial == 3) for entry in samples.entries(*entries)]
+    assert "those that keep the constraints stand higher" in " ".join(printed(apart, 200).split())
 
 
 def test_of_one_trial_alone_every_knob_has_a_column():

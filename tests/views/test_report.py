@@ -219,7 +219,7 @@ def test_top_and_show_tell_the_audit(folder, capsys):
 
 def test_the_default_stands_beside_the_winner_on_its_seeds_alone(tmp_path, folder):
     def told(snapshot):
-        return report_html(snapshot).partition("the default configuration")[2][:200]
+        return report_html(snapshot).partition("<dt>the default configuration</dt>")[2][:200]
 
     snapshot = read_snapshot(folder)
     ours, theirs = snapshot.conclusion.against.means

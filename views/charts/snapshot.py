@@ -13,6 +13,7 @@ from functools import cached_property
 from ...errors import ConfigError
 from ...search.after.conclusion import conclusion_from
 from ...search.after.decided import Answer, answer_at
+from ...search.after.front_values import front_values
 from ...search.after.looking_back import Points, importance_at, points_of
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
@@ -156,9 +157,11 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         meta, head = journal.meta, journal.head()
         decisions = journal.decisions()
         points = points_of(journal, decisions)
+        ended = head.phase == "finished"
         rows = list(points.trials.values())
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
+        fresh = front_values(journal, rows) if ended else {}
         return Snapshot(
             folder=folder,
             meta=meta,
@@ -171,7 +174,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             usage=usage_at(head),
             standing=state_of(folder.path, head),
             baseline_rows=rules,
-            conclusion=conclusion_from(meta, rows, entries, rules, head.phase == "finished"),
+            conclusion=conclusion_from(meta, rows, entries, rules, ended, fresh),
         )
 
 

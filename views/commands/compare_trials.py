@@ -1,7 +1,8 @@
 """`hpo compare`: which of two trials, or of the best of two studies, is better.
 
 Values are compared on the seeds that both ran on, or else on seeds that selected neither; a note
-says where the seeds selected one of them. There is no verdict across different environments.
+says where the seeds selected one of them. Studies of one `seed` share the seeds of their
+replicates. There is no verdict across different environments.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.paired import FEWEST_PAIRS
 from ...store.rows import Stream, StudyMeta, TrialRow
+from ...store.statistics import Interval
 from ...store.study_folder import StudyFolder, find_study
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
@@ -39,6 +41,7 @@ class _Side:
     Attributes:
         name: of the trial or the study.
         study: its folder.
+        seed: that of its study, from which those of its replicates are made.
         wins: it is first on the leaderboard of its study.
         values: by stream, the value of each seed.
         world: what it was evaluated in: the environment's id, every key and parameter.
@@ -46,6 +49,7 @@ class _Side:
 
     name: str
     study: str
+    seed: int
     wins: bool
     values: Mapping[Stream, _Seeds]
     world: Mapping[str, Any]
@@ -96,7 +100,8 @@ def _number(word: str) -> int | None:
 def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
     """Return the values of both sides, whether they are paired by seed, and a caution or ""."""
     if a.study != b.study:
-        return _apart_seeds(a, b)
+        shared = _shared_report(a, b) if a.seed == b.seed else None
+        return _apart_seeds(a, b) if shared is None else (shared, True, "")
     for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
         ours, theirs = a.values.get(stream), b.values.get(stream)
         if not ours or not theirs:
@@ -107,6 +112,15 @@ def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
                   for side in (ours, theirs)]  # fmt: skip
         return values, paired, _flattered(stream, a, b)
     raise StoreError(f"{a.name} and {b.name} have no values from the same kind of seeds")
+
+
+def _shared_report(a: _Side, b: _Side) -> list[list[float]] | None:
+    """Return the values of the report seeds that both studies ran on; None if they are few."""
+    ours, theirs = a.values[Stream.REPORT], b.values[Stream.REPORT]
+    both = [seed for seed in ours if seed in theirs]
+    if len(both) < min(FEWEST_PAIRS, max(len(ours), len(theirs), 1)):
+        return None
+    return [[side[seed] for seed in both] for side in (ours, theirs)]
 
 
 def _apart_seeds(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
@@ -197,7 +211,7 @@ def _side(folder: StudyFolder, meta: StudyMeta, row: TrialRow, entry: Entry, nam
     found = {seed: value for seed, value in row.by_report_seed.items() if math.isfinite(value)}
     values[Stream.REPORT] = {(str(Stream.REPORT), seed): value for seed, value in found.items()}
     world = evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params)
-    return _Side(name, str(folder.path.resolve()), entry.rank == 1, values, world)
+    return _Side(name, str(folder.path.resolve()), study.seed, entry.rank == 1, values, world)
 
 
 def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[int, Entry]]:
@@ -221,10 +235,7 @@ def _text(
         lines.append(
             f"  {letter}  {side.name}: mean {mean:.4g}{middle} over {counted(count, 'seed')}"
         )
-    how = "paired by seed" if result.paired else "on different seeds"
-    lines.append(
-        f"  better by {result.difference:+.4g}{_shown(result.difference_interval)}, {how}"
-    )
+    lines.append(f"  {_difference(result, sides)}")
     lines.append(
         f"  a run of A beats one of B with probability {result.probability:.2f}"
         f"{_shown(result.probability_interval, '.2f')}"
@@ -232,6 +243,25 @@ def _text(
     lines += [f"  {caution}"] if caution else []
     lines.append(verdict)
     return "\n".join(lines)
+
+
+def _difference(result: Comparison, sides: Sequence[_Side]) -> str:
+    """Return who is ahead and by how much, as a number that is positive for who is."""
+    how = "paired by seed"
+    if not result.paired:
+        shared = sides[0].seed == sides[1].seed
+        how = "not paired: not all seeds of one were run by the other" if shared else (
+            "not paired: the seeds are different ones"
+        )  # fmt: skip
+    if result.difference == 0.0:
+        around = _shown(result.difference_interval)
+        return f"no difference of their means{around and ': 0'}{around}, {how}"
+    ahead, low, high = "A", result.difference_interval.low, result.difference_interval.high
+    if result.difference < 0.0:
+        ahead = "B"
+        low, high = (None if end is None else -end for end in (high, low))
+    spread = Interval(low, high, result.difference_interval.kind)
+    return f"{ahead} is ahead by {abs(result.difference):.4g}{_shown(spread)}, {how}"
 
 
 def _shown(spread: object, form: str = ".4g") -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...disk import copy_folder
 from ...errors import ConfigError, StoreError
@@ -21,8 +23,9 @@ from ...store.rows import StudyMeta
 from ...store.study_folder import StudyFolder, find_study, find_tables, list_studies, state_of
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
+from ...user_files import parse_json
 from ..documents import print_answer, print_json
-from ..formatting import counted
+from ..formatting import counted, number, steps
 from ..leaderboard_text import (
     audit_words,
     front_line,
@@ -45,6 +48,7 @@ __all__ = [
     "do_show",
     "do_top",
     "export_policy",
+    "origin_of",
     "print_exported",
 ]
 
@@ -84,15 +88,24 @@ def do_top(args: Namespace) -> int:
     folder = _folder(args)
     seen = _read(folder)
     if args.json:
-        trials = [entry.as_json() for entry in seen.entries[: args.n]]
-        print_json([*trials, *({**entry.as_json(), "trial": None} for entry in seen.baselines)])
+        print_json(
+            {
+                "study": folder.name,
+                "state": seen.state,
+                "metric": seen.meta.metric,
+                "goal": seen.meta.goal,
+                "conclusion": as_json(seen.conclusion),
+                "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
+                "baselines": [entry.as_json() for entry in seen.baselines],
+            }
+        )
         return 0
     out = console(sys.stdout)
     entries, meta = seen.entries, seen.meta
     names = [str(objective["name"]) for objective in meta.objectives]
     count = counted(sum(entry.trial >= 0 for entry in entries), "trial")
     what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
-    out.print(f"{folder.name}: {seen.state}, {count}, {what}", soft_wrap=True)
+    out.print(f"{folder.name}: {seen.state}, {count}, {what}")
     if entries:
         print_conclusion(out, seen.conclusion)
         out.print()
@@ -100,7 +113,7 @@ def do_top(args: Namespace) -> int:
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
     if seen.audit is not None:
-        out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}", soft_wrap=True)
+        out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}")
     if seen.baselines:
         out.print()
         print_baselines(out, seen.baselines)
@@ -173,11 +186,14 @@ def do_best(args: Namespace) -> int:
         None if args.export is None else export_policy(folder, first.trial, Path(args.export))
     )
     if args.json:
-        policy = None if exported is None else str(exported)
         told = {"metric": meta.metric, "conclusion": as_json(seen.conclusion)}
-        print_json({**first.as_json(), **told, "exported_to": policy})
+        told["exported_to"] = None if exported is None else str(exported)
+        told["exported"] = None if exported is None else origin_of(exported)
+        print_json({**first.as_json(), **told})
         return 0
     if meta.objectives:
+        for text in seen.conclusion.said:
+            echo(fitted(text, sys.stdout))
         echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
         echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
@@ -192,8 +208,36 @@ def do_best(args: Namespace) -> int:
 
 
 def print_exported(target: Path) -> None:
-    """Print where a policy was written, and how to evaluate it."""
-    echo(f"wrote its policy to {target}/; try: hpo eval {target}", file=sys.stderr)
+    """Print whose policy was written where, and how to evaluate it."""
+    text = f"wrote the policy of {_whose(origin_of(target))} to {target}/"
+    echo(fitted(text, sys.stderr), file=sys.stderr)
+    echo(f"try: hpo eval {target}", file=sys.stderr)
+
+
+def origin_of(policy: Path) -> dict[str, Any]:
+    """Return which run of a study left a policy, as its folder says.
+
+    Raises:
+        StoreError: it is not a policy folder, or damaged.
+    """
+    path = policy / "policy.json"
+    try:
+        document = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    return dict(document.get("about") or {})
+
+
+def _whose(origin: Mapping[str, Any]) -> str:
+    """Return a policy's trial, seed and value in words."""
+    stream = {"search": "of the search", "choose": "that select", "report": "that select nothing"}
+    seed = f"seed {origin.get('replicate')} of those {stream.get(str(origin.get('stream')), '')}"
+    seed = seed.replace("of those of the search", "of the search")
+    value = origin.get("value")
+    told = f", {origin.get('metric')} {number(value)}" if isinstance(value, int | float) else ""
+    length = origin.get("env_steps")
+    after = f" after {steps(length)} env steps" if isinstance(length, int) else ""
+    return f"trial {origin.get('trial')}, {seed}{told}{after},"
 
 
 def check_export(target: Path) -> None:

@@ -93,11 +93,8 @@ def _add(name: str, args: Namespace, place: Path) -> int:
     out = Path(args.out)
     candidate = candidate_of(find_study(name, out), args.anyway)
     env = candidate.study.env
-    record_name = args.name or env.id
-    if env.values and args.name is None:
-        raise ConfigError(
-            f"the study sets keys of {env.id}; name the configuration: --name {env.id}-WORD"
-        )
+    own = candidate.study.name.removeprefix("tuned-")  # keys beside the id make another task
+    record_name = args.name or (own if env.values else env.id)
     study_file = _study_file(candidate.text, record_name, place, args.anyway)
     runner = _runner(args, out)
     record = contribute(candidate, out, args.seeds or SEEDS, runner, record_name)

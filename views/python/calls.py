@@ -24,6 +24,7 @@ from ..terminal.console import plain_warnings
 from ..visible import echo
 from .one_line import OneLine, somebody_looks
 from .opened import Opened
+from .words import in_python, speaks_python
 
 if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
@@ -146,7 +147,7 @@ def check(study: Source, *, name: str | None = None, time: bool = False) -> Chec
     """
     from ...search.preview import preview
 
-    with plain_warnings():
+    with speaks_python(), plain_warnings():
         return Checked(*preview(read_study(study, name)[0], time, own_code=time, told=_say))
 
 
@@ -193,6 +194,14 @@ def _call(
     function: Any, study: Source, out: str | Path, observers: Sequence[Any], name: str | None,
     progress: bool | None, settings: dict[str, Any],
 ) -> Results:  # fmt: skip
+    with speaks_python():
+        return _called(function, study, out, observers, name, progress, settings)
+
+
+def _called(
+    function: Any, study: Source, out: str | Path, observers: Sequence[Any], name: str | None,
+    progress: bool | None, settings: dict[str, Any],
+) -> Results:  # fmt: skip
     loaded, text = read_study(study, name)
     line = OneLine() if (somebody_looks() if progress is None else progress) else None
     warn = settings.pop("warn", None) or (line.warn if line is not None else _warn)
@@ -200,13 +209,17 @@ def _call(
     if line is not None:
         settings.setdefault("compiling", line.compiling)
         observers = [*observers, line]
-    with plain_warnings(warn):
-        found = function(loaded, out, observers, warn=warn, **settings)
+
+    def told(text: str) -> None:
+        warn(in_python(text))
+
+    with plain_warnings(told):
+        found = function(loaded, out, observers, warn=told, **settings)
     return Results(**vars(found))
 
 
 def _say(text: str) -> None:
-    echo(text, file=sys.stderr)
+    echo(in_python(text), file=sys.stderr)
 
 
 def _warn(text: str) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ...core.saved_policy import SavedPolicy
+    from ...search.what_if.what_if import WhatIf
 
 __all__ = ["Leaderboard", "Opened", "open_study"]
 
@@ -204,6 +205,21 @@ class Opened:
                 "those of more trials"
             )
         return load_policy(kept, imports=imports)
+
+    def what_if(self, *rules: str, seeds: int | None = None, resamples: int = 100) -> WhatIf:
+        """Return what other rules of early stopping would have done; see `hpo what-if`.
+
+        Args:
+            rules: such as `"asha,eta=2"`, `"racing"` or `"none"`; none: the usual ones.
+            seeds: of each trial, its first ones; None: as recorded.
+            resamples: of the trials, for the interval of what is lost; 0: no interval.
+
+        Raises:
+            ConfigError: a rule is not known, or the record has nothing to judge by.
+        """
+        from ...search.what_if.what_if import what_if
+
+        return what_if(self.folder, rules, seeds, resamples)
 
     @cached_property
     def plot(self) -> Plots:

@@ -13,7 +13,8 @@ from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
 from ..formatting import between, number, param, steps
 from ..knob_columns import KnobColumns, knob_columns
-from ..leaderboard_text import RUNG_NOTE, baselines_listing
+from ..leaderboard_notes import reading_notes
+from ..leaderboard_text import baselines_listing
 from .page import Cell, table
 
 __all__ = ["audit_table", "baselines_table", "leaderboard_table", "rungs_table"]
@@ -74,14 +75,9 @@ def _notes(snapshot: Snapshot, shown: Sequence[Entry], knobs: KnobColumns) -> li
             f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "
             "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
         )
-    if any(entry.value is None and entry.rung_value is not None for entry in shown):
-        notes.append(RUNG_NOTE)
     if any(entry.confirmed for entry in shown):
-        notes.append(
-            "Confirmed trials were run again on fresh seeds. Those seeds selected the first of "
-            "them; its own value is from further seeds, which did not."
-        )
-    return notes
+        notes.append("Confirmed trials were run again on fresh seeds.")
+    return [*notes, *map(escape, reading_notes(shown))]
 
 
 def _state(snapshot: Snapshot, entry: Entry) -> str:

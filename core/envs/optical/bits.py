@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Int, UInt32
 
 __all__ = [
     "NONE",
+    "ONE",
     "band_words",
     "count_bits",
     "first_set",
@@ -140,19 +141,21 @@ def shift_up(words: UInt32[Array, "*batch W"]) -> UInt32[Array, "*batch W"]:
 
 
 def starts_of_free_runs(
-    free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int
+    free: UInt32[Array, "K W"], need: Int[Array, " K"], slots: int, unrolled: bool = False
 ) -> UInt32[Array, "K W"]:
     """Return bits of the slots from which `need` slots in a row are free.
 
     The run length that is known doubles each round (x &= x >> s), so about log2(slots) rounds
     serve every need up to `slots`; a need of 0 or 1 leaves `free` as it is. The rounds run in two
-    turns of a loop: straight-line code would be melted into whatever reads the result, and done
-    again for every slot read.
+    turns of a loop: on a CPU straight-line code would be melted into whatever reads the result,
+    and done again for every slot read. On a GPU a turn costs three launches, and a barrier keeps
+    what is written out in one kernel.
 
     Args:
         free: bits of free slots, none set beyond the band.
         need: slots in a row, per row of `free`.
         slots: S, the largest need that can be met at all.
+        unrolled: write the rounds out.
     """
     rounds, known = 0, 1
     while known < slots:
@@ -160,7 +163,7 @@ def starts_of_free_runs(
     per_turn = -(-rounds // TURNS)
 
     def turn(
-        number: Int[Array, ""], carry: tuple[UInt32[Array, "K W"], Int[Array, " K"]]
+        number: Int[Array, ""] | int, carry: tuple[UInt32[Array, "K W"], Int[Array, " K"]]
     ) -> tuple[UInt32[Array, "K W"], Int[Array, " K"]]:
         words, have = [carry[0][:, w] for w in range(free.shape[-1])], carry[1]
         for _ in range(per_turn):
@@ -175,7 +178,10 @@ def starts_of_free_runs(
         return jnp.stack(words, -1), have
 
     served = jnp.where((need <= slots)[:, None], free, ZERO)
-    return lax.fori_loop(0, TURNS, turn, (served, jnp.ones_like(need)))[0]
+    start = (served, jnp.ones_like(need))
+    if unrolled:
+        return lax.optimization_barrier(turn(1, turn(0, start))[0])
+    return lax.fori_loop(0, TURNS, turn, start)[0]
 
 
 def unpack(words: UInt32[Array, "*batch W"], slots: int) -> Bool[Array, "*batch S"]:

@@ -43,13 +43,13 @@ class OpticalEnvironment:
 
     has_mask = True
 
-    def __init__(self, settings: OpticalSettings):
+    def __init__(self, settings: OpticalSettings, unrolled: bool = False):
         self.settings = settings
         self.id = settings.id
         self.tables: NetworkTables = make_tables(settings)
         self.traffic = _make_traffic(settings, self.tables)
         requests = self.traffic.requests
-        self.resources: Resources = _make_resources(settings, self.tables, requests)
+        self.resources: Resources = _make_resources(settings, self.tables, requests, unrolled)
         self.max_requests = len(requests) if requests is not None else settings.max_requests
         self.never_ends = settings.continuous and not settings.end_first_blocking
         self.warmup_steps = settings.warmup_requests
@@ -245,22 +245,26 @@ class OpticalEnvironment:
 
 
 @functools.lru_cache(maxsize=64)
-def make_environment(settings: OpticalSettings) -> OpticalEnvironment:
+def make_environment(settings: OpticalSettings, unrolled: bool = False) -> OpticalEnvironment:
     """Return the environment of some settings: one object for equal ones, so programs are shared.
+
+    Args:
+        settings: of it.
+        unrolled: short loops of a step are written out (see `EnvPlan.unrolled`).
 
     Raises:
         ConfigError: the topology, a file or a combination of settings is unusable.
     """
-    return OpticalEnvironment(settings)
+    return OpticalEnvironment(settings, unrolled)
 
 
-def make_from_keys(**keys: Any) -> OpticalEnvironment:
+def make_from_keys(unrolled: bool = False, **keys: Any) -> OpticalEnvironment:
     """Return the environment of an `env:` mapping, see `OpticalSettings.from_mapping`.
 
     Raises:
         ConfigError: a key or value is wrong.
     """
-    return make_environment(OpticalSettings.from_mapping(keys))
+    return make_environment(OpticalSettings.from_mapping(keys), unrolled)
 
 
 def _make_traffic(settings: OpticalSettings, tables: NetworkTables) -> Traffic:
@@ -277,11 +281,11 @@ def _make_traffic(settings: OpticalSettings, tables: NetworkTables) -> Traffic:
 
 
 def _make_resources(
-    settings: OpticalSettings, tables: NetworkTables, requests: RequestList | None
+    settings: OpticalSettings, tables: NetworkTables, requests: RequestList | None, unrolled: bool
 ) -> Resources:
     services_end = not settings.incremental
     if not settings.reuses_lightpaths:
-        return FlexibleGrid(tables, settings.slots, settings.guardband, services_end)
+        return FlexibleGrid(tables, settings.slots, settings.guardband, services_end, unrolled)
     smallest = min(settings.bitrate_list) if requests is None else float(requests.bitrate.min())
     smallest *= settings.bitrate_scale
     most = max(1, int(float(tables.capacity.max()) / smallest + 1e-6))

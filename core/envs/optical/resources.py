@@ -69,6 +69,11 @@ class Place(Pytree):
 class Resources(Protocol):
     """How services use the network; `held` is a pytree that `empty` makes."""
 
+    @property
+    def unrolled(self) -> bool:
+        """Whether short loops are written out, for a GPU."""
+        ...
+
     def empty(self) -> Any:
         """Return a network without services."""
         ...
@@ -106,12 +111,14 @@ class FlexibleGrid:
         slots: S.
         guardband: slots added to every service.
         services_end: False for incremental loading.
+        unrolled: short loops are written out.
     """
 
     tables: NetworkTables
     slots: int
     guardband: int
     services_end: bool
+    unrolled: bool = False
 
     def empty(self) -> Spectrum:
         """Return a network without services."""
@@ -128,7 +135,8 @@ class FlexibleGrid:
         band = jnp.broadcast_to(band_words(self.slots), busy.shape)
         exists = take(self.tables.hop_counts, request.pair) > 0
         free = jnp.where(exists.reshape(paths, 1), ~busy & band, ZERO)
-        return Offers(starts_of_free_runs(free, need, self.slots), need, free, hops)
+        starts = starts_of_free_runs(free, need, self.slots, self.unrolled)
+        return Offers(starts, need, free, hops)
 
     def _need(self, request: Request, params: OpticalParams) -> Int[Array, " K"]:
         bitrate = request.bitrate * params.bitrate_scale
@@ -152,7 +160,7 @@ class FlexibleGrid:
         on_path = _links_of(self.tables, request, place.path) & place.accepted
         bits = window(word_count(self.slots), place.start, place.need)
         placed = jnp.where(on_path[:, None], bits[None, :], ZERO).reshape(-1)
-        return advance(held, placed, request.holding, elapsed)
+        return advance(held, placed, request.holding, elapsed, self.unrolled)
 
     def occupancy(self, held: Spectrum) -> UInt32[Array, "links W"]:
         """Return bits of the slots in use."""
@@ -201,6 +209,7 @@ class SharedLightpaths:
     slots: int
     most_services: int
     services_end: bool
+    unrolled: bool = False
 
     def empty(self) -> Lightpaths:
         """Return a network without services."""

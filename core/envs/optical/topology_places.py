@@ -4,8 +4,10 @@ Latitude and longitude in degrees, rounded to 0.01, as XLRON 1.1.0 ships them be
 tables (https://github.com/micdoh/XLRON, folder xlron/data/topologies), most of them from
 TopologyBench (Matzner et al. 2024). `jpn48` takes those of its `japan48`, and `conus` those of its
 `conus75`, which are the same networks by names and links: those beside `jpn48` itself are shifted
-by one node. Networks whose coordinates do not belong to their numbering (cost239 of two papers)
-are left out.
+by one node. The cost239 of two other papers number its cities in ways of their own, which their
+link lengths give away: a test compares them with the distances. Left out, and drawn by the lengths
+of their links, are `german17`, whose lengths fit no numbering of German cities that we know of,
+`5node`, which is made up, and networks from files.
 """
 
 from __future__ import annotations
@@ -22,6 +24,12 @@ _TEXTS: Mapping[str, str] = {
     "cost239_deeprmsa": """
 1:51.50,-0.12 2:48.85,2.35 3:50.85,4.35 4:52.37,4.89 5:49.61,6.13 6:47.37,8.54 7:45.46,9.18
 8:55.67,12.56 9:52.52,13.41 10:50.08,14.43 11:48.21,16.37""",
+    "cost239_ptrnet_published": """
+1:55.67,12.56 2:51.50,-0.12 3:52.37,4.89 4:52.52,13.41 5:50.85,4.35 6:49.61,6.13 7:50.08,14.43
+8:48.85,2.35 9:47.37,8.54 10:48.21,16.37 11:45.46,9.18""",
+    "cost239_nevin": """
+1:55.67,12.56 2:51.50,-0.12 3:48.85,2.35 4:45.46,9.18 5:48.21,16.37 6:52.52,13.41 7:52.37,4.89
+8:50.85,4.35 9:49.61,6.13 10:47.37,8.54 11:50.08,14.43""",
     "usnet_gcnrnn": """
 1:47.61,-122.33 2:45.52,-122.68 3:37.77,-122.42 4:36.17,-115.14 5:34.05,-118.24 6:46.88,-96.79
 7:39.74,-104.99 8:33.45,-112.07 9:41.26,-96.79 10:35.08,-106.65 11:43.04,-87.91 12:38.63,-90.20
@@ -159,6 +167,7 @@ _TEXTS: Mapping[str, str] = {
 _SAME: Mapping[str, str] = {
     "nsfnet_nevin": "nsfnet_deeprmsa",
     "usnet_ptrnet": "usnet_gcnrnn",
+    "cost239_ptrnet_real": "cost239_ptrnet_published",
 }
 
 

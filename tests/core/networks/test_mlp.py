@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 import scipy.special
 
 from hpo.core import policy
+from hpo.core.backend import GPU
 from hpo.core.hypers import make_hypers
 from hpo.core.networks.mlp import ACTIVATIONS, MLP
 from hpo.core.plan import EnvPlan, make_plan
@@ -57,6 +59,43 @@ def test_it_computes_what_the_loop_computes(activation, norm, shared):
     expected = slow.network(slow.as_float64(params), observation, SLOW_ACTIVATIONS[activation])
     np.testing.assert_allclose(made.policy, expected[0], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(made.value, expected[1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("size", "precision"), [(4, None), (4, "tf32"), (1100, None)])
+def test_a_gpu_s_layers_have_the_same_parameters_outputs_and_gradients(size, precision):
+    knobs = {"matmul_precision": precision} if precision else {}
+    plain, params = network((size,), **knobs)
+    written = plain.clone(plan=dataclasses.replace(plain.plan, backend=GPU))
+    example = jnp.zeros((size,))
+    again = written.init(jax.random.key(0, impl="threefry2x32"), example)["params"]
+    for one, other in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    params = shaken(params)
+    x = jnp.asarray(np.random.default_rng(1).random((2, 40, size)), jnp.float32)
+
+    def seen(module):
+        def loss(params, x):
+            made = module.apply({"params": params}, x)
+            return jnp.sum(jnp.sin(made.policy)) + jnp.sum(jnp.cos(made.value))
+
+        return jax.grad(loss, argnums=(0, 1))(params, x), module.apply({"params": params}, x)
+
+    for one, other in zip(*map(jax.tree.leaves, (seen(plain), seen(written))), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+
+
+def test_wide_products_are_split_where_they_are_float32():
+    def text(size, rows=64, **knobs):
+        plan = make_plan({"hidden_sizes": [8, 5], **knobs}, EnvPlan("CartPole-v1"), features=())
+        written = MLP(dataclasses.replace(plan, backend=GPU), 3, 1)
+        with jax.numpy_dtype_promotion("standard"):
+            params = jax.eval_shape(written.init, jax.random.key(0), jnp.zeros((size,)))
+            return str(jax.make_jaxpr(written.apply)(params, jnp.zeros((rows, size))))
+
+    assert "BF16_BF16_F32_X6" in text(1100)
+    for knobs in ({"matmul_precision": "tf32"}, {"dtype": "bfloat16"}):
+        assert "BF16_BF16_F32_X6" not in text(1100, **knobs)
+    assert "BF16_BF16_F32_X6" not in text(1000) + text(1100, rows=63)
 
 
 def test_leading_axes_shapes_and_dtypes_of_observations():

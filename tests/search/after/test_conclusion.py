@@ -5,6 +5,7 @@ import json
 from html import unescape
 from pathlib import Path
 from runpy import run_path
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,7 @@ from hpo.search.run import run
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
+from hpo.store.paired import paired_interval
 from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric, Racing, Seeds
@@ -82,7 +84,7 @@ KINDS = {
     ),
     "objectives": (
         {"objectives": (Metric(), Metric("eval/thrift", "maximize"))},
-        "Several objectives have a front and no winner.",
+        "3 seeds cannot tell whether the default lies behind the front.",
     ),
 }
 
@@ -117,6 +119,40 @@ def means_by_hand(folder, results):
         return sum(sum(values) / len(values) for values in found) / len(found)
 
     return mean(results.best.trial), mean(default)
+
+
+def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys):
+    """Against values taken from the journal's episodes alone; and the same words everywhere."""
+    objectives = (Metric(), Metric("eval/return_min"))
+    results = go(tmp_path / "s", objectives=objectives, confirm=samples.Confirm(2, 6, 0))
+    found = results.conclusion.front
+    assert results.conclusion.verdict == found.verdict == "behind" and found.seeds == 6
+    ends = {}
+    with Journal(tmp_path / "s") as journal:
+        for row in journal.evaluations():
+            if row.stream == Stream.CHOOSE:
+                ends.setdefault((row.trial, row.replicate, row.env_steps), []).append(row)
+    last = max(at for _, _, at in ends)
+
+    def of(trial, measured):
+        return [measured([row.episode_return for row in ends[trial, seed, last]])
+                for seed in range(6)]  # fmt: skip
+
+    for told, measured in zip(found.objectives, (fmean, min), strict=True):
+        ours, theirs = of(found.trial, measured), of(0, measured)
+        assert told.means == pytest.approx((sum(ours) / 6, sum(theirs) / 6))
+        wide = paired_interval(ours, theirs, 1 - 0.05 / (2 * found.compared * 2))
+        assert (told.low, told.high) == pytest.approx((wide.low, wide.high))
+    where = ["--study", str(tmp_path / "s")]
+    page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
+    texts = [page, str(hpo.open(tmp_path / "s").conclusion)]
+    for words in (["top"], ["best"], ["show", "0"], ["show", str(found.trial)]):
+        assert main([*words, *where]) == 0
+        texts.append(" ".join(capsys.readouterr().out.split()))
+    assert all(told in text for told in results.conclusion.said for text in texts)
+    assert main(["top", "--json", *where]) == 0
+    told = json.loads(capsys.readouterr().out)["conclusion"]
+    assert told["verdict"] == "behind" and told["front"]["trial"] == found.trial
 
 
 def test_smaller_is_better_where_the_goal_says_so(tmp_path):
@@ -285,6 +321,7 @@ def test_everything_that_speaks_says_the_same(tmp_path, capsys, kind):
     shown = told("show", str(results.best.trial))
     data = json.loads(told("best", "--json"))
     assert data["conclusion"]["sentences"] == said
+    assert json.loads(told("top", "--json"))["conclusion"] == data["conclusion"]
     one = json.loads(told("show", str(results.best.trial), "--json"))["conclusion"]
     assert (one is None) == (results.conclusion.winner is None)
     page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
@@ -304,7 +341,7 @@ def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
         assert main([*words, *where, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    top = {entry["trial"]: entry["state"] for entry in data("top", "-n", "99")}
+    top = {entry["trial"]: entry["state"] for entry in data("top", "-n", "99")["leaderboard"]}
     rows = data("query", "SELECT trial, state FROM trials")
     table = {row["trial"]: row["state"] for row in rows}
     assert top == table

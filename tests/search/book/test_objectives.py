@@ -124,6 +124,7 @@ def test_the_front_is_confirmed_on_fresh_seeds_and_has_no_winner(tmp_path):
     )  # fmt: skip
     results = finish(asked, tmp_path / "s")
     confirmed = [entry for entry in results.leaderboard if entry.confirmed]
+    assert any(entry.is_default for entry in confirmed)  # one of the four best here
     assert len(confirmed) == 4 and results.leaderboard[:4] == confirmed
     assert all(entry.value_from == "choose" and entry.seeds == 3 for entry in confirmed)
     assert all(len(entry.objectives) == 2 and entry.front is not None for entry in confirmed)

@@ -213,11 +213,27 @@ def test_time_that_ends_on_the_way_cuts_the_default_and_not_the_winner(tmp_path,
     assert rows[0].error.endswith("of 6 report seeds gave no value")
 
 
-def test_several_objectives_have_no_winner_and_no_default(tmp_path):
-    metrics = (Metric(), Metric("eval/thrift", "maximize"))
-    results = go(tmp_path, study(objectives=metrics))
-    assert reported(tmp_path) == {}
-    assert results.usage.confirm_env_steps == 2 * 3 * LENGTH
+def test_with_several_objectives_the_default_runs_beside_the_front(tmp_path):
+    metrics = (Metric(), Metric("eval/return_min"))
+    results = go(tmp_path / "with", study(objectives=metrics))
+    assert reported(tmp_path / "with") == {}
+    rows = rows_of(tmp_path / "with")
+    assert len(rows[0].choose_values) == 3 and len(rows[0].choose_objectives) == 2
+    confirmed = [n for n, row in rows.items() if row.choose_values]
+    assert len(confirmed) == 3 and 0 in confirmed
+    assert results.usage.confirm_env_steps == 3 * 3 * LENGTH
+    alone = dataclasses.replace(study().confirm, default=False)
+    without = go(tmp_path / "without", study(alone, objectives=metrics))
+    assert without.usage.confirm_env_steps == 2 * 3 * LENGTH
+    assert not rows_of(tmp_path / "without")[0].choose_values
+
+
+def test_a_default_that_was_stopped_has_no_cost_to_compare(tmp_path):
+    metrics = (Metric(), Metric("env_steps", "minimize"))
+    go(tmp_path, study(objectives=metrics))
+    row = rows_of(tmp_path)[0]
+    assert row.state is not TrialState.FINISHED and not row.choose_values
+    assert row.error == "env_steps of a run that was not finished says nothing"
 
 
 def test_no_report_seeds_no_default(tmp_path):

@@ -242,8 +242,10 @@ def test_study_files_for_tuning_load_and_start_at_the_defaults():
     """Trial 0 is the project's default, so that a study's own conclusion is about that."""
     root = Path(shipped()).parents[1] / "studies" / "tuned"
     files = [path for path in root.glob("*.yaml") if path.name != "published.yaml"]
-    assert len(files) >= 9
+    assert len(files) >= 18
     for path in files:
+        if path.name.startswith("gym-"):  # reading it imports Box2D, which not everybody has
+            continue
         study = load(path)
         assert study.confirm is not None and study.confirm.report >= 16
         assert as_lists(study.default()) == as_lists(complete({})), path.name

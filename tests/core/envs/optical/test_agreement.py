@@ -113,10 +113,12 @@ def record(env, requests: int):
     return names, jax.device_get(jax.jit(run)(jax.random.key(3)))
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_environment_agrees_with_the_slow_simulator(case, simulator):
+@pytest.mark.parametrize(
+    ("case", "unrolled"), [*((case, False) for case in CASES), ("truncated-wide-guard", True)]
+)
+def test_environment_agrees_with_the_slow_simulator(case, unrolled, simulator):
     settings = OpticalSettings.from_mapping(CASES[case])
-    env = make_environment(settings)
+    env = make_environment(settings, unrolled)
     names, rows = record(env, REQUESTS)
     slow = simulator.SlowNetwork(
         env.tables,

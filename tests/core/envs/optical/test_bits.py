@@ -62,14 +62,19 @@ def test_packing_positions_counts_and_shifts(flags):
 @jax.jit
 def free_starts(flags, needs):
     slots = flags.shape[1]
-    return bits.unpack(bits.starts_of_free_runs(bits.pack(flags), needs, slots), slots)
+    words = bits.pack(flags)
+    return [
+        bits.unpack(bits.starts_of_free_runs(words, needs, slots, unrolled), slots)
+        for unrolled in (False, True)
+    ]
 
 
 @given(spectra(), st.lists(st.integers(0, 140), min_size=3, max_size=3))
 @settings(max_examples=50, deadline=None)
 def test_starts_of_free_runs_against_a_loop(flags, needs):
     slots = flags.shape[1]
-    starts = np.asarray(free_starts(flags, jnp.asarray(needs, jnp.int32)))
+    starts, unrolled = map(np.asarray, free_starts(flags, jnp.asarray(needs, jnp.int32)))
+    np.testing.assert_array_equal(unrolled, starts)
     for row, need, found in zip(flags, needs, starts, strict=True):
         length = max(need, 1)
         expected = [

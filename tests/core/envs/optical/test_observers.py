@@ -56,6 +56,8 @@ def test_packed_expands_to_flat():
         np.testing.assert_array_equal(jax.tree.map(jnp.asarray, small).as_vector(), observation)
     batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[seen[1] for seen in packed])
     assert batch.as_vector().shape == (STEPS, 3 + 44 * 40)
+    unrolled = batch.replace(unrolled=True)
+    assert np.asarray(unrolled.as_vector()).tobytes() == np.asarray(batch.as_vector()).tobytes()
     small = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(packed[0][1]))
     assert small == 12 + 44 * 2 * 4 and env.observation_struct.words.shape == (44, 2)
 

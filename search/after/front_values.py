@@ -1,0 +1,45 @@
+"""What the trials of a study with several objectives showed on each fresh seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...store.journal import Journal
+from ...store.rows import Stream, TrialRow
+from ...studies.metrics import COSTS
+from ..book.objective import measure
+from .looking_back import result_of
+
+__all__ = ["FrontValues", "front_values"]
+
+FrontValues = Mapping[int, Mapping[int, tuple[float, ...]]]
+"""Trial -> replicate -> a value for each objective."""
+
+
+def front_values(
+    journal: Journal, rows: Sequence[TrialRow]
+) -> dict[int, dict[int, tuple[float, ...]]]:
+    """Return of each confirmed trial what it showed on each of the seeds that choose.
+
+    Of costs, which are of the whole trial, every seed has the same. Empty of a study with one
+    objective.
+
+    Args:
+        journal: of the study.
+        rows: its trials.
+    """
+    if not journal.meta.objectives:
+        return {}
+    names = [str(objective["name"]) for objective in journal.meta.objectives]
+    whole = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
+    values: dict[int, dict[int, tuple[float, ...]]] = {}
+    for packed in journal.packed_evaluations(without=Stream.SEARCH):
+        if packed.stream != Stream.CHOOSE or packed.trial not in whole:
+            continue  # of other seeds, or of a trial that has not a value on every seed
+        found, known = result_of(packed), whole[packed.trial]
+        of_trial = values.setdefault(packed.trial, {})
+        of_trial[packed.replicate] = tuple(  # in the order of env steps: the last one stays
+            known[place] if name in COSTS else measure(name, found)
+            for place, name in enumerate(names)
+        )
+    return values

@@ -1,0 +1,374 @@
+"""What a study has recorded of each replicate: its evaluations, and where it was lost.
+
+What lies between two evaluations is interpolated; what a stopped trial would have shown later is
+drawn from those that ran on (`Guesses`). Both are counted where they are used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import ConfigError
+from ...store.codec import plain_json
+from ...store.journal import Journal
+from ...store.query import query
+from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
+from ...store.study_folder import StudyFolder
+from ...studies.load import recorded
+from ...studies.quanta import quanta_of
+from ...studies.spec import Study
+from ..after.looking_back import result_of
+from ..book.objective import Objective
+from ..book.schedule import schedule_of
+from ..book.state import LoopState
+from ..lanes.contract import EvaluationResult
+from ..streams import generator
+
+__all__ = ["LOST", "Guesses", "Quantum", "Record", "Seen", "quantum_of", "read_record"]
+
+Quantum = Callable[[Study, Mapping[str, Any]], int]
+"""Study and complete configuration -> env steps of a chunk of one lane."""
+
+_MOST_CHOICES = 1_000
+LOST = (TrialState.DIVERGED, TrialState.FAILED)
+
+
+def quantum_of(study: Study, config: Mapping[str, Any]) -> int:
+    """Return the env steps of a chunk of one lane."""
+    return quanta_of(study, config["num_envs"] * config["rollout_length"]).steps_per_chunk
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One replicate.
+
+    Attributes:
+        results: env steps -> its evaluation there.
+        lost_at: env steps at the end of the chunk in which it diverged or failed, None if it
+            did not.
+    """
+
+    results: Mapping[int, EvaluationResult] = field(default_factory=dict)
+    lost_at: int | None = None
+
+    @cached_property
+    def points(self) -> tuple[int, ...]:
+        """Env steps of its evaluations, rising."""
+        return tuple(sorted(self.results))
+
+    def between(self, env_steps: int) -> EvaluationResult:
+        """Return an evaluation on the straight line between its neighbours."""
+        at = bisect_left(self.points, env_steps)
+        low, high = self.points[max(0, at - 1)], self.points[at]
+        share = 1.0 if high == low else (env_steps - low) / (high - low)
+        return _mixed(self.results[low], self.results[high], 1.0 - share, share)
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that a study has recorded of its search.
+
+    Attributes:
+        study: as it was asked for.
+        trials: of the search, by number.
+        runs: (trial, replicate) -> what was seen of it.
+        decisions, asks: in their order.
+        lanes: bucket -> lanes that it kept.
+        devices: over which they were spread.
+        warmup_chunks: at the start of every replicate.
+        quantum: says how long chunks are.
+        exhausted: the method had nothing new to propose.
+        last_rows: (trial, replicate) -> env steps of the last row of its curve.
+    """
+
+    study: Study
+    trials: tuple[TrialRow, ...]
+    runs: Mapping[tuple[int, int], Seen]
+    decisions: Sequence[DecisionRow] = ()
+    asks: Sequence[AskRow] = ()
+    lanes: Mapping[str, int] = field(default_factory=dict)
+    devices: int = 1
+    warmup_chunks: int = 0
+    quantum: Quantum = quantum_of
+    exhausted: bool = False
+    last_rows: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+    @cached_property
+    def configs(self) -> tuple[dict[str, Any], ...]:
+        """The complete configuration of each trial."""
+        default = plain_json(self.study.space.default())
+        return tuple(
+            dict(
+                self.study.default() if row.params == default else self.study.complete(row.params)
+            )
+            for row in self.trials
+        )
+
+    @cached_property
+    def by_config(self) -> dict[str, int]:
+        """A configuration as text -> its trial, the first of equal ones."""
+        found: dict[str, int] = {}
+        for row, config in zip(self.trials, self.configs, strict=True):
+            found.setdefault(config_key(config), row.trial)
+        return found
+
+    @cached_property
+    def first_point(self) -> int:
+        """Env steps of the earliest evaluation of all, 0 without any."""
+        return min((seen.points[0] for seen in self.runs.values() if seen.points), default=0)
+
+    @property
+    def replicates(self) -> int:
+        """Seeds that every trial was to have at least."""
+        return self.study.seeds.first
+
+    def length(self, trial: int) -> int:
+        """Return the env steps of a full run of a trial, in whole chunks."""
+        return schedule_of(self.study, self.quantum(self.study, self.configs[trial])).env_steps
+
+    def is_whole(self, trial: int) -> bool:
+        """Return whether every replicate of a trial was evaluated at the end of a full run."""
+        end = self.length(trial)
+        return all(
+            (seen := self.runs.get((trial, replicate))) is not None and end in seen.results
+            for replicate in range(self.replicates)
+        )
+
+
+def config_key(config: Mapping[str, Any]) -> str:
+    """Return a configuration as text."""
+    return json.dumps(plain_json(dict(config)), sort_keys=True)
+
+
+def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
+    """Read what a study has recorded of its search.
+
+    Args:
+        folder: of the study.
+        quantum: says how long chunks are.
+
+    Raises:
+        ConfigError: its trials copied each other, or nothing was evaluated yet.
+        StoreError: the journal is damaged.
+    """
+    with Journal(folder) as journal, journal.at_one_commit():
+        study = recorded(journal.meta.study_text)
+        early = study.early_terminate
+        if early is not None and early.evolves:
+            raise ConfigError(
+                f"trials of {study.name} copy each other ({early.type}), so there is no curve of "
+                "one configuration that another rule could judge; name a study without it"
+            )
+        rows = tuple(row for row in journal.trials() if row.trial >= 0)
+        decisions, asks = journal.decisions(), journal.asks()
+        head, devices = journal.head(), journal.meta.devices
+        results: dict[tuple[int, int], dict[int, EvaluationResult]] = defaultdict(dict)
+        for packed in journal.packed_evaluations():
+            if packed.stream == Stream.SEARCH:
+                key = (packed.trial, packed.replicate)
+                results[key][packed.env_steps] = result_of(packed)
+    if not results:
+        raise ConfigError(f"no trial of {study.name} has been evaluated yet; run it first")
+    state = LoopState.from_text(head.loop_state)
+    record = Record(
+        study, rows, {key: Seen(found) for key, found in results.items()}, decisions, asks,
+        {entry.key: entry.lanes for entry in state.buckets if entry.lanes}, devices,
+        quantum=quantum, exhausted=state.exhausted,
+    )  # fmt: skip
+    return _with_losses(record, _last_rows(folder, rows))
+
+
+def _last_rows(folder: Path, rows: Sequence[TrialRow]) -> dict[tuple[int, int], int]:
+    """Return (trial, replicate) -> env steps of the last row of its curve, where some were lost.
+
+    Empty where no table of curves was published.
+    """
+    if not StudyFolder(folder).table("curves").is_file():
+        return {}
+    _, found = query(
+        folder,
+        "SELECT trial, replicate, max(env_steps) FROM curves "
+        "WHERE stream = 'search' GROUP BY trial, replicate",
+    )
+    return {(trial, replicate): at for trial, replicate, at in found}
+
+
+def _with_losses(record: Record, last: Mapping[tuple[int, int], int]) -> Record:
+    """Return the record with warm-up and with where replicates were lost."""
+    runs, warmup = dict(record.runs), 0
+    for row in record.trials:
+        quantum = record.quantum(record.study, record.configs[row.trial])
+        mine = [rep for trial, rep in {**runs, **last} if trial == row.trial]
+        begun = len(mine) or record.replicates
+        warmup = max(warmup, -(-row.warmup_env_steps // (quantum * begun)))
+        if row.state in LOST and row.bucket:
+            for replicate, at in _lost(record, row, quantum, last).items():
+                seen = runs.get((row.trial, replicate), Seen())
+                runs[row.trial, replicate] = Seen(seen.results, at)
+        elif row.state is TrialState.FINISHED:  # of which some seeds may diverge
+            end = max((runs[row.trial, rep].points[-1] for rep in mine
+                       if (row.trial, rep) in runs), default=0)  # fmt: skip
+            for replicate in range(record.replicates):
+                seen = runs.get((row.trial, replicate), Seen())
+                if end not in seen.results:
+                    here = last.get((row.trial, replicate), seen.points[-1] if seen.points else 0)
+                    runs[row.trial, replicate] = Seen(seen.results, here + quantum)
+    return replace(record, runs=runs, warmup_chunks=warmup, last_rows=last)
+
+
+def _lost(
+    record: Record, row: TrialRow, quantum: int, last: Mapping[tuple[int, int], int]
+) -> dict[int, int]:
+    """Return replicate -> env steps where it was lost, of a trial that diverged or failed.
+
+    A chunk that diverged is counted and has no row. Without curves all replicates share alike.
+    """
+    count = record.replicates
+    rows = {rep: last.get((row.trial, rep), 0) for rep in range(count)}
+    if not last:
+        return dict.fromkeys(rows, max(quantum, row.env_steps // count))
+    missing = (row.env_steps - sum(rows.values())) // quantum
+    if missing <= 0:  # what an evaluation showed was not finite
+        shown = {rep: record.runs.get((row.trial, rep), Seen()).results for rep in rows}
+        bare = {rep: at for rep, at in rows.items() if at not in shown[rep]}
+        return bare or rows
+    return {
+        rep: rows[rep] + quantum for rep in _without_row(list(rows.values()), missing, quantum)
+    }
+
+
+def _without_row(rows: Sequence[int], missing: int, quantum: int) -> tuple[int, ...]:
+    """Return which replicates ran one more chunk than they have rows.
+
+    Replicates enter lanes in their order, so none has run more chunks than one before it; of the
+    choices that keep to that, the one in which they are nearest to side by side.
+
+    >>> _without_row([3000, 2000, 3000], 1, 1000), _without_row([1000, 1000, 1000], 2, 1000)
+    ((1,), (0, 1))
+    """
+
+    def apart(lost: tuple[int, ...]) -> tuple[int, int]:
+        ran = [at + quantum * (rep in lost) for rep, at in enumerate(rows)]
+        steps = [one - other for one, other in itertools.pairwise(ran)]
+        return sum(-step for step in steps if step < 0), sum(map(abs, steps))
+
+    behind = sorted(range(len(rows)), key=lambda rep: (rows[rep], rep))[:missing]
+    if math.comb(len(rows), missing) > _MOST_CHOICES:
+        return tuple(behind)
+    return min(itertools.combinations(range(len(rows)), min(missing, len(rows))), key=apart)
+
+
+# ---------------------------------------------------------------------- what nobody saw
+
+
+class Guesses:
+    """What trials would have shown behind the last point that they were evaluated at.
+
+    A trial takes over what another one, drawn once for it, gained from there on. Drawn from are
+    the trials that were to be stopped at the same rung and ran on (`audit`), which stand for all
+    that were stopped there; without any, those that reached the end, who were let go on because
+    they were better.
+
+    Args:
+        record: of the study.
+        draw: number of the draw.
+    """
+
+    def __init__(self, record: Record, draw: int):
+        self._record, self._draw = record, draw
+        self._donors: dict[int, int] = {}
+
+    def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
+        """Return an evaluation and how it is known: `seen`, `between` or `guessed`.
+
+        Raises:
+            ConfigError: no trial of the study came so far.
+        """
+        seen = self._record.runs.get((trial, replicate), Seen())
+        if env_steps in seen.results:
+            return seen.results[env_steps], "seen"
+        if seen.points and env_steps < seen.points[-1]:
+            return seen.between(env_steps), "between"
+        number = self._donor(trial)
+        donor = self._record.runs.get((number, replicate)) or self._record.runs[number, 0]
+        there = (
+            donor.results[env_steps] if env_steps in donor.results else donor.between(env_steps)
+        )
+        if not seen.points:
+            return there, "guessed"
+        since = seen.points[-1]
+        before = donor.results[since] if since in donor.results else donor.between(since)
+        return _moved(seen.results[since], before, there), "guessed"
+
+    def _donor(self, trial: int) -> int:
+        if trial not in self._donors:
+            donors = self._possible(self._record.trials[trial].rung)
+            rng = generator(self._record.study.seed, "what-if", self._draw, trial)
+            self._donors[trial] = donors[int(rng.integers(len(donors)))]
+        return self._donors[trial]
+
+    def _possible(self, rung: int) -> list[int]:
+        whole = [row for row in self._record.trials if self._record.is_whole(row.trial)]
+        audited = [row.trial for row in whole if row.audited and row.rung == rung]
+        found = audited or [row.trial for row in whole]
+        if not found:
+            raise ConfigError(
+                f"no trial of {self._record.study.name} ran to its end, so nothing says what "
+                "others would have shown there; run one with early_terminate: {audit: 0.1}"
+            )
+        return found
+
+
+def _mixed(
+    one: EvaluationResult, other: EvaluationResult, first: float, second: float
+) -> EvaluationResult:
+    def mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return first * np.asarray(a, np.float64) + second * np.asarray(b, np.float64)
+
+    return EvaluationResult(
+        mix(one.returns, other.returns),
+        mix(one.lengths, other.lengths),
+        {name: mix(values, other.metrics[name]) for name, values in one.metrics.items()},
+    )
+
+
+def _moved(
+    own: EvaluationResult, before: EvaluationResult, after: EvaluationResult
+) -> EvaluationResult:
+    """Return one evaluation moved by what another replicate's means gained."""
+
+    def move(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return np.asarray(a, np.float64) + (float(np.mean(c)) - float(np.mean(b)))
+
+    return EvaluationResult(
+        move(own.returns, before.returns, after.returns),
+        move(own.lengths, before.lengths, after.lengths),
+        {name: move(v, before.metrics[name], after.metrics[name])
+         for name, v in own.metrics.items()},
+    )  # fmt: skip
+
+
+def value_at(record: Record, guesses: Guesses, trial: int, env_steps: int) -> float | None:
+    """Return a trial's value over all its recorded seeds; None if too many were lost before."""
+    objective, values = Objective(record.study.metric), list[float]()
+    lost = 0
+    for replicate in range(record.replicates):
+        seen = record.runs.get((trial, replicate), Seen())
+        if seen.lost_at is not None and seen.lost_at <= env_steps:
+            lost += 1
+            continue
+        values.append(objective.measure(guesses.at(trial, replicate, env_steps)[0]))
+    return (
+        None if lost > record.study.seeds.tolerate or not values else objective.aggregate(values)
+    )

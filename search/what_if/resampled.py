@@ -1,0 +1,213 @@
+"""How much of a verdict was luck: the same rule over trials drawn again from the record.
+
+A resample draws as many trials as there were, with replacement, in a random order (Efron 1979),
+and the trials that nobody saw to their end anew. Its search is a sketch of the engine's: one
+program, trials enter lanes in order, all seeds of a trial side by side. The rule is the real one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...studies.spec import Study
+from ..book.objective import Objective
+from ..engine.racing import clearly_worse, stages
+from ..rules.registry import Pruner, is_audited, make_pruner
+from ..rules.verdict import Standing
+from ..streams import generator
+
+__all__ = ["Curve", "Luck", "luck", "winner_of"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One trial as a rule sees it.
+
+    Attributes:
+        losses: at each rung.
+        seeds: loss of each seed at the end.
+        compared: their loss together, by which trials are compared.
+        final: loss at the end over all recorded seeds.
+        at: the same at each rung, for rules that end a trial with its value there.
+        lost_at: rungs that it passes before it diverges or fails; None: it does not.
+    """
+
+    losses: tuple[float, ...]
+    seeds: tuple[float, ...]
+    compared: float
+    final: float
+    at: tuple[float, ...] = ()
+    lost_at: int | None = None
+
+    def passes(self, rung: int) -> bool:
+        """Return whether it comes to a rung (behind the last: its end) before it is lost."""
+        return self.lost_at is None or rung < self.lost_at
+
+
+@dataclass(frozen=True)
+class Luck:
+    """What a rule costs over resamples.
+
+    Attributes:
+        low, high: 95 % of the values lost lie between.
+        kept: the share of resamples whose best trial won.
+        resamples: how many there were.
+    """
+
+    low: float
+    high: float
+    kept: float
+    resamples: int
+
+
+def luck(
+    study: Study,
+    curves: Callable[[int], Sequence[Curve]],
+    rungs: Sequence[int],
+    length: int,
+    lanes: int,
+    resamples: int,
+) -> Luck | None:
+    """Return what the rule of a study costs over resamples of its trials; None without any.
+
+    Args:
+        study: with the rule.
+        curves: number of a draw -> the trials, what nobody saw drawn for it.
+        rungs: env steps.
+        length: env steps of a run.
+        lanes: of the program.
+        resamples: how many.
+    """
+    lost, kept = list[float](), 0
+    for number in range(resamples):
+        trials = [curve for curve in curves(number)]
+        rng = generator(study.seed, "resample", number)
+        drawn = [trials[int(index)] for index in rng.integers(len(trials), size=len(trials))]
+        best = min((c.final for c in drawn if c.lost_at is None), default=math.inf)
+        found = winner_of(study, drawn, rungs, length, lanes)
+        if not math.isfinite(best) or found is None:
+            continue
+        lost.append(found - best)
+        kept += found <= best
+    if not lost:
+        return None
+    low, high = np.quantile(np.asarray(lost), [0.025, 0.975])
+    return Luck(float(low), float(high), kept / len(lost), len(lost))
+
+
+def winner_of(
+    study: Study, trials: Sequence[Curve], rungs: Sequence[int], length: int, lanes: int
+) -> float | None:
+    """Return the loss, over all recorded seeds, of the trial that wins a sketched search."""
+    finished = _search(study, trials, rungs, length, max(1, lanes // study.seeds.first))
+    if not finished:
+        return None
+    return min(finished)[1]
+
+
+def _search(
+    study: Study, trials: Sequence[Curve], rungs: Sequence[int], length: int, slots: int
+) -> list[tuple[float, float]]:
+    """Return (loss that is compared, loss over all seeds) of each trial that came to its end."""
+    pruner, early = make_pruner(study), study.early_terminate
+    race = _Race(study)
+    ahead = iter(range(len(trials)))
+    # What happens next: (env steps since the beginning, rung, trial); the end is behind all rungs.
+    coming: list[tuple[int, int, int]] = []
+    judged: dict[int, list[Standing]] = {}
+    audited: set[int] = set()
+    finished: list[tuple[float, float]] = []
+
+    def enter(now: int) -> None:
+        number = next(ahead, None)
+        if number is not None:
+            heapq.heappush(coming, (now + (rungs[0] if rungs else length), 0, number))
+
+    for _ in range(min(slots, len(trials))):
+        enter(0)
+    while coming:
+        now, rung, first = heapq.heappop(coming)
+        arriving = [first]
+        while coming and coming[0][:2] == (now, rung):
+            arriving.append(heapq.heappop(coming)[2])
+        sound = [n for n in arriving if trials[n].passes(rung)]
+        ended = set(arriving) - set(sound)
+        if rung == len(rungs):
+            for number in sound:
+                finished.append((race.value(trials[number]), trials[number].final))
+                ended.add(number)
+        elif pruner is not None:
+            due = [number for number in sound if number not in audited]
+            for number, how in _judged(pruner, judged, trials, rung, due).items():
+                if early is not None and is_audited(study.seed, number, early.audit):
+                    audited.add(number)
+                    continue
+                ended.add(number)
+                if how:
+                    finished.append((trials[number].losses[rung], trials[number].at[rung]))
+        for number in arriving:
+            if number in ended:
+                enter(now)
+            else:
+                since = rungs[rung]
+                then = rungs[rung + 1] if rung + 1 < len(rungs) else length
+                heapq.heappush(coming, (now + then - since, rung + 1, number))
+    return finished
+
+
+def _judged(
+    pruner: Pruner,
+    judged: dict[int, list[Standing]],
+    trials: Sequence[Curve],
+    rung: int,
+    due: Sequence[int],
+) -> Mapping[int, bool]:
+    """Return the trials that stop at a rung, each with whether it ends with its value."""
+    if not due:
+        return {}
+    before = judged.setdefault(rung, [])
+    arriving = [Standing(n, trials[n].losses[rung], trials[n].losses[: rung + 1]) for n in due]
+    verdicts = pruner.judge(rung, tuple(before), arriving)
+    before += arriving
+    return {n: verdict.finish for n, verdict in zip(due, verdicts, strict=True) if verdict.stop}
+
+
+class _Race:
+    """Seeds that race: what a trial is compared by, as `engine.racing` has it."""
+
+    def __init__(self, study: Study):
+        self._objective, self._seeds = Objective(study.metric), study.seeds
+        self._best: Curve | None = None
+
+    def value(self, trial: Curve) -> float:
+        """Return the loss that a trial is compared by, after as many seeds as it gets."""
+        if self._seeds.racing is None:
+            return trial.compared
+        taken = self._taken(trial)
+        own = self._loss(trial.seeds[:taken])
+        if taken == len(trial.seeds):
+            if self._best is None or own < self._loss(self._best.seeds):
+                self._best = trial
+        elif self._best is not None:
+            own += self._loss(self._best.seeds) - self._loss(self._best.seeds[:taken])
+        return own
+
+    def _taken(self, trial: Curve) -> int:
+        racing, most = self._seeds.racing, len(trial.seeds)
+        if racing is None or self._best is None:
+            return most
+        sizes = stages(racing.start, most)
+        for size in sizes[:-1]:
+            risk = (1.0 - racing.confidence) / (len(sizes) - 1)
+            if clearly_worse(trial.seeds[:size], self._best.seeds[:size], risk):
+                return size
+        return most
+
+    def _loss(self, losses: Sequence[float]) -> float:
+        values = [self._objective.loss(loss) for loss in losses]
+        return self._objective.loss(self._objective.aggregate(values))

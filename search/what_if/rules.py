@@ -1,0 +1,187 @@
+"""Rules as they are typed, `asha,eta=2,min=2k`: each is the recorded study with another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ...errors import ConfigError, StudyError, UnknownNameError
+from ...store.journal import Journal
+from ...studies.load import recorded
+from ...studies.quanta import rung_steps
+from ...studies.search_methods import METHODS
+from ...studies.spec import EarlyTerminate, Racing, Study
+from ...studies.stopping_rules import RULES, rule_row
+from ...studies.user_code import import_user_code
+from .record import Record
+
+__all__ = ["Asked", "asked_rules", "usual_rules"]
+
+_RACING_FROM = 4
+"""Seeds a trial from which on racing is among the usual rules: it begins with three."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One rule to judge a record by.
+
+    Attributes:
+        words: as a table shows it.
+        study: the recorded one with this rule.
+    """
+
+    words: str
+    study: Study
+
+
+def usual_rules(seeds: int) -> list[str]:
+    """Return the rules that are put side by side where none is named."""
+    racing = ["racing"] if seeds >= _RACING_FROM else []
+    return ["none", "asha,eta=2", "asha,eta=3", "asha,eta=4", "hyperband,eta=3", "median",
+            "plateau", *racing]  # fmt: skip
+
+
+def asked_rules(folder: Path, record: Record, rules: list[str], seeds: int | None) -> list[Asked]:
+    """Return the studies that some rules make of a record.
+
+    Args:
+        folder: of the study.
+        record: of it.
+        rules: `none`, `racing`, or a type of `early_terminate`, each with options behind commas;
+            none: the usual ones.
+        seeds: of each trial; None: as recorded.
+
+    Raises:
+        ConfigError: a rule or an option is not known, or the record has nothing to judge by.
+    """
+    most = record.replicates
+    if seeds is not None and not 1 <= seeds <= most:
+        raise ConfigError(
+            f"--seeds is {seeds}, but the trials of {record.study.name} have {most}; allowed: "
+            f"1 to {most}"
+        )
+    count = most if seeds is None else seeds
+    with Journal(folder) as journal:
+        text = journal.meta.study_text
+    return [_asked(record, text, rule, count) for rule in (rules or usual_rules(count))]
+
+
+def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:
+    name, *options = [part.strip() for part in rule.split(",")]
+    given = dict(_option(rule, option) for option in options)
+    study = record.study
+    _import_if_unknown(study, name)
+    racing = None
+    if name in ("none", "racing"):
+        known = () if name == "none" else ("start", "confidence")
+        if unknown := [key for key in given if key not in known]:
+            allowed = ", ".join(known) or "no option"
+            raise ConfigError(f"--early-terminate {rule}: {unknown[0]} is no option of {name}; "
+                              f"allowed: {allowed}")  # fmt: skip
+        if name == "racing":
+            racing = _racing(rule, given, seeds)
+        early = None
+    else:
+        early = _early(record, text, rule, name, given)
+    changed = replace(
+        study, early_terminate=early, seeds=replace(study.seeds, per_config=seeds, racing=racing)
+    )
+    _check_rungs(record, rule, changed)
+    return Asked(_words(name, early, racing, given), changed)
+
+
+def _option(rule: str, option: str) -> tuple[str, str]:
+    key, equals, value = option.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(
+            f"--early-terminate {rule}: {option!r} is no option; type key=value, such as eta=2"
+        )
+    return key.strip(), value.strip()
+
+
+def _racing(rule: str, given: dict[str, str], seeds: int) -> Racing:
+    usual = Racing()
+    try:
+        start = int(given.get("start", usual.start))
+        confidence = float(given.get("confidence", usual.confidence))
+    except ValueError:
+        start, confidence = 0, 0.0
+    if not (1 <= start < seeds and 0.5 <= confidence < 1.0):
+        raise ConfigError(
+            f"--early-terminate {rule}: trials have {seeds} seeds; allowed: start from 1 to "
+            f"{seeds - 1}, confidence from 0.5 to below 1"
+        )
+    return Racing(start, confidence)
+
+
+def _early(
+    record: Record, text: str, rule: str, name: str, given: dict[str, str]
+) -> EarlyTerminate:
+    row = rule_row(name)
+    known = [field.key for field in row.fields]
+    for key in given:
+        if key not in known:
+            raise UnknownNameError(f"option of {name}", key, known)
+    if row.evolves:
+        raise ConfigError(
+            f"--early-terminate {rule}: {name} changes configurations on the way, which no "
+            "recorded curve can show; name a rule that stops trials"
+        )
+    inside = ", ".join(f"{key}: {value}" for key, value in {"type": name, **given}.items())
+    if "min" not in given and (least := _least(record)) is not None:
+        inside += f", min: {least}"
+    override = f"early_terminate={{{inside}}}"
+    try:
+        early = recorded(text, overrides=[override]).early_terminate
+    except StudyError as error:
+        said = error.mistakes[0].text.replace(f"--set {override}: ", "")
+        raise ConfigError(f"--early-terminate {rule}: {said}") from None
+    if early is None:
+        raise ConfigError(f"--early-terminate {rule}: no rule; type none")
+    return early
+
+
+def _least(record: Record) -> int | None:
+    """Return the first rung where none is given: the recorded one, or the first evaluation.
+
+    None where a rule's own first rung lies behind that.
+    """
+    early = record.study.early_terminate
+    return record.first_point if early is None else early.min
+
+
+def _import_if_unknown(study: Study, rule: str) -> None:
+    """Run the files of `imports` where a method or a rule is of the user's own."""
+    known = study.search.method in METHODS and (rule in RULES or rule in ("none", "racing"))
+    if study.imports and not known:
+        import_user_code(study.imports, study.source)
+
+
+def _check_rungs(record: Record, rule: str, study: Study) -> None:
+    rungs = rung_steps(study)
+    if study.early_terminate is not None and not rungs:
+        raise ConfigError(
+            f"--early-terminate {rule}: {record.study.name} was first evaluated at "
+            f"{record.first_point} env steps, the end of a run, so there is nothing to judge by; "
+            "run a study with evaluation: {every: ...}"
+        )
+    if rungs and rungs[0] < record.first_point:
+        raise ConfigError(
+            f"--early-terminate {rule}: the first rung is at {rungs[0]} env steps, but "
+            f"{record.study.name} was first evaluated at {record.first_point}; type "
+            f"min={record.first_point} or more"
+        )
+
+
+def _words(
+    name: str, early: EarlyTerminate | None, racing: Racing | None, given: dict[str, str]
+) -> str:
+    if racing is not None:
+        return f"racing start={racing.start}"
+    if early is None:
+        return "none"
+    shown = {"min": f"{early.min}"}
+    if name in ("asha", "hyperband"):
+        shown = {"eta": f"{early.eta:g}", **shown}
+    shown |= {key: value for key, value in given.items() if key not in shown}
+    return " ".join([name, *(f"{key}={value}" for key, value in shown.items())])

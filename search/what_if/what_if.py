@@ -1,0 +1,336 @@
+"""Rules side by side on one record: what each would have stopped, saved and lost."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...store.rows import TrialState
+from ...studies.search_methods import METHODS
+from ..book.objective import Objective
+from ..book.schedule import schedule_of
+from .record import LOST, Guesses, Quantum, Record, Seen, quantum_of, read_record, value_at
+from .replay import Replayed, located, matches, replay
+from .resampled import Curve, Luck, luck
+from .rules import Asked, asked_rules
+
+__all__ = ["Span", "WhatIf", "WhatIfRow", "what_if"]
+
+_DRAWS = 10  # of what nobody saw, where a rule asks for it
+
+
+@dataclass(frozen=True)
+class Span:
+    """A number and, where it depends on what nobody saw, the range of it over draws of that."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Span:
+        """Return the median of some values and their range."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing was drawn that mattered."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True)
+class WhatIfRow:
+    """What one rule would have done.
+
+    Attributes:
+        rule: its words.
+        exact: a study with this rule did just this; else `why` says what it hangs on.
+        why: "" if exact.
+        trials: that began.
+        stopped: of these, by the rule, before their time.
+        env_steps: of training.
+        saved: the share of the env steps of the same trials run to their ends on all seeds.
+        winner: the trial that won, that of the first draw; None where none did, and with
+            several objectives or constraints.
+        kept: the share of draws in which it is the best trial of the record over all seeds.
+        lost: the best value of the record less the winner's, both over all recorded seeds; in
+            units of the metric, above 0 where the winner is worse.
+        luck: the value lost over resamples of the trials.
+    """
+
+    rule: str
+    exact: bool
+    why: str
+    trials: int
+    stopped: Span
+    env_steps: Span
+    saved: Span
+    winner: int | None = None
+    kept: float | None = None
+    lost: Span | None = None
+    luck: Luck | None = None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Rules side by side.
+
+    Attributes:
+        study: its name.
+        trials, seeds: recorded, and how many seeds each rule was given.
+        metric, goal: of the study.
+        recorded_rule: the type of the rule that it ran with, "" without one.
+        same_asks: a study with another rule asks for the same trials: its method learns from
+            nothing.
+        method: that proposed.
+        matched, judgements: what came out as recorded when the record's own rule was replayed.
+        best: the best trial of the record over all seeds, None without one.
+        unseen: trials that nobody saw to their end, of which drawn ones stand in.
+        audited: trials from which is drawn were audited ones.
+        rows: one a rule.
+    """
+
+    study: str
+    trials: int
+    seeds: int
+    metric: str
+    goal: str
+    recorded_rule: str
+    same_asks: bool
+    method: str
+    matched: int
+    judgements: int
+    best: int | None
+    unseen: int
+    audited: bool
+    rows: tuple[WhatIfRow, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def what_if(
+    folder: Path,
+    rules: Sequence[str] = (),
+    seeds: int | None = None,
+    resamples: int = 100,
+    quantum: Quantum = quantum_of,
+) -> WhatIf:
+    """Judge the recorded curves of a study by other rules.
+
+    Args:
+        folder: of the study.
+        rules: `none`, `racing,start=3`, `asha,eta=2,min=2k`, ...; none: the usual ones.
+        seeds: of each trial, its first ones; None: as recorded.
+        resamples: of the trials, for the interval of what is lost; 0: no interval.
+        quantum: study and configuration -> env steps of a chunk.
+
+    Raises:
+        ConfigError: a rule is not known, or the record has nothing to judge by.
+        StoreError: there is no study, or its journal is damaged.
+    """
+    record = read_record(folder, quantum)
+    asked = asked_rules(folder, record, list(rules), seeds)
+    record = located(record)
+    own = replay(record, record.study, Guesses(record, 0))
+    matched, judgements = matches(record, own)
+    truth = _Truth(record)
+    learns = (
+        record.study.search.method not in METHODS or METHODS[record.study.search.method].learns
+    )
+    same_asks = not learns and record.study.search.driver == "lanes"
+    hangs = ""
+    if not same_asks:
+        hangs = "asks"
+    elif matched < judgements:
+        hangs = "order"
+    early = record.study.early_terminate
+    return WhatIf(
+        study=record.study.name,
+        trials=len(record.trials),
+        seeds=asked[0].study.seeds.per_config,
+        metric=record.study.metric.name,
+        goal=record.study.metric.goal,
+        recorded_rule="" if early is None else early.type,
+        same_asks=same_asks,
+        method=record.study.search.method,
+        matched=matched,
+        judgements=judgements,
+        best=truth.best(0)[0],
+        unseen=len(truth.unseen),
+        audited=bool(truth.unseen) and any(row.audited for row in record.trials),
+        rows=tuple(_row(record, truth, rule, hangs, resamples) for rule in asked),
+    )
+
+
+class _Truth:
+    """What every trial shows at its end over all recorded seeds, drawn where nobody saw it."""
+
+    def __init__(self, record: Record):
+        self._record, self._loss = record, Objective(record.study.metric).loss
+        self._plain = not record.study.objectives[1:] and not record.study.constraints
+        self._draws: dict[int, tuple[Guesses, dict[tuple[int, int], float]]] = {}
+        self.unseen = [row.trial for row in record.trials
+                       if row.state not in LOST and not record.is_whole(row.trial)
+                       and not _is_tolerated(record, row.trial)]  # fmt: skip
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is one value to lose."""
+        return self._plain
+
+    def guesses(self, draw: int) -> Guesses:
+        """Return those of a draw; of a record that was seen to its end all are one."""
+        return self._of(draw)[0]
+
+    def _of(self, draw: int) -> tuple[Guesses, dict[tuple[int, int], float]]:
+        draw = draw if self.unseen else 0
+        if draw not in self._draws:
+            self._draws[draw] = (Guesses(self._record, draw), {})
+        return self._draws[draw]
+
+    def loss(self, draw: int, trial: int, env_steps: int) -> float:
+        """Return a trial's loss over all recorded seeds; infinite if it was lost before."""
+        guesses, known = self._of(draw)
+        if (trial, env_steps) not in known:
+            value = value_at(self._record, guesses, trial, env_steps)
+            known[trial, env_steps] = float("inf") if value is None else self._loss(value)
+        return known[trial, env_steps]
+
+    def best(self, draw: int) -> tuple[int | None, float]:
+        """Return the best trial of the record and its loss."""
+        if not self._plain:
+            return None, float("nan")
+        each = [(self.loss(draw, row.trial, self._record.length(row.trial)), row.trial)
+                for row in self._record.trials if row.state is not TrialState.FAILED]  # fmt: skip
+        loss, trial = min(each)
+        return (trial, loss) if loss < float("inf") else (None, loss)
+
+
+def _is_tolerated(record: Record, trial: int) -> bool:
+    """Return whether the seeds of a trial that were not seen to the end are those it lost."""
+    end = record.length(trial)
+    for replicate in range(record.replicates):
+        seen = record.runs.get((trial, replicate))
+        if seen is None or (end not in seen.results and seen.lost_at is None):
+            return False
+    return True
+
+
+def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int) -> WhatIfRow:
+    first = replay(record, asked.study, truth.guesses(0))
+    found = [first]
+    if first.guessed:
+        found += [replay(record, asked.study, truth.guesses(n)) for n in range(1, _DRAWS)]
+    draws = range(_DRAWS if truth.unseen else 1)
+    pairs = [(draw, found[draw] if len(found) > 1 else first) for draw in draws]
+    lost, kept = list[float](), list[bool]()
+    for draw, done in pairs:
+        loss = _winners_loss(record, truth, draw, done)
+        best, least = truth.best(draw)
+        if loss is not None and best is not None:
+            lost.append(loss - least)
+            kept.append(done.winner == best)
+    why = hangs
+    if first.exhausted:
+        why = why or "more"
+    if first.guessed:
+        why = "unseen"
+    elif first.between:
+        why = why or "between"
+    return WhatIfRow(
+        rule=asked.words,
+        exact=not why,
+        why=why,
+        trials=sum(bool(trial.env_steps) for trial in first.trials.values()),
+        stopped=Span.of([float(len(done.stopped)) for done in found]),
+        env_steps=Span.of([float(done.env_steps) for done in found]),
+        saved=Span.of([1.0 - done.env_steps / max(1, _whole(record, done)) for done in found]),
+        winner=first.winner,
+        kept=sum(kept) / len(kept) if kept else None,
+        lost=Span.of(lost) if lost else None,
+        luck=_luck(record, truth, asked, resamples) if lost and resamples else None,
+    )
+
+
+def _winners_loss(record: Record, truth: _Truth, draw: int, done: Replayed) -> float | None:
+    if done.winner is None:
+        return None
+    ended = done.end_of(done.winner)
+    return truth.loss(draw, done.winner, ended or record.length(done.winner))
+
+
+def _whole(record: Record, done: Replayed) -> int:
+    """Return the env steps of the trials that began, run to their ends on all seeds.
+
+    One that diverges takes what it took.
+    """
+    total = 0
+    for number, trial in done.trials.items():
+        row = record.trials[number]
+        if trial.env_steps and row.state in LOST:
+            total += row.env_steps
+        elif trial.env_steps:
+            length = record.length(number)
+            seen = [record.runs.get((number, rep), Seen()) for rep in range(record.replicates)]
+            total += sum(length if one.lost_at is None else one.lost_at for one in seen)
+    return total
+
+
+def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck | None:
+    study, seeds = asked.study, range(record.replicates)
+    schedule = schedule_of(study, record.quantum(study, record.configs[0]))
+    objective = Objective(study.metric)
+
+    def curve(draw: int, trial: int) -> Curve:
+        own = schedule_of(study, record.quantum(study, record.configs[trial]))
+        at = [own.env_steps_at(min(r, len(own.rungs) - 1)) for r in range(len(schedule.rungs))]
+        lost = _lost_at(record, trial)
+        guesses = truth.guesses(draw)
+
+        def loss(replicates: Sequence[int], env_steps: int) -> float:
+            if lost is not None and lost <= env_steps:
+                return float("inf")
+            values = [
+                objective.measure(guesses.at(trial, rep, env_steps)[0])
+                for rep in replicates
+                if (seen := record.runs.get((trial, rep))) is None or seen.lost_at is None
+            ]
+            return objective.loss(objective.aggregate(values)) if values else float("inf")
+
+        end = record.length(trial)
+        return Curve(
+            losses=tuple(loss(seeds[: study.seeds.first], point) for point in at),
+            seeds=tuple(loss([rep], end) for rep in seeds[: study.seeds.per_config]),
+            compared=loss(seeds[: study.seeds.per_config], end),
+            final=truth.loss(draw, trial, end),
+            at=tuple(truth.loss(draw, trial, point) for point in at),
+            lost_at=None if lost is None else sum(point < lost for point in at),
+        )
+
+    known: dict[int, list[Curve]] = {}
+
+    def curves(number: int) -> list[Curve]:
+        draw = number % _DRAWS if truth.unseen else 0
+        if draw not in known:
+            known[draw] = [curve(draw, row.trial) for row in record.trials if row.bucket]
+        return known[draw]
+
+    lanes = max(record.lanes.values(), default=1)
+    rungs = [schedule.env_steps_at(rung) for rung in range(len(schedule.rungs))]
+    return luck(study, curves, rungs, schedule.env_steps, lanes, resamples)
+
+
+def _lost_at(record: Record, trial: int) -> int | None:
+    """Return the env steps at which a trial lost more seeds than it may; None if it did not."""
+    lost = sorted(
+        seen.lost_at
+        for rep in range(record.replicates)
+        if (seen := record.runs.get((trial, rep))) is not None and seen.lost_at is not None
+    )
+    allowed = min(record.study.seeds.tolerate, record.replicates - 1)
+    return lost[allowed] if len(lost) > allowed else None

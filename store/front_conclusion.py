@@ -1,0 +1,162 @@
+"""Whether the default configuration lies behind the front of a study with several objectives.
+
+Trials and default ran on the same fresh seeds, which chose none of those compared. A trial is
+better than the default in an objective if the interval of their mean paired difference leaves 0
+out. The default lies behind the front if some trial is better in every objective, and is on it if
+every trial is worse in some. Intervals hold for all trials and objectives at once, by dividing the
+5 % between them (Bonferroni); so each answer is wrong in at most 5 % of studies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .paired import FEWEST_PAIRS, paired_interval
+from .statistics import mean
+
+__all__ = ["Apart", "FrontConclusion", "FrontVerdict", "conclude_front", "front_sentences"]
+
+FrontVerdict = Literal["behind", "on_front", "open", "few_seeds"]
+Vectors = Mapping[int, Sequence[float]]
+"""Replicate -> a value for each objective."""
+_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A trial beside the default in one objective.
+
+    Attributes:
+        objective: its metric.
+        trial: its number.
+        means: of the trial and of the default.
+        difference: of these; positive where the trial is better, whatever the goal.
+        low, high: its interval, which holds together with all others; None below 5 seeds.
+    """
+
+    objective: str
+    trial: int
+    means: tuple[float, float]
+    difference: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class FrontConclusion:
+    """Where the default stands to the front.
+
+    Attributes:
+        verdict: `behind`, `on_front`, `open` where these seeds do not tell, or `few_seeds`.
+        trial: one that is better in every objective, None without one.
+        seeds: on which all ran.
+        compared: how many trials.
+        objectives: an entry each: of that trial, else of the trial that is the furthest ahead.
+    """
+
+    verdict: FrontVerdict
+    trial: int | None
+    seeds: int
+    compared: int
+    objectives: tuple[Apart, ...]
+
+
+def conclude_front(
+    default: Vectors, trials: Mapping[int, Vectors], goals: Sequence[str], names: Sequence[str]
+) -> FrontConclusion | None:
+    """Decide whether the default lies behind the front; None where there is nothing to compare.
+
+    Args:
+        default: its values.
+        trials: those of the others by number, the best first.
+        goals: `maximize` or `minimize`, of each objective.
+        names: their metrics.
+    """
+    shared = set(default)
+    for values in trials.values():
+        shared &= set(values)
+    seeds = sorted(shared)
+    if not seeds or not trials:
+        return None
+    tail = 1.0 - _ERROR / (2 * len(trials) * len(goals))
+    signs = [1.0 if goal == "maximize" else -1.0 for goal in goals]
+    table = {
+        number: [
+            _apart(number, names[j], [values[s][j] for s in seeds],
+                   [default[s][j] for s in seeds], signs[j], tail)
+            for j in range(len(goals))
+        ]
+        for number, values in trials.items()
+    }  # fmt: skip
+    better = [n for n, row in table.items() if all(a.low is not None and a.low > 0 for a in row)]
+    worse = [n for n, row in table.items() if any(a.high is not None and a.high < 0 for a in row)]
+    verdict: FrontVerdict = "open"
+    if len(seeds) < FEWEST_PAIRS:
+        verdict = "few_seeds"
+    elif better:
+        verdict = "behind"
+    elif len(worse) == len(table):
+        verdict = "on_front"
+    shown = table[better[0]] if better else [
+        max((row[j] for row in table.values()), key=lambda a: _ahead(a.difference))
+        for j in range(len(goals))
+    ]  # fmt: skip
+    first = better[0] if better else None
+    return FrontConclusion(verdict, first, len(seeds), len(table), tuple(shown))
+
+
+def _ahead(difference: float) -> float:
+    return difference if math.isfinite(difference) else -math.inf
+
+
+def _apart(
+    trial: int, objective: str, ours: list[float], theirs: list[float], sign: float, tail: float
+) -> Apart:
+    ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
+    difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
+    found = paired_interval(ours, theirs, tail)
+    low, high = found.low, found.high
+    apart = {x - y for x, y in zip(ours, theirs, strict=True)}
+    if len(ours) >= FEWEST_PAIRS and len(apart) == 1 and math.isfinite(difference):
+        low = high = difference  # on every seed
+    return Apart(objective, trial, means, difference, low, high)
+
+
+def front_sentences(found: FrontConclusion) -> list[str]:
+    """Return what to say of the default and the front, the verdict first."""
+    seeds = f"{found.seeds} fresh seed{'' if found.seeds == 1 else 's'}"
+    first = {
+        "behind": f"The default lies behind the front: trial {found.trial} is better in every "
+        "objective.",
+        "on_front": "The default is on the front: every other trial is worse in some objective.",
+        "open": f"{seeds} do not tell whether the default lies behind the front.",
+        "few_seeds": f"{seeds.replace(' fresh', '')} cannot tell whether the default lies behind "
+        f"the front; {FEWEST_PAIRS - found.seeds} more",
+    }[found.verdict]
+    if found.verdict == "few_seeds":
+        first = f"{first.partition(';')[0]}."
+        return [first, *map(_said, found.objectives),
+                f"{FEWEST_PAIRS - found.seeds} more would give a first interval."]  # fmt: skip
+    count = f"{found.compared} trial{'' if found.compared == 1 else 's'}"
+    held = f"Of {seeds}, paired; intervals hold at once for {count} and all objectives."
+    return [first, *map(_said, found.objectives), held]
+
+
+def _said(apart: Apart) -> str:
+    who, other = (f"trial {apart.trial}", "the default")
+    around = "" if apart.low is None or apart.high is None or apart.low == apart.high else (
+        f" [{apart.low:.4g}, {apart.high:.4g}]"
+    )  # fmt: skip
+    own, theirs = apart.means
+    if not math.isfinite(apart.difference):
+        return f"In {apart.objective} a seed has no finite value."
+    return (
+        f"In {apart.objective} {who} has {own:.4g} and {other} {theirs:.4g}, "
+        f"better by {apart.difference:.4g}{around}."
+        if apart.difference > 0
+        else f"In {apart.objective} no trial is ahead: {who} has {own:.4g}, {other} {theirs:.4g}"
+        f"{around and f', a difference of {apart.difference:.4g}'}{around}."
+    )

@@ -1,0 +1,209 @@
+"""A rule judged over a record does what a study with that rule did."""
+
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import ConfigError
+from hpo.search.run import run
+from hpo.search.what_if.record import Guesses, _without_row, read_record
+from hpo.search.what_if.replay import located, matches, replay
+from hpo.search.what_if.resampled import Curve, winner_of
+from hpo.search.what_if.rules import asked_rules
+from hpo.search.what_if.what_if import what_if
+from hpo.store.journal import Journal
+from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
+
+_spec = importlib.util.spec_from_file_location("s", Path(__file__).parents[1] / "samples.py")
+samples = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(samples)
+study, quick, Budget = samples.study, samples.quick, samples.Budget
+EVERY = Evaluation(every=1_000)
+ASHA = EarlyTerminate("asha", 1_000, 2.0)
+MEDIAN = EarlyTerminate("median", 2_000, 4.0)
+
+
+def quantum(_study, config):
+    return {"32": 500}.get("x".join(map(str, config["hidden_sizes"])), 1_000)
+
+
+def ran(folder, asked, lanes=6, **more):
+    quanta = {"32": 500}
+    factory = samples.AnalyticFactory(seed=asked.seed, lanes=lanes, quanta=quanta, **more)
+    run(asked, folder, factory, settings=quick())
+    return folder
+
+
+def told(decisions):
+    return [(d.trial, d.rung, d.env_steps, d.action, d.value, d.cutoff, d.rank, d.judged)
+            for d in decisions]  # fmt: skip
+
+
+def assert_same(record, asked, folder):
+    """Hold a replay against the journal of the study that really ran."""
+    found = replay(record, asked, Guesses(record, 0))
+    assert (found.guessed, found.between, found.exhausted) == (0, 0, False)
+    with Journal(folder) as journal:
+        real = [row for row in journal.trials() if row.trial >= 0]
+        assert told(found.decisions) == told(journal.decisions())
+    assert {n: (t.state, t.env_steps, t.value, t.stop_rule) for n, t in found.trials.items()} == {
+        row.trial: (row.state, row.env_steps, row.value, row.stop_rule) for row in real
+    }
+
+
+CASES = {
+    "one seed": {"seeds": Seeds(1)},
+    "seeds in turns": {"seeds": Seeds(4)},
+    "minimised": {"metric": Metric(goal="minimize")},
+    "buckets": {"space": samples.WITH_BUCKETS, "seeds": Seeds(1)},
+    "a budget": {"budget": Budget(trials=10, env_steps=150_000)},
+    "sobol": {"method": "sobol", "seeds": Seeds(1)},
+}
+
+
+@pytest.mark.parametrize("rule", [ASHA, MEDIAN], ids=["asha", "median"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, case, rule):
+    changes = {"budget": Budget(trials=10), "seed": 3, "evaluation": EVERY, **CASES[case]}
+    whole = study(early_terminate=None, **changes)
+    if whole.budget.env_steps:  # of the record it pays for all that the rule asks for
+        whole = dataclasses.replace(whole, budget=Budget(trials=10))
+    record = located(read_record(ran(tmp_path / "whole", whole), quantum))
+    assert matches(record, replay(record, whole, Guesses(record, 0)))[1] > 0
+    asked = study(early_terminate=rule, **changes)
+    assert_same(record, asked, ran(tmp_path / "real", asked))
+
+
+def test_fewer_seeds_racing_and_a_plateau_are_the_studies_with_them(tmp_path):
+    changes = {"budget": Budget(trials=8), "seed": 5, "evaluation": EVERY}
+    whole = study(early_terminate=None, seeds=Seeds(4), **changes)
+    record = located(read_record(ran(tmp_path / "whole", whole, lanes=4), quantum))
+    for at, (seeds, rule) in enumerate([
+        (Seeds(4, racing=Racing(2)), None),
+        (Seeds(2), EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)),
+        (Seeds(2), EarlyTerminate("hyperband", 1_000, 3.0)),
+        (Seeds(1), dataclasses.replace(ASHA, audit=0.5)),
+    ]):  # fmt: skip
+        asked = study(early_terminate=rule, seeds=seeds, **changes)
+        assert_same(record, asked, ran(tmp_path / f"real{at}", asked, lanes=4))
+
+
+def test_who_diverged_is_found_and_the_record_replayed_as_it_was(tmp_path):
+    whole = study(early_terminate=None, seeds=Seeds(3), budget=Budget(trials=14), seed=1,
+                  evaluation=EVERY)  # fmt: skip
+    folder = ran(tmp_path / "whole", whole, lanes=7, diverges_above=0.01)
+    found = what_if(folder, ["none", "asha,eta=2", "median"], resamples=0, quantum=quantum)
+    states = [row.state for row in read_record(folder, quantum).trials]
+    assert states.count("diverged") >= 2 and found.matched == found.judgements > 5
+    none, asha, _ = found.rows
+    assert none.exact and none.lost.value == 0.0 and none.saved.value == pytest.approx(0.0)
+    assert asha.stopped.value > 0 and asha.saved.value > 0.3
+
+
+def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
+    asked = study(early_terminate=ASHA, budget=Budget(trials=9), seed=2)
+    folder = tmp_path / "study"
+    factory = samples.AnalyticFactory(seed=2, lanes=6)
+
+    class Leave(Exception):
+        pass
+
+    class Ends:
+        def on_chunk(self, progress):
+            if progress.env_steps > 60_000:
+                raise Leave
+
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    with pytest.raises(Leave):
+        run(asked, folder, factory, [Ends()], quick(commit_seconds=0.0))
+    run(asked, folder, factory, settings=quick())
+    found = what_if(folder, ["asha,eta=2,min=1000"], resamples=0, quantum=quantum)
+    assert found.matched == found.judgements and found.rows[0].why == ""
+
+
+def test_what_nobody_saw_is_drawn_from_audited_trials_and_widens_the_answer(tmp_path):
+    strict = dataclasses.replace(ASHA, eta=4.0, audit=0.4)
+    asked = study(early_terminate=strict, budget=Budget(trials=16), seeds=Seeds(1), seed=4,
+                  evaluation=EVERY)  # fmt: skip
+    folder = ran(tmp_path / "study", asked)
+    own, gentle, none = what_if(
+        folder, ["asha,eta=4,audit=0.4", "asha,eta=2", "none"], resamples=6, quantum=quantum
+    ).rows
+    assert own.exact
+    assert (gentle.why, none.why) == ("unseen", "unseen")
+    assert none.lost.low <= none.lost.value <= none.lost.high
+    assert none.lost.value == 0.0 and none.luck.resamples == 6
+    record = read_record(folder, quantum)
+    stopped = next(row.trial for row in record.trials if row.state == "stopped")
+    audited = {row.trial for row in record.trials if row.audited}
+    drawn = {Guesses(record, draw)._donor(stopped) for draw in range(20)}
+    assert drawn <= audited and len(drawn) >= 1
+
+
+def test_the_sketch_of_a_resample_picks_the_engines_winner(tmp_path):
+    """With one program and lanes for whole trials the sketch is the engine."""
+    whole = study(early_terminate=None, seeds=Seeds(2), budget=Budget(trials=12), seed=7,
+                  evaluation=EVERY)  # fmt: skip
+    folder = ran(tmp_path / "whole", whole, diverges_above=9.0)
+    record = read_record(folder, quantum)
+    guesses = Guesses(record, 0)
+
+    def loss(trial, at, seeds=(0, 1)):
+        means = [guesses.at(trial, seed, at)[0].returns.mean() for seed in seeds]
+        return -sum(means) / len(means)
+
+    for rule in (ASHA, MEDIAN, dataclasses.replace(ASHA, eta=4.0), None):
+        asked = dataclasses.replace(whole, early_terminate=rule)
+        rungs = {"asha": [1_000, 2_000, 4_000, 8_000], "median": [2_000, 8_000]}
+        rungs = [] if rule is None else rungs[rule.type][:: 2 if rule.eta == 4.0 and
+                                                        rule.type == "asha" else 1]  # fmt: skip
+        curves = [
+            Curve(tuple(loss(n, at) for at in rungs),
+                  (loss(n, 16_000, [0]), loss(n, 16_000, [1])), loss(n, 16_000), loss(n, 16_000))
+            for n in range(12)
+        ]  # fmt: skip
+        found = replay(record, asked, guesses)
+        assert winner_of(asked, curves, rungs, 16_000, 6) == loss(found.winner, 16_000)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("ashaa", "did you mean 'asha'"),
+        ("asha,eta", "type key=value"),
+        ("asha,etta=2", "etta"),
+        ("asha,eta=0.5", "eta"),
+        ("none,eta=2", "no option"),
+        ("pbt", "no recorded curve"),
+        ("racing", "allowed: start from 1"),
+        ("asha,min=500", "first evaluated at 2000"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_in_a_line(rule, said, record):
+    folder, found = record
+    with pytest.raises(ConfigError) as error:
+        asked_rules(folder, found, [rule], None)
+    assert said in str(error.value) and "\n" not in str(error.value)
+    assert "--set" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    folder = ran(tmp_path_factory.mktemp("r") / "x", study(budget=Budget(trials=4)))
+    return folder, read_record(folder, quantum)
+
+
+def test_more_seeds_than_were_recorded_are_refused(record):
+    with pytest.raises(ConfigError, match="allowed: 1 to 2"):
+        asked_rules(*record, ["none"], 3)
+
+
+def test_who_has_no_row_for_his_last_chunk():
+    # by hand: replicate 1 lags behind both neighbours only if its last chunk has no row
+    assert _without_row([3_000, 2_000, 3_000], 1, 1_000) == (1,)
+    # nobody lags and one chunk has no row: it may only be the first one's, who entered first
+    assert _without_row([2_000, 2_000, 2_000], 1, 1_000) == (0,)

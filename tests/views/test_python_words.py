@@ -1,0 +1,51 @@
+"""Messages name what can be typed where they are read: arguments in Python, not options."""
+
+import re
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import pytest
+
+import hpo
+from hpo.errors import StoreError
+from hpo.search.run import run
+from hpo.views.python import calls
+from hpo.views.python.words import in_python, speaks_python
+
+samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
+ROOT = Path(hpo.__file__).resolve().parent
+OPTIONS = ("new", "accept-new-bits", "accept-changed-files")
+
+
+def test_a_study_that_has_changed_says_what_to_type_in_python(tmp_path):
+    samples.make_results(tmp_path, "small")
+    with pytest.raises(StoreError) as told, speaks_python():
+        run(samples.study("small", seed=3, confirm=None), tmp_path / "small", samples.FACTORY)
+    assert "begin another study with new=True:" in str(told.value)
+    assert "--new" not in str(told.value)
+    with pytest.raises(StoreError, match="--new"):  # the command line keeps its own words
+        run(samples.study("small", seed=3, confirm=None), tmp_path / "small", samples.FACTORY)
+
+
+def test_calls_from_python_speak_so(monkeypatch, tmp_path):
+    def refuse(study, out, observers, *, warn, **settings):
+        warn("go on with --accept-new-bits")
+        raise StoreError("it holds a study already; begin another with --new")
+
+    monkeypatch.setattr(calls.api, "run", refuse)
+    told = []
+    study = {"env": "CartPole-v1", "env_steps": "4k", "budget": {"trials": 1}}
+    with pytest.raises(StoreError, match=r"another with new=True$"):
+        hpo.run(study, tmp_path, warn=told.append, progress=False)
+    assert told == ["go on with accept_new_bits=True"]
+
+
+def test_every_option_that_messages_name_has_a_word():
+    """Whatever message below the commands names an option of running, Python says its argument."""
+    rooms = ("search", "store", "studies")
+    texts = [path.read_text() for room in rooms for path in (ROOT / room).rglob("*.py")]
+    named = [text for text in texts if re.search(rf"--({'|'.join(OPTIONS)})(?![\\w-])", text)]
+    assert len(named) > 8
+    for text in named:
+        assert not re.search(rf"--({'|'.join(OPTIONS)})(?![\\w-])", in_python(text))
