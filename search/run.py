@@ -32,7 +32,7 @@ from .book.codec import encode
 from .book.ledger import Ledger
 from .book.progress import Observer
 from .book.runs import Run
-from .book.state import Phase
+from .book.state import LoopState, Phase
 from .book.usage import Usage
 from .book.warm_start import WarmStart, warm_start, write_warm_start
 from .checks import check_continues, check_runnable, gives_new_bits, study_meta
@@ -241,7 +241,7 @@ def _run(
         closing(asked),
         closing(AskAhead(proposer)) as ahead,
         Interrupts(telling.interrupt, asked) as interrupts,
-        closing(CompileBeside()) as beside,
+        CompileBeside() as beside,
     ):
         fresh = read_fresh(ledger, store)
         curves = fresh.only_new(store.curves)
@@ -305,21 +305,23 @@ def _results(
     outcome: Literal["finished", "interrupted"], ledger: Ledger, store: StudyStore
 ) -> Results:
     entries = leaderboard_of(store.meta, store.journal.trials())
+    head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
+    usage = LoopState.from_text(head.loop_state).usage if head.number else ledger.state.usage
     return Results(
         state=outcome,
         folder=store.folder.path,
         leaderboard=entries,
         baselines=baseline_entries(baselines_of(store.journal), entries, store.meta.goal),
-        usage=ledger.state.usage,
-        advice=_advice(ledger),
+        usage=usage,
+        advice=_advice(ledger, usage),
         hypervolume=volume_of(entries, Ranking.of(store.meta)),
         conclusion=conclusion_of(store.journal),
     )
 
 
-def _advice(ledger: Ledger) -> str:
+def _advice(ledger: Ledger, usage: Usage) -> str:
     """Return advice where compiling took most of the time."""
-    usage, trials = ledger.state.usage, ledger.trials.values()
+    trials = ledger.trials.values()
     programs = len({trial.bucket for trial in trials if trial.env_steps})
     times = (usage.compile_seconds, usage.run_seconds)
     return programs_note(ledger.study, programs, len(trials), *times)

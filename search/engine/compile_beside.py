@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
 from weakref import WeakSet
 
+from ...faults import Leave
 from ..lanes.contract import Population
 
 __all__ = ["CompileBeside"]
@@ -37,9 +39,17 @@ class CompileBeside:
         if ahead is not None:
             self._threads.submit(_compile, ahead)
 
-    def close(self) -> None:
-        """Wait for what is being compiled; what has not begun is left."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+    def __enter__(self) -> CompileBeside:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for what is being compiled, unless somebody leaves at once; the rest is left."""
+        self._threads.shutdown(wait=not isinstance(error, Leave), cancel_futures=True)
 
 
 def _compile(ahead: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ episodes of an evaluation are when policies have learnt is not known before.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +120,10 @@ def forecast(
     programs = _timed(programs, machine, kept, timing, told)
     if all(program.costs is None for program in programs.values()):
         return "no program of this study was timed here"
-    return _estimate(asked, study, rehearsals, programs)
+    hosted, is_cpu = is_gymnasium(study.env.id), machine.factory.backend == "cpu"
+    beside = is_cpu and asked is study and not hosted
+    cores = (os.cpu_count() or 1) if beside else 0
+    return _estimate(asked, study, rehearsals, programs, cores)
 
 
 def _without_rule(study: Study) -> Study:
@@ -191,11 +195,12 @@ def _estimate(
     study: Study,
     rehearsals: Sequence[Rehearsed],
     programs: Mapping[str, _Program],
+    cores: int,
 ) -> TimeEstimate:
     timed = [program for program in programs.values() if program.costs is not None]
     costs = {bucket: _costs(program, timed) for bucket, program in programs.items()}
     longer = _longer_episodes(study, timed[0])
-    phases = {"start": _START, "compile": _compiling(rehearsals, programs, costs)}
+    phases = {"start": _START, "compile": _compiling(rehearsals, programs, costs, cores)}
     for name, phase in (("search", Phase.SEARCH), ("confirm", Phase.CHOOSE)):
         phases[name] = _over(rehearsals, lambda r, at=phase: _chunks(r.of(at), programs, costs))
     hosted = is_gymnasium(study.env.id)
@@ -284,17 +289,38 @@ def _compiling(
     rehearsals: Sequence[Rehearsed],
     programs: Mapping[str, _Program],
     costs: Mapping[str, Costs],
+    cores: int,
 ) -> Span:
-    """Return the time of all compiles: what was timed is in the cache since."""
-    found: list[float] = []
+    """Return what all compiles add to the time: what was timed is in the cache since.
+
+    Programs behind the first are compiled while lanes of another run, as far as these run long
+    enough. Such a compile takes a core from them: it adds its share of the cores, nothing where
+    they would have left that core idle, and all of it where they need every core for every step.
+
+    Args:
+        rehearsals: what there is to do.
+        programs: by bucket.
+        costs: likewise.
+        cores: that compile beside lanes that run; 0 where programs compile when they are needed.
+    """
+    found: list[Span] = []
     for rehearsed in rehearsals:
-        found.append(
-            sum(
-                costs[bucket].compile_seconds(cached=programs[bucket].costs is not None)
-                for bucket in rehearsed.firsts
-            )
+        first, *others = (
+            costs[bucket].compile_seconds(cached=programs[bucket].costs is not None)
+            for bucket in rehearsed.firsts
         )
-    return Span(0.7 * min(found), statistics.fmean(found), 1.3 * max(found))
+        running = sum(
+            costs[bucket].chunk_seconds(count.chunks, count.blocks)
+            for bucket, count in rehearsed.of(Phase.SEARCH).items()
+        )
+        beside = min(sum(others), running) if cores else 0.0
+        alone = first + sum(others) - beside
+        found.append(Span(alone, alone + beside / max(1, cores), alone + beside))
+    return Span(
+        0.7 * min(span.low for span in found),
+        statistics.fmean(span.expected for span in found),
+        1.3 * max(span.high for span in found),
+    )
 
 
 def _longer_episodes(study: Study, program: _Program) -> Span:

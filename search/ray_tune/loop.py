@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from ...disk import has_refused
+from ...errors import HpoError, SearchError
+from ...faults import told_if_own
 from ...store.rows import AttributeRow, EvaluationRow, TrialState
 from ..book.buckets import Bucket
 from ..book.runs import Run, RunState, cut
@@ -56,9 +59,8 @@ class Driven:
         engine, ledger = self._engine, self._ledger
         ledger.state.proposes(True)
         self._give_up_without_lanes()
-        bucket = self._lanes.bucket_of_default()
-        engine.check_first_bucket()
-        self._desk.begin(self._lanes.width(bucket), bucket.schedule)
+        bucket, width = self._first_lanes()
+        self._desk.begin(width, bucket.schedule)
         while not self._desk.is_over:
             if interrupts.requested:
                 return "interrupted"
@@ -71,6 +73,24 @@ class Driven:
         close_search(ledger)
         engine.release()
         return "finished"
+
+    def _first_lanes(self) -> tuple[Bucket, int]:
+        """Return the bucket of the default configuration, and how many trials its lanes hold.
+
+        Raises:
+            HpoError: it does not run at all, which would fail a trial of our own driver.
+        """
+        try:
+            bucket = self._lanes.bucket_of_default()
+            self._engine.check_first_bucket()
+            return bucket, self._lanes.width(bucket)
+        except Exception as error:
+            if isinstance(error, HpoError) or has_refused(error):
+                raise
+            raise SearchError(
+                "the default configuration does not run, so Ray Tune has no lanes: "
+                f"{told_if_own(error)}"
+            ) from error
 
     def _give_up_without_lanes(self) -> None:
         """End trials that were put aside when the study was cut: their states are gone."""

@@ -29,13 +29,13 @@ def test_the_picture_fits_the_terminal(width):
     states = dict.fromkeys(TrialState, 99_999)
     best = Best(99_999, -1234.5678, -2345.678, -1100.11, (1.0,) * 16)
     crowded = samples.progress(states=states, best=best, phase=Phase.CHOOSE)
-    lines = screen(panel("a-name " * 20, crowded, 3.0, "compiling " * 20, 5.1), width)
+    lines = screen(panel("a-name " * 20, crowded, 3.0, "compiling " * 20, (1, 5.1)), width)
     assert len(lines) <= 9
     assert max(map(len, lines)) <= width
 
 
 def test_the_picture_says_everything():
-    text = "\n".join(screen(panel("cartpole", samples.progress(), 0.0, "", 5.1)))
+    text = "\n".join(screen(panel("cartpole", samples.progress(), 0.0, "", (1, 5.1))))
     for words in (
         "52%", "45s, 39s left", "search", "8.3M of about 16M", "412k a second", "1 compile (5.1s)",
         "62 of 64 busy, 98% while there was work",
@@ -105,6 +105,8 @@ def test_what_follows_a_compile_is_named_after_its_program():
     ):
         view.compile_ends(words, 1.0)
         assert view._now == f"first {next_step}"
+    view.on_chunk(samples.progress())  # one of them trains; both took the time
+    assert "2 compiles (2.0s)" in "\n".join(screen(view._picture()))
 
 
 def test_the_cursor_comes_back_after_an_error():

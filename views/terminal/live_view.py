@@ -43,7 +43,7 @@ class LiveView(RunView):
         self._now = "starting"
         self._began = self._seen = time.monotonic()
         self._progress: Progress | None = None
-        self._compile_seconds = 0.0
+        self._compiles, self._compile_seconds = 0, 0.0
         self._unhush: Callable[[], None] = lambda: None
         self._console = terminal if terminal is not None else console(sys.stderr)
         self._live = Live(
@@ -87,6 +87,7 @@ class LiveView(RunView):
 
     def compile_ends(self, words: str, seconds: float) -> None:
         """Show how long it took."""
+        self._compiles += 1
         self._compile_seconds += seconds
         self._enter("first evaluation" if words.startswith("evaluation") else "first chunk")
         self.say(f"compiled {words} in {duration(seconds)}")
@@ -113,7 +114,8 @@ class LiveView(RunView):
     def _picture(self) -> RenderableType:
         now = time.monotonic()
         doing = f"{duration(now - self._began)}  {self._now}" if self._now else ""
-        return panel(self._title, self._progress, now - self._seen, doing, self._compile_seconds)
+        compiled = (self._compiles, self._compile_seconds)
+        return panel(self._title, self._progress, now - self._seen, doing, compiled)
 
 
 def panel(
@@ -121,7 +123,7 @@ def panel(
     progress: Progress | None,
     age: float,
     doing: str,
-    compile_seconds: float = 0.0,
+    compiled: tuple[int, float] = (0, 0.0),
 ) -> RenderableType:
     """Return the picture of a study.
 
@@ -130,13 +132,14 @@ def panel(
         progress: at the last chunk boundary; None before the first.
         age: seconds since that boundary.
         doing: what happens now, if not a chunk.
-        compile_seconds: spent compiling so far.
+        compiled: programs that the study waited for, training's and evaluation's, and the seconds
+            of all that; one that is compiled beside lanes that run is in neither.
     """
     parts: list[RenderableType] = []
     if title:
         parts.append(_line(title, style="bold"))
     if progress is not None:
-        parts += [_bar(progress, age), _facts(progress, compile_seconds)]
+        parts += [_bar(progress, age), _facts(progress, compiled)]
     if doing:
         parts.append(_line(doing, style="cyan"))
     return Group(*parts)
@@ -158,10 +161,9 @@ def _bar(progress: Progress, age: float) -> Table:
     return row
 
 
-def _facts(progress: Progress, compile_seconds: float) -> Table:
-    compiles = f", {counted(progress.compiles, 'compile')}" if progress.compiles else ""
-    if compile_seconds:
-        compiles += f" ({duration(compile_seconds)})"
+def _facts(progress: Progress, compiled: tuple[int, float]) -> Table:
+    count, seconds = compiled
+    compiles = f", {counted(count, 'compile')} ({duration(seconds)})" if count else ""
     done, total = steps(progress.env_steps), steps(progress.env_steps_total)
     speed = steps(round(progress.env_steps_per_second))
     table = Table.grid(padding=(0, 2))

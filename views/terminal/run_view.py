@@ -48,6 +48,7 @@ class RunView(Silent):
         self.on_ready: Callable[[], None] = lambda: None
         self._best: int | None = None
         self._failures = 0
+        self._changed = False  # trial 0, from the default configuration
         self._every_trial = False
         self._lock = threading.Lock()
         self.is_compiling = False
@@ -129,6 +130,8 @@ class RunView(Silent):
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         """Show which study starts, and begin to listen for Ctrl-C."""
         self._every_trial = any(logger.type == "console" for logger in study.loggers)
+        # Of one that is gone on with nobody knows here whether trial 0 was changed before.
+        self._changed = bool(study.early_terminate and study.early_terminate.evolves)
         verb = "resuming" if resumed else "starting"
         self.say(
             f"{verb} study {study.name}: environment {study.env.id}, "
@@ -151,6 +154,8 @@ class RunView(Silent):
         """Show how a trial ended: the first failures, or all if the study logs to the console."""
         failed = trial.state is TrialState.FAILED
         self._failures += failed
+        if trial.trial == 0:
+            self._changed = bool(trial.schedule)
         if self._every_trial or (failed and self._failures <= _FAILURES_SAID):
             self.say(ended_text(trial))
 
@@ -158,13 +163,16 @@ class RunView(Silent):
         """Show which trials are confirmed."""
         if trials:
             one = len(trials) == 1
-            which = f"{'trial' if one else 'trials'} {', '.join(map(_named, trials))}"
+            which = f"{'trial' if one else 'trials'} {', '.join(map(self._named, trials))}"
             self.say(_PHASES[phase].format(which, "runs" if one else "run"))
 
+    def _named(self, trial: int) -> str:
+        """Return a trial's number, and of the default configuration that it is it.
 
-def _named(trial: int) -> str:
-    """Return a trial's number, and of the default configuration that it is it."""
-    return f"{trial} (the default)" if trial <= 0 else str(trial)
+        Trial 0 is it no more where a population has changed its knobs on the way.
+        """
+        is_default = trial < 0 or (trial == 0 and not self._changed)
+        return f"{trial} (the default)" if is_default else str(trial)
 
 
 class LinesView(RunView):

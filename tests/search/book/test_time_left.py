@@ -20,7 +20,10 @@ from hpo.search.book.usage import Usage
 from hpo.search.book.work_ahead import Ahead, Work, from_here
 from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
+from hpo.store import StudyStore
+from hpo.store.journal import Journal
 from hpo.studies.spec import Racing, Seeds
+from hpo.views.time_spent import usage_at
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parent.parent / "samples.py")))
 
@@ -240,3 +243,17 @@ def test_what_a_replicate_runs_yet_against_many_drawn(trained, trials):
     chances = (0.3, 0.6)
     chunks, _ = from_here(schedule, chances, trained, trials)
     assert chunks == pytest.approx(slow_from_here(schedule, chances, trained, trials), rel=0.06)
+
+
+def test_the_end_of_a_run_says_the_seconds_that_its_report_says(tmp_path, clock, monkeypatch):
+    """Publishing behind the last commit takes time that no commit holds."""
+    publish = StudyStore.publish
+
+    def slow(store, **given):
+        clock.now += 7.0
+        return publish(store, **given)
+
+    monkeypatch.setattr(StudyStore, "publish", slow)
+    _, results = watched(study_of("asha"), tmp_path / "s", clock)
+    with Journal(tmp_path / "s") as journal:
+        assert results.usage == usage_at(journal.head())

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpo.faults import Leave
 from hpo.search.book.state import LoopState
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.compile_beside import CompileBeside
@@ -265,16 +266,36 @@ def test_an_error_of_a_compile_fails_the_trials_of_its_bucket_in_their_turn(tmp_
 def test_closing_waits_for_a_compile_and_leaves_what_has_not_begun():
     factory = compiling(seconds=0.3)
     config = {"learning_rate": 1e-3, "gamma": 0.99}
-    beside = CompileBeside()
-    for sizes in ([16], [32], [64, 64]):
-        population = factory.make(factory.resolve({**config, "hidden_sizes": sizes}), 4)
-        beside.begin(population)
-        beside.begin(population)  # the second time does nothing
-    time.sleep(0.05)
-    beside.close()
+    with CompileBeside() as beside:
+        for sizes in ([16], [32], [64, 64]):
+            population = factory.make(factory.resolve({**config, "hidden_sizes": sizes}), 4)
+            beside.begin(population)
+            beside.begin(population)  # the second time does nothing
+        time.sleep(0.05)
     done = [entry[:2] for entry in factory.kind.beside]
     assert done.count(("compiled", 500)) == 1 and ("compiled", 2_000) not in done
     assert [what for what, _ in done].count("traced") == 3
+
+
+def test_who_leaves_at_once_waits_for_no_compile():
+    go_on, ended = threading.Event(), threading.Event()
+
+    def ahead():
+        go_on.wait(60)
+        ended.set()
+
+    class Population:
+        compiles = 0
+
+        def compile_ahead(self):
+            return ahead
+
+    with pytest.raises(Leave), CompileBeside() as beside:
+        beside.begin(Population())
+        raise Leave
+    assert not ended.is_set()
+    go_on.set()
+    assert ended.wait(60)
 
 
 # ---------------------------------------------------------------------- a word of advice

@@ -14,7 +14,7 @@ from hpo.cli import main
 from hpo.search.book.state import Phase
 from hpo.search.forecast.at_a_glance import at_a_glance
 from hpo.search.forecast.costs import Costs
-from hpo.search.forecast.forecast import Machine, forecast
+from hpo.search.forecast.forecast import Machine, _compiling, forecast
 from hpo.search.forecast.kept import VERSION, Kept
 from hpo.search.forecast.rehearsal import Lanes, rehearse
 from hpo.search.lanes.analytic import AnalyticPopulation
@@ -103,6 +103,25 @@ def test_a_long_search_is_rehearsed_in_part():
     less = sum(count.blocks for count in rehearsed(bounded).of(Phase.SEARCH).values())
     quantum = 2000  # of its bucket
     assert less * 4 * quantum == pytest.approx(10_000_000 - 30 * 16_000, rel=0.2)
+
+
+def test_programs_compiled_beside_lanes_that_run_cost_their_share_of_the_cores():
+    found = rehearsed(samples.study(budget=BUDGET(trials=48), space=samples.WITH_BUCKETS))
+    assert len(found.firsts) == 3
+    slow = dataclasses.replace(COSTS, trace_seconds=2.0, xla_seconds=18.0)  # 20 s a compile
+    blocks = sum(count.blocks for count in found.of(Phase.SEARCH).values())
+
+    def compiling(block_seconds, cores):
+        costs = dataclasses.replace(slow, block_seconds=block_seconds)
+        programs = {key: SimpleNamespace(costs=None) for key in found.firsts}
+        return _compiling([found], programs, dict.fromkeys(found.firsts, costs), cores)
+
+    assert compiling(1000.0 / blocks, 0).expected == pytest.approx(60.0)
+    beside = compiling(1000.0 / blocks, 2)  # the search is long enough for both others
+    assert beside.expected == pytest.approx(20.0 + 40.0 / 2)
+    assert beside.low == pytest.approx(0.7 * 20.0) and beside.high == pytest.approx(1.3 * 60.0)
+    short = compiling(10.0 / blocks, 4)  # only 10 s of it run beside something
+    assert short.expected == pytest.approx(20.0 + 30.0 + 10.0 / 4)
 
 
 # ---------------------------------------------------------------------- timings kept

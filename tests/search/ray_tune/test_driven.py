@@ -381,3 +381,13 @@ def test_a_program_that_cannot_be_made_costs_the_trials_that_need_it(driven):
     found = {(tuple(row.params["hidden_sizes"]) == (64, 64), str(row.state)) for row in rows}
     assert found == {(True, "failed"), (False, "finished")}
     assert all("cannot compile" in row.error for row in rows if row.state == "failed")
+
+
+def test_a_default_that_cannot_be_made_ends_the_study_in_one_line(driven):
+    class Unmakable(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            raise RuntimeError("cannot compile\nmany lines of it")
+
+    told = "the default configuration does not run, so Ray Tune has no lanes: .*cannot compile$"
+    with pytest.raises(SearchError, match=told):
+        driven(study(9), factory=Unmakable(lanes=8, block=2))

@@ -1,0 +1,112 @@
+"""Rules of early stopping side by side over many studies: what each would have saved and lost.
+
+Each study's recorded curves are judged again (`hpo what-if`); studies without early stopping and
+with `evaluation: {every: ...}`, or with audits, say the most.
+
+    python benchmarks/rules_table.py results/one results/two --out rules.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hpo.errors import HpoError
+from hpo.search.what_if.what_if import WhatIf, WhatIfRow, what_if
+from hpo.version import __version__
+
+HEADER = ("rule", "studies", "exact", "stopped", "saved", "best kept", "kept of resamples")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule over all studies.
+
+    Attributes:
+        rule: its words, without the first rung, which is each study's own.
+        studies, exact: judged by it, and of these without anything drawn or assumed.
+        stopped: the median share of trials that it stops.
+        saved: the median share of env steps.
+        kept: the share of studies whose best trial wins, a draw of what nobody saw counting by
+            how often.
+        resampled: the mean share of resamples whose best trial wins; None without resamples.
+    """
+
+    rule: str
+    studies: int
+    exact: int
+    stopped: float
+    saved: float
+    kept: float
+    resampled: float | None
+
+
+def summary(found: Sequence[WhatIf]) -> list[Rule]:
+    """Return the rules over some studies, in the order in which they first came."""
+    rows: dict[str, list[WhatIfRow]] = {}
+    for study in found:
+        for row in study.rows:
+            rows.setdefault(re.sub(r" min=\d+", "", row.rule), []).append(row)
+    return [_rule(name, here) for name, here in rows.items()]
+
+
+def _rule(name: str, rows: Sequence[WhatIfRow]) -> Rule:
+    kept = [row.kept for row in rows if row.kept is not None]
+    lucky = [row.luck.kept for row in rows if row.luck is not None]
+    return Rule(
+        rule=name,
+        studies=len(rows),
+        exact=sum(row.exact for row in rows),
+        stopped=statistics.median(row.stopped.value / max(1, row.trials) for row in rows),
+        saved=statistics.median(row.saved.value for row in rows),
+        kept=statistics.fmean(kept) if kept else 0.0,
+        resampled=statistics.fmean(lucky) if lucky else None,
+    )
+
+
+def table(rules: Sequence[Rule]) -> str:
+    """Return the rules as a table of Markdown."""
+    lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}"]
+    for rule in rules:
+        again = "" if rule.resampled is None else f"{rule.resampled:.0%}"
+        cells = (rule.rule, f"{rule.studies}", f"{rule.exact}", f"{rule.stopped:.0%}",
+                 f"{rule.saved:.0%}", f"{rule.kept:.0%}", again)  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the table of the studies that are named; 2 if one cannot be judged."""
+    parser = argparse.ArgumentParser(description="Put rules of early stopping side by side.")
+    parser.add_argument("studies", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--early-terminate", action="append", default=[], metavar="RULE")
+    parser.add_argument("--resamples", type=int, default=100, metavar="N")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    try:
+        found = [
+            what_if(folder, args.early_terminate, resamples=args.resamples)
+            for folder in args.studies
+        ]
+    except HpoError as error:
+        print(error, file=sys.stderr)
+        return 2
+    rules = summary(found)
+    print(table(rules))
+    if args.out is not None:
+        about = {"hpo": __version__, "python": platform.python_version()}
+        data = {"about": about, "rules": [asdict(rule) for rule in rules],
+                "studies": [study.as_json() for study in found]}  # fmt: skip
+        args.out.write_text(json.dumps(data, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
