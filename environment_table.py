@@ -135,6 +135,9 @@ _OPTICAL_KEYS = {
     "observation": _text("flat", "what the policy sees", "flat", "packed", "deeprmsa", "paths",
                          "graph", "link_departure", "link_occupancy", "link_capacity"),
     "histograms": _switch("report shares of accepted services by path rank and by hops"),
+    "fits": EnvKey("any", ("first",), meaning="of first, best, last, exact: an action of deeprmsa"
+                   " is a path and one of them"),
+    "shadow": _text("", "a heuristic that serves each rollout's requests beside the policy"),
 }  # fmt: skip
 _OPTICAL_METRICS = {
     "service_blocking_probability": "share of requests that were blocked, warm-up excluded",
@@ -158,7 +161,7 @@ def _optical(id_: str, meaning: str, **defaults: Any) -> EnvEntry:
 _NETWORKS = (
     _optical("rsa", "optical network: path and slots, one modulation for all"),
     _optical("rmsa", "optical network: path and slots, modulation by path length"),
-    _optical("deeprmsa", "optical network: path only, first fitting slots",
+    _optical("deeprmsa", "optical network: path, first fitting slots or another fit",
              observation="deeprmsa"),
     _optical("rwa", "optical network: path and wavelength", guardband=0, bitrates=(12.5,)),
     _optical("rwa_lightpath_reuse", "optical network: services share lightpaths", guardband=0),

@@ -21,7 +21,7 @@ from .normalise import RunningStatistics
 from .plan import Plan
 from .pytree import Pytree, pytree
 
-__all__ = ["Acted", "Response", "act", "act_to_learn", "respond", "value_of"]
+__all__ = ["Acted", "Response", "act", "act_to_learn", "look_ahead", "respond", "value_of"]
 
 
 @pytree
@@ -162,5 +162,13 @@ def act_to_learn(
 
 def value_of(plan: Plan, hypers: Hypers, state: LaneState, observation: Any) -> Float[Array, "*S"]:
     """Return V of one lane's observations [*S, ...], with the memory that it has."""
+    return look_ahead(plan, hypers, state, observation, state.carry)[0]
+
+
+def look_ahead(
+    plan: Plan, hypers: Hypers, state: LaneState, observation: Any, memory: Any
+) -> tuple[Float[Array, "*S"], Any]:
+    """Return V of one lane's observations [*S, ...] by a memory, and the memory after them."""
     seen = policy.normalised(plan, hypers, state.observation_statistics, observation)
-    return policy.step(plan, state.params, seen, state.carry)[0].value
+    outputs, memory = policy.step(plan, state.params, seen, memory)
+    return outputs.value, memory

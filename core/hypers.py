@@ -78,6 +78,7 @@ class Hypers(Pytree):
     vf_adam_beta2: Float[Leaf, "..."]
     vf_max_grad_norm: Float[Leaf, "..."]
     vf_weight_decay: Float[Leaf, "..."]
+    shadow_weight: Float[Leaf, "..."]
     reward_scale: Float[Leaf, "..."]
     reward_clip: Float[Leaf, "..."]
     reward_centering: Float[Leaf, "..."]

@@ -243,6 +243,8 @@ def _learned(
     advantage = toward = traced(coefficients.gae_lambda)
     if "vf_gae_lambda" in plan.features:
         toward = traced(coefficients.vf_gae_lambda)
+    if rows.shadow is not None:
+        advantage = advantage - rows.shadow
     on = hypers.rho_clip < OFF
     return _Learned(
         jnp.where(on, advantage, rows.advantage), jnp.where(on, toward + value, rows.target)

@@ -46,7 +46,8 @@ class Metrics(Pytree):
             `_min`, `_max` (probability that the raw policy gives to valid actions),
             `invalid_actions` (share of steps that took one). With the features of these names:
             `average_reward`, `priority_beta`, `valid_mass_loss`, `valid_mass_coef`, `progress`
-            (by which the schedules go).
+            (by which the schedules go). With shadows: `shadow_removed`, the share of the variance
+            of advantages that they took away.
         env: the environment's own metrics.
     """
 

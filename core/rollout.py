@@ -24,6 +24,7 @@ from .lane_state import LaneState, use_key
 from .over_lanes import over_lanes
 from .plan import Plan
 from .rollout_values import values_wait, with_values
+from .shadow import Shadow, begin_shadow, last_value, step_shadow
 from .trajectory import (
     EpisodeSums,
     Rollout,
@@ -49,18 +50,19 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
     env = environments.make(plan.env)
     noise, words = over_lanes(lambda s: draw(plan, env, s), out_axes=1)(state)
 
-    def step(carry: tuple[LaneState, EpisodeSums], random: tuple[Array, Array]) -> Any:
-        lanes, sums = carry
-        lanes, sums, seen, info, final = _step(plan, env, hypers, lanes, sums, *random)
+    def step(
+        carry: tuple[LaneState, EpisodeSums, Shadow | None], random: tuple[Array, Array]
+    ) -> Any:
+        *after, seen, info, final = _step(plan, env, hypers, *carry, *random)
         record = as_record(seen) if plan.backend.one_record else seen
-        return (lanes, sums), (record, info, final)
+        return tuple(after), (record, info, final)
 
     remembered = jax.tree.map(lambda x: x[None], state.carry)
     trained = state.params
     state = state.replace(params=policy.to_act(plan, trained))
     summed = state.episode_return.shape[: 1 + plan.backend.one_record]
-    start = (state, EpisodeSums.of_none(*summed))
-    (state, sums), (trajectory, info, final) = jax.lax.scan(step, start, (noise, words))
+    start = (state, EpisodeSums.of_none(*summed), begin_shadow(env, state))
+    (state, sums, shadow), (trajectory, info, final) = jax.lax.scan(step, start, (noise, words))
     if plan.backend.one_record:
         trajectory = from_record(*trajectory)
     if values_wait(plan):
@@ -72,6 +74,7 @@ def rollout(plan: Plan, hypers: Hypers, state: LaneState) -> Rollout:
         sums=sums.replace(info=jax.tree.map(lambda x: jnp.sum(x, axis=(0, 2)), info)),
         last_value=over_lanes(lambda h, s: value_of(plan, h, s, s.observation))(hypers, state),
         info=info,
+        shadow_value=last_value(plan, hypers, state, shadow),
     )
 
 
@@ -106,9 +109,10 @@ def _step(
     hypers: Hypers,
     state: LaneState,
     sums: EpisodeSums,
+    shadow: Shadow | None,
     noise: Array,
     words: Array,
-) -> tuple[LaneState, EpisodeSums, Trajectory, dict[str, Array], Any]:
+) -> tuple[LaneState, EpisodeSums, Shadow | None, Trajectory, dict[str, Array], Any]:
     """Return the lanes after one step, and what it showed.
 
     Where values wait, they and bootstraps are 0 yet, and the last that is returned are the
@@ -126,6 +130,9 @@ def _step(
     after = over_lanes(lambda *lane: step_all(env, *lane))(
         step_keys, state.env_state, acted.taken, hypers.env_params
     )
+    beside = None
+    if shadow is not None:
+        shadow, beside = step_shadow(plan, env, hypers, state, shadow, step_keys)
     terminated, truncated = per_body(env, after.terminated), per_body(env, after.truncated)
     ended = terminated | truncated
     waits = values_wait(plan)
@@ -136,6 +143,8 @@ def _step(
     state = state.replace(
         env_state=env_state, observation=observation, carry=forget(plan, ended, acted.memory)
     )
+    if shadow is not None and not env.never_ends:
+        shadow = shadow.restarted(plan, ended, state)
     trajectory = Trajectory(
         observation=shown,
         action=acted.action,
@@ -147,9 +156,10 @@ def _step(
         truncated=truncated,
         bootstrap=bootstrap,
         valid_mass=acted.valid_mass,
+        shadow=beside,
     )
     final = after.observation if waits and not env.never_ends else None
-    return state, sums, trajectory, after.info, final
+    return state, sums, shadow, trajectory, after.info, final
 
 
 def _bootstrap(

@@ -52,6 +52,7 @@ class Samples(Pytree):
         weights: what rows count for, by their valid actions; None without masks.
         importance: weight of the row in the policy loss, [B] or [N]; None without priorities.
         segments: for V-trace, else None.
+        shadow: what was subtracted from A for the shadows, already in `advantage`; None without.
     """
 
     observation: Any
@@ -67,3 +68,4 @@ class Samples(Pytree):
     weights: RowWeights | None = None
     importance: Float[Array, " B"] | None = None
     segments: Segments | None = None
+    shadow: Float[Array, "B *T"] | None = None

@@ -17,6 +17,7 @@ from .pytree import Pytree, pytree
 __all__ = [
     "EpisodeSums",
     "Rollout",
+    "ShadowSteps",
     "Trajectory",
     "as_record",
     "count_step",
@@ -24,6 +25,21 @@ __all__ = [
     "from_record",
     "where_ended",
 ]
+
+
+@pytree
+class ShadowSteps(Pytree):
+    """What the shadows of environments met (see `core.shadow`), [T, L, E].
+
+    Attributes:
+        value: V of what they showed.
+        reward: as the environment gave it.
+        bootstrap: V of the final observation where the episode was cut, else 0.
+    """
+
+    value: Float[Array, "... L E"]
+    reward: Float[Array, "... L E"]
+    bootstrap: Float[Array, "... L E"]
 
 
 @pytree
@@ -44,6 +60,7 @@ class Trajectory(Pytree):
         valid_mass: probability that the raw policy gives to valid actions (0 where there are
             none), or None without masks.
         info: what the environment said besides, by name [T, L, E]; only where somebody looks.
+        shadow: what the shadows met; None where there are none.
     """
 
     observation: Any
@@ -58,6 +75,7 @@ class Trajectory(Pytree):
     carry: Any = ()
     valid_mass: Float[Array, "... L E"] | None = None
     info: Any = ()
+    shadow: ShadowSteps | None = None
 
 
 @pytree
@@ -95,6 +113,7 @@ class Rollout(Pytree):
         trajectory: time first.
         sums: over the episodes that ended in it.
         last_value: V of the observation after it.
+        shadow_value: V of the shadows' observation after it; None where there are none.
         info: what the environments said in each step, by name [T, L, E].
     """
 
@@ -103,6 +122,7 @@ class Rollout(Pytree):
     sums: EpisodeSums
     last_value: Float[Array, "L E"]
     info: dict[str, Array] = dataclasses.field(default_factory=dict)
+    shadow_value: Float[Array, "L E"] | None = None
 
 
 def count_step(

@@ -27,6 +27,7 @@ from .priority import importance_weights, probabilities
 from .rollout import rollout
 from .samples import Samples, Segments
 from .scheduled import Scheduled, progress_of, scheduled_values
+from .shadow import shadow_advantages
 from .trajectory import EpisodeSums, Rollout, Trajectory
 
 __all__ = ["learn", "prepare", "update"]
@@ -74,7 +75,7 @@ def prepare(plan: Plan, hypers: Hypers, played: Rollout) -> tuple[Scheduled, Lan
     values = over_lanes(schedule)(hypers, state)
     in_lanes = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), trajectory)
     state, samples = over_lanes(lambda *lane: _prepare(plan, *lane))(
-        hypers, values, state, in_lanes, played.last_value
+        hypers, values, state, in_lanes, played.last_value, played.shadow_value
     )
     return values, state, samples
 
@@ -86,16 +87,24 @@ def _prepare(
     state: LaneState,
     seen: Trajectory,
     last_value: Float[Array, " E"],
+    shadow_value: Float[Array, " E"] | None,
 ) -> tuple[LaneState, Samples]:
     """Return one lane's samples with advantages, [N, ...]; updates its running statistics."""
     learns = state.updates >= 0
     rewards, state = _shape_rewards(plan, hypers, state, seen, learns)
     following = jnp.concatenate([seen.value[1:], last_value[None]])
     next_values = jnp.where(seen.truncated, seen.bootstrap, following)
+    average = _average_reward(plan, hypers, state)
     if "reward_centering" in plan.features:
         rewards, state = _centre(hypers, state, rewards, seen, next_values, learns)
     steps = Steps(rewards, seen.value, next_values, seen.terminated, seen.truncated)
-    advantages = _advantages(plan, hypers, steps, values.coefficients.gae_lambda)
+    advantages = toward = _advantages(plan, hypers, steps, values.coefficients.gae_lambda)
+    shadow = None
+    if seen.shadow is not None and shadow_value is not None:
+        theirs = _in_units(plan, hypers, state, seen.shadow.reward) - average
+        decay = values.coefficients.gae_lambda
+        shadow = shadow_advantages(plan, hypers, theirs, seen, shadow_value, decay)
+        advantages = advantages - shadow  # targets of the critic stay those of its own rewards
     observation = policy.normalised(plan, hypers, state.observation_statistics, seen.observation)
     if "v_trace" in plan.features:
         last = policy.shown_like(seen.observation, state.observation)
@@ -108,7 +117,6 @@ def _prepare(
         state = state.replace(
             observation_statistics=_where(learns, merged, state.observation_statistics)
         )
-    toward = advantages
     if "vf_gae_lambda" in plan.features:
         toward = _advantages(plan, hypers, steps, values.coefficients.vf_gae_lambda)
     in_time = Samples(
@@ -119,6 +127,7 @@ def _prepare(
         value=seen.value,
         advantage=advantages,
         target=toward,
+        shadow=shadow,
     )
     samples: Samples = jax.tree.map(lambda x: _rows(plan, x), in_time)
     samples = samples.replace(
@@ -197,8 +206,8 @@ def _shape_rewards(
     The deviation is that of R_t = gamma R_{t-1} (1 - done_{t-1}) + r_t over all steps seen, this
     rollout included (Engstrom et al. 2020, section 3), or with `raw_reward_deviation` that of r_t.
     """
-    rewards = seen.reward * hypers.reward_scale
     if "normalise_rewards" in plan.features:
+        rewards = seen.reward * hypers.reward_scale
         ended = seen.terminated | seen.truncated
 
         def forward(running: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -212,9 +221,25 @@ def _shape_rewards(
         merged = state.return_statistics.merge(returns.reshape(-1))
         statistics = _where(learns, merged, state.return_statistics)
         state = state.replace(return_statistics=statistics, discounted_return=carried)
+    return _in_units(plan, hypers, state, seen.reward), state
+
+
+def _in_units(
+    plan: Plan, hypers: Hypers, state: LaneState, reward: Float[Array, "T E"]
+) -> Float[Array, "T E"]:
+    """Return rewards in the learner's units, by the deviation that a lane has."""
+    rewards = reward * hypers.reward_scale
+    if "normalise_rewards" in plan.features:
         on = hypers.normalise_rewards > 0.0
-        rewards = jnp.where(on, rewards / statistics.std(), rewards)
-    return jnp.clip(rewards, -hypers.reward_clip, hypers.reward_clip), state
+        rewards = jnp.where(on, rewards / state.return_statistics.std(), rewards)
+    return jnp.clip(rewards, -hypers.reward_clip, hypers.reward_clip)
+
+
+def _average_reward(plan: Plan, hypers: Hypers, state: LaneState) -> Float[Array, ""]:
+    """Return what `_centre` is about to subtract."""
+    if "reward_centering" not in plan.features:
+        return jnp.zeros((), jnp.float32)
+    return jnp.where(hypers.reward_centering > 0.0, state.average_reward, 0.0)
 
 
 def _centre(
@@ -307,7 +332,7 @@ def _measure(
         ent_coef=coefficients.ent_coef,
         gae_lambda=coefficients.gae_lambda,
         diverged=~sane,
-        features=_feature_metrics(plan, values, state, means.valid_mass_loss, seen),
+        features=_feature_metrics(plan, values, state, means.valid_mass_loss, seen, samples),
         env=env.summarise(sums.info, steps),
     )
 
@@ -318,8 +343,9 @@ def _feature_metrics(
     state: LaneState,
     valid_mass_loss: Float[Array, ""],
     seen: Trajectory,
+    samples: Samples,
 ) -> dict[str, Array]:
-    """Return the metrics that only plans with some feature, or with masks, have."""
+    """Return the metrics that only plans with some feature, masks or shadows have."""
     found: dict[str, Array] = {}
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = policy.component_sizes(environments.make(plan.env))
@@ -333,4 +359,7 @@ def _feature_metrics(
         found["priority_beta"] = values.priority_beta
     if "schedule_on_gradient_steps" in plan.features:
         found["progress"] = values.progress
+    if samples.shadow is not None:
+        alone = jnp.var(samples.advantage + samples.shadow)
+        found["shadow_removed"] = 1.0 - jnp.var(samples.advantage) / jnp.maximum(alone, 1e-12)
     return found

@@ -153,6 +153,8 @@ def _reason(study: Study, name: str) -> str | None:
             return f"{study.env.id} has no action mask"
         if name == "transformer_obs_type":
             return f"{study.env.id} shows no link tokens"
+    if name == "shadow_weight" and not any(_shadows(study)):
+        return "env names no shadow"
     if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:
         return f"the actions of {study.env.id} are discrete"
     sizes = "hidden_sizes" if name in _FLAT_SIZES else name
@@ -163,6 +165,13 @@ def _reason(study: Study, name: str) -> str | None:
     needs = NEEDS.get(name, ())
     met = [any(map(need.met, _possible(study, need.knob))) for need in needs]
     return f"it needs {' or '.join(map(str, needs))}" if needs and not any(met) else None
+
+
+def _shadows(study: Study) -> list[Any]:
+    """Return what `env.shadow` is or may become."""
+    given = study.env.values.get("shadow")
+    own = [p for p in study.space.parameters if p.name == "env.shadow"]
+    return [given, *(value for p in own for value in p.distribution.ends())]
 
 
 def _shares_all_layers(study: Study) -> bool:

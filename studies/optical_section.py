@@ -24,7 +24,7 @@ from .spec import Study
 
 __all__ = ["check_optical", "read_settings"]
 
-_SHAPES = ("directed", "slots", "k", "aggregate_slots", "no_op", "observation")
+_SHAPES = ("directed", "slots", "k", "aggregate_slots", "fits", "no_op", "observation")
 """Keys that decide how many actions there are and what is observed."""
 
 

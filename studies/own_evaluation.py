@@ -9,11 +9,13 @@ __all__ = ["OF_THE_POLICY", "own_evaluation_note"]
 OF_THE_POLICY = (
     "aggregate_slots",
     "disjoint_paths",
+    "fits",
     "histograms",
     "k",
     "no_op",
     "observation",
     "path_order",
+    "shadow",
 )
 """Keys of what a policy observes and may choose; the task and its metric stay the same."""
 _PREFIX = "env."

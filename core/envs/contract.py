@@ -28,6 +28,7 @@ __all__ = [
     "MultiDiscrete",
     "RoutedEnvironment",
     "Routes",
+    "ShadowedEnvironment",
     "Step",
     "same_observations",
 ]
@@ -235,6 +236,24 @@ class RoutedEnvironment(Protocol):
     """
 
     routes: Routes
+
+
+@runtime_checkable
+class ShadowedEnvironment(Environment, Protocol):
+    """An environment whose inputs do not depend on actions, and a rule that can serve them too.
+
+    From one state and key, `shadow_step` draws what `step` draws, and it ends episodes (by time
+    alone) where that does.
+
+    Attributes:
+        has_shadow: whether such a rule is chosen.
+    """
+
+    has_shadow: bool
+
+    def shadow_step(self, key: PRNGKeyArray, state: Any, params: Any) -> Step:
+        """Advance one step by the rule, without resetting."""
+        ...
 
 
 def same_observations(one: Environment, other: Environment) -> bool:

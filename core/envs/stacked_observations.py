@@ -16,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ...errors import ConfigError
 from ..pytree import Pytree, pytree
 from .bodies import agents_of
-from .contract import Environment, Step
+from .contract import Environment, ShadowedEnvironment, Step
 
 __all__ = ["Remembering", "StackedEnvironment", "pushed", "unwrapped"]
 
@@ -69,9 +69,17 @@ class StackedEnvironment:
 
     def step(self, key: PRNGKeyArray, state: Remembering, action: Array, params: Any) -> Step:
         """Advance one step; the oldest observation makes room for the newest."""
-        after = self.inner.step(key, state.inner, action, params)
-        seen = pushed(state.seen, after.observation)
-        return after.replace(state=Remembering(after.state, seen), observation=seen)
+        return _seen(state, self.inner.step(key, state.inner, action, params))
+
+    @property
+    def has_shadow(self) -> bool:
+        """Whether the environment has one."""
+        return isinstance(self.inner, ShadowedEnvironment) and self.inner.has_shadow
+
+    def shadow_step(self, key: PRNGKeyArray, state: Remembering, params: Any) -> Step:
+        """Advance one step by the environment's own rule."""
+        assert isinstance(self.inner, ShadowedEnvironment)
+        return _seen(state, self.inner.shadow_step(key, state.inner, params))
 
     def action_mask(self, state: Remembering, params: Any) -> Array:
         """Return the valid actions of this state."""
@@ -80,6 +88,12 @@ class StackedEnvironment:
     def summarise(self, sums: Mapping[str, Array], steps: Array) -> dict[str, Array]:
         """Return the environment's own metrics."""
         return self.inner.summarise(sums, steps)
+
+
+def _seen(before: Remembering, after: Step) -> Step:
+    """Return a step of the inner environment as the stack shows it."""
+    seen = pushed(before.seen, after.observation)
+    return after.replace(state=Remembering(after.state, seen), observation=seen)
 
 
 def pushed(seen: Array, observation: Array) -> Array:

@@ -18,7 +18,14 @@ import numpy as np
 from ...errors import ConfigError, HpoError
 from ...faults import shown_path, told_whole
 from .bodies import agents_of
-from .contract import Box, Discrete, Environment, HostedEnvironment, MultiDiscrete
+from .contract import (
+    Box,
+    Discrete,
+    Environment,
+    HostedEnvironment,
+    MultiDiscrete,
+    ShadowedEnvironment,
+)
 
 __all__ = ["action_struct", "calling", "mask_size", "trace_once"]
 
@@ -41,26 +48,12 @@ def trace_once(env: Any) -> None:
     state, observation = _pair(env, _shapes(env, "reset", key, params))
     _compare(env, "reset", "observation", observation, _each_body(env, env.observation_struct),
              "observation_struct declares")  # fmt: skip
-    after = _shapes(env, "step", key, state, action_struct(env), params)
-    missing = [name for name in ("state", "observation", "reward", "terminated", "truncated",
-                                 "info") if not hasattr(after, name)]  # fmt: skip
-    if missing:
-        raise ConfigError(
-            f"{_place(env, 'step')}: {env.id}.step gives {_kind(after)}, which has no "
-            f"{missing[0]}; give hpo.core.envs.contract.Step(state=..., observation=..., ...)"
-        )
-    _compare(env, "step", "state", after.state, state, "reset gave")
-    _compare(env, "step", "observation", after.observation,
-             _each_body(env, env.observation_struct), "observation_struct declares")  # fmt: skip
-    lead = () if agents_of(env) == 1 else (agents_of(env),)
-    wanted = {"reward": (lead, np.float32), "terminated": ((), np.bool_),
-              "truncated": ((), np.bool_)}  # fmt: skip
-    for name, (shape, dtype) in wanted.items():
-        struct = jax.ShapeDtypeStruct(shape, dtype)
-        _compare(env, "step", name, getattr(after, name), struct, "it must be")
+    after = _step_checked(env, "step", state, _shapes(
+        env, "step", key, state, action_struct(env), params))  # fmt: skip
+    if isinstance(env, ShadowedEnvironment) and env.has_shadow:
+        _step_checked(env, "shadow_step", state, _shapes(env, "shadow_step", key, state, params))
     number = jax.ShapeDtypeStruct((), np.float32)
-    for name, leaf in after.info.items():
-        _compare(env, "step", f"info[{name!r}]", leaf, number, "it must be")
+    lead = () if agents_of(env) == 1 else (agents_of(env),)
     if env.has_mask:
         mask = jax.ShapeDtypeStruct((*lead, mask_size(env)), np.bool_)
         given = _shapes(env, "action_mask", state, params)
@@ -107,6 +100,30 @@ def mask_size(env: Environment) -> int:
     if isinstance(space, Box):
         raise ConfigError(f"{env.id} has has_mask = True, but actions of a Box have no mask")
     return space.n if isinstance(space, Discrete) else sum(space.nvec)
+
+
+def _step_checked(env: Environment, method: str, state: Any, after: Any) -> Any:
+    """Return what a step gives, as shapes; refuse what differs from what is declared."""
+    missing = [name for name in ("state", "observation", "reward", "terminated", "truncated",
+                                 "info") if not hasattr(after, name)]  # fmt: skip
+    if missing:
+        raise ConfigError(
+            f"{_place(env, method)}: {env.id}.{method} gives {_kind(after)}, which has no "
+            f"{missing[0]}; give hpo.core.envs.contract.Step(state=..., observation=..., ...)"
+        )
+    _compare(env, method, "state", after.state, state, "reset gave")
+    _compare(env, method, "observation", after.observation,
+             _each_body(env, env.observation_struct), "observation_struct declares")  # fmt: skip
+    lead = () if agents_of(env) == 1 else (agents_of(env),)
+    wanted = {"reward": (lead, np.float32), "terminated": ((), np.bool_),
+              "truncated": ((), np.bool_)}  # fmt: skip
+    for name, (shape, dtype) in wanted.items():
+        struct = jax.ShapeDtypeStruct(shape, dtype)
+        _compare(env, method, name, getattr(after, name), struct, "it must be")
+    number = jax.ShapeDtypeStruct((), np.float32)
+    for name, leaf in after.info.items():
+        _compare(env, method, f"info[{name!r}]", leaf, number, "it must be")
+    return after
 
 
 # ---------------------------------------------------------------------- what is looked at

@@ -33,6 +33,8 @@ def study(text, env="CartPole-v1"):
          "CartPole-v1", "gae_lambda changes nothing here: it needs gae_lambda_initial off"),
         ("space: {vf_learning_rate: {min: 1e-4, max: 1e-2}}", "CartPole-v1",
          "vf_learning_rate changes nothing here: it needs separate_vf_optimiser true"),
+        ("fixed: {shadow_weight: 0.5}\nevaluation: {steps: 50}", "{id: rmsa, topology: ring4}",
+         "shadow_weight changes nothing here: env names no shadow"),
         ("fixed: {network: cnn, hidden_sizes: [64]}", "Breakout-MinAtar",
          "hidden_sizes changes nothing here: it is a knob of mlp, lstm, gru"),
         ("fixed: {network: cnn, num_layers: 1, hidden_size: 9}", "Breakout-MinAtar",

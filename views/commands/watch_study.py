@@ -17,7 +17,7 @@ from ...store.study_folder import StudyFolder, find_study
 from ...studies.several import env_words
 from ..documents import print_json_line
 from ..formatting import duration
-from ..live.per_commit import Made, PerCommit
+from ..live.per_commit import PerCommit
 from ..live.standing import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys
 from ..terminal.live_view import panel
@@ -65,11 +65,12 @@ def standings(
         StoreError: it is gone or damaged.
     """
     kept = PerCommit(folder.path, read_standing, clock)
-    last: Made[Standing] | None = None
+    last: tuple[int, float, str] | None = None
     while True:
-        made = kept.get()
-        if made is not last:
-            last, standing = made, made.value
+        standing = kept.get().value
+        seen = (standing.head.number, standing.head.at, standing.word)
+        if seen != last:  # a commit of just now is read again, and may be the one that it was
+            last = seen
             yield standing
             if standing.word != "running" or standing.head.phase == "finished":
                 return

@@ -18,13 +18,12 @@ from jaxtyping import Array, Bool, Int, UInt32
 from ....errors import UnknownNameError
 from ...pytree import Pytree, pytree
 from .bits import NONE, ZERO, first_set, last_set, nearest_set, shift_up, unpack, window
-from .network_state import OpticalState
+from .network_state import Network, OpticalState
 from .network_tables import take
-from .optical_environment import OpticalEnvironment
 from .resources import Offers, links_by_slot
 from .traffic import OpticalParams
 
-__all__ = ["HEURISTICS", "Heuristic", "heuristic_names", "make_heuristic"]
+__all__ = ["HEURISTICS", "Heuristic", "heuristic_names", "make_heuristic", "surplus"]
 
 Choice = tuple[Int[Array, ""], Int[Array, ""]]
 Heuristic = Callable[[OpticalState, Offers, OpticalParams], Choice]
@@ -39,7 +38,7 @@ def heuristic_names() -> tuple[str, ...]:
     return tuple(sorted(HEURISTICS))
 
 
-def make_heuristic(name: str | Heuristic, environment: OpticalEnvironment) -> Heuristic:
+def make_heuristic(name: str | Heuristic, environment: Network) -> Heuristic:
     """Return the named heuristic for an environment; a rule of one's own is returned as it is.
 
     Raises:
@@ -72,51 +71,69 @@ def _least(cost: Int[Array, " K"], first: Int[Array, " K"]) -> Int[Array, ""]:
     return jnp.argmin(jnp.where(first < NONE, cost, WORST)).astype(jnp.int32)
 
 
-def _ksp_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _ksp_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """First path with room, lowest start."""
     first = first_set(offers.starts)
     return _start(offers, _first_path(first), first)
 
 
-def _ksp_lf(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _ksp_lf(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """First path with room, highest start."""
     last = last_set(offers.starts)
     return _start(offers, _first_path(last), last)
 
 
-def _ff_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _ff_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the lowest start of all paths."""
     first = first_set(offers.starts)
     return _start(offers, jnp.argmin(first).astype(jnp.int32), first)
 
 
-def _real_hops(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Bool[Array, "K H"]:
+def _real_hops(env: Network, state: OpticalState, offers: Offers) -> Bool[Array, "K H"]:
     counts = take(env.tables.hop_counts, state.request.pair)
     return jnp.arange(offers.hops.shape[1], dtype=jnp.int32)[None] < counts[:, None]
 
 
-def _best_fit_cost(
-    env: OpticalEnvironment, state: OpticalState, offers: Offers
-) -> Int[Array, "K S"]:
+def _best_fit_cost(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
     """Sum over the path's links of (free block around the start - need), `WORST` where no start.
 
     A wavelength that is already lit counts as a perfect fit.
     """
-    below, above = nearest_set(_hop_words(env, state, offers), env.slots)
-    counted = _real_hops(env, state, offers)[:, :, None] & (below != above)
-    surplus = above - below - 1 - offers.need[:, None, None]
-    cost = jnp.where(counted, surplus, 0).sum(1, dtype=jnp.int32)
-    return jnp.where(unpack(offers.starts, env.slots), cost, WORST)
+    words, real = _hop_words(env, state, offers), _real_hops(env, state, offers)
+    return surplus(words, real, offers.starts, offers.need, env.slots)
 
 
-def _ksp_bf(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def surplus(
+    words: UInt32[Array, "K H W"],
+    real: Bool[Array, "K H"],
+    starts: UInt32[Array, "K W"],
+    need: Int[Array, " K"],
+    slots: int,
+) -> Int[Array, "K S"]:
+    """Return how much more room than it needs a service would have around each start, over links.
+
+    Args:
+        words: occupancy of the links of each path.
+        real: which of them count.
+        starts: possible ones; others cost `WORST`.
+        need: slots of the service.
+        slots: S.
+    """
+    below, above = nearest_set(words, slots)
+    counted = real[:, :, None] & (below != above)
+    over = above - below - 1 - need[:, None, None]
+    cost = jnp.where(counted, over, 0).sum(1, dtype=jnp.int32)
+    return jnp.where(unpack(starts, slots), cost, WORST)
+
+
+def _ksp_bf(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """First path with room, the start in the tightest free block (mean over its links)."""
     path = _first_path(first_set(offers.starts))
     cost = _best_fit_cost(env, state, offers)
     return _start(offers, path, jnp.argmin(cost, 1).astype(jnp.int32))
 
 
-def _bf_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _bf_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the path and start in the tightest free block (mean over the path's links)."""
     cost = _best_fit_cost(env, state, offers)
     hops = jnp.maximum(take(env.tables.hop_counts, state.request.pair), 1)
@@ -126,27 +143,27 @@ def _bf_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
     return _start(offers, jnp.argmin(mean).astype(jnp.int32), start)
 
 
-def _usage(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
+def _usage(env: Network, state: OpticalState, offers: Offers) -> Int[Array, "K S"]:
     """Links of the whole network that use each slot, -1 where no start."""
     usage = links_by_slot(env.resources.occupancy(state.held), env.slots)
     return jnp.where(unpack(offers.starts, env.slots), usage[None], -1)
 
 
-def _ksp_mu(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _ksp_mu(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """First path with room, the start slot most used in the whole network."""
     usage = _usage(env, state, offers)
     path = _first_path(first_set(offers.starts))
     return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
 
 
-def _mu_ksp(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _mu_ksp(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Return the start slot most used in the whole network, over all paths."""
     usage = _usage(env, state, offers)
     path = jnp.argmax(usage.max(1)).astype(jnp.int32)
     return _start(offers, path, jnp.argmax(usage, 1).astype(jnp.int32))
 
 
-def _kca_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _kca_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Congestion-aware: the path of least sum of km / (1 - taken / (S + 1)), lowest start.
 
     Costs are whole sixteenths of a km. A path without room is passed over.
@@ -177,7 +194,7 @@ class _FirstFit(Pytree):
     right: Int[Array, "K H"]
 
 
-def _first_fit(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> _FirstFit:
+def _first_fit(env: Network, state: OpticalState, offers: Offers) -> _FirstFit:
     words, first = _hop_words(env, state, offers), first_set(offers.starts)
     start = jnp.where(first == NONE, 0, first)
     end = start + offers.need
@@ -190,14 +207,12 @@ def _first_fit(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> 
     return _FirstFit(first, _real_hops(env, state, offers) & free, left, right)
 
 
-def _hop_words(
-    env: OpticalEnvironment, state: OpticalState, offers: Offers
-) -> UInt32[Array, "K H W"]:
+def _hop_words(env: Network, state: OpticalState, offers: Offers) -> UInt32[Array, "K H W"]:
     """Occupancy of the links of each path."""
     return take(env.resources.occupancy(state.held), offers.hops)
 
 
-def _kmc_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _kmc_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Minimum cuts: the path whose first fit adds the fewest free blocks over its links."""
     fit = _first_fit(env, state, offers)
     added = (fit.left > 0).astype(jnp.int32) + (fit.right > 0).astype(jnp.int32) - 1
@@ -205,14 +220,14 @@ def _kmc_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Cho
     return _start(offers, _least(cost, fit.first), fit.first)
 
 
-def _kmf_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _kmf_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Minimum fragments: the path whose first fit leaves the fewest free slots just below it."""
     fit = _first_fit(env, state, offers)
     cost = jnp.where(fit.counted, fit.left, 0).sum(1, dtype=jnp.int32)
     return _start(offers, _least(cost, fit.first), fit.first)
 
 
-def _kme_ff(env: OpticalEnvironment, state: OpticalState, offers: Offers) -> Choice:
+def _kme_ff(env: Network, state: OpticalState, offers: Offers) -> Choice:
     """Minimum entropy: the path whose links' spectrum is least fragmented after the first fit.
 
     The entropy of a link is the sum of (b / S) ln(S / b) over its free blocks of b slots, each
@@ -241,7 +256,7 @@ def _entropy_terms(slots: int) -> np.ndarray:
     return np.round(np.array(terms) * FIXED_POINT).astype(np.int32)
 
 
-Rule = Callable[[OpticalEnvironment, OpticalState, Offers], Choice]
+Rule = Callable[[Network, OpticalState, Offers], Choice]
 HEURISTICS: dict[str, Rule] = {
     "ksp_ff": _ksp_ff,
     "ksp_lf": _ksp_lf,

@@ -18,6 +18,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from ..contract import ActionSpace, Discrete, Routes, Step
 from .bits import NONE, ZERO, band_words, first_set, unpack, window, word_count
+from .fits import start_of
+from .heuristics import make_heuristic
 from .network_state import OpticalState
 from .network_tables import NetworkTables, make_tables, take
 from .observers import SPECTRAL_FEATURES, make_observer
@@ -36,9 +38,10 @@ class OpticalEnvironment:
     """One of rsa, rmsa, deeprmsa, rwa, rwa_lightpath_reuse.
 
     Actions (A of them): path * blocks + block, where a block is `aggregate_slots` starts and
-    stands for the first possible one in it; deeprmsa: the path alone, served at its first
-    possible start; with `no_op` a last action that refuses. Reward 0 for an accepted request;
-    -1, or -bitrate / largest bitrate, for a blocked one.
+    stands for the first possible one in it; deeprmsa: path * fits + fit, served where that fit
+    says (by default the path alone, at its first possible start); with `no_op` a last action
+    that refuses. Reward 0 for an accepted request; -1, or -bitrate / largest bitrate, for a
+    blocked one.
     """
 
     has_mask = True
@@ -53,10 +56,12 @@ class OpticalEnvironment:
         self.max_requests = len(requests) if requests is not None else settings.max_requests
         self.never_ends = settings.continuous and not settings.end_first_blocking
         self.warmup_steps = settings.warmup_requests
+        self.has_shadow = bool(settings.shadow)
         self.blocks = -(-settings.slots // settings.aggregate_slots)
         self.num_paths, self.slots = settings.k, settings.slots
-        per_path = 1 if settings.id == "deeprmsa" else self.blocks
-        self.action_space: ActionSpace = Discrete(self.num_paths * per_path + int(settings.no_op))
+        self.per_path = len(settings.fits) if settings.id == "deeprmsa" else self.blocks
+        count = self.num_paths * self.per_path + int(settings.no_op)
+        self.action_space: ActionSpace = Discrete(count)
         self.default_params = OpticalParams(
             load=jnp.asarray(settings.load, jnp.float32),
             mean_holding_time=jnp.asarray(settings.mean_holding_time, jnp.float32),
@@ -80,7 +85,13 @@ class OpticalEnvironment:
     ) -> Step:
         """Serve the current request by an action and draw the next one."""
         offers = self.offers(state, params)
-        path, start = self.decode(offers, action)
+        path, start = self.decode(state, offers, action)
+        return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
+
+    def shadow_step(self, key: PRNGKeyArray, state: OpticalState, params: OpticalParams) -> Step:
+        """Serve the current request by the rule that `shadow` names and draw what `step` draws."""
+        offers = self.offers(state, params)
+        path, start = make_heuristic(self.settings.shadow, self)(state, offers, params)
         return self.serve(random_words(key, WORDS_PER_REQUEST), state, offers, path, start, params)
 
     def action_mask(self, state: OpticalState, params: OpticalParams) -> Bool[Array, " A"]:
@@ -92,7 +103,7 @@ class OpticalEnvironment:
         starts = self.offers(state, params).starts
         if self.id == "deeprmsa":
             room = (starts != ZERO).any(-1)
-            return room | ~room.any()
+            return jnp.repeat(room | ~room.any(), self.per_path)
         if self.settings.aggregate_slots == 1:
             mask = unpack(starts, self.slots).reshape(-1)
         else:
@@ -108,14 +119,14 @@ class OpticalEnvironment:
         return self._observe(state, params)
 
     def decode(
-        self, offers: Offers, action: Int[Array, ""]
+        self, state: OpticalState, offers: Offers, action: Int[Array, ""]
     ) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """Return (path, start slot) of an action; path K, never accepted, for the refusing one."""
         action = action.astype(jnp.int32)
         if self.id == "deeprmsa":
-            starts = take(offers.starts, jnp.clip(action, 0, self.num_paths - 1))
-            first = first_set(starts)
-            return action, jnp.where(first == NONE, 0, first)
+            path, fit = action // self.per_path, action % self.per_path
+            real = jnp.clip(path, 0, self.num_paths - 1)
+            return path, start_of(self, state, offers, real, fit)
         path, block = action // self.blocks, action % self.blocks
         if self.settings.aggregate_slots == 1:
             return path, block
@@ -124,10 +135,17 @@ class OpticalEnvironment:
         none = (inside == NONE) | (path >= self.num_paths)
         return path, jnp.where(none, block * self.settings.aggregate_slots, inside)
 
-    def encode(self, path: Int[Array, ""], start: Int[Array, ""]) -> Int[Array, ""]:
-        """Return the action that stands for a path and a start slot."""
+    def encode(
+        self, state: OpticalState, offers: Offers, path: Int[Array, ""], start: Int[Array, ""]
+    ) -> Int[Array, ""]:
+        """Return the action that stands for a path and a start slot.
+
+        deeprmsa: that of the first fit which starts there, of the first fit if none does.
+        """
         if self.id == "deeprmsa":
-            return path
+            fits = jnp.arange(self.per_path, dtype=jnp.int32)
+            starts = jax.vmap(lambda fit: start_of(self, state, offers, path, fit))(fits)
+            return path * self.per_path + jnp.argmax(starts == start).astype(jnp.int32)
         return path * self.blocks + start // self.settings.aggregate_slots
 
     def serve(
@@ -196,7 +214,7 @@ class OpticalEnvironment:
             hop_counts=np.asarray(tables.hop_counts),
             km=tables.km,
             coordinates=line_graph_features(topology, SPECTRAL_FEATURES),
-            outputs=1 if self.id == "deeprmsa" else self.blocks,
+            outputs=self.per_path,
         )
 
     @functools.cached_property

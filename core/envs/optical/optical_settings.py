@@ -16,6 +16,7 @@ from .candidate_paths import PATH_ORDERS
 
 __all__ = [
     "ENVIRONMENT_IDS",
+    "FIT_NAMES",
     "HEURISTIC_NAMES",
     "OBSERVATIONS",
     "REWARDS",
@@ -38,6 +39,8 @@ HEURISTIC_NAMES = (
     "kme_ff",
 )
 """Of `heuristics`, which needs jax."""
+FIT_NAMES = ("first", "best", "last", "exact")
+"""Of `fits`, which needs jax."""
 OBSERVATIONS = (
     "flat",
     "packed",
@@ -83,12 +86,17 @@ class OpticalSettings:
         incremental: services never end.
         requests: CSV of given requests, replayed exactly; empty for random traffic.
         aggregate_slots: starts per action block; the last block may be shorter.
+        fits: of `FIT_NAMES`, among which an action of deeprmsa chooses beside the path: the lowest
+            start, that of the tightest free block (the mean over links), the highest, and the
+            lowest block free on the whole path that the service fills exactly (else the first).
         no_op: a last action that refuses the request.
         reward: service (-1 a blocked request) or bitrate (-bitrate / largest bitrate).
         end_first_blocking: an episode ends with the first blocked request.
         scale_factor: of lightpath capacities (rwa_lightpath_reuse).
         observation: one of `OBSERVATIONS`.
         histograms: add the share of accepted services by path rank and by hops to the metrics.
+        shadow: a heuristic that serves the requests of each rollout beside the policy, for
+            advantages without the luck of traffic (see `core.shadow`); empty for none.
     """
 
     id: str = "rmsa"
@@ -116,12 +124,14 @@ class OpticalSettings:
     incremental: bool = False
     requests: str = ""
     aggregate_slots: int = 1
+    fits: tuple[str, ...] = ("first",)
     no_op: bool = False
     reward: str = "service"
     end_first_blocking: bool = False
     scale_factor: float = 1.0
     observation: str = "flat"
     histograms: bool = False
+    shadow: str = ""
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> OpticalSettings:
@@ -206,6 +216,8 @@ def _coerce(key: str, value: Any) -> Any:
             else _refuse(key, value, "a list of numbers, Gb/s")
             for item in items
         )
+    if key == "fits":
+        return tuple(value) if isinstance(value, list | tuple) else (value,)
     kind = type(getattr(OpticalSettings, key))
     if kind is bool and not isinstance(value, bool):
         _refuse(key, value, "true or false")
@@ -218,7 +230,7 @@ def _coerce(key: str, value: Any) -> Any:
             _refuse(key, value, "a number")
         return float(value)
     if kind is str:
-        if value is None and key == "requests":
+        if value is None and key in ("requests", "shadow"):
             return ""
         if not isinstance(value, str):
             _refuse(key, value, "text")
@@ -245,6 +257,8 @@ def _check_ranges(settings: OpticalSettings) -> None:
             raise UnknownNameError(
                 key if key != "id" else "environment", getattr(settings, key), known
             )
+    if settings.shadow and settings.shadow not in HEURISTIC_NAMES:
+        raise UnknownNameError("shadow", settings.shadow, HEURISTIC_NAMES)
     positive = (
         "slots",
         "slot_width",
@@ -273,7 +287,21 @@ def _check_ranges(settings: OpticalSettings) -> None:
         )
 
 
+def _check_fits(settings: OpticalSettings) -> None:
+    for name in settings.fits:
+        if name not in FIT_NAMES:
+            raise UnknownNameError("fit", str(name), FIT_NAMES)
+    if not settings.fits or len(set(settings.fits)) < len(settings.fits):
+        _refuse("fits", list(settings.fits), f"some of {', '.join(FIT_NAMES)}, each once")
+    if settings.fits != ("first",) and settings.id != "deeprmsa":
+        raise ConfigError(
+            f"fits are chosen by deeprmsa, and actions of {settings.id} choose a place: leave "
+            "fits out, or type id: deeprmsa"
+        )
+
+
 def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None:
+    _check_fits(settings)
     if settings.aggregate_slots > settings.slots:
         _refuse(
             "aggregate_slots",
@@ -294,6 +322,11 @@ def _check_together(settings: OpticalSettings, given: Mapping[str, Any]) -> None
     if settings.continuous and (settings.requests or settings.incremental):
         what = "a request list" if settings.requests else "incremental loading"
         raise ConfigError(f"{what} comes to an end: type continuous: false, or leave it out")
+    if settings.shadow and settings.end_first_blocking:
+        raise ConfigError(
+            "shadow needs episodes that end for the policy and its shadow at once; with "
+            "end_first_blocking the one that blocks first ends: leave one of the two out"
+        )
     if settings.requests and settings.warmup_requests:
         _refuse("warmup_requests", settings.warmup_requests, "0 with a request list")
     if settings.requests and settings.traffic_matrix != "uniform":

@@ -96,7 +96,7 @@ class _PolicyRule:
             key = jax.random.fold_in(key, _SAMPLING)
         mask = self.environment.action_mask(state, params)
         action, inner = self.policy.act(shown if seen is None else seen, mask, memory.inner, key)
-        return *self.environment.decode(offers, action), _Memory(seen, inner)
+        return *self.environment.decode(state, offers, action), _Memory(seen, inner)
 
 
 def make_policy_rule(

@@ -146,7 +146,7 @@ def _program(environment: OpticalEnvironment, name: Rule, steps: int):
             "pair": state.request.pair,
             "number": state.number,
             "bitrate": state.request.bitrate * params.bitrate_scale,
-            "action": environment.encode(path, start),
+            "action": environment.encode(state, offers, path, start),
             "path": path,
             "slot": start,
             "need": take(offers.need, jnp.clip(path, 0, environment.num_paths - 1)),

@@ -34,6 +34,7 @@ class SlowNetwork:
     aggregate: int = 1
     no_op: bool = False
     services_end: bool = True
+    fits: tuple = ("first",)
     now: int = 0
     services: list[Service] = field(default_factory=list)
 
@@ -86,7 +87,8 @@ class SlowNetwork:
     def mask(self) -> list[bool]:
         if self.kind == "deeprmsa":
             room = [any(valid) for valid in self.valid]
-            return room if any(room) else [True] * self.k
+            room = room if any(room) else [True] * self.k
+            return [able for able in room for _ in self.fits]
         mask = []
         for valid in self.valid:
             for block in range(0, self.slots, self.aggregate):
@@ -95,7 +97,8 @@ class SlowNetwork:
 
     def decode(self, action: int) -> tuple[int, int]:
         if self.kind == "deeprmsa":
-            return action, self.first[action] or 0
+            path, number = divmod(action, len(self.fits))
+            return path, self.fit(path, self.fits[number])
         blocks = math.ceil(self.slots / self.aggregate)
         path, block = divmod(action, blocks)
         begin = block * self.aggregate
@@ -104,6 +107,25 @@ class SlowNetwork:
                 if self.valid[path][start]:
                     return path, start
         return path, begin
+
+    def fit(self, path: int, name: str) -> int:
+        """Where on a path a service starts, 0 where it has no room."""
+        starts = [slot for slot in range(self.slots) if self.valid[path][slot]]
+        if not starts:
+            return 0
+        if name == "best":
+            return min(starts, key=lambda slot: (self.surplus(path, slot), slot))
+        if name == "exact":
+            for slot in starts:
+                end = slot + self.need[path]
+                if not self.open(path, slot - 1) and not self.open(path, end):
+                    return slot
+        return starts[-1] if name == "last" else starts[0]
+
+    def open(self, path: int, slot: int) -> bool:
+        """Whether a slot exists and is free on the whole path."""
+        inside = 0 <= slot < self.slots
+        return inside and not any(self.grid[link, slot] for link in self.links[path])
 
     def serve(self, path: int, start: int, holding: int, wait: int) -> bool:
         accepted = path < self.k and self.valid[path][start]

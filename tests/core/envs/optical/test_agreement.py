@@ -45,6 +45,16 @@ CASES = {
         for directed in (True, False)
     },
     "aggregated": {**SMALL, "load": 90.0, "aggregate_slots": 7, "no_op": True},
+    "fits": {**SMALL, "id": "deeprmsa", "load": 90.0, "fits": ["last", "exact", "first", "best"]},
+    "fits-of-fifty-paths": {
+        "id": "deeprmsa",
+        "topology": "5node",
+        "k": 50,
+        "slots": 33,
+        "load": 50.0,
+        "fits": ["best", "exact"],
+        "directed": False,
+    },
     "truncated-wide-guard": {
         **SMALL,
         "load": 150.0,
@@ -82,7 +92,7 @@ def record(env, requests: int):
         offers = env.offers(state, params)
         choices = jnp.stack([jnp.stack(rule(state, offers, params)) for rule in rules])
         action = jax.random.randint(jax.random.fold_in(key, 1), (), 0, env.action_space.n)
-        drawn = jnp.stack(env.decode(offers, action))
+        drawn = jnp.stack(env.decode(state, offers, action))
         turn = number % (len(rules) + 2)
         served = jnp.where(turn < len(rules), choices[jnp.minimum(turn, len(rules) - 1)], drawn)
         words = random_words(key, 4)
@@ -113,6 +123,7 @@ def record(env, requests: int):
     return names, jax.device_get(jax.jit(run)(jax.random.key(3)))
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer than k=50 simple paths")
 @pytest.mark.parametrize(
     ("case", "unrolled"), [*((case, False) for case in CASES), ("truncated-wide-guard", True)]
 )
@@ -129,6 +140,7 @@ def test_environment_agrees_with_the_slow_simulator(case, unrolled, simulator):
         settings.aggregate_slots,
         settings.no_op,
         not settings.incremental,
+        settings.fits,
     )
     for t in range(REQUESTS):
         slow.ask(int(rows["pair"][t]), float(rows["bitrate"][t]))

@@ -103,8 +103,8 @@ def test_any_block_size_works(size):
     def there_and_back(params, actions):
         state, _ = env.reset(jax.random.key(0), params)
         offers = env.offers(state, params)
-        paths, starts = jax.vmap(lambda action: env.decode(offers, action))(actions)
-        return paths, starts, jax.vmap(env.encode)(paths, starts)
+        paths, starts = jax.vmap(lambda action: env.decode(state, offers, action))(actions)
+        return paths, starts, jax.vmap(lambda p, s: env.encode(state, offers, p, s))(paths, starts)
 
     actions = np.arange(env.action_space.n, dtype=np.int32)
     paths, starts, back = map(np.asarray, there_and_back(env.default_params, actions))
@@ -306,3 +306,26 @@ def test_observations_are_finite_from_the_first_request(kind):
     )
     for leaf in jax.tree.leaves(observation):
         assert np.isfinite(np.asarray(leaf, np.float64)).all()
+
+
+def test_a_fit_is_named_by_the_action_and_back():
+    """The same start by two fits is the first of them; without room every action is start 0."""
+    env = make(id="deeprmsa", fits=["first", "best", "last", "exact"], load=60.0)
+    assert env.action_space.n == 3 * 4 and env.routes.outputs == 4
+    params = env.default_params
+    state = steps(env, 300)[3].state
+    some = jax.tree.map(lambda x: x[50::25], state)
+
+    @jax.jit
+    @jax.vmap
+    def there_and_back(state):
+        offers, actions = env.offers(state, params), jnp.arange(12, dtype=jnp.int32)
+        paths, starts = jax.vmap(lambda action: env.decode(state, offers, action))(actions)
+        back = jax.vmap(lambda p, s: env.encode(state, offers, p, s))(paths, starts)
+        return starts.reshape(3, 4), back.reshape(3, 4)
+
+    starts, back = map(np.asarray, there_and_back(some))
+    first = np.argmax(starts[..., None, :] == starts[..., :, None], axis=-1)
+    np.testing.assert_array_equal(back, first + 4 * np.arange(3)[:, None])
+    assert (starts[..., 0] <= starts[..., 1]).all() and (starts[..., 1] <= starts[..., 2]).all()
+    assert (starts[..., 1:] != starts[..., :1]).any(axis=(0, 1)).all()

@@ -44,6 +44,10 @@ def test_xlron_names_are_suggested_and_point_at_real_keys():
     [
         ({"slotz": 3}, "did you mean 'slots'"),
         ({"id": "rmsaa"}, "did you mean 'rmsa'"),
+        ({"id": "deeprmsa", "fits": ["frist"]}, "did you mean 'first'"),
+        ({"id": "deeprmsa", "fits": []}, "some of first, best, last, exact"),
+        ({"id": "deeprmsa", "fits": ["best", "best"]}, "each once"),
+        ({"fits": ["best"]}, "type id: deeprmsa"),
         ({"path_order": "hop"}, "did you mean 'hops'"),
         ({"load": -1}, "load is -1.0; it must be above 0"),
         ({"load": "250"}, "must be a number"),
