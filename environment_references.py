@@ -83,6 +83,8 @@ _ROWS: tuple[tuple[str, str, float, float, int, int, int, str], ...] = (
      "PPO, MinAtar's knobs, greedy, mean of 4 seeds"),
     ("Freeway-MinAtar", "eval/return_mean", 0.430664, 20.0875, 1024, 100, 500000,
      "PPO, MinAtar's knobs, greedy, mean of 4 seeds"),
+    ("SpaceInvaders-MinAtar", "eval/return_mean", 4.22168, 58.75, 1024, 100, 500000,
+     "PPO, MinAtar's knobs, greedy, mean of 4 seeds"),
     ("rsa", "eval/service_blocking_probability", 0.274922, 0.232172, 32, 32, 0,
      "heuristic ksp_bf, the best of ksp_ff, ksp_bf, ff_ksp"),
     ("rmsa", "eval/service_blocking_probability", 0.16318, 0.116883, 32, 32, 0,

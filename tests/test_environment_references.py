@@ -13,7 +13,7 @@ from hpo.errors import ConfigError
 LEAST = {
     *("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
     *("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar", "Catch-bsuite"),
-    *("rsa", "rmsa", "deeprmsa"),
+    *("SpaceInvaders-MinAtar", "rsa", "rmsa", "deeprmsa"),
 }
 
 
