@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from checkout import make_importable
-from gpu_cases import CASES, FLAGS, TARGETS, compile_case
+from gpu_cases import CASES, ESTIMATED, ESTIMATES, FLAGS, TARGETS, compile_case
 from gpu_cost import measured, table
 
 CACHE = Path.home() / ".cache" / "hpo" / "gpu_compiled"
@@ -62,7 +62,7 @@ def folder_of(
             "JAX_PLATFORMS": "cpu",
             "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
             "JAX_ENABLE_COMPILATION_CACHE": "false",
-            "XLA_FLAGS": FLAGS + dump,
+            "XLA_FLAGS": (ESTIMATES if target in ESTIMATED else "") + FLAGS + dump,
         }
         if source is not None:
             link = Path(dump) / "path"

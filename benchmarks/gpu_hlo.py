@@ -14,6 +14,8 @@ from pathlib import Path
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "f16": 2, "bf16": 2, "s32": 4, "u32": 4,
          "f32": 4, "s64": 8, "u64": 8, "f64": 8}  # fmt: skip
 KERNELS = {"fusion", "copy", "sort", "custom-call", "dynamic-update-slice", "dynamic-slice"}
+COLLECTIVES = {"all-gather", "all-reduce", "all-to-all", "collective-broadcast",
+               "collective-permute", "ragged-all-to-all", "reduce-scatter"}  # fmt: skip
 _COMPUTATION = re.compile(r"(?:ENTRY )?%([\w.\-]+) \(.*\) -> .* \{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)")
 _CALLED = re.compile(
@@ -129,6 +131,25 @@ class Program:
                 weight = (one.trips or 1) * self.longest_chain(one.body)
             ends[one.name] = weight + max((ends.get(name, 0) for name in one.operands), default=0)
         return max(ends.values(), default=0)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What devices of a program say to each other in one go: `bytes` is what each then holds."""
+
+    op: str
+    bytes: int
+
+
+def collectives(text: str) -> list[Collective]:
+    """Return the collectives of an optimised program, those that overlap other work once."""
+    found: list[Collective] = []
+    for rows in _computations(text).values():
+        for one in rows.values():
+            op = one.op.removesuffix("-done")
+            if op in COLLECTIVES:
+                found.append(Collective(op, _bytes(one.shape)))
+    return found
 
 
 def _computations(text: str) -> dict[str, dict[str, Instruction]]:

@@ -84,7 +84,7 @@ def table(rules: Sequence[Rule]) -> str:
 
 def main() -> int:
     """Print the table of the studies that are named; 2 if one cannot be judged."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Put rules of early stopping side by side.")
     parser.add_argument("studies", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--early-terminate", action="append", default=[], metavar="RULE")
     parser.add_argument("--resamples", type=int, default=100, metavar="N")

@@ -26,7 +26,7 @@ MEMORY_SHARE = 0.6
 """Of a device's memory, what a program is planned to take."""
 
 # Of what a forward pass computes, what learning holds at a time; the rest never leaves the chip.
-_KEPT_ON_GPUS = {"cnn": 0.5, "lstm": 0.75, "gru": 0.75}
+_KEPT_ON_GPUS = {"cnn": 0.5, "gnn": 0.2, "gru": 0.75, "lstm": 0.75, "transformer": 0.2}
 _RECORD_BYTES = 32  # of the numbers of one step
 _RUNGS = (4096, 1024, 256, 64, 16, 4)
 _WIDE = 64
@@ -81,14 +81,14 @@ def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -
 def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
     """Return how many numbers learning holds of one sample at a time.
 
-    Of a perceptron what both towers keep, the two widest arrays on the way back, and six times
+    Of a perceptron what both towers keep, the two widest arrays on the way back, and five times
     the outputs; of other networks a share of all that one forward pass computes.
     """
     if plan.network != "mlp":
         share = _KEPT_ON_GPUS.get(plan.network, 1.0)
         return math.ceil(share * computed_numbers(plan, params, 1))
     outputs = params["actor_head"]["kernel"].shape[0]
-    return 2 * (sum(plan.hidden_sizes) + max(plan.hidden_sizes, default=1)) + 6 * outputs + 8
+    return 2 * (sum(plan.hidden_sizes) + max(plan.hidden_sizes, default=1)) + 5 * outputs + 8
 
 
 def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
 from ...studies.metrics import COSTS
-from ..book.objective import measure
-from .looking_back import result_of
 
 __all__ = ["FrontValues", "front_values"]
 
@@ -30,6 +28,9 @@ def front_values(
     """
     if not journal.meta.objectives:
         return {}
+    from ..book.objective import measure  # numpy is loaded on use
+    from .looking_back import result_of
+
     names = [str(objective["name"]) for objective in journal.meta.objectives]
     whole = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
     values: dict[int, dict[int, tuple[float, ...]]] = {}

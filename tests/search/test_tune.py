@@ -5,6 +5,8 @@ import json
 import pytest
 
 from hpo.cli import main
+from hpo.search import tune
+from hpo.search.lanes import local
 from hpo.search.tune import Measured, best_lanes, candidates
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -71,3 +73,32 @@ def test_it_prints_a_line_for_the_file(tmp_path, capsys):
     assert env_steps >= 1.0 and env_steps == pytest.approx(round(env_steps))
     assert main(["tune-lanes", str(path), "--lanes", "7", "--seconds", "1"]) == 2
     assert "7 lanes do not divide" in capsys.readouterr().err
+
+
+def test_a_gpu_tries_lanes_from_64_to_what_its_memory_holds_in_tiles_as_wide(
+    tmp_path, capsys, monkeypatch
+):
+    """A GPU that is not there: 100 MB, and as fast with 256 lanes as with more."""
+    path = tmp_path / "wide.yaml"
+    path.write_text(STUDY.replace("trials: 12", "trials: 100000"))
+    made = local.LocalFactory.__init__
+
+    def on_a_gpu(factory, *given):
+        made(factory, *given)
+        factory.backend, factory.devices = "gpu", factory.devices[:1]
+
+    def timed(factory, default, lanes, seconds):
+        program = factory.program_of(default, lanes)
+        speed = 1e6 * min(256, program.tile)
+        needed = program.memory_bytes()
+        return Measured(lanes, program.tile, speed, 0.1, 0.2, 0.3, 1.0, needed)
+
+    monkeypatch.setattr(local.LocalFactory, "__init__", on_a_gpu)
+    monkeypatch.setattr(local, "_memory", lambda devices: 10**8)
+    monkeypatch.setattr(tune, "_measure", timed)
+    assert main(["tune-lanes", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = [line.split()[:2] for line in lines]
+    tried = {int(lanes): int(tile) for lanes, tile in words[2 : words.index([])]}
+    assert min(tried) == 64 and {tried[lanes] for lanes in (64, 128, 256)} == {64, 128, 256}
+    assert lines[-1].startswith("population: {lanes: 256}")

@@ -15,6 +15,7 @@ from hpo.search.what_if.rules import asked_rules
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
+from hpo.views.commands.what_if import what_if_text
 
 _spec = importlib.util.spec_from_file_location("s", Path(__file__).parents[1] / "samples.py")
 samples = importlib.util.module_from_spec(_spec)
@@ -207,3 +208,37 @@ def test_who_has_no_row_for_his_last_chunk():
     assert _without_row([3_000, 2_000, 3_000], 1, 1_000) == (1,)
     # nobody lags and one chunk has no row: it may only be the first one's, who entered first
     assert _without_row([2_000, 2_000, 2_000], 1, 1_000) == (0,)
+
+
+class Choosy(samples.AnalyticFactory):
+    """Refuses some configurations, whose trials fail before they begin."""
+
+    def resolve(self, config):
+        if config["gamma"] > 0.9985:
+            raise ConfigError("too patient")
+        return super().resolve(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "has_a_best"),
+    [
+        ({}, "", True),
+        ({"method": "tpe"}, "asks", True),
+        ({"objectives": (Metric(), Metric("eval/length_mean"))}, "", False),
+    ],
+    ids=["failed trials", "a method that learns", "two objectives"],
+)
+def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
+    asked = study(early_terminate=None, budget=Budget(trials=10), evaluation=EVERY, **changes)
+    run(asked, tmp_path / "study", Choosy(lanes=4), settings=quick())
+    found = what_if(tmp_path / "study", ["none", "asha,eta=2"], resamples=2, quantum=quantum)
+    states = [row.state for row in read_record(tmp_path / "study", quantum).trials]
+    assert "failed" in states and found.matched == found.judgements > 0
+    assert found.same_asks is (why != "asks")
+    for row in found.rows:
+        assert (row.why, row.trials) == (why, len(states) - states.count("failed"))
+        assert (row.lost is not None) is has_a_best and (row.luck is not None) is has_a_best
+    assert found.rows[1].stopped.value > 0 and found.rows[1].saved.value > 0.3
+    text = what_if_text(found)
+    table = [line for line in text.splitlines() if line.startswith(("none", "asha", "rule"))]
+    assert max(map(len, table)) <= 80 and ("several objectives" in text) is not has_a_best

@@ -1,0 +1,114 @@
+"""What copies between lanes of several GPUs cost: a model, from the program for eight H100s.
+
+Population based training copies whole training states between two chunks, by a program of its own
+(`core.population.change_function`). It is compiled without a GPU, its collectives are counted,
+and their bytes priced by what the makers say a link gives in one direction. Needs the extra
+`cuda_aot`; 5 s a policy.
+
+    python benchmarks/gpu_copies.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from checkout import make_importable
+from gpu_cases import CASES, Case, devices_of, plan_of, shapes_of
+from gpu_compiled import check_wheels
+from gpu_hlo import collectives
+
+GPUS = 8
+LANES = 8  # a GPU, of the programs compiled; bytes grow with lanes
+# GB/s into a GPU. NVIDIA's data sheets: 900 of the H100's NVLink 4 and 600 of the A100's NVLink 3
+# count both directions, as do 128 of PCIe 5 x16 and 64 of PCIe 4 x16, the RTX 4090's only link.
+LINKS = {"NVLink 4": 450.0, "NVLink 3": 300.0, "PCIe 5": 64.0, "PCIe 4": 32.0}
+POLICIES = {
+    "cartpole": 4096, "lstm": 512, "minatar_cnn": 512, "rmsa_packed": 512, "deeprmsa": 512,
+    "gnn": 64, "transformer": 64,
+}  # fmt: skip
+
+
+def gathered(case: Case, devices: tuple[Any, ...]) -> dict[str, float]:
+    """Return the bytes a lane takes, and those that each device gathers and holds for one."""
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from hpo.core.population import Changes, change_function, lane_mesh
+
+    plan, example = plan_of(case)
+    count = LANES * len(devices)
+    _, lanes, refills = shapes_of(plan, example, count)
+    changes = Changes(
+        jax.ShapeDtypeStruct((count,), jnp.int32), jax.ShapeDtypeStruct((count,), bool),
+        refills.hypers,
+    )  # fmt: skip
+    mesh = lane_mesh(devices)
+    spread, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("lanes",), ()))
+
+    def placed(tree: Any, where: Any) -> Any:
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where), tree
+        )
+
+    lowered = change_function(mesh).lower(placed(lanes, spread), placed(changes, everywhere))
+    compiled = lowered.compile()
+    found = collectives(compiled.as_text())
+    ops = {one.op for one in found}
+    if ops != {"all-gather"}:  # what is priced below
+        raise SystemExit(f"copies are made by {', '.join(sorted(ops)) or 'no collective'}")
+    sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(lanes.state)]
+    return {
+        "lane_bytes": sum(sizes) / count,
+        "gathered_bytes_a_lane": sum(one.bytes for one in found) / count,
+        "temporaries_a_lane": compiled.memory_analysis().temp_size_in_bytes / count,
+    }
+
+
+def row_of(name: str, made: Mapping[str, float]) -> dict[str, Any]:
+    """Price one copy between all lanes of eight GPUs."""
+    lanes = POLICIES[name]
+    received = made["gathered_bytes_a_lane"] * lanes * (GPUS - 1)
+    return {
+        "case": name, "lanes_a_gpu": lanes, **made, "received_gb": received / 1e9,
+        "held_gb": made["temporaries_a_lane"] * lanes * GPUS / 1e9,
+        "milliseconds": {link: received / speed / 1e6 for link, speed in LINKS.items()},
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as Markdown."""
+    names = ("policy", "lanes a GPU", "MB a lane", "GB received", "GB held meanwhile",
+             *(f"ms by {link}" for link in LINKS))  # fmt: skip
+    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    for row in rows:
+        cells = [
+            row["case"], f"{row['lanes_a_gpu']:,}", f"{row['lane_bytes'] / 1e6:.2f}",
+            f"{row['received_gb']:.1f}", f"{row['held_gb']:.1f}",
+            *(f"{row['milliseconds'][link]:,.0f}" for link in LINKS),
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=sorted(POLICIES), metavar="CASE")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    arguments = parser.parse_args()
+    check_wheels()
+    os.environ.update(JAX_PLATFORMS="cpu", JAX_SKIP_CUDA_CONSTRAINTS_CHECK="1")
+    make_importable()
+    devices = devices_of("h100", GPUS)
+    rows = [row_of(name, gathered(CASES[name], devices)) for name in arguments.only or POLICIES]
+    print(table(rows))
+    arguments.out.write_text(json.dumps({"gpus": GPUS, "links": LINKS, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
