@@ -48,7 +48,7 @@ def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
     """What `meta_cells` was given; what older versions did not write has its default."""
     values = {key: json.loads(text) for key, text in rows}
     known = {entry.name for entry in fields(StudyMeta)}
-    for name in ("objectives", "constraints"):
+    for name in ("objectives", "constraints", "environments"):
         values[name] = tuple(values.get(name, ()))
     return StudyMeta(**{key: value for key, value in values.items() if key in known})
 
@@ -120,7 +120,7 @@ def evaluation_cells(packed: PackedEvaluation) -> Cells:
 def evaluation_of_cells(*cells: Any) -> PackedEvaluation:
     """The evaluation that `evaluation_cells` was given, its sizes checked."""
     *key, names, metrics = cells
-    packed = PackedEvaluation(*key, names_of_text(names), metrics)
+    packed = PackedEvaluation._make((*key, names_of_text(names), metrics))
     size = 8 * packed.episodes
     sizes = (len(packed.returns), len(packed.lengths), len(metrics))
     if sizes != (size, size, size * len(packed.names)):
