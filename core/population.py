@@ -26,6 +26,7 @@ from .rollout import rollout
 from .update import update
 
 __all__ = [
+    "COPIED_AT_A_TIME",
     "Changes",
     "Device",
     "Lanes",
@@ -42,7 +43,8 @@ __all__ = [
 Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
 
-_COPIED_AT_A_TIME = 64  # lanes, between devices
+COPIED_AT_A_TIME = 64
+"""Lanes whose states are told to all devices in one go."""
 _WORDS = {1: jnp.uint8, 2: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}  # NCCL adds none of two bytes
 
 
@@ -202,7 +204,7 @@ def _copied(state: LaneState, source: Int[Array, " L"]) -> LaneState:
     count = source.shape[0]
     own = state.updates.shape[0]
     first = jax.lax.axis_index("lanes") * own
-    batch = min(_COPIED_AT_A_TIME, count)
+    batch = min(COPIED_AT_A_TIME, count)
     kept = source == jnp.arange(count)
     order = jnp.argsort(kept)  # of lanes: those that are copied come first
 

@@ -67,7 +67,7 @@ def test_copies_take_what_was_there_before_any_of_them(tiny, trained):
 @pytest.mark.parametrize("batch", [1, 3])
 def test_copies_in_batches_are_those_of_one(tiny, trained, monkeypatch, batch):
     """Seven of eight lanes, so that the last batch of three reaches over one that stays."""
-    monkeypatch.setattr(population, "_COPIED_AT_A_TIME", batch)
+    monkeypatch.setattr(population, "COPIED_AT_A_TIME", batch)
     program = tiny.program()
     before = words(trained.state)
     sources = [5, 1, 0, 2, 7, 7, 1, 4]
