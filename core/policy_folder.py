@@ -85,7 +85,9 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     directory = Path(directory)
     path = directory / "policy.json"
     if not path.is_file():
-        raise StoreError(f"{directory} is not a policy folder: it has no policy.json")
+        inside = sorted(one.parent.name for one in directory.glob("*/policy.json"))
+        each = f"; it holds one an environment: {', '.join(inside)}" if inside else ""
+        raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
     try:
         document = parse_json(read_text(path))
     except ValueError as error:

@@ -17,6 +17,7 @@ from ..studies.given import Given
 from ..studies.reader import plain, read_text
 from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
+from ..studies.several import SCORE, labels, scales
 from ..studies.spec import EarlyTerminate, Study
 from .lanes.versions import versions
 from .study_files import files_of_study
@@ -83,7 +84,7 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         name=study.name,
         study_hash=study_hash(study),
         study_text=resolved_yaml(study),
-        metric=study.metric.name,
+        metric=SCORE if study.more_envs else study.metric.name,
         goal=study.metric.goal,
         aggregate=study.metric.aggregate,
         param_kinds=_param_kinds(study.space),
@@ -91,10 +92,21 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         backend=backend,
         devices=devices,
         created_at=time.time(),
-        objectives=[asdict(metric) for metric in study.objectives],
+        objectives=_objectives(study),
         constraints=[asdict(constraint) for constraint in study.constraints],
+        environments=[
+            {"name": name, "random": scale.random, "reference": scale.reference}
+            for name, scale in zip(labels(study), scales(study), strict=True)
+        ],
         files=files_of_study(study),
     )
+
+
+def _objectives(study: Study) -> list[dict[str, Any]]:
+    found = [asdict(metric) for metric in study.objectives]
+    if found and study.more_envs:
+        found[0]["name"] = SCORE
+    return found
 
 
 def check_continues(

@@ -18,6 +18,7 @@ from ..studies.user_code import check_registered, import_user_code
 from .book.warm_start import warm_start
 from .forecast.kept import Kept
 from .lanes.contract import Resolved
+from .lanes.several import SeveralFactory, factories_of
 
 __all__ = ["preview", "times_here"]
 
@@ -77,6 +78,9 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     if study.executor.type != "local":
         why = "how long several workers take is not timed here; executor: {type: local} is"
         return replace(report, time_note=why)
+    if study.more_envs:
+        why = "how long several environments take is not timed; hpo check of each alone says it"
+        return replace(report, time_note=why)
     from .forecast.forecast import Machine, forecast
     from .lanes.compile_cache import enable_compilation_cache
     from .lanes.local import LocalFactory
@@ -106,12 +110,15 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     notes: list[str] = []
     workers = study.executor.workers
+    cores = _cores(study)
     try:
-        factory = LocalFactory(study, warn=notes.append, cores=_cores(study))
+        factory = factories_of(
+            study, lambda one: LocalFactory(one, warn=notes.append, cores=cores)
+        )
     except ConfigError as error:  # the study is for another machine
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
 
-    if workers > 1:
+    if workers > 1 and isinstance(factory, LocalFactory):
         try:
             factory.check_divides(factory.resolve(study.default()), workers)
         except ConfigError as error:
@@ -128,6 +135,8 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
 
     def cost_of(bucket: str) -> Cost:
         first = firsts[bucket]
+        if isinstance(factory, SeveralFactory):
+            return _together(factory, first, len(firsts))
         if workers == 1:
             program = factory.expected_program(first, len(firsts))
             lanes = program.lanes
@@ -142,6 +151,24 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     report = check(study, bucket_key, cost_of)
     report = replace(report, warnings=(*report.warnings, *dict.fromkeys(notes)))
     return _told(report, earlier), ""
+
+
+def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
+    """Return what the programs of one bucket take on all environments.
+
+    Weights and parts of a gradient are those of the environment with the most.
+    """
+    from ..core.memory import parameter_count
+    from .lanes.local import LocalFactory
+
+    pairs = zip(factory.factories, first.payload, strict=True)
+    each = [f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)]
+    return Cost(
+        max(program.lanes for program in each),
+        sum(program.memory_bytes() for program in each),
+        max(parameter_count(program.plan, program.example) for program in each),
+        max(program.plan.gradient_accumulation for program in each),
+    )
 
 
 def _cores(study: Study) -> int | None:

@@ -85,7 +85,10 @@ def _of_environment(study: Study) -> list[str]:
             given += [{name: value} for value in (*values, parameter.default)]
     for entry in study.enqueue:
         given.append({n[4:]: value for n, value in entry.items() if n.startswith("env.")})
-    return [path for keys in given for path in files_of(study.env.id, keys).values()]
+    own = [*((study.env.id, keys) for keys in given)]
+    for one in study.more_envs:
+        own += [(one.id, keys) for keys in (one.values, *given[2:])]
+    return [path for id_, keys in own for path in files_of(id_, keys).values()]
 
 
 def _of_policy(study: Study, source: Path) -> list[str]:

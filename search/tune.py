@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..store.rows import Stream
+from ..studies.several import only_one_environment
 from ..studies.spec import Study
 from ..studies.user_code import import_user_code
 from .forecast.timed import drawn
@@ -72,6 +73,7 @@ def measure_lanes(
     Raises:
         ConfigError: lanes do not divide into the devices, or the study cannot run here.
     """
+    only_one_environment(study, "timing numbers of lanes")
     import_user_code(study.imports, study.source)
     enable_compilation_cache()
     from .lanes.local import LocalFactory

@@ -48,7 +48,7 @@ def meta_of_cells(rows: Iterable[Cells]) -> StudyMeta:
     """What `meta_cells` was given; what older versions did not write has its default."""
     values = {key: json.loads(text) for key, text in rows}
     known = {entry.name for entry in fields(StudyMeta)}
-    for name in ("objectives", "constraints"):
+    for name in ("objectives", "constraints", "environments"):
         values[name] = tuple(values.get(name, ()))
     return StudyMeta(**{key: value for key, value in values.items() if key in known})
 

@@ -126,6 +126,7 @@ _FLOATS = frozenset({"value", "rung_value", "started_at", "ended_at", "cutoff", 
 _FLOAT_LISTS = frozenset(
     {"seed_values", "choose_values", "report_values", "extras"}
     | {"objectives", "constraints", "choose_objectives", "choose_constraints"}
+    | {"scores", "choose_scores", "report_scores"}
 )
 _INTEGER_LISTS = frozenset({"report_diverged"})
 _TUPLES = _FLOAT_LISTS | _INTEGER_LISTS | {"schedule"}

@@ -23,6 +23,7 @@ _KEYS = {
     "evaluations": ("trial", "stream", "replicate", "env_steps", "episode"),
     "curves": ("trial", "stream", "replicate", "env_steps"),
 }
+_ENVIRONMENT = {"evaluations": ("environment",), "curves": ("environment",)}
 _SHOWN = 3
 _TIMES = ("_seconds", "_per_second", "_at")
 
@@ -41,7 +42,9 @@ def tables_equal(directory_a: Path, directory_b: Path) -> list[str]:
             differences.append(f"{name}: missing {' and '.join(missing)}")
             continue
         first, second = (_timeless(pq.ParquetFile(path).read()) for path in paths)
-        differences += [f"{name}: {text}" for text in _differences(first, second, _KEYS[name])]
+        more = tuple(key for key in _ENVIRONMENT.get(name, ()) if key in first.column_names)
+        keys = (*_KEYS[name], *more)
+        differences += [f"{name}: {text}" for text in _differences(first, second, keys)]
     return differences
 
 

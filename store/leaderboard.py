@@ -64,6 +64,7 @@ class Entry:
         feasible: it keeps all constraints; None where there are none or they were not measured.
         front: with several objectives 1 for a trial that no other of its state (confirmed or
             finished) dominates, and so on; None for all others.
+        scores: of several environments, the mean score on each, from the seeds behind `value`.
         hypervolume: of that state's front as a whole, see `volume_of`; equal in all its trials.
         is_default: it is the default configuration, from beginning to end.
     """
@@ -93,6 +94,7 @@ class Entry:
     front: int | None = None
     hypervolume: float | None = None
     is_default: bool = False
+    scores: tuple[float, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for a JSON document; numbers that are not finite become null.
@@ -101,7 +103,7 @@ class Entry:
         """
         fields = {name: _or_none(value) for name, value in vars(self).items()}
         fields["state"] = str(self.state)
-        for name in ("values", "objectives", "constraints"):
+        for name in ("values", "objectives", "constraints", "scores"):
             fields[name] = [_or_none(value) for value in getattr(self, name)]
         fields["params"] = finite_json(dict(self.params))
         return fields
@@ -296,7 +298,12 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool) ->
         constraints=constraints,
         feasible=ranking.violation(constraints) == 0.0 if measured else None,
         is_default=is_default,
+        scores=_scores(row, source),
     )
+
+
+def _scores(row: TrialRow, source: str) -> tuple[float, ...]:
+    return {"report": row.report_scores, "choose": row.choose_scores}.get(source, row.scores)
 
 
 _Shown = tuple[

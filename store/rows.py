@@ -83,6 +83,8 @@ class TrialRow:
             because a trial that has them counts as confirmed.
         report_values: one value a confirm seed that chose nothing; of the winner and of the
             default only, all at once.
+        scores, choose_scores, report_scores: of several environments, the mean score on each over
+            the seeds of the search, of `choose_values` and of `report_values`.
         report_diverged: the replicates on those seeds that diverged and have no value, in order.
         error: the message of a failed trial.
         started_at: when its first replicate entered a lane, seconds since the epoch.
@@ -126,6 +128,9 @@ class TrialRow:
     choose_constraints: tuple[float, ...] = ()
     train_seconds: float = 0.0
     report_diverged: tuple[int, ...] = ()
+    scores: tuple[float, ...] = ()
+    choose_scores: tuple[float, ...] = ()
+    report_scores: tuple[float, ...] = ()
 
     @property
     def by_report_seed(self) -> dict[int, float]:
@@ -275,6 +280,7 @@ class StudyMeta:
         bits: how often the study went on with other versions, backend or devices.
         objectives: where there are several, `name`, `goal` and `aggregate` of each.
         constraints: `metric`, `min`, `max` and `aggregate` of each.
+        environments: of several, `name` and what scores 0 and 1 (`random`, `reference`).
         files: path as from the study's folder -> sha256 of the files that are part of what the
             study is; of studies from before they were compared, none.
     """
@@ -293,4 +299,5 @@ class StudyMeta:
     bits: int = 0
     objectives: Sequence[Mapping[str, Any]] = ()
     constraints: Sequence[Mapping[str, Any]] = ()
+    environments: Sequence[Mapping[str, Any]] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -16,6 +16,15 @@ from typing import TYPE_CHECKING, Any
 from ..errors import StoreError
 from ..plain_data import as_lists
 from .baselines import BASELINES, baselines_of
+from .by_environment import (
+    ENVIRONMENT,
+    environment_columns,
+    environment_names,
+    long_curves,
+    long_episodes,
+    split_metric,
+    with_environment,
+)
 from .codec import PackedEvaluation, strict_json
 from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
@@ -156,6 +165,7 @@ def trials_table(rows: Sequence[TrialRow], entries: Sequence[Entry], meta: Study
         if kind == "json":
             values = [None if value is None else strict_json(value) for value in values]
         columns[PARAM_PREFIX + name] = pa.array(values, _param_type(kind))
+    columns |= environment_columns([entry.scores for entry in entries], meta.environments)
     return pa.table({**columns, **_measured_columns(entries, meta, taken=list(columns))})
 
 
@@ -249,21 +259,25 @@ def write_evaluations(directory: Path, journal: Journal) -> None:
     """Publish `evaluations.parquet`: one row an episode, sorted by its key."""
     import pyarrow as pa
 
-    names = sql_names(journal.evaluation_metrics(), _EPISODE_COLUMNS)
+    labels = environment_names(journal.meta.environments)
+    taken = (*_EPISODE_COLUMNS, ENVIRONMENT) if labels else _EPISODE_COLUMNS
+    names = sql_names(journal.evaluation_metrics(), taken)
     integer, number = pa.int64(), pa.float64()
     types = [integer, pa.string(), integer, integer, integer, number, integer]
     metrics = [(column, number) for column in names.values()]
     schema = pa.schema([*zip(_EPISODE_COLUMNS, types, strict=True), *metrics])
-    with replacing(directory / "evaluations.parquet", schema) as writer:
-        write_grouped(writer, _episode_tables(journal, names, schema))
+    shown = with_environment(schema, "episode") if labels else schema
+    with replacing(directory / "evaluations.parquet", shown) as writer:
+        write_grouped(writer, _episode_tables(journal, names, schema, labels))
 
 
 def _episode_tables(
-    journal: Journal, names: dict[str, str], schema: pa.Schema
+    journal: Journal, names: dict[str, str], schema: pa.Schema, labels: Sequence[str]
 ) -> Iterator[pa.Table]:
     found = journal.packed_evaluations()
     while some := list(islice(found, _EVALUATIONS_AT_ONCE)):
-        yield _episodes(some, names, schema)
+        table = _episodes(some, names, schema)
+        yield long_episodes(table, [one.episodes for one in some], labels) if labels else table
 
 
 def _episodes(some: list[PackedEvaluation], names: dict[str, str], schema: pa.Schema) -> pa.Table:
@@ -315,12 +329,19 @@ def write_curves(directory: Path, journal: Journal) -> None:
     parts, folder = journal.parts(), directory / PARTS_NAME
     stored = unified_schema(folder, parts)
     metrics = [name.removeprefix(METRIC_PREFIX) for name in stored.names[len(_CURVE_COLUMNS) :]]
-    names = sql_names(metrics, _CURVE_COLUMNS)
-    schema = pa.schema(
-        [*(stored.field(name) for name in _CURVE_COLUMNS)]
-        + [(names[name], pa.float64()) for name in metrics]
-    )
-    tables = (table.rename_columns(schema.names) for table in part_batches(folder, parts, stored))
+    plain = [*_CURVE_COLUMNS, *metrics]
+    tables = (t.rename_columns(plain) for t in part_batches(folder, parts, stored))
+    labels = environment_names(journal.meta.environments)
+    keys = [stored.field(name) for name in _CURVE_COLUMNS]
+    if labels:
+        metrics = sorted({split_metric(name)[1] for name in metrics})
+        keys.append(pa.field(ENVIRONMENT, pa.string()))
+    names = sql_names(metrics, [key.name for key in keys])
+    schema = pa.schema(keys + [pa.field(names[name], pa.float64()) for name in metrics])
+    if labels:
+        tables = long_curves(tables, _CURVE_COLUMNS, names, labels)
+    else:
+        tables = (table.rename_columns(schema.names) for table in tables)
     with replacing(directory / "curves.parquet", schema) as writer:
         write_grouped(writer, tables)
 

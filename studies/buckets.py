@@ -14,6 +14,7 @@ from ..plain_data import as_lists
 from ..spaces.distributions import freeze
 from ..spaces.space import Parameter, Space
 from .quanta import Quanta, quanta_of
+from .several import environments_of
 from .spec import Study
 
 __all__ = ["Bucket", "Buckets", "buckets_of", "static_searched", "words_of_bucket"]
@@ -127,8 +128,8 @@ def _word(value: Any) -> str:
 def _is_static(study: Study, name: str) -> bool:
     if not name.startswith("env."):
         return not KNOBS[name].traced
-    known = find(study.env.id)
-    return known is not None and name.removeprefix("env.") in known.keys
+    each = [find(one.id) for one in environments_of(study)]
+    return any(known and name.removeprefix("env.") in known.keys for known in each)
 
 
 def _key(study: Study, config: Mapping[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from .idle import idle_knobs
 from .own_evaluation import own_evaluation_note
 from .quanta import Quanta, rung_steps
 from .search_methods import METHODS, Method, method_row
+from .several import env_words, metric_words, programs_words, several_lines
 from .spec import Constraint, EarlyTerminate, SearchSpec, Study
 from .stopping_rules import rule_row
 from .time_estimate import TimeEstimate, time_lines
@@ -105,7 +106,7 @@ class CheckReport:
         """Return the report as JSON data."""
         return {
             "name": self.study.name,
-            "env": self.study.env.id,
+            "env": env_words(self.study),
             "searched": list(self.study.space.names),
             "buckets": self.bucket_count,
             "buckets_exact": self.bucket_count_exact,
@@ -314,13 +315,15 @@ def _head(report: CheckReport) -> list[str]:
     seeds = f"{study.seeds.per_config} a trial"
     if study.seeds.racing is not None:
         seeds = f"{study.seeds.first} a trial, up to {study.seeds.per_config} if it may win"
+    first, *more = study.objectives or (study.metric,)
     wanted = [
-        f"{metric.aggregate} of {metric.name} ({metric.goal})"
-        for metric in study.objectives or (study.metric,)
+        f"{metric.aggregate} of {name} ({metric.goal})"
+        for metric, name in [(first, metric_words(study)), *((one, one.name) for one in more)]
     ]
     lines = [
-        f"study      {study.name}: {study.env.id}, {_counted(len(study.space.names), 'knob')} "
+        f"study      {study.name}: {env_words(study)}, {_counted(len(study.space.names), 'knob')} "
         f"searched by {method}, {rule}",
+        *several_lines(study),
         f"seeds      {seeds}, {', '.join(wanted)}",
     ]
     limits = [_limit(constraint) for constraint in study.constraints]
@@ -335,9 +338,8 @@ def _limit(constraint: Constraint) -> str:
 
 def _programs(report: CheckReport) -> list[str]:
     least = "" if report.bucket_count_exact else "at least "
-    lines = [
-        f"programs   {least}{_counted(report.bucket_count, 'bucket')}, one training program each"
-    ]
+    each, words = programs_words(report.study), _counted(report.bucket_count, "bucket")
+    lines = [f"programs   {least}{words}, {each} each"]
     several = report.bucket_count > 1 or not report.bucket_count_exact
     for bucket in report.buckets:
         quanta = bucket.quanta

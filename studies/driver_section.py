@@ -11,6 +11,7 @@ from ..via_gymnasium import is_gymnasium
 from .fields import DRIVEN_KEYS, SEARCHER_KEYS
 from .notes import Notes
 from .reader import Node
+from .several import environments_of
 from .spec import Study
 
 __all__ = ["check_driver", "check_executor"]
@@ -144,6 +145,6 @@ def _check_pbt(notes: Notes, root: Node, study: Study) -> None:
 
 def _check_movable(notes: Notes, root: Node, study: Study, what: str) -> None:
     """Note environments of the host's, which cannot be moved with the lanes they belong to."""
-    if is_gymnasium(study.env.id):
+    if any(is_gymnasium(one.id) for one in environments_of(study)):
         text = f"{what} moves lanes, but the host steps {study.env.id} and cannot move it; take a "
         notes.add(f"{text}compiled environment, or let no trial copy another", root, "env")

@@ -9,13 +9,13 @@ from typing import Any
 from ..env_entry import EnvEntry
 from ..environments import entry, gymnax_class
 from ..errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
+from .env_spec import EnvSpec
 from .notes import Notes
 from .paths import is_inside
 from .reader import Node, plain
-from .spec import EnvSpec
 from .vocabulary import check_env_value
 
-__all__ = ["read_env", "read_eval_env", "read_imports"]
+__all__ = ["read_env", "read_eval_env", "read_imports", "read_one_env"]
 
 _MOST_IMPORTS = 100
 
@@ -57,9 +57,22 @@ def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, E
     node = root.value.get("env")
     if node is None or node.is_list or node.value is None:
         return None, None  # noted with the other keys of the top
-    given = node.value.get("id") if node.is_map else node
-    if given is None:
+    if node.is_map and "scores" in node.value:
+        text = "scores put several environments on one scale, but env is one; leave them out"
+        notes.add(text, node, "scores")
+    if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
+        return None, None
+    return read_one_env(notes, node, imports)
+
+
+def read_one_env(
+    notes: Notes, node: Node, imports: bool
+) -> tuple[EnvSpec | None, EnvEntry | None]:
+    """Read one environment, an id or a mapping; arguments as of `read_env`."""
+    given = node.value.get("id") if node.is_map else node
+    if given is None or node.is_list:
+        notes.add(f"env is {node.shown()}; allowed: {{id: CartPole-v1}}, or an id alone", node)
         return None, None
     if not isinstance(given.value, str):
         notes.add(f"env is {given.shown()}; allowed: an id such as CartPole-v1", given)
@@ -97,7 +110,7 @@ def _values(notes: Notes, known: EnvEntry | None, node: Node) -> dict[str, Any]:
     if not node.is_map:
         return values
     for key, child in node.value.items():
-        if key == "id":
+        if key in ("id", "scores"):
             continue
         try:
             given = plain(child)

@@ -48,15 +48,15 @@ class Expected:
 
 def expected_steps(study: Study, quanta: Quanta) -> Expected:
     """Estimate a study from the quanta of its default configuration's bucket."""
-    run = quanta.env_steps
+    run = quanta.env_steps * study.spread
     confirm = study.confirm
     runs = 0 if confirm is None else confirm.runs(len(study.objectives))
     trials = _trials(study)
     if trials is None:
         return Expected(None, None, None, (), runs * run, study.budget.env_steps)
     counts = [trials, *_passing_rungs(study, trials, len(quanta.rungs))]
-    marks = [0, *quanta.rungs, run]
-    steps = sum(
+    marks = [0, *quanta.rungs, quanta.env_steps]
+    steps = study.spread * sum(
         count * (high - low)
         for count, (low, high) in zip(counts, itertools.pairwise(marks), strict=True)
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..store.over_environments import OVER
 from .field import REQUIRED, Field, count, flag, word
 from .search_methods import METHODS
 from .stopping_rules import rule_fields
@@ -165,7 +166,13 @@ TOP: tuple[Field, ...] = (
     Field("name", "text", None, "names the folder of results; left out: the file's name"),
     count("seed", 0, "every random number of the study follows from it", high=2**31 - 1),
     Field("imports", "list", (), "Python files that register environments, networks, samplers"),
-    Field("env", "map", REQUIRED, "an id, or {id: ..., key: value}"),
+    Field("env", "map", REQUIRED, "an id, or {id: ..., key: value}; or a list of several"),
+    word(
+        "over_environments",
+        "mean",
+        OVER,
+        "of several environments: the value of a seed, from its scores on each",
+    ),
     count("env_steps", REQUIRED, "training env steps of one full run", 1, high=1e13),
     count(
         "schedule_env_steps",

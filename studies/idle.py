@@ -12,6 +12,7 @@ from typing import Any
 from ..environments import find
 from ..knobs import KNOBS, SCHEDULE_KNOBS, matters
 from ..spaces.distributions import same
+from .several import each_alone
 from .spec import Study
 
 __all__ = ["NEEDS", "Need", "idle_knobs"]
@@ -135,7 +136,12 @@ def idle_knobs(study: Study) -> list[str]:
     A knob is told where none of the values that another one may take, each by itself, would do.
     """
     named = dict.fromkeys([*study.fixed, *study.space.names])
-    found = {name: _reason(study, name) for name in named if not name.startswith("env.")}
+    each = each_alone(study)
+    found = {
+        name: _reason(study, name)
+        for name in named
+        if not name.startswith("env.") and all(_reason(one, name) for one in each)
+    }
     return [f"{name} changes nothing here: {why}" for name, why in found.items() if why]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..env_entry import EnvEntry
+from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
 from ..spaces.space import Space
 from .baselines_section import read_baselines
@@ -34,6 +35,8 @@ from .search_section import (
     run_imports_for_names,
 )
 from .sections import read_section
+from .several import each_alone
+from .several_section import check_several, read_envs
 from .space_file import space_nodes
 from .space_section import SpaceReader
 from .spec import (
@@ -153,7 +156,12 @@ class _Reader:
         imports = read_imports(notes, _items(root, "imports"), files)
         if not self.checked:
             run_imports_for_names(notes, root, imports, self.source)
-        env, known = read_env(notes, root, bool(imports))
+        node, listed = root.value.get("env"), None
+        if node is not None and node.is_list:
+            listed, known = read_envs(notes, node, bool(imports))
+            env = listed.specs[0] if listed.specs else None
+        else:
+            env, known = read_env(notes, root, bool(imports))
         values: Mapping[str, Any] = {} if env is None else env.values
         vocabulary = Vocabulary(known, values, bool(imports))
         # Without an environment every env.<name> would be a mistake that follows from that one.
@@ -161,6 +169,9 @@ class _Reader:
         parameters, rules = space_nodes(notes, root, self.source)
         space = SpaceReader(notes, vocabulary, fixed).read(parameters, rules)
         parts = self._parts(top, known)
+        if listed is not None:
+            env, *more = listed.with_scales(notes, parts["metric"].name) or (None,)
+            parts["more_envs"] = tuple(more)
         if notes or env is None:
             raise notes.error()
         enqueue = read_enqueue(notes, vocabulary, space, _items(root, "enqueue"))
@@ -174,12 +185,13 @@ class _Reader:
         check_together(notes, root, study)
         check_executor(notes, root, study)
         check_driver(notes, root, study)
-        if not notes and known is not None and known.source == "optical":
-            from .optical_section import check_optical  # numpy and file readers, 0.1 s
+        check_several(notes, root, study)
+        for one in () if notes else each_alone(study):
+            if one.env.id in ENVIRONMENTS and ENVIRONMENTS[one.env.id].source == "optical":
+                from .optical_section import check_optical  # numpy and file readers, 0.1 s
 
-            check_optical(notes, root, study)
-        if not notes:
-            check_gymnasium(notes, root, study)
+                check_optical(notes, root, one)
+            check_gymnasium(notes, root, one)
         if notes:
             raise notes.error()
         return study
@@ -208,7 +220,7 @@ class _Reader:
                 population[key] = None
         return {
             "name": self._name(top["name"]),
-            "baselines": read_baselines(self.notes, _listed(self.root, "baselines"), env),
+            "baselines": read_baselines(self.notes, self._baselines(), env),
             "metric": metric,
             "objectives": objectives if len(objectives) > 1 else (),
             "constraints": self._constraints(env),
@@ -224,6 +236,12 @@ class _Reader:
             "init": init,
             "loggers": read_loggers(self.notes, _items(self.root, "loggers")),
         }
+
+    def _baselines(self) -> list[Node] | None:
+        """Return what is listed; several environments have none unless some are asked for."""
+        node = self.root.value.get("env")
+        several = node is not None and node.is_list and "baselines" not in self.root.value
+        return [] if several else _listed(self.root, "baselines")
 
     def _objectives(self, env: EnvEntry | None) -> tuple[Metric, ...]:
         """Return the entries of `objectives`; the first one must be measured."""
@@ -344,6 +362,8 @@ def _assemble(
     return Study(
         name=parts["name"],
         env=env,
+        more_envs=parts.get("more_envs", ()),
+        over_environments=parts["over_environments"],
         env_steps=parts["env_steps"],
         schedule_env_steps=parts["schedule_env_steps"],
         log_every=parts["log_every"],

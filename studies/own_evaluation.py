@@ -39,6 +39,8 @@ def own_evaluation_note(study: Study) -> str:
     what = f"{names} is searched, and evaluates" if len(loose) == 1 else (
         f"{names} are searched, and evaluate"
     )  # fmt: skip
+    if study.more_envs:  # which have no eval_env
+        return f"{what} too: whoever has the easier environment wins; fix what is the same for all"
     typed = ", ".join(f"{key}: {_shown(value)}" for key, value in loose.items())
     return (
         f"{what} too: whoever has the easier environment wins; for one that is the same for all "

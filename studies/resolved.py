@@ -15,6 +15,7 @@ from ..plain_data import as_lists, is_mapping
 from ..spaces.space import Parameter, Space
 from .fields import DRIVEN_KEYS, SEARCHER_KEYS
 from .longer import LENGTH_KEYS, why_not_longer
+from .several import environments_of
 from .spec import Checkpoint, EarlyTerminate, Executor, SearchSpec, Study
 from .stopping_rules import foreign_keys
 from .writer import to_yaml
@@ -70,7 +71,8 @@ def resolved(study: Study) -> dict[str, Any]:
         "name": study.name,
         "seed": study.seed,
         "imports": list(study.imports),
-        "env": {"id": study.env.id, **_by_key(study.env.values)},
+        "env": _environments(study),
+        **({"over_environments": study.over_environments} if study.more_envs else {}),
         "env_steps": study.env_steps,
         **_horizon(study),
         "fixed": _by_key(study.fixed),
@@ -94,6 +96,17 @@ def resolved(study: Study) -> dict[str, Any]:
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     return as_lists(data)
+
+
+def _environments(study: Study) -> Any:
+    """Return one environment as a mapping, or several as a list, with what scores 0 and 1."""
+    written: list[dict[str, Any]] = []
+    for one in environments_of(study):
+        written.append({"id": one.id, **_by_key(one.values)})
+        if study.more_envs and one.scale is not None:
+            scores = {"random": one.scale.random, "reference": one.scale.reference}
+            written[-1]["scores"] = scores
+    return written if study.more_envs else written[0]
 
 
 def _horizon(study: Study) -> dict[str, Any]:

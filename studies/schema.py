@@ -134,12 +134,14 @@ def _number(spec: Field | Knob) -> dict[str, Any]:
 
 def _env() -> dict[str, Any]:
     known = {"anyOf": [{"enum": list(ENVIRONMENTS)}, {"type": "string"}]}
-    return {
+    one = {
         "anyOf": [
             known,
             {"type": "object", "required": ["id"], "properties": {"id": known}},
         ]
     }
+    several = {"type": "array", "minItems": 2, "items": one}
+    return {"anyOf": [*one["anyOf"], several]}
 
 
 def _spellings(name: str) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ def _example(fields: Sequence[Field]) -> str:
 
 def _convert(field: Field, child: Node) -> Any:
     if field.type == "map":
-        named = field.key == "env" and isinstance(child.value, str)
+        named = field.key == "env" and (isinstance(child.value, str) or child.is_list)
         return child if child.is_map or named else _BAD
     if field.type == "list":
         return child if child.is_list else _BAD

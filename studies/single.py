@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..spaces.space import Space
+from .several import has_key
 from .spec import EnvSpec, SearchSpec, Study
 
 __all__ = ["single"]
@@ -27,7 +30,8 @@ def single(study: Study) -> Study:
         evaluation = replace(evaluation, every=max(1, study.horizon // _EVALUATIONS))
     return replace(
         study,
-        env=EnvSpec(study.env.id, {**study.env.values, **env}),
+        env=_with(study.env, env),
+        more_envs=tuple(_with(one, env) for one in study.more_envs),
         fixed={**study.fixed, **knobs},
         space=Space(),
         enqueue=(),
@@ -43,6 +47,12 @@ def single(study: Study) -> Study:
             each_seed=study.checkpoint.each_seed or study.seeds.per_config > 1,
         ),
     )
+
+
+def _with(one: EnvSpec, searched: Mapping[str, Any]) -> EnvSpec:
+    """Return an environment with those of some parameters that it has."""
+    own = {name: value for name, value in searched.items() if has_key(one.id, f"env.{name}")}
+    return replace(one, values={**one.values, **own})
 
 
 def _of_env(name: str) -> bool:

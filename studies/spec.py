@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from ..knobs import complete
 from ..spaces.space import Space
+from ..store.over_environments import Over
+from .env_spec import EnvSpec
 from .stopping_rules import RULES
 
 __all__ = [
@@ -35,19 +37,6 @@ __all__ = [
     "Study",
     "WarmStart",
 ]
-
-
-@dataclass(frozen=True)
-class EnvSpec:
-    """The environment: a registered id and the fixed values of its keys.
-
-    Attributes:
-        id: for example `CartPole-v1`, `rmsa`, `gym:HalfCheetah-v5`.
-        values: the keys given under `env:` besides `id`, static ones and float parameters alike.
-    """
-
-    id: str
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -233,8 +222,8 @@ class Confirm:
 class PopulationSpec:
     """Lanes of one program; `lanes` None means the rule of `search.lanes` decides.
 
-    `workers` are the processes that step host environments, and `step_timeout` the seconds that
-    a call of an environment may take there, 0 for any; None leaves them to `search.hosting`.
+    `workers` step host environments, where a call may take `step_timeout` seconds, 0 for any;
+    None leaves them to `search.hosting`.
     """
 
     lanes: int | None = None
@@ -332,7 +321,9 @@ class Study:
         name: names the folder of results; letters, digits, `.`, `_`, `-`.
         seed: the one integer every random stream comes from.
         imports: paths of user code to import first, relative to the file's folder.
-        env: the environment.
+        env: the environment; of several the first.
+        more_envs: those after the first, where a trial is one configuration on several.
+        over_environments: how the scores of one seed on several become one value.
         env_steps: training env steps of one full run of one replicate.
         schedule_env_steps: that schedules and chunks are laid out over; None: over `env_steps`.
         fixed: knob -> value, for knobs that are not searched.
@@ -372,7 +363,14 @@ class Study:
     loggers: tuple[Logger, ...] = ()
     schedule_env_steps: int | None = None
     log_every: int | None = None
+    more_envs: tuple[EnvSpec, ...] = ()
+    over_environments: Over = "mean"
     source: str = field(default=".", compare=False)
+
+    @property
+    def spread(self) -> int:
+        """How many environments there are, each of which a replicate trains on for its length."""
+        return 1 + len(self.more_envs)
 
     @property
     def horizon(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..env_entry import EnvEntry
 from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
 from ..knobs import KNOBS
@@ -14,8 +15,10 @@ from ..spaces.space import Parameter
 from .notes import Notes
 from .reader import Node
 from .search_methods import METHODS, method_row
+from .several import environments_of
 from .spec import Study
 from .stopping_rules import foreign_keys, rule_row
+from .together_places import place_of
 
 __all__ = ["check_together"]
 
@@ -46,13 +49,7 @@ class _Checks:
     study: Study
 
     def _note(self, text: str, section: str, key: str | None = None) -> None:
-        node = self.root.value.get(section)
-        if node is None:
-            self.notes.add(text, self.root)
-        elif key is not None and node.is_map and key in node.value:
-            self.notes.add(text, node, key)
-        else:
-            self.notes.add(text, self.root, section)
+        self.notes.add(text, *place_of(self.root, section, key))
 
     def metric_and_seeds(self) -> None:
         """Enough seeds for the aggregate, and fewer tolerated than there are."""
@@ -189,13 +186,13 @@ class _Checks:
             self._note("nothing ends the study; give trials, env_steps or wall", "budget")
         reserved = 0
         if confirm is not None:
-            reserved = confirm.runs(len(study.objectives)) * study.env_steps
+            reserved = confirm.runs(len(study.objectives)) * study.env_steps * study.spread
             if budget.trials is not None and confirm.top_k > budget.trials:
                 text = f"confirm.top_k is {confirm.top_k}, but there are {budget.trials} trials"
                 self._note(text, "confirm", "top_k")
         if budget.env_steps is None:
             return
-        one = study.seeds.per_config * study.env_steps
+        one = study.seeds.per_config * study.env_steps * study.spread
         if budget.env_steps < reserved + one:
             words = f" after the {reserved} that confirm needs" if reserved else ""
             text = (
@@ -220,7 +217,10 @@ class _Checks:
 
     def distributions(self) -> None:
         """Every action distribution fits the environment, as far as the table knows it."""
-        known = ENVIRONMENTS.get(self.study.env.id)
+        for one in environments_of(self.study):
+            self._distributions(ENVIRONMENTS.get(one.id))
+
+    def _distributions(self, known: EnvEntry | None) -> None:
         if known is None or known.actions not in DISTRIBUTIONS:
             return
         fitting = DISTRIBUTIONS[known.actions]
@@ -260,8 +260,8 @@ def _is_traced(study: Study, name: str) -> bool:
     """Return whether a knob may change in mid-run; what no table knows is taken to."""
     if not name.startswith("env."):
         return KNOBS[name].traced
-    known = find(study.env.id)
-    return known is None or name.removeprefix("env.") not in known.keys
+    each = [find(one.id) for one in environments_of(study)]
+    return not any(known and name.removeprefix("env.") in known.keys for known in each)
 
 
 def _values_of(study: Study, name: str) -> Iterator[tuple[str, Any]]:

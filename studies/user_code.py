@@ -17,6 +17,7 @@ from ..environments import find, fitting_distributions
 from ..errors import ConfigError
 from ..knobs import KNOBS, check_value
 from .imported_files import imported_files
+from .several import environments_of
 from .spec import Study
 
 __all__ = ["check_registered", "import_user_code", "user_module"]
@@ -89,11 +90,12 @@ def check_registered(study: Study) -> None:
                     hint = "; own ones are registered by `imports`"
                     raise ConfigError(f"{place}: {error}{hint}") from None
             if name == "distribution" and value is not None:
-                _check_fits(study, place, value)
+                for one in environments_of(study):
+                    _check_fits(one.id, place, value)
 
 
-def _check_fits(study: Study, place: str, distribution: str) -> None:
-    known = find(study.env.id)
+def _check_fits(id_: str, place: str, distribution: str) -> None:
+    known = find(id_)
     fitting = () if known is None else fitting_distributions(known.actions)
     if known is not None and fitting and distribution not in fitting:
         raise ConfigError(

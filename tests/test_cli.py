@@ -80,7 +80,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
              "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
              "importance", "compare", "what-if", "plot", "report", "stop", "rm", "serve",
-             "watch")  # fmt: skip
+             "watch", "tuned")  # fmt: skip
     assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
 
 

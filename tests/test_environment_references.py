@@ -10,7 +10,11 @@ from hpo.environment_references import REFERENCES, Reference, normalised, refere
 from hpo.environments import ENVIRONMENTS
 from hpo.errors import ConfigError
 
-LEAST = {"CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"}
+LEAST = {
+    *("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
+    *("Breakout-MinAtar", "Asterix-MinAtar", "Freeway-MinAtar", "Catch-bsuite"),
+    *("SpaceInvaders-MinAtar", "rsa", "rmsa", "deeprmsa"),
+}
 
 
 def test_every_row_names_an_environment_and_says_where_it_is_from() -> None:

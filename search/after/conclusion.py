@@ -97,6 +97,8 @@ def _differ(study: Mapping[str, Any], rows: Sequence[TrialRow], entries: Sequenc
 
 def _ceiling(study: Mapping[str, Any], meta: StudyMeta) -> float | None:
     """Return the best value that the metric can have, where the environment's table knows it."""
+    if isinstance(study["env"], list):
+        return None  # a score has none
     known = find(str(study["env"]["id"]))
     if known is None or known.best_return is None or meta.goal != "maximize":
         return None

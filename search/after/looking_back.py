@@ -161,9 +161,9 @@ def points_of(journal: Journal, decisions: Sequence[DecisionRow] | None = None) 
         if decision.old_params is not None:
             changes[decision.trial].append((decision.env_steps, decision.old_params))
     seeds: dict[tuple[str, int, int], list[float]] = defaultdict(list)
-    objective = Objective(study.metric)
+    objective = Objective.of(study)
     evaluations = list(journal.packed_evaluations())
-    for packed, value in zip(evaluations, _measured(study.metric.name, evaluations), strict=True):
+    for packed, value in zip(evaluations, _measured(objective, evaluations), strict=True):
         seeds[packed.stream, packed.trial, packed.env_steps].append(value)
     values: dict[int, dict[int, float]] = defaultdict(dict)
     for (stream, trial, at), replicates in sorted(seeds.items(), key=lambda item: item[0][1:]):
@@ -184,8 +184,10 @@ def _blind(asks: Sequence[AskRow]) -> frozenset[int]:
     return frozenset(ask.batch for ask in itertools.takewhile(lambda ask: not ask.told, asks))
 
 
-def _measured(name: str, evaluations: Sequence[PackedEvaluation]) -> list[float]:
+def _measured(objective: Objective, evaluations: Sequence[PackedEvaluation]) -> list[float]:
     """Return the metric of each evaluation; those of one form are measured as one array."""
+    if objective.scales:
+        return [objective.measure(result_of(packed)) for packed in evaluations]
     forms: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
     for index, packed in enumerate(evaluations):
         forms[packed.episodes, packed.names].append(index)
@@ -201,7 +203,9 @@ def _measured(name: str, evaluations: Sequence[PackedEvaluation]) -> list[float]
             lengths=lengths.reshape(len(some), episodes),
             metrics={key: metrics[:, place] for place, key in enumerate(names)},
         )
-        for index, value in zip(those, measures(name, result).tolist(), strict=True):
+        for index, value in zip(
+            those, measures(objective.metric.name, result).tolist(), strict=True
+        ):
             values[index] = value
     return values
 

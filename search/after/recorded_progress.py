@@ -68,7 +68,7 @@ def in_lanes(state: LoopState, bucket: str) -> list[Run]:
 
 
 def _best(study: Study, rows: Sequence[TrialRow]) -> Best | None:
-    objective = Objective(study.metric)
+    objective = Objective.of(study)
     found = [(objective.loss(row.value), row) for row in rows if row.value is not None]
     if not found:
         return None
@@ -78,7 +78,7 @@ def _best(study: Study, rows: Sequence[TrialRow]) -> Best | None:
 
 
 def _leader(study: Study, state: LoopState, decisions: Iterable[DecisionRow]) -> Leader | None:
-    objective = Objective(study.metric)
+    objective = Objective.of(study)
     judged = [trial for trial in state.live.values() if trial.rung >= 0 and trial.reports]
     if not judged:
         return None

@@ -21,6 +21,7 @@ from ...store.rows import Stream, TrialRow
 from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
 from ...studies.load import loads
+from ...studies.several import only_one_environment
 from ...studies.spec import Study
 from ...studies.user_code import import_user_code
 from ..book.curve_rows import rows_of
@@ -109,6 +110,7 @@ def replay(
     """
     record = _Record.read(folder, number)
     study = loads(record.study_text, "study.resolved.yaml", source)
+    only_one_environment(study, "a replay")
     _check_files(folder, study)
     import_user_code(study.imports, study.source)
     enable_compilation_cache()

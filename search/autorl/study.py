@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...knobs import KNOBS
 from ...studies.load import load, loads
+from ...studies.several import only_one_environment
 from ...studies.spec import EarlyTerminate, Seeds, Study
 from ...studies.writer import to_yaml
 
@@ -55,6 +56,7 @@ def check_changeable(study: Study) -> None:
     """
     from ...core.envs.registry import float_params
 
+    only_one_environment(study, "AutoRL")
     floats = {f"env.{name}" for name in float_params(study.env.id)}
     for name in study.space.names:
         if name not in floats and (name.startswith("env.") or not KNOBS[name].traced):

@@ -37,15 +37,15 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
     Args:
         study: says how many fresh seeds.
         phase: the one that spends now.
-        env_steps: of the longest full run of any bucket.
+        env_steps: of the longest full run of any bucket, on each environment.
     """
     confirm = study.confirm
     if confirm is None or phase in (Phase.REPORT, Phase.DONE):
         return 0
-    objectives = len(study.objectives)
+    objectives, each = len(study.objectives), env_steps * study.spread
     if phase is Phase.SEARCH:
-        return confirm.runs(objectives) * env_steps
-    return (confirm.report if objectives < 2 else 0) * env_steps
+        return confirm.runs(objectives) * each
+    return (confirm.report if objectives < 2 else 0) * each
 
 
 def affordable_lanes(
@@ -53,7 +53,9 @@ def affordable_lanes(
 ) -> float:
     """Return how many lanes the budget still pays a training chunk for; may be infinite."""
     left = env_steps_left(study, usage)
-    return inf if left == inf else max(0, left - reserve(study, phase, run_env_steps)) // quantum
+    if left == inf:
+        return inf
+    return max(0, left - reserve(study, phase, run_env_steps)) // (quantum * study.spread)
 
 
 def env_steps_left(study: Study, usage: Usage) -> float:

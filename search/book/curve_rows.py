@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...store.by_environment import by_environment, environment_metric
 from ..lanes.contract import ChunkResult, ChunkRow
 from .runs import Run
 from .schedule import Schedule
@@ -111,18 +112,30 @@ def _join(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> list[dict[s
     columns = {name: values.tolist() for name, values in metrics.items()}
     for place, run in enumerate(runs):
         now = {name: values[place] for name, values in columns.items()}
-        before = run.half_row_chunks
-        run.join_row(joined(run.half_row, now, float(before)) if before else now)
+        before = float(run.half_row_chunks)
+        if before:
+            known = by_environment(run.half_row)
+            now = {
+                name if number is None else environment_metric(number, name): value
+                for number, own in by_environment(now).items()
+                for name, value in joined(known.get(number, {}), own, before).items()
+            }
+        run.join_row(now)
     return [run.half_row for run in runs]
 
 
 def _rolling(runs: Sequence[Run], metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the rolling means of the returns and lengths of episodes, where there are such."""
-    if not {"episodes", *_MEANS} <= set(metrics):
-        return {}
-    columns = (metrics[name].tolist() for name in ("episodes", *_MEANS))
-    rolled = [run.roll(*ended) for run, *ended in zip(runs, *columns, strict=True)]
-    return {
-        f"{name}_100": np.array([means[place] for means in rolled])
-        for place, name in enumerate(_MEANS)
-    }
+    found: dict[str, np.ndarray] = {}
+    for number, own in by_environment(metrics).items():
+        if not {"episodes", *_MEANS} <= set(own):
+            continue
+        columns = (own[name].tolist() for name in ("episodes", *_MEANS))
+        rolled = [
+            run.roll(*ended) if number is None else run.roll_on(number, *ended)
+            for run, *ended in zip(runs, *columns, strict=True)
+        ]
+        for place, name in enumerate(_MEANS):
+            column = f"{name}_100" if number is None else environment_metric(number, f"{name}_100")
+            found[column] = np.array([means[place] for means in rolled])
+    return found

@@ -37,7 +37,7 @@ def replicates_to_come(ledger: Ledger, key: str) -> float:
     trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
     if study.budget.env_steps is not None:
         left = max(0, study.budget.env_steps - state.usage.env_steps)
-        shortest = min([*rung_steps(study), study.env_steps]) * study.seeds.first
+        shortest = min([*rung_steps(study), study.env_steps]) * study.seeds.first * study.spread
         trials = min(trials, left // max(1, shortest))
     if state.pending is not None:
         trials += len(state.pending.trials)

@@ -84,7 +84,7 @@ class Ledger:
         undecided: Iterable[int] = (),
     ):
         self.study = study
-        self.objective = Objective(study.metric)
+        self.objective = Objective.of(study)
         self.objectives = Objectives.of(study)
         self.state = state
         self.trials: dict[int, Trial] = {trial.number: trial for trial in ended}
@@ -164,8 +164,11 @@ class Ledger:
             self.touch(trial)
 
     def count(self, run: Run, env_steps: int, trains: bool, seconds: float) -> None:
-        """Count a chunk of a replicate: its env steps, and its share of the running time."""
-        trial = self.trials[run.trial]
+        """Count a chunk of a replicate: its env steps, and its share of the running time.
+
+        Of several environments it took so many env steps on each.
+        """
+        trial, env_steps = self.trials[run.trial], env_steps * self.study.spread
         self.state.usage.count(env_steps, run.stream, trains)
         if run.stream is Stream.SEARCH:
             trial.count(env_steps, trains, seconds)

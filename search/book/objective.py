@@ -12,13 +12,16 @@ from functools import cached_property
 
 import numpy as np
 
+from ...environment_references import Reference, normalised
 from ...errors import UnknownNameError
+from ...store.over_environments import Over, together
 from ...store.statistics import aggregate
 from ...studies.metrics import COSTS
+from ...studies.several import scales
 from ...studies.spec import Constraint, Metric, Study
 from ..lanes.contract import EvaluationResult
 
-__all__ = ["Objective", "Objectives", "measure", "measures"]
+__all__ = ["Objective", "Objectives", "measure", "measures", "parts_of"]
 
 _PREFIX = "eval/"
 _STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -70,19 +73,62 @@ def measures(name: str, results: EvaluationResult) -> np.ndarray:
     raise UnknownNameError("metric", name, known + [f"{_PREFIX}{key}" for key in results.metrics])
 
 
+def parts_of(result: EvaluationResult, environments: int) -> list[EvaluationResult]:
+    """Return an evaluation on several environments as one an environment, of equal lengths.
+
+    >>> both = EvaluationResult(np.array([1.0, 2.0]), np.array([3, 4]), {})
+    >>> [part.returns.tolist() for part in parts_of(both, 2)]
+    [[1.0], [2.0]]
+    """
+    each = len(result.returns) // environments
+    slices = [slice(at * each, (at + 1) * each) for at in range(environments)]
+    return [
+        EvaluationResult(
+            result.returns[own],
+            result.lengths[own],
+            {name: values[own] for name, values in result.metrics.items()},
+        )
+        for own in slices
+    ]
+
+
 @dataclass(frozen=True)
 class Objective:
-    """One metric and which way is better.
+    """One metric and which way is better; over several environments one score of them.
+
+    Attributes:
+        metric: what is measured.
+        scales: of several environments, what scores 0 and 1 on each; else empty.
+        over: how their scores become one.
 
     >>> Objective(Metric(goal="maximize", aggregate="min")).aggregate([2.0, 1.0])
     1.0
     """
 
     metric: Metric
+    scales: tuple[Reference, ...] = ()
+    over: Over = "mean"
+
+    @classmethod
+    def of(cls, study: Study) -> Objective:
+        """Return the first objective of a study."""
+        return cls(study.metric, scales(study), study.over_environments)
 
     def measure(self, result: EvaluationResult) -> float:
-        """Return the metric of one evaluation."""
-        return measure(self.metric.name, result)
+        """Return the metric of one evaluation; over several environments the value of its scores.
+
+        Raises:
+            UnknownNameError: the evaluation has no such metric.
+        """
+        return self.seen(result)[0]
+
+    def seen(self, result: EvaluationResult) -> tuple[float, list[float]]:
+        """Return the metric, and the score on each of several environments; see `measure`."""
+        if not self.scales:
+            return measure(self.metric.name, result), []
+        each = zip(parts_of(result, len(self.scales)), self.scales, strict=True)
+        scores = [normalised(measure(self.metric.name, part), scale) for part, scale in each]
+        return together(scores, self.over), scores
 
     def aggregate(self, values: Sequence[float]) -> float:
         """Return a trial's value from its replicates' values."""

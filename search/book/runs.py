@@ -47,9 +47,12 @@ class Run:
         value: the metric at its last evaluation, None before the first.
         extras: what else that evaluation measured, see `Objectives`.
         rung_extras: likewise at each rung passed.
+        scores, rung_scores: of several environments, one each, at these evaluations.
         recent_episodes, recent_return, recent_length: training episodes behind the rolling means
             of their returns and lengths (at most 100), and these; a length is None before the
             first, and in states of studies that were begun before it was kept.
+        recents: the same by environment, where there are several: number -> episodes, return,
+            length.
         half_row, half_row_chunks: what the next row of its curve holds so far, and of how many
             chunks, where rows join several.
         seconds, row_seconds: running time of the chunks it was in, so far and at its last row.
@@ -72,6 +75,9 @@ class Run:
     half_row_chunks: int = 0
     seconds: float = 0.0
     row_seconds: float = 0.0
+    scores: list[float] = field(default_factory=list)
+    rung_scores: list[list[float]] = field(default_factory=list)
+    recents: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def is_live(self) -> bool:
@@ -100,18 +106,22 @@ class Run:
         """Stand where it would after so many chunks, without having run them."""
         self.chunks = chunks
 
-    def measure(self, value: float, extras: Sequence[float], rungs: int) -> None:
+    def measure(
+        self, value: float, extras: Sequence[float], rungs: int, scores: Sequence[float] = ()
+    ) -> None:
         """Take in an evaluation.
 
         Args:
             value: the metric.
             extras: see `Objectives`.
             rungs: how many stand here.
+            scores: of several environments, one each.
         """
-        self.value, self.extras = value, list(extras)
+        self.value, self.extras, self.scores = value, list(extras), list(scores)
         for _ in range(rungs):
             self.rung_values.append(value)
             self.rung_extras.append(self.extras)
+            self.rung_scores.append(self.scores)
 
     def end(self) -> None:
         """Stop at its full length."""
@@ -121,6 +131,7 @@ class Run:
         """Be over with what it showed at a rung."""
         self.value = self.rung_values[rung]
         self.extras = self.rung_extras[rung] if self.rung_extras else []
+        self.scores = self.rung_scores[rung] if self.rung_scores else []
         self.end()
 
     def reopen(self) -> None:
@@ -142,6 +153,7 @@ class Run:
         self.state, self.chunks, self.value = other.state, other.chunks, other.value
         self.rung_values = list(other.rung_values)
         self.extras, self.rung_extras = list(other.extras), list(other.rung_extras)
+        self.scores, self.rung_scores = list(other.scores), list(other.rung_scores)
         self.roll_on_from(other)
 
     # ------------------------------------------------------------------ the rows of its curve
@@ -168,10 +180,25 @@ class Run:
             return math.nan, math.nan
         return self.recent_return, math.nan if self.recent_length is None else self.recent_length
 
+    def roll_on(
+        self, environment: int, episodes: float, mean: float, length: float
+    ) -> tuple[float, float]:
+        """Take in a chunk's episodes on one of several environments; see `roll`."""
+        known = self.recents.get(str(environment))
+        one = Run(self.trial, self.stream, self.replicate)
+        if known is not None:
+            one.recent_episodes, one.recent_return, one.recent_length = known
+        means = one.roll(episodes, mean, length)
+        if one.recent_length is not None:
+            recent = [one.recent_episodes, one.recent_return, one.recent_length]
+            self.recents[str(environment)] = recent
+        return means
+
     def roll_on_from(self, other: Run) -> None:
         """Take over what is half counted of a run whose training state this one takes over."""
         self.recent_episodes, self.recent_return = other.recent_episodes, other.recent_return
         self.recent_length = other.recent_length
+        self.recents = {number: list(recent) for number, recent in other.recents.items()}
         self.half_row, self.half_row_chunks = dict(other.half_row), other.half_row_chunks
 
     def spend(self, seconds: float) -> None:

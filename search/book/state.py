@@ -333,11 +333,16 @@ class LoopState:
         for trial in [*value.get("live", {}).values(), *ended]:
             for run in trial["runs"]:  # written before these were kept: they begin here
                 run.setdefault("recent_length", None)
+                run.setdefault("recents", {})
+                run.setdefault("scores", [])
+                run.setdefault("rung_scores", [])
                 run.setdefault("half_row", {})
                 run.setdefault("half_row_chunks", 0)
                 run.setdefault("seconds", 0.0)
                 run.setdefault("row_seconds", 0.0)
             trial.setdefault("report_diverged", [])
+            for name in ("scores", "choose_scores", "report_scores"):
+                trial.setdefault(name, [])
         return decode(cls, value)
 
 

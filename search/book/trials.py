@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ...store.rows import DecisionRow, Stream, TrialRow, TrialState
+from ...store.statistics import mean
 from .runs import Run, RunState, cut
 
 __all__ = ["LIVE", "Trial"]
@@ -93,6 +94,9 @@ class Trial:
     choose_constraints: tuple[float, ...] = ()
     train_seconds: float = 0.0
     report_diverged: tuple[int, ...] = ()
+    scores: tuple[float, ...] = ()
+    choose_scores: tuple[float, ...] = ()
+    report_scores: tuple[float, ...] = ()
 
     @property
     def is_live(self) -> bool:
@@ -129,6 +133,7 @@ class Trial:
     def see_values(self) -> None:
         """Note what its replicates show now."""
         self.seed_values = self.values_of(Stream.SEARCH)
+        self.scores = self.scores_of(Stream.SEARCH)
 
     def report(self, value: float) -> None:
         """Stand at its next rung, with a value there."""
@@ -214,12 +219,14 @@ class Trial:
     ) -> None:
         """Take the values of the seeds that choose; empty objectives leave what was there."""
         self.choose_values = values
+        self.choose_scores = self.scores_of(Stream.CHOOSE) if values else ()
         self.choose_objectives = objectives or self.choose_objectives
         self.choose_constraints = constraints or self.choose_constraints
 
     def prove(self) -> None:
         """Take the values of the seeds that report, and note which have none."""
         self.report_values = self.values_of(Stream.REPORT)
+        self.report_scores = self.scores_of(Stream.REPORT)
         measured = self._measured(Stream.REPORT)
         lost = [run for run in self.runs_of(Stream.REPORT) if run not in measured]
         self.report_diverged = tuple(run.replicate for run in lost)
@@ -237,6 +244,11 @@ class Trial:
     def extras_of(self, stream: Stream) -> list[list[float]]:
         """Return the extras of the same replicates."""
         return [run.extras for run in self._measured(stream)]
+
+    def scores_of(self, stream: Stream) -> tuple[float, ...]:
+        """Return the mean score on each of several environments over the same replicates."""
+        rows = [run.scores for run in self._measured(stream) if run.scores]
+        return tuple(mean(column) for column in zip(*rows, strict=True))
 
     def _measured(self, stream: Stream) -> list[Run]:
         return [

@@ -1,8 +1,7 @@
 """How much of a study is still to be done, as far as its rules let us expect: no clock, no speed.
 
-A replicate's chunks and evaluations from where it stands follow from its bucket's schedule and
-from the share of trials that pass each rung. That share is the rule's own expectation first, and
-moves to what the study has seen.
+What a replicate runs yet follows from its bucket's schedule and the share of trials that pass each
+rung: the rule's own expectation first, moving to what the study has seen.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...store.rows import Stream, TrialState
@@ -38,8 +37,8 @@ class Work:
 
     Attributes:
         env_steps: training env steps of all replicates.
-        block_steps: env steps of blocks. A block is the lanes that the machine computes at a
-            time: one busy lane keeps it at work, and all of its lanes together take as long.
+        block_steps: env steps of blocks, the lanes that the machine computes at a time: one busy
+            lane keeps a block at work, and all of its lanes together take as long.
         evaluations: of one replicate each.
     """
 
@@ -62,12 +61,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is left of a study.
+    """What is left of a study: work of its phases, and programs still to be compiled, expected.
 
-    Attributes:
-        search, confirm: work of the phases.
-        buckets: programs that are still to be compiled, expected.
-        bounded: False if only time ends the search, which then is no part of it.
+    It is not `bounded` if only time ends the search, which then is no part of it.
     """
 
     search: Work
@@ -106,6 +102,8 @@ class WorkAhead:
             chances = chances_to_pass(ledger.trials.values(), self._passing)
             search = self._search(ledger, buckets, chances)
         confirm = self._confirm(ledger, buckets)
+        each = self._study.spread  # both count env steps on one environment
+        search, confirm = (replace(w, env_steps=w.env_steps * each) for w in (search, confirm))
         return Ahead(search, confirm, self._uncompiled(ledger, buckets), bounded)
 
     # ------------------------------------------------------------------ the search
@@ -130,7 +128,8 @@ class WorkAhead:
         bound = self._study.budget.env_steps
         if bound is None:
             return work
-        left = max(0, bound - ledger.state.usage.env_steps - self._reserved(ledger, buckets))
+        spent = ledger.state.usage.env_steps + self._reserved(ledger, buckets)
+        left = max(0, bound - spent) / self._study.spread
         if self._expected.trials is None and not ledger.state.exhausted:
             more = max(0.0, left - work.env_steps)
             work += typical.times(more / max(1.0, typical.env_steps))
@@ -154,7 +153,7 @@ class WorkAhead:
         phase, work, usual = ledger.state.phase, Work(), _usual_block(buckets)
         longest = max(buckets, key=lambda bucket: bucket.schedule.env_steps, default=None)
         if longest is None:
-            return Work(env_steps=float(self._reserved(ledger, buckets)))
+            return Work(env_steps=self._reserved(ledger, buckets) / self._study.spread)
         for bucket in buckets:
             runs = [
                 run
@@ -169,7 +168,7 @@ class WorkAhead:
         if stage is not None and phase is not Phase.REPORT:
             report = stage.reports(len(self._study.objectives))
         if phase is Phase.SEARCH:
-            choose = reserve(self._study, Phase.SEARCH, 1) - report
+            choose = reserve(self._study, Phase.SEARCH, 1) // self._study.spread - report
             work += _side_by_side(longest, [whole] * choose, usual)
         return work + _side_by_side(longest, [whole] * report, usual)
 

@@ -12,6 +12,7 @@ from ...studies.check import spread_note
 from ...studies.spec import Study
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.contract import PopulationFactory
+from ..lanes.several import factories_of
 from .local_share import local_shares
 from .shared_factory import SharedFactory
 
@@ -62,7 +63,7 @@ def _made(
         enable_compilation_cache()
         from ..lanes.local import LocalFactory
 
-        local = LocalFactory(study, compiling, warn)
+        local = factories_of(study, lambda one: LocalFactory(one, compiling, warn))
         local.check(local.resolve(config))
         yield local
         return

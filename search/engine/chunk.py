@@ -159,12 +159,13 @@ def take_evaluations(
             continue
         trained = bucket.trained(run)
         ledger.count_evaluation(run, int(np.sum(result.lengths)))
-        value, extras = ledger.objective.measure(result), ledger.objectives.measure(result)
+        value, scores = ledger.objective.seen(result)
+        extras = ledger.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
             run.diverge()
             continue
         written += _rows(run, trained * bucket.schedule.quantum, result)
-        run.measure(value, extras, len(bucket.schedule.rungs_at(trained)))
+        run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
         if trained == bucket.schedule.length:
             run.end()
         if run.stream is Stream.SEARCH:

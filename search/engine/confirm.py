@@ -118,7 +118,8 @@ def _end_choose(
         bucket = buckets[winner.bucket]
         _start(winner, Stream.REPORT, confirm.report, bucket, fresh)
         live = sum(run.is_live for run in winner.runs)
-        start_default(ledger, bucket_of, fresh, live * bucket.schedule.env_steps)
+        needed = live * bucket.schedule.env_steps * ledger.study.spread
+        start_default(ledger, bucket_of, fresh, needed)
 
 
 def _choose(ledger: Ledger, trial: Trial, values: tuple[float, ...]) -> None:

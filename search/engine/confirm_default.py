@@ -62,7 +62,8 @@ def start_default(ledger: Ledger, bucket_of: BucketOf, fresh: Fresh, before: int
     runs = fresh.runs(trial.number, Stream.REPORT, confirm.report)
     own = [run for run in runs if run.is_live]
     left = env_steps_left(ledger.study, state.usage)
-    if before and left < before + len(own) * bucket.schedule.env_steps:
+    needed = len(own) * bucket.schedule.env_steps * ledger.study.spread
+    if before and left < before + needed:
         return False
     trial.add(runs)
     bucket.enqueue(own)

@@ -29,11 +29,12 @@ class Fresh:
     """What the journal knew of fresh seeds when the study began or went on.
 
     Attributes:
-        ended: replicates that ran to their end: the metric there, and the extras.
+        ended: replicates that ran to their end: the metric there, the extras, and the score on
+            each of several environments.
         reached: training env steps up to which the curve of a replicate is written.
     """
 
-    ended: Mapping[Replicate, tuple[float, list[float]]] = field(default_factory=dict)
+    ended: Mapping[Replicate, tuple[float, list[float], list[float]]] = field(default_factory=dict)
     reached: Mapping[Replicate, int] = field(default_factory=dict)
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
@@ -44,8 +45,9 @@ class Fresh:
         seen = self.ended.get((trial, stream, replicate))
         if seen is None:
             return Run(trial, stream, replicate)
-        value, extras = seen
-        return Run(trial, stream, replicate, RunState.ENDED, value=value, extras=extras)
+        value, extras, scores = seen
+        state = RunState.ENDED
+        return Run(trial, stream, replicate, state, value=value, extras=extras, scores=scores)
 
     def only_new(self, curves: CurveSink) -> CurveSink:
         """Return a sink that keeps rows of a curve from being written a second time."""
@@ -86,11 +88,12 @@ def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
     """Read what the last commit knows; nothing where nothing is confirmed."""
     if ledger.study.confirm is None or store.created:
         return Fresh()
-    ended: dict[Replicate, tuple[float, list[float]]] = {}
+    ended: dict[Replicate, tuple[float, list[float], list[float]]] = {}
     for packed in store.journal.packed_evaluations(without=Stream.SEARCH):
         found = result_of(packed)
         key = (packed.trial, Stream(packed.stream), packed.replicate)
-        ended[key] = ledger.objective.measure(found), ledger.objectives.measure(found)
+        value, scores = ledger.objective.seen(found)
+        ended[key] = value, ledger.objectives.measure(found), scores
     reached = {
         (trial, Stream(stream), replicate): at
         for (trial, stream, replicate), at in store.curves.reached(Stream.SEARCH).items()

@@ -92,7 +92,7 @@ def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None
     """Note what a trial shows at a rung."""
     value, extras = value_at(ledger, trial, rung), []
     if not ledger.objectives.is_plain:
-        steps = schedule.env_steps_at(rung) * len(trial.runs)
+        steps = schedule.env_steps_at(rung) * len(trial.runs) * ledger.study.spread
         costs = {**trial.costs(), "env_steps": float(steps)}
         rows = [run.rung_extras[rung] for run in _counting(trial)]
         extras = ledger.objectives.aggregate(rows, costs)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...disk import delete_folder
 from ...store.rows import Stream
+from ...studies.several import metric_words
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
@@ -117,6 +118,6 @@ def about(ledger: Ledger, bucket: Bucket, run: Run) -> dict[str, Any]:
         "stream": str(run.stream),
         "replicate": run.replicate,
         "env_steps": trained * bucket.schedule.quantum,
-        "metric": ledger.study.metric.name,
+        "metric": metric_words(ledger.study),
         "value": run.value if evaluated else None,
     }

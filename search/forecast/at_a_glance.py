@@ -28,7 +28,7 @@ def at_a_glance(study: Study, kept: Kept | None = None) -> str:
     expected = expected_steps(
         study, quanta_of(study, config["num_envs"] * config["rollout_length"])
     )
-    if known is None or not expected.total:
+    if known is None or not expected.total or study.more_envs:
         return ""
     each, at = known
     seconds = expected.total * each

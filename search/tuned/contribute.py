@@ -22,6 +22,7 @@ from ...store.rows import Stream
 from ...store.study_folder import StudyFolder
 from ...studies.load import loads, recorded
 from ...studies.resolved import diff, resolved
+from ...studies.several import only_one_environment
 from ...studies.spec import Study
 from ...studies.tuned.catalogue import file_name
 from ...studies.tuned.published import published
@@ -178,6 +179,7 @@ def contribute(
         HpoError: as `search.api.run` does.
         ConfigError: these runs were begun by another commit.
     """
+    only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
     name = name or study.env.id
     root = integer(study.seed, f"tuned proof of {name}")

@@ -186,8 +186,10 @@ def _question(args: Namespace) -> _Question:
     from ...machine.devices import prepare_devices
 
     prepare_devices()
-    from ...core.envs.optical.heuristics import heuristic_names, make_heuristic
+    from ...core.envs.optical.agents import make_agent
+    from ...core.envs.optical.heuristics import heuristic_names
     from ...core.envs.optical.optical_environment import make_from_keys
+    from ...core.envs.optical.rollout_rule import RolloutRule
 
     saved = _saved(args)
     id_, keys = _keys_of(file, saved)
@@ -196,7 +198,9 @@ def _question(args: Namespace) -> _Question:
     names = heuristic_names() if args.heuristic == "all" else _names(args.heuristic)
     rules: dict[str, Rule] = {name: name for name in names}
     for name in names:
-        make_heuristic(name, environment)  # refuses an unknown name
+        agent = make_agent(name, environment)  # refuses an unknown name
+        if isinstance(agent, RolloutRule):
+            echo(f"{name} simulates {agent.simulated:,} requests for each one", file=sys.stderr)
     policies: tuple[str, ...] = ()
     if saved is not None:
         policies = (str(args.policy),)

@@ -13,6 +13,7 @@ from ...search.engine.growth import single_as_begun
 from ...search.run import Results
 from ...store.query import query
 from ...store.study_folder import StudyFolder
+from ...studies.several import env_words, metric_words
 from ...studies.single import single
 from ...studies.spec import Study
 from ...studies.tuned.given import load_given
@@ -69,8 +70,8 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
              "env_steps", "evaluations", "curve")  # fmt: skip
     return {
         "name": study.name,
-        "env": study.env.id,
-        "metric": study.metric.name,
+        "env": env_words(study),
+        "metric": metric_words(study),
         "folder": str(results.folder),
         **{name: trial[name] for name in names},
         "policy": str(policy) if policy.is_dir() else None,
@@ -92,7 +93,7 @@ def _picture(study: Study, results: Results) -> str | None:
     from ..pictures import draw_training
 
     path = results.folder / _PICTURE
-    title = f"{study.name}: {study.env.id}"
+    title = f"{study.name}: {env_words(study)}"
     draw_training(path, _seeds(results.folder), _evaluations(results.folder), title)
     return str(path)
 

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from ...store.study_folder import StudyFolder, find_study
+from ...studies.several import env_words
 from ..documents import print_json_line
 from ..formatting import duration
 from ..live.per_commit import PerCommit
@@ -142,7 +143,7 @@ class _WatchedView:
             return panel("", None, 0.0, "reading")
         study = standing.study
         rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
-        title = f"{standing.name}  {study.env.id}, {study.search.method}{rule}"
+        title = f"{standing.name}  {env_words(study)}, {study.search.method}{rule}"
         age = max(0.0, time.time() - standing.head.at)
         doing = f"commit {standing.head.number}, {duration(age)} ago"
         if not standing.head.number:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from ...search.book.progress import Progress
 from ...store.rows import TrialState
+from ...studies.several import env_words
 from ..formatting import number
 from ..report.page import script_text, style_text
 from .library import Line
@@ -134,7 +135,7 @@ def _row(line: Line) -> str:
     when = f'<time data-at="{standing.head.at!r}" data-ago></time>' if standing.head.number else ""
     return (
         f'<tr><td class="box">{box}</td><td class="name">{link}<br>'
-        f"<small>{escape(study.env.id)}, {escape(study.search.method)}</small></td>"
+        f"<small>{escape(env_words(study))}, {escape(study.search.method)}</small></td>"
         f'<td class="state"><span class="standing {standing.word}">{standing.word}</span></td>'
         f'<td class="done">{progress_bar(standing)}</td><td class="num trials">{trials}</td>'
         f'<td class="num best">{"" if first is None else number(first.value)}</td>'

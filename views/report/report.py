@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...disk import output, write_text
 from ...store.study_folder import RESULTS, StudyFolder, find_study
+from ...studies.several import env_words
 from ...version import __version__
 from ..charts.curves_chart import curves
 from ..charts.effects_chart import effects
@@ -119,7 +120,7 @@ def head_html(snapshot: Snapshot) -> str:
     """Return what stands above the sections: the study, its winner, what it took."""
     study = snapshot.study
     rule = "" if study.early_terminate is None else f" + {study.early_terminate.type}"
-    sub = f"{study.env.id}, {study.search.method}{rule}"
+    sub = f"{env_words(study)}, {study.search.method}{rule}"
     return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...search.book.progress import Progress
+from ...studies.several import env_words
 from ...studies.spec import Study
 from ..formatting import counted, duration, folded, steps
 from .console import console, hush_keys, let_go_of_terminal
@@ -101,7 +102,7 @@ class LiveView(RunView):
     def on_start(self, study: Study, folder: Path, resumed: bool) -> None:
         """Take the title from the study."""
         rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
-        self._title = f"{study.name}  {study.env.id}, {study.search.method}{rule}"
+        self._title = f"{study.name}  {env_words(study)}, {study.search.method}{rule}"
         self._enter("preparing the lanes")
         super().on_start(study, folder, resumed)
 

@@ -17,6 +17,7 @@ from typing import TextIO
 from ...search.book.progress import Progress, Silent
 from ...search.book.state import Phase
 from ...store.rows import TrialRow, TrialState
+from ...studies.several import env_words
 from ...studies.spec import Study
 from ..formatting import duration, number
 from ..visible import echo
@@ -134,7 +135,7 @@ class RunView(Silent):
         self._changed = bool(study.early_terminate and study.early_terminate.evolves)
         verb = "resuming" if resumed else "starting"
         self.say(
-            f"{verb} study {study.name}: environment {study.env.id}, "
+            f"{verb} study {study.name}: environment {env_words(study)}, "
             f"search {study.search.method}, in {folder}/"
         )
         self.on_ready()

@@ -17,6 +17,7 @@ from .heuristics import Heuristic, make_heuristic
 from .network_state import OpticalState
 from .optical_environment import OpticalEnvironment
 from .resources import Offers
+from .rollout_rule import is_rollout, make_rollout
 from .traffic import OpticalParams
 
 __all__ = ["Agent", "Rule", "begin_all", "make_agent", "restarted"]
@@ -54,7 +55,7 @@ class Agent(Protocol):
 
 
 Rule = str | Heuristic | Agent
-"""The name of a heuristic, a heuristic, or an agent."""
+"""The name of a heuristic or rollout, a heuristic, or an agent."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,12 @@ def make_agent(rule: Rule, environment: OpticalEnvironment) -> Agent:
 
     Raises:
         UnknownNameError: no such heuristic.
+        ConfigError: a rollout that the environment cannot have.
     """
     if isinstance(rule, Agent):
         return rule
+    if isinstance(rule, str) and is_rollout(rule):
+        return make_rollout(rule, environment)
     return _Forgetful(make_heuristic(rule, environment))
 
 

@@ -1,0 +1,47 @@
+"""What a study trains on: one environment, or several with scores on one scale."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..environment_references import Reference
+
+__all__ = ["EnvSpec", "labels_of"]
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """An environment: a registered id and the fixed values of its keys.
+
+    Attributes:
+        id: for example `CartPole-v1`, `rmsa`, `gym:HalfCheetah-v5`.
+        values: the keys given under `env:` besides `id`, static ones and float parameters alike.
+        scale: of a study over several environments, what scores 0 and 1; else None.
+    """
+
+    id: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    scale: Reference | None = None
+
+
+def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
+    """Return what tables, folders and words call the environments of a study, each once.
+
+    The id; of several with one id what they differ in, too. Only letters, digits, `.`, `_`, `-`,
+    `=` are left, so that a label can name a folder.
+
+    >>> labels_of([EnvSpec("CartPole-v1"), EnvSpec("rmsa", {"load": 200}), EnvSpec("rmsa")])
+    ('CartPole-v1', 'rmsa_load=200', 'rmsa')
+    """
+    ids = [one.id for one in environments]
+    found: list[str] = []
+    for one in environments:
+        words = [one.id]
+        if ids.count(one.id) > 1:
+            words += [f"{key}={value}" for key, value in sorted(one.values.items())]
+        label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
+        found.append(label if label not in found else f"{label}_{len(found)}")
+    return tuple(found)

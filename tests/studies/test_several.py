@@ -1,0 +1,119 @@
+"""Study files that list several environments."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpo.environment_references import reference_of
+from hpo.errors import ConfigError, StudyError
+from hpo.studies.expected import expected_steps
+from hpo.studies.load import loads
+from hpo.studies.quanta import quanta_of
+from hpo.studies.resolved import resolved_yaml, study_hash
+from hpo.studies.several import (
+    alone,
+    env_words,
+    labels,
+    metric_words,
+    only_one_environment,
+    scales,
+)
+from hpo.studies.single import single
+
+SEVERAL = """\
+env: [CartPole-v1, {id: rmsa, load: 200, scores: {random: 0.1, reference: 0.05}}, MountainCar-v0]
+env_steps: 100k
+space:
+  learning_rate: {min: 1e-4, max: 1e-2, distribution: log_uniform}
+  env.force: {min: 0.001, max: 0.002}
+over_environments: worst
+evaluation: {steps: 500}
+"""
+
+
+def test_a_list_is_read_with_its_scores():
+    study = loads(SEVERAL)
+    assert labels(study) == ("CartPole-v1", "rmsa", "MountainCar-v0")
+    assert study.spread == 3
+    assert study.over_environments == "worst"
+    pole, car = reference_of("CartPole-v1"), reference_of("MountainCar-v0")
+    found = [(one.random, one.reference) for one in scales(study)]
+    measured = [(one.random, one.reference) for one in (pole, car)]
+    assert found == [measured[0], (0.1, 0.05), measured[1]]
+    assert study.baselines == ()
+    assert metric_words(study) == "score"
+    assert env_words(study) == "CartPole-v1, rmsa and MountainCar-v0"
+
+
+def test_what_is_written_down_loads_to_the_same_study():
+    study = loads(SEVERAL)
+    again = loads(resolved_yaml(study), "study.resolved.yaml")
+    assert again == study
+    assert study_hash(again) == study_hash(study)
+    assert "over_environments" not in resolved_yaml(loads("env: CartPole-v1\nenv_steps: 1k\n"))
+
+
+def test_each_alone_has_its_own_knobs():
+    study = loads(SEVERAL)
+    assert [alone(study, at).space.names for at in range(3)] == [
+        ("learning_rate",), ("learning_rate",), ("learning_rate", "env.force")
+    ]  # fmt: skip
+    trained = single(study)
+    assert [dict(one.values) for one in (trained.env, *trained.more_envs)] == [
+        {}, {"load": 200.0}, {"force": study.space.default()["env.force"]}
+    ]  # fmt: skip
+    assert scales(trained) == scales(study)
+
+
+def test_all_environments_count():
+    study = loads(SEVERAL + "budget: {trials: 4}\n")
+    one = alone(study, 0)
+    quanta = quanta_of(study, 1024)
+    assert expected_steps(study, quanta).full == 3 * expected_steps(one, quanta).full
+    with pytest.raises(StudyError, match="at least 300000"):
+        loads(SEVERAL + "budget: {trials: 4, env_steps: 299k}\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("env: [CartPole-v1]", "env lists 1 environments; allowed: 2 to 64"),
+        ("env: [CartPole-v1, CartPole-v1]", "env lists CartPole-v1 twice"),
+        ("env: [CartPole-v1, Cartpol]", "did you mean 'CartPole-v1'"),
+        ("env: [CartPole-v1, [Acrobot-v1]]", "allowed: {id: CartPole-v1}, or an id alone"),
+        ("env: [CartPole-v1, Seaquest-MinAtar]", "Seaquest-MinAtar by eval/return_mean has no"),
+        ("env: [CartPole-v1, {id: Acrobot-v1, dt: 0.1}]", "Acrobot-v1 with another dt has no"),
+        ("env: [CartPole-v1, {id: rmsa, scores: {random: 1}}]", "allowed: {random: 0.1"),
+        ("env: [CartPole-v1, {id: rmsa, scores: {random: 1, reference: 1}}]", "both 1; give two"),
+        (
+            "env: {id: CartPole-v1, scores: {random: 1, reference: 2}}",
+            "env is one; leave",
+        ),
+        ("env: CartPole-v1\nover_environments: iqm", "over_environments is for several"),
+        ("metric: {goal: minimize}", "leave goal out"),
+        ("objectives: [{name: eval/return_mean}, {name: eval/length_mean}]", "only env_steps and"),
+        (
+            "constraints: [{metric: eval/length_mean, max: 3}]",
+            "seconds can be constraints",
+        ),
+        ("eval_env: {gravity: 9}", "eval_env changes keys of one environment; env lists 2"),
+        ("baselines: [ksp_ff]", "baselines are heuristics of"),
+        ("executor: {type: ray, workers: 2}", "several environments run in one process"),
+        ("loggers: [tensorboard]", "tensorboard is written for one environment"),
+        ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),
+        ("fixed: {distribution: gaussian}", "does not fit CartPole-v1"),
+        ("over_environments: median", "Known: mean, iqm, worst"),
+    ],
+)
+def test_what_does_not_go_is_refused_in_a_line(change, text):
+    base = {"env": "env: [CartPole-v1, MountainCar-v0]", "env_steps": "env_steps: 10k"}
+    base[change.partition(":")[0]] = change
+    with pytest.raises(StudyError) as caught:
+        loads("\n".join(base.values()))
+    assert text in str(caught.value)
+    assert "study.yaml:" in str(caught.value)
+
+
+def test_verbs_for_one_environment_say_so():
+    with pytest.raises(ConfigError, match="a replay is for one environment, but study is over"):
+        only_one_environment(loads(SEVERAL), "a replay")
