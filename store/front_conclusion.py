@@ -134,12 +134,11 @@ def front_sentences(found: FrontConclusion) -> list[str]:
         "on_front": "The default is on the front: every other trial is worse in some objective.",
         "open": f"{seeds} do not tell whether the default lies behind the front.",
         "few_seeds": f"{seeds.replace(' fresh', '')} cannot tell whether the default lies behind "
-        f"the front; {FEWEST_PAIRS - found.seeds} more",
+        "the front.",
     }[found.verdict]
     if found.verdict == "few_seeds":
-        first = f"{first.partition(';')[0]}."
         return [first, *map(_said, found.objectives),
-                f"{FEWEST_PAIRS - found.seeds} more would give a first interval."]  # fmt: skip
+                f"confirm: {{choose: {FEWEST_PAIRS}}} would give a first interval."]  # fmt: skip
     count = f"{found.compared} trial{'' if found.compared == 1 else 's'}"
     held = f"Of {seeds}, paired; intervals hold at once for {count} and all objectives."
     return [first, *map(_said, found.objectives), held]
@@ -148,15 +147,25 @@ def front_sentences(found: FrontConclusion) -> list[str]:
 def _said(apart: Apart) -> str:
     who, other = (f"trial {apart.trial}", "the default")
     around = "" if apart.low is None or apart.high is None or apart.low == apart.high else (
-        f" [{apart.low:.4g}, {apart.high:.4g}]"
+        f" [{_short(apart.low)}, {_short(apart.high)}]"
     )  # fmt: skip
     own, theirs = apart.means
     if not math.isfinite(apart.difference):
         return f"In {apart.objective} a seed has no finite value."
     return (
-        f"In {apart.objective} {who} has {own:.4g} and {other} {theirs:.4g}, "
-        f"better by {apart.difference:.4g}{around}."
+        f"In {apart.objective} {who} has {_short(own)} and {other} {_short(theirs)}, "
+        f"better by {_short(apart.difference)}{around}."
         if apart.difference > 0
-        else f"In {apart.objective} no trial is ahead: {who} has {own:.4g}, {other} {theirs:.4g}"
-        f"{around and f', a difference of {apart.difference:.4g}'}{around}."
+        else f"In {apart.objective} no trial is ahead: {who} has {_short(own)}, {other} "
+        f"{_short(theirs)}"
+        f"{around and f', a difference of {_short(apart.difference)}'}{around}."
     )
+
+
+def _short(value: float) -> str:
+    """Four digits; whole numbers, such as env steps, in full.
+
+    >>> _short(0.123456), _short(40960.0)
+    ('0.1235', '40,960')
+    """
+    return f"{value:,.0f}" if value.is_integer() and abs(value) >= 10_000 else f"{value:.4g}"

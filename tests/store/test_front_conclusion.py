@@ -47,7 +47,7 @@ def test_words() -> None:
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))
     assert said[0] == "3 seeds cannot tell whether the default lies behind the front."
-    assert said[-1] == "2 more would give a first interval."
+    assert said[-1] == "confirm: {choose: 5} would give a first interval."
     assert conclude_front(default, {}, UP, NAMES) is None
     cost = {s: (value[0], 5.0) for s, value in default.items()}
     same = verdict(cost, [{s: (value[0], 4.0) for s, value in ahead.items()}])
