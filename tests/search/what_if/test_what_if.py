@@ -125,7 +125,7 @@ def test_a_resumed_study_is_a_record_like_any_other(tmp_path):
     found = what_if(folder, ["asha,eta=2,min=1000"], resamples=0, quantum=quantum)
     assert found.matched == found.judgements and found.rows[0].why == ""
     assert found.rows[0].rule == "asha eta=2 min=1k"
-    with pytest.raises(ConfigError, match="unknown rule 'ashaa'.*median, none, plateau, racing"):
+    with pytest.raises(ConfigError, match=r"unknown rule 'ashaa'.*median, none, plateau, racing"):
         what_if(folder, ["ashaa"], quantum=quantum)
 
 
