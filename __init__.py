@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .views.python.calls import Results, check, learn, run, train
     from .views.python.opened import open_study as open
     from .views.python.policies import load_policy
-    from .views.report.report import report
+    from .views.python.reports import report
 
 __all__ = [
     "AutoRLEnv",
@@ -64,7 +64,7 @@ _HOMES = {
     "learn": _CALLS,
     "load_policy": "views.python.policies",
     "open": "views.python.opened",
-    "report": "views.report.report",
+    "report": "views.python.reports",
     "run": _CALLS,
     "train": _CALLS,
     "yaml": "studies.sources",

@@ -95,7 +95,7 @@ _ROWS: tuple[tuple[str, str, float, float, int, int, int, str], ...] = (
 )  # fmt: skip
 
 REFERENCES: Mapping[tuple[str, str], Reference] = {
-    (id_, metric): Reference(random, reference, drawn, episodes, env_steps, source)
+    (id_, metric): Reference(float(random), float(reference), drawn, episodes, env_steps, source)
     for id_, metric, random, reference, drawn, episodes, env_steps, source in _ROWS
 }
 """(environment id, metric) -> its scale."""

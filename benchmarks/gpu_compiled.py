@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from checkout import make_importable
+from checkout import ROOT, make_importable
 from gpu_cases import CASES, ESTIMATED, ESTIMATES, FLAGS, TARGETS, compile_case
 from gpu_cost import measured, table
 
@@ -82,6 +82,13 @@ def _nice() -> None:
     os.nice(10)
 
 
+def commit_of(checkout: Path) -> str:
+    """Return the commit that a checkout stands at, "+" behind it where its files differ."""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--exclude=*", "--dirty=+"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
 def check_wheels() -> None:
     """Stop with a word where the wheels are missing or not those of this jax."""
     wanted = metadata.version("jax")
@@ -122,7 +129,7 @@ def main() -> None:
         made = measured(folder, TARGETS / f"{arguments.target}.txtpb")
         rows[key] = {
             "case": name, "target": arguments.target, "label": arguments.label,
-            "jax": metadata.version("jax"), **made,
+            "commit": commit_of(arguments.source or ROOT), "jax": metadata.version("jax"), **made,
         }  # fmt: skip
         print(table([rows[key]]), flush=True)
         if arguments.json is not None:

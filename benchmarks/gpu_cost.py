@@ -244,7 +244,7 @@ def _counted(
 def table(rows: list[dict[str, Any]]) -> str:
     """Return rows of the JSON file as Markdown."""
     names = (
-        "case", "GPU", "", "lanes", "tile", "launches an env step (chain)",
+        "case", "GPU", "", "commit", "lanes", "tile", "launches an env step (chain)",
         "a gradient step (chain)", "all advantages", "waits an update", "a refill (calls)",
         "ms an update", "M env steps/s (range)", "memory MB", "estimate MB",
     )  # fmt: skip
@@ -259,7 +259,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         low, high = row["range"]
         memory = row["arguments_mb"] + row["temporaries_mb"]
         cells = [
-            row["case"], row["target"], row["label"], f"{row['lanes']:,}", f"{row['tile']:,}",
+            row["case"], row["target"], row["label"], row["commit"], f"{row['lanes']:,}",
+            f"{row['tile']:,}",
             f"{env['launches']:g} ({env['longest_chain']})",
             f"{step['launches']:g} ({step['longest_chain']})",
             f"{gae['launches'] * gae['iterations_per_update']:g}", f"{waits:g}",

@@ -26,6 +26,7 @@ from .rollout import rollout
 from .update import update
 
 __all__ = [
+    "COPIED_AT_A_TIME",
     "Changes",
     "Device",
     "Lanes",
@@ -42,7 +43,9 @@ __all__ = [
 Device = Any
 """A `jax.Device`, which type checkers take for a variable."""
 
-_WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
+COPIED_AT_A_TIME = 64
+"""Lanes whose states are told to all devices in one go."""
+_WORDS = {1: jnp.uint8, 2: jnp.uint8, 4: jnp.uint32, 8: jnp.uint64}  # NCCL adds none of two bytes
 
 
 @pytree
@@ -167,30 +170,76 @@ def change_function(mesh: Mesh) -> Any:
     """Return the jitted `change(lanes, changes) -> lanes`, a program of its own beside `advance`.
 
     A lane may take over the state of a lane on another device, so unlike `advance` this one
-    communicates. Floats travel as words of bits: how XLA moves rows between devices is its own
-    choice (often a masked sum, which loses the sign of zero), and a copy must be exact.
+    communicates. It does so for a batch of copied lanes at a time, so that a device holds no more
+    than its own lanes twice (a copy is of what was there before any other) and one batch.
     """
-    spread, everywhere = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in (("lanes",), ()))
 
-    def take(leaf: Array, source: Array) -> Array:
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            return leaf.at[source].get(mode="promise_in_bounds")
-        words = jax.lax.bitcast_convert_type(leaf, _WORDS[leaf.dtype.itemsize])
-        taken = words.at[source].get(mode="promise_in_bounds")
-        return jax.lax.bitcast_convert_type(taken, leaf.dtype)
-
-    def change(lanes: Lanes, changes: Changes) -> Lanes:
+    def local(lanes: Lanes, source: Array, mask: Array, hypers: Hypers) -> Lanes:
         def pick(new: Array, old: Array) -> Array:
-            return jnp.where(changes.mask.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
+            return jnp.where(mask.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
 
         return Lanes(
-            hypers=jax.tree.map(pick, changes.hypers, lanes.hypers),
-            state=jax.tree.map(lambda leaf: take(leaf, changes.source), lanes.state),
+            hypers=jax.tree.map(pick, hypers, lanes.hypers), state=_copied(lanes.state, source)
         )
 
-    return jax.jit(
-        change, donate_argnums=0, in_shardings=(spread, everywhere), out_shardings=spread
+    spread, everywhere = PartitionSpec("lanes"), PartitionSpec()
+    sharded = jax.shard_map(
+        local, mesh=mesh, in_specs=(spread, everywhere, spread, spread), out_specs=spread,
+        check_vma=False,
+    )  # fmt: skip
+
+    def change(lanes: Lanes, changes: Changes) -> Lanes:
+        return sharded(lanes, changes.source, changes.mask, changes.hypers)
+
+    return jax.jit(change, donate_argnums=0)
+
+
+def _copied(state: LaneState, source: Int[Array, " L"]) -> LaneState:
+    """Return the states of a device's own lanes after all copies, in a `shard_map` over "lanes".
+
+    Args:
+        state: [lanes of the device, ...].
+        source: whose state each lane of all devices takes over.
+    """
+    count = source.shape[0]
+    own = state.updates.shape[0]
+    first = jax.lax.axis_index("lanes") * own
+    batch = min(COPIED_AT_A_TIME, count)
+    kept = source == jnp.arange(count)
+    order = jnp.argsort(kept)  # of lanes: those that are copied come first
+
+    def copy(index: Array, after: LaneState) -> LaneState:
+        # The last batch reaches back over lanes that were copied, or on to some that stay.
+        lanes = jax.lax.dynamic_slice_in_dim(order, index * batch, batch)
+        sent, got = source[lanes] - first, lanes - first
+        mine = (sent >= 0) & (sent < own)
+        put = jnp.where((got >= 0) & (got < own), got, own)  # which is none, and dropped
+
+        def move(new: Array, old: Array) -> Array:
+            rows = _told(old[jnp.clip(sent, 0, own - 1)], mine)
+            return new.at[put].set(rows, mode="drop")
+
+        return jax.tree.map(move, after, state)
+
+    rounds = (count - jnp.sum(kept) + batch - 1) // batch
+    return jax.lax.fori_loop(0, rounds, copy, state)
+
+
+def _told(rows: Array, mine: Bool[Array, " rows"]) -> Array:
+    """Return rows [rows, ...], of which each device has some, as all devices then know them.
+
+    They travel as words of bits, each summed with zeros: a sum of floats would lose the sign of
+    zero and bits of NaN, and a copy must be exact.
+    """
+    flags = rows.dtype == jnp.bool_
+    words = (
+        rows.astype(jnp.uint8)
+        if flags
+        else jax.lax.bitcast_convert_type(rows, _WORDS[rows.dtype.itemsize])
     )
+    mask = mine.reshape((-1,) + (1,) * (words.ndim - 1))
+    total = jax.lax.psum(jnp.where(mask, words, jnp.zeros_like(words)), "lanes")
+    return total.astype(bool) if flags else jax.lax.bitcast_convert_type(total, rows.dtype)
 
 
 def lane_shapes(plan: Plan, hypers: Hypers) -> LaneState:

@@ -120,7 +120,7 @@ def evaluation_cells(packed: PackedEvaluation) -> Cells:
 def evaluation_of_cells(*cells: Any) -> PackedEvaluation:
     """The evaluation that `evaluation_cells` was given, its sizes checked."""
     *key, names, metrics = cells
-    packed = PackedEvaluation(*key, names_of_text(names), metrics)
+    packed = PackedEvaluation._make((*key, names_of_text(names), metrics))
     size = 8 * packed.episodes
     sizes = (len(packed.returns), len(packed.lengths), len(metrics))
     if sizes != (size, size, size * len(packed.names)):

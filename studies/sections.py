@@ -16,6 +16,7 @@ from .fields import SECTIONS
 from .notes import Notes
 from .overrides import SET
 from .reader import Node, plain
+from .stopping_rules import RULES
 from .writer import flow
 
 __all__ = ["checked_options", "defaults", "read_section", "read_value"]
@@ -141,6 +142,8 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     if field.type == "word" and isinstance(child.value, str):
         hint = suggestion(_here(field.key, child.value), field.words)
         later = " (not available in this version)" if _is_later(field.key, child.value) else ""
+        if field.key == "method" and child.value in RULES:
+            hint = f" type `early_terminate: {{type: {child.value}}}`;"
         text = f"unknown {field.key} {child.value!r}{later};{hint} Known: {', '.join(field.words)}"
         notes.add(text if not where else f"{where}: {text}", node, field.key)
     else:

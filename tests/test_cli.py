@@ -576,7 +576,7 @@ def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, home):
     assert "no winner yet" in out
 
     second = running()
-    second.wait_for("resuming long")
+    second.wait_for("resuming study long")
     second.wait_for("| search")
     second.process.send_signal(signal.SIGINT)
     second.wait_for("press Ctrl-C again")

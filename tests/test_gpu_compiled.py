@@ -32,22 +32,21 @@ class Most(NamedTuple):
 
 
 MOST = {
-    "cartpole_512": Most(18, 59, 32, 44),
+    "cartpole_512": Most(13, 49, 32, 42),
     "cartpole_8_gpus": Most(13, 50, 32, 44),
-    "cartpole": Most(27, 59, 32, 44),
-    "pendulum": Most(20, 51, 32, 44),
-    "minatar_cnn": Most(38, 63, 32, 56),
-    "lstm": Most(25, 6012, 32, 58),
-    "rmsa_packed": Most(80, 68, 24, 56),
-    "rmsa_flat": Most(80, 68, 24, 56),
-    "rmsa_paths": Most(92, 64, 24, 64),
-    "deeprmsa": Most(84, 107, 24, 84),
-    "gnn": Most(256, 1023, 1200, 811),
-    "transformer": Most(150, 370, 24, 124),
-    "brax": Most(5005, 48, 32, 110, library_calls=1),  # the solver of its constraints
+    "cartpole": Most(19, 49, 32, 42),
+    "pendulum": Most(14, 43, 32, 41),
+    "minatar_cnn": Most(33, 57, 32, 54),
+    "lstm": Most(26, 5998, 32, 56),
+    "rmsa_packed": Most(53, 63, 24, 53),
+    "rmsa_flat": Most(72, 67, 24, 56),
+    "rmsa_paths": Most(91, 63, 24, 63),
+    "deeprmsa": Most(48, 91, 24, 72),
+    "transformer": Most(149, 368, 24, 123),
+    "brax": Most(5005, 47, 32, 109, library_calls=1),  # the solver of its constraints
 }
 ROWS = json.loads((BENCHMARKS / "gpu_compiled.json").read_text())
-AFTER = sorted(name for name, row in ROWS.items() if row["label"] == "after")
+AFTER = sorted(name for name, row in ROWS.items() if row["label"] != "before")
 
 
 @pytest.fixture
@@ -88,7 +87,14 @@ def _wheels():
 
 
 def _holds(row, estimate_mb):
-    """Hold one row of the table to the numbers above, and the estimate to the compiler's."""
+    """Hold one row of the table to the numbers above, and the estimate to the compiler's.
+
+    An older program for another GPU is held to no number of launches: its case has newer ones.
+    """
+    taken = row["arguments_mb"] + row["temporaries_mb"]
+    assert taken <= estimate_mb <= 1.3 * taken, estimate_mb / taken
+    if row["label"] == "older" and row["target"] != "h100":
+        return
     loops = row["loops"]
     env, step, gae = (loops[role] for role in ("env step", "gradient step", "advantages"))
     step = step if step["launches"] else loops["epoch"]  # one minibatch: no loop of its own
@@ -99,8 +105,6 @@ def _holds(row, estimate_mb):
     assert min(seen[:4]) > 0
     for role in (env, step, gae):
         assert role["waits"] == role["conditionals"] == 0
-    taken = row["arguments_mb"] + row["temporaries_mb"]
-    assert taken <= estimate_mb <= 1.3 * taken, estimate_mb / taken
 
 
 @pytest.mark.filterwarnings("ignore")  # of brax and of what it imports
@@ -128,7 +132,7 @@ def test_a_program_compiled_for_h100s_keeps_to_the_table(cases, name, tmp_path):
 
     folder = gpu_compiled.folder_of(name, "h100", {}, tmp_path, None)
     made = gpu_cost.measured(folder, cases.TARGETS / "h100.txtpb")
-    _holds({"case": name, **made}, made["estimate_mb"])
+    _holds({"case": name, "label": "now", **made}, made["estimate_mb"])
     assert made["devices"] == cases.CASES[name].devices and made["collectives"] == []
 
 

@@ -22,7 +22,7 @@ from .ped_anova import best_count
 __all__ = ["Answer", "answer_at", "columns_of"]
 
 _PROPOSERS = ("random", "sobol", "grid", "tpe", "default", "enqueue")
-_FOREST = 200
+_FOREST = 2_000
 _METHODS: tuple[Method, ...] = ("ped-anova", "fanova")
 
 
@@ -173,7 +173,7 @@ def _others(points: Points, found: Importance) -> dict[Method, Importance]:
             told[method] = found
             continue
         if method == "fanova" and found.trials > _FOREST:
-            continue  # its forest takes seconds, and a report is written after every run
+            continue  # its forest takes over a CPU-second, and a report follows every run
         try:
             told[method] = importance_at(points, found.at, not found.random_only, method)
         except (ConfigError, MissingExtraError):  # one estimator less to compare with

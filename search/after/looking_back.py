@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import ConfigError, MissingExtraError
+from ...errors import ConfigError
 from ...spaces.space import Space
 from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
@@ -29,6 +28,7 @@ from ...studies.search_methods import METHODS
 from ...studies.spec import Study
 from ..book.objective import Objective, measures
 from ..lanes.contract import EvaluationResult
+from .fanova import fanova
 from .ped_anova import ped_anova
 
 __all__ = [
@@ -322,33 +322,10 @@ def _shares(
     if method == "ped-anova":
         raw = ped_anova(space, params, values, goal)
     else:
-        raw = _fanova(space, params, values, goal)
+        raw = fanova(space, params, values)
     totals: dict[str, float] = dict.fromkeys(space.names, 0.0)
     for key, share in raw.items():
         totals[key.partition("#")[0]] += max(0.0, float(share))
     whole = sum(totals.values())
     scaled = {name: value / whole if whole > 0 else 0.0 for name, value in totals.items()}
     return dict(sorted(scaled.items(), key=lambda item: -item[1]))
-
-
-def _fanova(
-    space: Space, params: Sequence[Mapping[str, Any]], values: Sequence[float], goal: str
-) -> dict[str, float]:
-    import optuna
-
-    from ...spaces.to_optuna import internal_params
-
-    try:
-        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-    except ImportError:
-        raise MissingExtraError("scikit-learn", "fanova", "importance by fANOVA") from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(direction="maximize" if goal == "maximize" else "minimize")
-    for config, value in zip(params, values, strict=True):
-        positions, spread = internal_params(space, config)
-        study.add_trial(
-            optuna.trial.create_trial(params=positions, distributions=spread, value=value)
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Optuna marks its evaluators as experimental
-        return evaluator.evaluate(study)

@@ -18,7 +18,7 @@ import numpy as np
 from ...spaces.axis import Axis
 from ...spaces.space import Space
 
-__all__ = ["best_count", "ped_anova"]
+__all__ = ["best_count", "ped_anova", "positions_of"]
 
 _BEST = 0.1
 _GRID = 50
@@ -46,7 +46,7 @@ def ped_anova(
     losses = np.asarray(values, np.float64) * (-1.0 if goal == "maximize" else 1.0)
     last = best_count(losses.size) - 1
     best = losses <= np.partition(losses, last)[last]
-    positions = _positions(space, params)
+    positions = positions_of(space, params)
     found: dict[str, float] = {}
     for key, parameter in space.keyed:
         axis = parameter.distribution.axis
@@ -62,7 +62,7 @@ def ped_anova(
     return found
 
 
-def _positions(
+def positions_of(
     space: Space, params: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[float | int | None]]:
     """Return every trial's position on the axis of every distribution, None where not active."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import ConfigError, StudyError, UnknownNameError
 from ...store.journal import Journal
 from ...studies.load import recorded
-from ...studies.quanta import rung_steps
+from ...studies.quanta import rung_steps, rungs
 from ...studies.search_methods import METHODS
 from ...studies.spec import EarlyTerminate, Racing, Study
 from ...studies.stopping_rules import RULES, rule_row
@@ -158,19 +158,31 @@ def _import_if_unknown(study: Study, rule: str) -> None:
 
 
 def _check_rungs(record: Record, rule: str, study: Study) -> None:
-    rungs = rung_steps(study)
-    if study.early_terminate is not None and not rungs:
+    if study.early_terminate is not None and not rung_steps(study):
         raise ConfigError(
             f"--early-terminate {rule}: {record.study.name} was first evaluated at "
             f"{record.first_point} env steps, the end of a run, so there is nothing to judge by; "
             "run a study with evaluation: {every: ...}"
         )
-    if rungs and rungs[0] < record.first_point:
+    first = _first_rung(record, study)
+    if first is not None and first < record.first_point:
         raise ConfigError(
-            f"--early-terminate {rule}: the first rung is at {rungs[0]} env steps, but "
+            f"--early-terminate {rule}: the first rung is at {first} env steps, but "
             f"{record.study.name} was first evaluated at {record.first_point}; type "
             f"min={record.first_point} or more"
         )
+
+
+def _first_rung(record: Record, study: Study) -> int | None:
+    """Return the env steps of the earliest rung, rounded up to whole chunks as lanes are judged.
+
+    A file that says `min: 10k` is judged, and evaluated, at 10,240 where chunks of 2,048 reach it.
+    """
+    configs = {
+        row.bucket: config for row, config in zip(record.trials, record.configs, strict=True)
+    }
+    found = [rungs(study, record.quantum(study, config)) for config in configs.values()]
+    return min((steps[0] for steps in found if steps), default=None)
 
 
 def _words(

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from hpo.core import population
 from hpo.core.population import Lanes
 
 ME = {"learning_rate": 0.003, "normalise_observations": True}
@@ -61,6 +62,18 @@ def test_copies_take_what_was_there_before_any_of_them(tiny, trained):
     around = {lane: ((lane + 3) % LANES, ME) for lane in range(LANES)}
     after = program.change(trained, rows_of(tiny, program, around))
     assert words(after.state) == [before[(lane + 3) % LANES] for lane in range(LANES)]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_copies_in_batches_are_those_of_one(tiny, trained, monkeypatch, batch):
+    """Seven of eight lanes, so that the last batch of three reaches over one that stays."""
+    monkeypatch.setattr(population, "COPIED_AT_A_TIME", batch)
+    program = tiny.program()
+    before = words(trained.state)
+    sources = [5, 1, 0, 2, 7, 7, 1, 4]
+    rows = rows_of(tiny, program, {lane: (source, ME) for lane, source in enumerate(sources)})
+    after = population.change_function(program.mesh)(trained, rows)
+    assert words(after.state) == [before[source] for source in sources]
 
 
 def test_no_number_is_too_strange_to_be_copied(tiny, trained):

@@ -414,3 +414,9 @@ def test_what_a_study_was_begun_with_is_read_without_the_files_that_it_names():
     assert study.metric.name == "eval/own" and study.space.names == ("learning_rate", "gamma")
     with pytest.raises(StudyError, match="unknown key"):
         recorded(text + "sarch: {}\n")
+
+
+@pytest.mark.parametrize("rule", ["pbt", "asha"])
+def test_a_rule_in_the_place_of_a_method_is_sent_to_its_own(rule):
+    (_, said), *_ = mistakes(BASE + f"search: {{method: {rule}}}\n")
+    assert f"type `early_terminate: {{type: {rule}}}`" in said

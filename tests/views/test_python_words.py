@@ -41,6 +41,16 @@ def test_calls_from_python_speak_so(monkeypatch, tmp_path):
     assert told == ["go on with accept_new_bits=True"]
 
 
+@pytest.mark.parametrize("call", [hpo.open, hpo.report])
+def test_looking_back_from_python_speaks_so(call, tmp_path):
+    with pytest.raises(StoreError, match=r'start one with: hpo\.run\("study\.yaml"\)$'):
+        call(out=tmp_path)
+    for name in ("one", "two"):
+        samples.make_results(tmp_path, name)
+    with pytest.raises(StoreError, match=r"choose one with study=: one, two$"):
+        call(out=tmp_path)
+
+
 def test_every_option_that_messages_name_has_a_word():
     """Whatever message below the commands names an option of running, Python says its argument."""
     rooms = ("search", "store", "studies")

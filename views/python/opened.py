@@ -26,6 +26,7 @@ from ..formatting import between, number, param
 from ..knob_columns import KnobColumns, knob_columns
 from ..time_spent import usage_at
 from .plots import Plots
+from .words import speaks_python
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,8 @@ def open_study(study: str | Path | None = None, out: str | Path = RESULTS) -> Op
     Raises:
         StoreError: there is no such study.
     """
-    return Opened(find_study(study, Path(out)).path)
+    with speaks_python():
+        return Opened(find_study(study, Path(out)).path)
 
 
 class Leaderboard(tuple[Entry, ...]):

@@ -16,6 +16,7 @@ __all__ = ["in_python", "speaks_python"]
 
 _WORDS = (
     (r"hpo run FILE --new\b", "hpo.run(..., new=True)"),
+    (r"hpo run study\.yaml\b", 'hpo.run("study.yaml")'),
     (r"(?<![\w-])--new\b", "new=True"),
     (r"(?<![\w-])--accept-new-bits\b", "accept_new_bits=True"),
     (r"(?<![\w-])--accept-changed-files\b", "accept_changed_files=True"),

@@ -155,6 +155,13 @@ def test_the_point_is_the_latest_that_most_trials_reached(results):
         importance_at(points, at=300)
 
 
+def test_fanova_of_a_study_at_the_ceiling_names_no_knob(results):
+    pytest.importorskip("sklearn", reason="the extra fanova")
+    points = made_up(results, lambda params: 500.0, count=20)
+    assert set(importance_at(points, method="fanova").shares.values()) == {0.0}
+    assert answer_at(points, importance_at(points)).decided.names == ()
+
+
 def test_fanova_agrees_or_says_what_to_install(results):
     points = made_up(results, lambda params: -abs(np.log10(params["learning_rate"]) + 3))
     if importlib.util.find_spec("sklearn") is None:

@@ -198,6 +198,14 @@ def record(tmp_path_factory):
     return folder, read_record(folder, quantum)
 
 
+def test_a_study_whose_first_rung_was_rounded_up_to_chunks_is_judged_by_the_usual_rules(tmp_path):
+    asked = study(early_terminate=dataclasses.replace(ASHA, min=1_700), budget=Budget(trials=4))
+    folder = ran(tmp_path / "study", asked)
+    found = read_record(folder, quantum)
+    assert found.first_point == 2_000  # the file says 1,700; a chunk has 1,000
+    assert len(asked_rules(folder, found, [], None)) == 7
+
+
 def test_more_seeds_than_were_recorded_are_refused(record):
     with pytest.raises(ConfigError, match="allowed: 1 to 2"):
         asked_rules(*record, ["none"], 3)

@@ -99,7 +99,7 @@ def test_the_tables_say_every_knob_that_trains_without_memory_or_graph():
              "gae_lambda_", "cnn_", "log_std_m", "action_", "anneal_", "priority_", "sgd_",
              "muon_", "lr_decay", "off_policy", "ent_end", "clip_eps_end", "lr_end",
              "gradient_acc", "matmul", "distribution", "log_std_init", "observation_clip",
-             "num_layers", "hidden_size", "recurrent")  # fmt: skip
+             "num_layers", "hidden_size", "recurrent", "shadow_")  # fmt: skip
     named = set(trained.PLAIN) | {"learning_rate", "num_envs", "rollout_length", "minibatch_size",
                                 "num_minibatches", "update_epochs", "vf_coef"}  # fmt: skip
     rest = {

@@ -49,7 +49,7 @@ _ONLY_WITH = {
 }  # fmt: skip
 _NO_PART_OF_TRAINING = (
     "gradient_accumulation", "matmul_precision", "distribution", "action_low", "action_high",
-    "num_layers", "hidden_size", "link_critic_sees",
+    "num_layers", "hidden_size", "link_critic_sees", "shadow_weight",
 )  # fmt: skip
 
 
