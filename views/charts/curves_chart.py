@@ -97,7 +97,7 @@ def _training(
     snapshot: Snapshot,
     wanted: Mapping[int, Sequence[str]],
     most: Mapping[int, int],
-    environment: str | None,
+    environment: str | None = None,
 ) -> dict[int, Curve]:
     """Return the episode returns of the published table; none before it is published.
 
