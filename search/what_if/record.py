@@ -234,11 +234,11 @@ def _lost(
 
     A chunk that diverged is counted and has no row. Without curves all replicates share alike.
     """
-    count, env_steps = record.replicates, row.env_steps // record.study.spread
+    count = record.replicates
     rows = {rep: last.get((row.trial, rep), 0) for rep in range(count)}
     if not last:
-        return dict.fromkeys(rows, max(quantum, env_steps // count))
-    missing = (env_steps - sum(rows.values())) // quantum
+        return dict.fromkeys(rows, max(quantum, row.env_steps // count))
+    missing = (row.env_steps - sum(rows.values())) // quantum
     if missing <= 0:  # what an evaluation showed was not finite
         shown = {rep: record.runs.get((row.trial, rep), Seen()).results for rep in rows}
         bare = {rep: at for rep, at in rows.items() if at not in shown[rep]}
@@ -309,8 +309,7 @@ class Guesses:
             return there, "guessed"
         since = seen.points[-1]
         before = donor.results[since] if since in donor.results else donor.between(since)
-        spread = self._record.study.spread
-        return _moved(seen.results[since], before, there, spread), "guessed"
+        return _moved(seen.results[since], before, there), "guessed"
 
     def _donor(self, trial: int) -> int:
         if trial not in self._donors:
@@ -345,15 +344,12 @@ def _mixed(
 
 
 def _moved(
-    own: EvaluationResult, before: EvaluationResult, after: EvaluationResult, environments: int
+    own: EvaluationResult, before: EvaluationResult, after: EvaluationResult
 ) -> EvaluationResult:
-    """Return one evaluation moved by what another replicate's means gained on each environment."""
+    """Return one evaluation moved by what another replicate's means gained."""
 
     def move(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        each = zip(*(np.split(np.asarray(v), environments) for v in (a, b, c)), strict=True)
-        return np.concatenate(
-            [x.astype(np.float64) + (float(np.mean(z)) - float(np.mean(y))) for x, y, z in each]
-        )
+        return np.asarray(a, np.float64) + (float(np.mean(c)) - float(np.mean(b)))
 
     return EvaluationResult(
         move(own.returns, before.returns, after.returns),
@@ -365,7 +361,7 @@ def _moved(
 
 def value_at(record: Record, guesses: Guesses, trial: int, env_steps: int) -> float | None:
     """Return a trial's value over all its recorded seeds; None if too many were lost before."""
-    objective, values = Objective.of(record.study), list[float]()
+    objective, values = Objective(record.study.metric), list[float]()
     lost = 0
     for replicate in range(record.replicates):
         seen = record.runs.get((trial, replicate), Seen())

@@ -117,6 +117,9 @@ def _racing(rule: str, given: dict[str, str], seeds: int) -> Racing:
 def _early(
     record: Record, text: str, rule: str, name: str, given: dict[str, str]
 ) -> EarlyTerminate:
+    if name not in RULES:
+        stopping = [row.name for row in RULES.values() if not row.evolves]
+        raise UnknownNameError("rule", name, ["none", "racing", *stopping])
     row = rule_row(name)
     known = [field.key for field in row.fields]
     for key in given:
@@ -192,7 +195,8 @@ def _words(
         return f"racing start={racing.start}"
     if early is None:
         return "none"
-    shown = {"min": f"{early.min}"}
+    whole, rest = divmod(early.min or 0, 1000)
+    shown = {"min": f"{early.min}" if rest or not whole else f"{whole}k"}
     if name in ("asha", "hyperband"):
         shown = {"eta": f"{early.eta:g}", **shown}
     shown |= {key: value for key, value in given.items() if key not in shown}

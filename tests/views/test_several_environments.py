@@ -6,16 +6,11 @@ from runpy import run_path
 from statistics import fmean
 from types import SimpleNamespace
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from hpo.cli import main
-from hpo.environment_references import normalised
-from hpo.search.lanes.contract import EvaluationResult
 from hpo.search.run import run
-from hpo.search.what_if.record import Guesses, Seen, _moved, value_at
-from hpo.search.what_if.what_if import _whole
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Confirm
 from hpo.views.charts import curves_chart
@@ -75,34 +70,6 @@ def test_each_environment_has_its_own_panel_of_training(capsys, folder, monkeypa
         key = next(key for key in panel.keys if key.label.startswith(f"trial {best} "))
         assert key.label == f"trial {best} (8 seeds)"  # those that choose and that report
     assert picture.panels[-1].y.label == "score"
-
-
-def test_what_if_goes_by_scores():
-    study = engine.several()
-    returns = np.array([40.0, 30.0, 90.0])
-    result = EvaluationResult(returns, np.zeros(3, np.int64), {})
-    record = SimpleNamespace(study=study, replicates=1, runs={(0, 0): Seen({8: result})})
-    value = value_at(record, Guesses(record, 0), 0, 8)
-    scores = [normalised(one, scale) for one, scale in zip(returns, engine.SCALES, strict=True)]
-    assert value == pytest.approx(fmean(scores))
-
-
-def test_a_guess_moves_each_environment_by_what_was_gained_there():
-    def of(*returns):
-        return EvaluationResult(np.array(returns), np.array(returns), {})
-
-    moved = _moved(of(1.0, 3.0, 10.0, 30.0), of(0.0, 0.0, 5.0, 5.0), of(1.0, 1.0, 2.0, 4.0), 2)
-    assert moved.returns.tolist() == [2.0, 4.0, 8.0, 28.0]
-    assert moved.lengths.tolist() == [2.0, 4.0, 8.0, 28.0]
-
-
-def test_runs_to_their_ends_are_counted_on_all_environments():
-    record = SimpleNamespace(
-        study=engine.several(), replicates=2, runs={}, length=lambda number: 100,
-        trials=[SimpleNamespace(state=None)],
-    )  # fmt: skip
-    done = SimpleNamespace(trials={0: SimpleNamespace(env_steps=600)})
-    assert _whole(record, done) == 3 * 2 * 100
 
 
 def test_an_exported_policy_is_a_folder_an_environment(capsys, folder, tmp_path):
