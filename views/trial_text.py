@@ -12,6 +12,7 @@ from ..errors import StoreError
 from ..search.after.conclusion import conclusion_of
 from ..search.after.start_up import start_up_words
 from ..store.audits import Audit, audit_of
+from ..store.by_environment import ENVIRONMENT, environment_names
 from ..store.codec import finite_json, unpack_evaluation
 from ..store.conclusion_words import as_json
 from ..store.conclusions import Conclusion
@@ -62,9 +63,11 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
             last = max((entry.trial for entry in entries), default=None)
             known = "it has none yet" if last is None else f"its trials are 0 to {last}"
             raise StoreError(f"study {folder.name!r} has no trial {number_}; {known}")
+        names = environment_names(meta.environments)
         evaluations = [
-            _evaluation(unpack_evaluation(packed))
+            summary
             for packed in journal.packed_evaluations(number_)
+            for summary in _summaries(unpack_evaluation(packed), names)
         ]
         decisions = [asdict(decision) for decision in journal.decisions(number_)]
         stopped = any(decision["action"] in ("stop", "audit") for decision in decisions)
@@ -85,7 +88,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
         "evaluations": evaluations,
-        "curve": _curve(folder, number_),
+        "curve": _curve(folder, number_, bool(names)),
         "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
     }
 
@@ -118,6 +121,17 @@ def _row_data(row: TrialRow) -> dict[str, Any]:
     return {name: finite_json(getattr(row, name)) for name in names}
 
 
+def _summaries(episodes: Sequence[Any], environments: Sequence[str]) -> list[dict[str, Any]]:
+    """Summarise one evaluation; on several environments each of them, with its name."""
+    if not environments:
+        return [_evaluation(episodes)]
+    each = len(episodes) // len(environments)
+    return [
+        {ENVIRONMENT: name, **_evaluation(episodes[at * each : (at + 1) * each])}
+        for at, name in enumerate(environments)
+    ]
+
+
 def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
     """Summarise the episodes of one evaluation."""
     first, returns = episodes[0], [episode.episode_return for episode in episodes]
@@ -137,19 +151,25 @@ def _evaluation(episodes: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _curve(folder: StudyFolder, trial: int) -> list[dict[str, Any]]:
+def _curve(folder: StudyFolder, trial: int, several: bool) -> list[dict[str, Any]]:
     """Return the training curve of the search, the mean over replicates at each point.
+
+    Over several environments one after the other, each point with the name of its own.
 
     Empty until the tables are published for the first time, which is within the first minute.
     """
     if not has_column(folder.path, "curves", _CURVE):
         return []
+    keys = f"{ENVIRONMENT}, env_steps" if several else "env_steps"
     _, rows = query(
         folder.path,
-        f"SELECT env_steps, avg({_CURVE}) FILTER (isfinite({_CURVE})) FROM curves "
-        f"WHERE trial = {int(trial)} AND stream = 'search' GROUP BY env_steps ORDER BY env_steps",
+        f"SELECT {keys}, avg({_CURVE}) FILTER (isfinite({_CURVE})) FROM curves "
+        f"WHERE trial = {int(trial)} AND stream = 'search' GROUP BY {keys} ORDER BY {keys}",
     )
-    return [{"env_steps": at, _CURVE: finite_or_none(value)} for at, value in rows]
+    return [
+        {**dict(zip(keys.split(", "), key, strict=True)), _CURVE: finite_or_none(value)}
+        for *key, value in rows
+    ]
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -171,17 +191,28 @@ def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
         parts.append(lineage_text(data["schedule"]))
     if data["decisions"]:
         parts.append(_decisions(data["decisions"]))
-    if data["evaluations"]:
-        parts.append(_evaluations(data["evaluations"]))
-    points = [point[_CURVE] for point in data["curve"]]
+    rows = [*data["evaluations"], *data["curve"]]
+    for name in dict.fromkeys(row.get(ENVIRONMENT) for row in rows):
+        found = [f"on {name}"] if name is not None else []
+        evaluations = [row for row in data["evaluations"] if row.get(ENVIRONMENT) == name]
+        if evaluations:
+            found.append(_evaluations(evaluations))
+        curve = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
+        found += _training(curve, blocks)
+        parts.append(("\n" if name is not None else "\n\n").join(found))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _training(curve: Sequence[Mapping[str, Any]], blocks: bool) -> list[str]:
+    points = [point[_CURVE] for point in curve]
     finite = [point for point in points if point is not None]
-    if finite:
-        line = sparkline(points, 50, plain=not blocks)
-        parts.append(
-            f"training return over {steps(data['curve'][-1]['env_steps'])} env steps\n"
-            f"  {number(finite[0])} {line} {number(finite[-1])}"
-        )
-    return "\n\n".join(parts)
+    if not finite:
+        return []
+    line = sparkline(points, 50, plain=not blocks)
+    return [
+        f"training return over {steps(curve[-1]['env_steps'])} env steps\n"
+        f"  {number(finite[0])} {line} {number(finite[-1])}"
+    ]
 
 
 def _head(data: Mapping[str, Any]) -> str:

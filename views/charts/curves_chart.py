@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...store.by_environment import ENVIRONMENT, environment_names
 from ...store.leaderboard import Entry
 from ...store.query import has_column, query
 from ...store.rows import Stream
@@ -35,10 +36,18 @@ def curves(snapshot: Snapshot) -> Picture:
     own = {entry.trial: _streams(entry) for entry in leaders}
     search = dict.fromkeys((*own, *shown), (str(Stream.SEARCH),))
     most = {**dict.fromkeys(shown, _POINTS // 2), **dict.fromkeys(own, _POINTS)}
+    trained = {**search, **own}
     panels = [
         panel
         for title, label, found in (
-            ("In training", "episode return", _training(snapshot, {**search, **own}, most)),
+            *(
+                (
+                    "In training" if name is None else f"In training on {name}",
+                    "episode return",
+                    _training(snapshot, trained, most, name),
+                )
+                for name in environment_names(snapshot.meta.environments) or (None,)
+            ),
             ("In evaluations", snapshot.meta.metric, _evaluated(snapshot, search)),
         )
         if (panel := _panel(snapshot, title, label, leaders, shown, found)) is not None
@@ -67,7 +76,7 @@ _DRAWN = """
 WITH wanted(trial, stream, most) AS (VALUES {wanted}),
 known AS MATERIALIZED (
     SELECT trial, env_steps, stream, replicate, most, {value}
-    FROM curves JOIN wanted USING (trial, stream) WHERE isfinite({value})
+    FROM curves JOIN wanted USING (trial, stream) WHERE isfinite({value}){only}
 ),
 placed AS (
     SELECT *, dense_rank() OVER (PARTITION BY trial ORDER BY env_steps DESC) - 1 AS place
@@ -85,7 +94,10 @@ The table is read once: read for the points, and again for their values, it took
 
 
 def _training(
-    snapshot: Snapshot, wanted: Mapping[int, Sequence[str]], most: Mapping[int, int]
+    snapshot: Snapshot,
+    wanted: Mapping[int, Sequence[str]],
+    most: Mapping[int, int],
+    environment: str | None = None,
 ) -> dict[int, Curve]:
     """Return the episode returns of the published table; none before it is published.
 
@@ -93,6 +105,7 @@ def _training(
         snapshot: the study.
         wanted: trial -> streams.
         most: trial -> how many points of it are drawn.
+        environment: of several, which one; None where there is one alone.
     """
     folder = snapshot.folder
     listed = ", ".join(
@@ -100,7 +113,9 @@ def _training(
     )
     if not listed or not has_column(folder.path, "curves", _RETURN):
         return {}
-    _, rows = query(folder.path, _DRAWN.format(wanted=listed, value=_RETURN), None)
+    name = "" if environment is None else environment.replace("'", "''")
+    only = f" AND {ENVIRONMENT} = '{name}'" if name else ""
+    _, rows = query(folder.path, _DRAWN.format(wanted=listed, value=_RETURN, only=only), None)
     found: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for trial, at, value in rows:
         found[trial][at].append(value)

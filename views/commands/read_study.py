@@ -211,7 +211,9 @@ def print_exported(target: Path) -> None:
     """Print whose policy was written where, and how to evaluate it."""
     text = f"wrote the policy of {_whose(origin_of(target))} to {target}/"
     echo(fitted(text, sys.stderr), file=sys.stderr)
-    echo(f"try: hpo eval {target}", file=sys.stderr)
+    own = sorted(path.parent.name for path in target.glob("*/policy.json"))
+    where = target if (target / "policy.json").exists() or not own else target / own[0]
+    echo(f"try: hpo eval {where}", file=sys.stderr)
 
 
 def origin_of(policy: Path) -> dict[str, Any]:
@@ -221,6 +223,9 @@ def origin_of(policy: Path) -> dict[str, Any]:
         StoreError: it is not a policy folder, or damaged.
     """
     path = policy / "policy.json"
+    own = sorted(policy.glob("*/policy.json"))  # over several environments, one each
+    if own and not path.exists():
+        path = next((one for one in own if one.parent.name != "seeds"), path)
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...search.engine.growth import single_as_begun
 from ...search.run import Results
+from ...store.by_environment import ENVIRONMENT
 from ...store.query import query
 from ...store.study_folder import StudyFolder
 from ...studies.several import env_words, metric_words
@@ -80,6 +81,12 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
     }
 
 
+def _to_try(policy: Path) -> Path:
+    """Return the folder to evaluate: of several environments that of the first by name."""
+    own = sorted(policy.glob("*/policy.json"))
+    return own[0].parent if own and not (policy / "policy.json").exists() else policy
+
+
 def _folders(parent: Path) -> list[str]:
     """Return the policies of the seeds in a folder, in their order."""
     return [str(path) for path in sorted(parent.glob("*"), key=lambda path: int(path.name))]
@@ -87,6 +94,10 @@ def _folders(parent: Path) -> list[str]:
 
 def _picture(study: Study, results: Results) -> str | None:
     """Draw the curve of every seed, if matplotlib is installed."""
+    if study.more_envs:
+        text = f"no picture: returns on {env_words(study)} have unlike scales; see hpo report"
+        echo(text, file=sys.stderr)
+        return None
     if importlib.util.find_spec("matplotlib") is None:
         echo("no picture: matplotlib is missing; pip install 'hpo-lanes[plot]'", file=sys.stderr)
         return None
@@ -138,15 +149,19 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"value    {number(data['value'])} {around}".rstrip())
         lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
-    points = [point["episode_return"] for point in data["curve"]]
-    finite = [point for point in points if point is not None]
-    if finite:
-        line = sparkline(points, 50, plain=not knows_blocks(sys.stdout))
-        lines.append(f"return   {number(finite[0])} {line} {number(finite[-1])}")
+    for name in dict.fromkeys(point.get(ENVIRONMENT) for point in data["curve"]):
+        points = [
+            point["episode_return"] for point in data["curve"] if point.get(ENVIRONMENT) == name
+        ]
+        finite = [point for point in points if point is not None]
+        if finite:
+            line = sparkline(points, 50, plain=not knows_blocks(sys.stdout))
+            on = "" if name is None else f" on {name}"
+            lines.append(f"return   {number(finite[0])} {line} {number(finite[-1])}{on}")
     if data["picture"] is not None:
         lines.append(f"picture  {data['picture']}")
     if data["policy"] is not None:
-        lines.append(f"policy   {data['policy']}/; try: hpo eval {data['policy']}")
+        lines.append(f"policy   {data['policy']}/; try: hpo eval {_to_try(Path(data['policy']))}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")
