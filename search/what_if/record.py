@@ -27,6 +27,7 @@ from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
 from ...store.study_folder import StudyFolder
 from ...studies.load import recorded
 from ...studies.quanta import quanta_of
+from ...studies.several import only_one_environment
 from ...studies.spec import Study
 from ..after.looking_back import result_of
 from ..book.objective import Objective
@@ -170,6 +171,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
                 f"trials of {study.name} copy each other ({early.type}), so there is no curve of "
                 "one configuration that another rule could judge; name a study without it"
             )
+        only_one_environment(study, "hpo what-if")
         rows = tuple(row for row in journal.trials() if row.trial >= 0)
         decisions, asks = journal.decisions(), journal.asks()
         head, devices = journal.head(), journal.meta.devices
