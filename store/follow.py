@@ -52,7 +52,8 @@ class TrialNews:
             blocks of rows, `seeds/<replicate>` the training return of one of them,
             `eval/<metric>` means over the episodes of all replicates, and with `_median`, `_min`,
             `_max` and `_std` instead of `_mean` means over replicates of that of their episodes.
-        ended: it is over, and these are its last points.
+        ended: it is over, and these are its last points. Told once more, without points, where
+            the end of the study gave it another state, value or rank: by confirming it.
     """
 
     trial: int
@@ -92,6 +93,7 @@ class Mark:
         evaluations: trial -> evaluations taken.
         done: trials followed to their end.
         told: trials whose end was told.
+        ends: trial -> state, value and rank that its end was told with, as text.
         kept: whatever else the sink must remember, such as the id of a run elsewhere.
     """
 
@@ -99,6 +101,7 @@ class Mark:
     evaluations: dict[str, int] = field(default_factory=dict[str, int])
     done: list[int] = field(default_factory=list[int])
     told: list[int] = field(default_factory=list[int])
+    ends: dict[str, str] = field(default_factory=dict[str, str])
     kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
@@ -152,6 +155,8 @@ class Follower:
             for number in followed
             if number in by_number
         ]
+        if final:
+            trials += _told_otherwise(by_number, mark)
         ended = sorted(
             (row for row in rows if row["state"] not in _LIVE and row["trial"] not in mark.told),
             key=lambda row: row["trial"],
@@ -203,8 +208,20 @@ class Follower:
         mark.evaluations[name] = len(evaluations)
         if ended:
             mark.done.append(number)
+            mark.ends[name] = _end(row)
         points.sort(key=lambda point: point.env_steps)
         return TrialNews(number, row, json.loads(row["params"]), tuple(points), ended)
+
+
+def _told_otherwise(rows: Mapping[int, Mapping[str, Any]], mark: Mark) -> list[TrialNews]:
+    """Return the trials whose end was told as it is no more, and note how it is now."""
+    stale = [n for n in mark.done if n in rows and mark.ends.get(str(n)) != _end(rows[n])]
+    mark.ends |= {str(n): _end(rows[n]) for n in stale}
+    return [TrialNews(n, rows[n], json.loads(rows[n]["params"]), (), True) for n in stale]
+
+
+def _end(row: Mapping[str, Any]) -> str:
+    return json.dumps([row["state"], row["value"], row["rank"]])
 
 
 def block_means(points: Sequence[Point], every: int) -> list[Point]:

@@ -48,7 +48,7 @@ def go(folder, asked, sinks=None, callbacks=()):
     """Run a study that publishes at every boundary."""
     settings = samples.quick(
         sinks=sinks if sinks is not None else sinks_of(asked, no_worse_than_slow),
-        publish_seconds=0.0, commit_seconds=0.1, callbacks=callbacks,
+        publish_seconds=0.0, commit_seconds=0.0, callbacks=callbacks,
     )  # fmt: skip
     return run(asked, folder, samples.AnalyticFactory(), (), settings)
 
@@ -129,8 +129,18 @@ def test_every_point_is_written_once_in_spite_of_interruptions(drawn):
     for folder in folders:
         for tag, points in scalars(folder)[0].items():
             steps = [step for step, _ in points]
-            once = folder.name != "study" or tag == "value_of_trial"
+            once = tag != "value" and (folder.name != "study" or tag == "value_of_trial")
             assert not once or len(set(steps)) == len(steps), (folder, tag)
+
+
+def test_the_value_that_a_run_ends_with_is_that_of_the_table(drawn):
+    """Told as the trial ends, and again where confirming gave it another."""
+    _, rows = query(drawn, "SELECT trial, value FROM trials WHERE state = 'confirmed'")
+    assert rows
+    for trial, value in rows:
+        points = scalars(drawn / "tensorboard" / f"trial_{trial}")[0]["value"]
+        assert points[-1][1] == pytest.approx(value, rel=1e-6)
+        assert len({step for step, _ in points}) == 1
 
 
 def test_the_study_has_a_run_of_its_own(drawn):

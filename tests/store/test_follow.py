@@ -162,7 +162,8 @@ def test_the_best_are_followed_once_they_are_finished(story: Story, make_trial: 
     assert [news.trial for news in follower.news(path, mark).trials] == [4, 2]
     assert follower.news(path, mark).trials == ()
     path = story.commit(make_trial(0, value=0.0))  # not among the best two
-    assert follower.news(path, mark, final=True).trials == ()
+    (late,) = follower.news(path, mark, final=True).trials
+    assert (late.trial, late.points, late.row["rank"]) == (1, (), 3)  # the first as it ended
 
 
 def test_in_the_end_stopped_trials_fill_up(story: Story, make_trial: Make) -> None:
@@ -197,6 +198,19 @@ def test_counts_and_ends_are_told_once(story: Story, make_trial: Make) -> None:
     news = follower.news(path, mark)
     assert [row["trial"] for row in news.ended] == [0]
     assert news.best == 4.0 and news.env_steps == 42 and list(news.table["trial"]) == [0, 1]
+
+
+def test_an_end_that_confirming_changed_is_told_again(story: Story, make_trial: Make) -> None:
+    follower, mark = Follower(planned=2), Mark()
+    ended = make_trial(0, value=1.0), make_trial(1, value=2.0)
+    assert len(follower.news(story.commit(*ended), mark).trials) == 2
+    confirmed = make_trial(1, value=2.0, choose_values=(1.5, 1.7), report_values=(1.4, 1.6))
+    path = story.commit(ended[0], confirmed)
+    assert follower.news(path, mark).trials == ()
+    (news,) = follower.news(path, mark, final=True).trials
+    assert (news.trial, news.ended, news.points) == (1, True, ())
+    assert (news.row["state"], news.row["value"]) == ("confirmed", 1.5)
+    assert follower.news(path, mark, final=True).trials == ()
 
 
 def test_the_default_beside_the_winner_is_no_trial_of_the_search(
