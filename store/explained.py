@@ -1,7 +1,8 @@
 """How much of the differences between trials a knob explains, and what chance alone explains.
 
 Values are ranks. A knob with an order explains by a parabola over its axis, one without by a
-mean a choice; simulated, higher degrees find fewer of the effects that knobs have.
+mean a choice; simulated, higher degrees find fewer of the effects that knobs have. Two knobs
+explain together, beyond what each does alone, by the products of these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,22 @@ from ..errors import ConfigError
 if TYPE_CHECKING:  # numpy is loaded on use: reading verbs that need no statistics start faster
     import numpy as np
 
-__all__ = ["Column", "Shape", "explained", "midranks", "removed", "resampled", "shape"]
+__all__ = [
+    "Column",
+    "Judged",
+    "Shape",
+    "beyond",
+    "deals",
+    "explained",
+    "judge",
+    "midranks",
+    "product_shape",
+    "removed",
+    "resampled",
+    "resampled_shape",
+    "residual",
+    "shape",
+]
 
 FEWEST_TRIALS = 10
 _DEGREE = 2
@@ -52,6 +68,21 @@ class Shape:
     basis: np.ndarray
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What k shapes explain, beside what they explain of values dealt out anew.
+
+    Attributes:
+        shares: explained by each, [k].
+        means: what chance gives on average, [k].
+        floors: what to be above, [k]; 1 where a shape can explain nothing.
+    """
+
+    shares: np.ndarray
+    means: np.ndarray
+    floors: np.ndarray
+
+
 def midranks(values: Sequence[float]) -> np.ndarray:
     """Return ranks from 1, those of equal values their mean, less the mean of all.
 
@@ -79,7 +110,38 @@ def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
     rows, places = _active(column)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
-    plain = _powers(places, column.choices, degree)
+    return _orthonormal(rows, _powers(places, column.choices, degree), before)
+
+
+def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
+    """Return what two knobs explain together once `before` [n, q] is known.
+
+    The products of their parabolas (or choices) among the trials that have both.
+    """
+    import numpy as np
+
+    both = [
+        row
+        for row, pair in enumerate(zip(one.places, other.places, strict=True))
+        if None not in pair
+    ]
+    rows = np.array(both, np.intp)
+    if len(rows) < FEWEST_TRIALS:
+        return Shape(rows, np.zeros((len(rows), 0)))
+    parts = [
+        _powers(
+            np.array([column.places[row] for row in both], np.float64), column.choices, _DEGREE
+        )
+        for column in (one, other)
+    ]
+    plain = (parts[0][:, :, None] * parts[1][:, None, :]).reshape(len(rows), -1)
+    return _orthonormal(rows, plain, before)
+
+
+def _orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Shape:
+    """Return the part of some columns that a constant and `before` do not explain."""
+    import numpy as np
+
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
@@ -141,6 +203,74 @@ def explained(form: Shape, values: np.ndarray) -> np.ndarray:
     whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
     hit = ((own @ form.basis) ** 2).sum(axis=1)
     return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > _TINY)
+
+
+def deals(draws: np.random.Generator, trials: int, count: int) -> np.ndarray:
+    """Return orders of the trials, [1 + count, n], the first as they are."""
+    import numpy as np
+
+    orders = np.tile(np.arange(trials, dtype=np.int32), (count + 1, 1))
+    draws.permuted(orders[1:], axis=1, out=orders[1:])
+    return orders
+
+
+def residual(before: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return what a constant and `before` [n, q] leave of ranks [n], or of columns of them."""
+    import numpy as np
+
+    known = np.hstack([np.ones((len(ranks), 1)), before])
+    return ranks - known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
+
+
+def judge(forms: Sequence[Shape], values: np.ndarray, level: float) -> Judged:
+    """Return what every shape explains, and the floors that chance passes in few deals.
+
+    Westfall and Young 1993, min-P: floors are at the same chance for every shape, which is small
+    enough that at most `level` of the deals have a shape above its own.
+
+    Args:
+        forms: of knobs, or of pairs of them.
+        values: what is left of the ranks, as it is and in the orders of `deals`, [1 + b, n].
+        level: share of the deals.
+    """
+    import numpy as np
+
+    shares = np.stack([explained(form, values) for form in forms])  # [k, 1 + b]
+    dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
+    count = dealt.shape[1]
+    # of every deal the best place that any shape's share has among this shape's shares
+    places = np.empty((len(forms), count), np.int64)
+    for place, row, own in zip(places, dealt, shares[:, 1:], strict=True):
+        place[:] = count - np.searchsorted(row[::-1], own, side="left")
+    # the largest place that at most so many deals reach with any shape
+    allowed = int(np.sort(places.min(axis=0))[int(level * count)]) - 1
+    floors = dealt[:, max(0, allowed)]
+    usable = np.array([form.basis.shape[1] > 0 for form in forms])
+    return Judged(shares[:, 0], dealt.mean(axis=1), np.where(usable, floors, 1.0))
+
+
+def beyond(share: np.ndarray, chance: float) -> np.ndarray:
+    """Return the share explained beyond chance, which explains of what the knob leaves over."""
+    return (share - chance) / (1.0 - chance)
+
+
+def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the share of the variance among its trials that a shape explains in every resample.
+
+    Args:
+        form: of a knob, or of a pair of them.
+        values: ranks, or what is left of them, [n].
+        weights: how often a resample holds a trial, [b, n].
+    """
+    import numpy as np
+
+    own, held = values[form.rows], weights[:, form.rows]
+    ones = np.ones((len(form.rows), 1))
+    alone, both = (
+        _squared_error(part, own, held) for part in (ones, np.hstack([ones, form.basis]))
+    )
+    gain = np.maximum(0.0, alone - both)
+    return np.divide(gain, alone, out=np.zeros_like(gain), where=alone > _TINY)
 
 
 def resampled(
