@@ -113,7 +113,8 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     cores = _cores(study)
     try:
         factory = factories_of(
-            study, lambda one: LocalFactory(one, warn=notes.append, cores=cores)
+            study,
+            lambda one, of: LocalFactory(one, warn=notes.append, cores=cores, environments=of),
         )
     except ConfigError as error:  # the study is for another machine
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
