@@ -161,11 +161,15 @@ def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
     """
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
+    from .lanes.local_population import LocalPopulation
 
     pairs = zip(factory.factories, first.payload, strict=True)
-    each = [f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)]
+    expected = [f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)]
+    lanes = min(program.lanes for program in expected)
+    made = factory.make(first, lanes).populations
+    each = [own.program for own in made if isinstance(own, LocalPopulation)]
     return Cost(
-        max(program.lanes for program in each),
+        each[0].lanes,
         sum(program.memory_bytes() for program in each),
         max(parameter_count(program.plan, program.example) for program in each),
         max(program.plan.gradient_accumulation for program in each),

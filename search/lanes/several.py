@@ -122,6 +122,7 @@ class SeveralFactory:
         for factory, one in zip(self.factories, resolved.payload, strict=True):
             if isinstance(factory, _Checking):
                 factory.check(one)
+        self.make(resolved, None)  # compiles nothing
 
     def _made(
         self,
