@@ -164,7 +164,9 @@ def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
     from .lanes.local_population import LocalPopulation
 
     pairs = zip(factory.factories, first.payload, strict=True)
-    expected = [f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)]
+    expected = [
+        f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)
+    ]
     lanes = min(program.lanes for program in expected)
     made = factory.make(first, lanes).populations
     each = [own.program for own in made if isinstance(own, LocalPopulation)]
