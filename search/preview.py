@@ -87,7 +87,8 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     kept = Kept.read()
     damaged = kept.note
     try:
-        found = forecast(Machine(factories_of(study, LocalFactory)), kept, told=told)
+        factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
+        found = forecast(Machine(factory), kept, told=told)
     except HpoError as error:  # the check has said what it could
         return replace(report, time_note=f"it cannot be timed here: {error}")
     notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]

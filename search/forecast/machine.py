@@ -61,16 +61,17 @@ class Machine:
         return Lanes(program.lanes, block, warmup_chunks(program), width)
 
     def _several(self, resolved: Resolved, lanes: int | None) -> Lanes:
-        """Return the programs of all environments: each with as many lanes as the most."""
+        """Return the programs of all environments, as `SeveralFactory.make` agrees on lanes."""
         pairs = list(zip(self.parts, resolved.payload, strict=True))
         own = [Part(lanes, part.lanes_of(one, lanes)) for part, one in pairs]
-        most = max(part.lanes.lanes for part in own)
-        for at, (part, one) in enumerate(pairs):
-            if own[at].lanes.lanes < most:
-                own[at] = Part(most, part.lanes_of(one, most))
-        first = own[0].lanes
+        for agree in (min, max):
+            asked = agree(part.lanes.lanes for part in own)
+            own = [
+                part if part.lanes.lanes == asked else Part(asked, machine.lanes_of(one, asked))
+                for part, (machine, one) in zip(own, pairs, strict=True)
+            ]
         widest = max(part.lanes.block for part in own)
-        return replace(first, lanes=most, block=widest, parts=tuple(own))
+        return replace(own[0].lanes, block=widest, parts=tuple(own))
 
     def program(self, first: First) -> Program:
         """Return a program that a rehearsal asked for."""

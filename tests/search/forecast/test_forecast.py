@@ -358,6 +358,9 @@ def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, m
     study = loads(TINY.replace("env: CartPole-v1", "env: [CartPole-v1, Catch-bsuite]"))
     timed = []
 
+    def of_environment(one, environments):
+        return LocalFactory(one, environments=environments)
+
     def time_program(factory, resolved, lanes, baseline):
         timed.append(factory.study.env.id)
         seconds = 0.25 if factory.study.env.id == "CartPole-v1" else 1.0
@@ -365,7 +368,7 @@ def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, m
 
     monkeypatch.setattr("hpo.search.forecast.forecast.time_program", time_program)
     kept = Kept.read(tmp_path / "t.json")
-    machine = Machine(factories_of(study, LocalFactory))
+    machine = Machine(factories_of(study, of_environment))
     both = forecast(machine, kept, told=lambda text: None)
     assert (
         sorted(timed)
@@ -379,5 +382,5 @@ def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, m
     assert ratio == pytest.approx((0.25 + 1.0) / 0.5, rel=1e-6)
     compile_alone = 2.0 + 0.05 * 20.0  # traced, and read from the cache: of each program
     assert both.phases["compile"].expected == pytest.approx(2 * compile_alone)
-    again = Machine(factories_of(study, LocalFactory))  # timings of before are found by name
+    again = Machine(factories_of(study, of_environment))  # timings of before are found by name
     assert forecast(again, kept, timing=False).phases == alike.phases
