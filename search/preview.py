@@ -78,10 +78,8 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     if study.executor.type != "local":
         why = "how long several workers take is not timed here; executor: {type: local} is"
         return replace(report, time_note=why)
-    if study.more_envs:
-        why = "how long several environments take is not timed; hpo check of each alone says it"
-        return replace(report, time_note=why)
-    from .forecast.forecast import Machine, forecast
+    from .forecast.forecast import forecast
+    from .forecast.machine import Machine
     from .lanes.compile_cache import enable_compilation_cache
     from .lanes.local import LocalFactory
 
@@ -89,7 +87,8 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     kept = Kept.read()
     damaged = kept.note
     try:
-        found = forecast(Machine(LocalFactory(study)), kept, told=told)
+        factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
+        found = forecast(Machine(factory), kept, told=told)
     except HpoError as error:  # the check has said what it could
         return replace(report, time_note=f"it cannot be timed here: {error}")
     notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]
@@ -113,7 +112,8 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     cores = _cores(study)
     try:
         factory = factories_of(
-            study, lambda one: LocalFactory(one, warn=notes.append, cores=cores)
+            study,
+            lambda one, of: LocalFactory(one, warn=notes.append, cores=cores, environments=of),
         )
     except ConfigError as error:  # the study is for another machine
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
@@ -160,11 +160,17 @@ def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
     """
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
+    from .lanes.local_population import LocalPopulation
 
     pairs = zip(factory.factories, first.payload, strict=True)
-    each = [f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)]
+    expected = [
+        f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)
+    ]
+    lanes = min(program.lanes for program in expected)
+    made = factory.make(first, lanes).populations
+    each = [own.program for own in made if isinstance(own, LocalPopulation)]
     return Cost(
-        max(program.lanes for program in each),
+        each[0].lanes,
         sum(program.memory_bytes() for program in each),
         max(parameter_count(program.plan, program.example) for program in each),
         max(program.plan.gradient_accumulation for program in each),
