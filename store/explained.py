@@ -18,18 +18,13 @@ if TYPE_CHECKING:  # numpy is loaded on use: reading verbs that need no statisti
 
 __all__ = [
     "Column",
-    "Judged",
     "Shape",
-    "beyond",
-    "deals",
     "explained",
-    "judge",
     "midranks",
     "product_shape",
     "removed",
     "resampled",
     "resampled_shape",
-    "residual",
     "shape",
 ]
 
@@ -66,21 +61,6 @@ class Shape:
 
     rows: np.ndarray
     basis: np.ndarray
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What k shapes explain, beside what they explain of values dealt out anew.
-
-    Attributes:
-        shares: explained by each, [k].
-        means: what chance gives on average, [k].
-        floors: what to be above, [k]; 1 where a shape can explain nothing.
-    """
-
-    shares: np.ndarray
-    means: np.ndarray
-    floors: np.ndarray
 
 
 def midranks(values: Sequence[float]) -> np.ndarray:
@@ -128,13 +108,12 @@ def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
     rows = np.array(both, np.intp)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
-    parts = [
-        _powers(
-            np.array([column.places[row] for row in both], np.float64), column.choices, _DEGREE
-        )
-        for column in (one, other)
-    ]
-    plain = (parts[0][:, :, None] * parts[1][:, None, :]).reshape(len(rows), -1)
+    places = [np.array([column.places[row] for row in both], float) for column in (one, other)]
+    first, second = (
+        _powers(place, column.choices, _DEGREE)
+        for place, column in zip(places, (one, other), strict=True)
+    )
+    plain = (first[:, :, None] * second[:, None, :]).reshape(len(rows), -1)
     return _orthonormal(rows, plain, before)
 
 
@@ -203,55 +182,6 @@ def explained(form: Shape, values: np.ndarray) -> np.ndarray:
     whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
     hit = ((own @ form.basis) ** 2).sum(axis=1)
     return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > _TINY)
-
-
-def deals(draws: np.random.Generator, trials: int, count: int) -> np.ndarray:
-    """Return orders of the trials, [1 + count, n], the first as they are."""
-    import numpy as np
-
-    orders = np.tile(np.arange(trials, dtype=np.int32), (count + 1, 1))
-    draws.permuted(orders[1:], axis=1, out=orders[1:])
-    return orders
-
-
-def residual(before: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return what a constant and `before` [n, q] leave of ranks [n], or of columns of them."""
-    import numpy as np
-
-    known = np.hstack([np.ones((len(ranks), 1)), before])
-    return ranks - known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
-
-
-def judge(forms: Sequence[Shape], values: np.ndarray, level: float) -> Judged:
-    """Return what every shape explains, and the floors that chance passes in few deals.
-
-    Westfall and Young 1993, min-P: floors are at the same chance for every shape, which is small
-    enough that at most `level` of the deals have a shape above its own.
-
-    Args:
-        forms: of knobs, or of pairs of them.
-        values: what is left of the ranks, as it is and in the orders of `deals`, [1 + b, n].
-        level: share of the deals.
-    """
-    import numpy as np
-
-    shares = np.stack([explained(form, values) for form in forms])  # [k, 1 + b]
-    dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
-    count = dealt.shape[1]
-    # of every deal the best place that any shape's share has among this shape's shares
-    places = np.empty((len(forms), count), np.int64)
-    for place, row, own in zip(places, dealt, shares[:, 1:], strict=True):
-        place[:] = count - np.searchsorted(row[::-1], own, side="left")
-    # the largest place that at most so many deals reach with any shape
-    allowed = int(np.sort(places.min(axis=0))[int(level * count)]) - 1
-    floors = dealt[:, max(0, allowed)]
-    usable = np.array([form.basis.shape[1] > 0 for form in forms])
-    return Judged(shares[:, 0], dealt.mean(axis=1), np.where(usable, floors, 1.0))
-
-
-def beyond(share: np.ndarray, chance: float) -> np.ndarray:
-    """Return the share explained beyond chance, which explains of what the knob leaves over."""
-    return (share - chance) / (1.0 - chance)
 
 
 def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.ndarray:

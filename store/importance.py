@@ -17,14 +17,11 @@ from ..errors import ConfigError
 from .explained import (
     FEWEST_TRIALS,
     Column,
-    Judged,
-    beyond,
-    deals,
-    judge,
+    Shape,
+    explained,
     midranks,
     removed,
     resampled,
-    residual,
     shape,
 )
 
@@ -114,6 +111,15 @@ class Decided:
         }
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """One round: what every knob explains, what chance gives on average, and its floor."""
+
+    shares: np.ndarray
+    means: np.ndarray
+    floors: np.ndarray
+
+
 def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) -> Decided:
     """Return what every knob explains, and which of them decided.
 
@@ -135,16 +141,16 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
         raise ConfigError("importance needs one place of every knob for each value")
     ranks, trials = midranks(values), len(values)
     draws = np.random.Generator(np.random.PCG64(seed))
-    orders = deals(draws, trials, max(_DEALS, _DEALS_A_KNOB * len(columns)))
+    deals = _deals(draws, trials, max(_DEALS, _DEALS_A_KNOB * len(columns)))
     weights = draws.multinomial(trials, np.full(trials, 1 / trials), _RESAMPLES).astype(np.float64)
     waiting = list(columns)
     named: list[Column] = []
     found: list[KnobShare] = []
     while waiting:
         before = removed(named, trials)
-        left = residual(before, ranks)
+        left = ranks - _fit(before, ranks)
         remaining = float(left @ left) / float(ranks @ ranks or 1.0)
-        judged = judge([shape(column, before) for column in waiting], left[orders], _CHANCE)
+        judged = _judge([shape(column, before) for column in waiting], left, deals)
         over = judged.shares - judged.floors
         best = int(np.argmax(np.where(over > 0, judged.shares, -np.inf)))
         takes = [best] if over[best] > 0 else sorted(
@@ -158,9 +164,44 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
     return Decided(trials, tuple(found))
 
 
+def _deals(draws: np.random.Generator, trials: int, count: int) -> np.ndarray:
+    """Return orders of the trials, [b, n], the first as they are."""
+    import numpy as np
+
+    orders = np.tile(np.arange(trials, dtype=np.int32), (count + 1, 1))
+    draws.permuted(orders[1:], axis=1, out=orders[1:])
+    return orders
+
+
+def _fit(before: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    known = np.hstack([np.ones((len(ranks), 1)), before])
+    return known @ np.linalg.lstsq(known, ranks, rcond=None)[0]
+
+
+def _judge(forms: Sequence[Shape], left: np.ndarray, deals: np.ndarray) -> _Judged:
+    """Return shares, and the floors that any knob passes in 4 % of the deals."""
+    import numpy as np
+
+    values = left[deals]
+    shares = np.stack([explained(form, values) for form in forms])  # [k, 1 + b]
+    dealt = np.sort(shares[:, 1:], axis=1)[:, ::-1]  # largest first
+    count = dealt.shape[1]
+    # of every deal the best place that any knob's share has among this knob's shares
+    places = np.empty((len(forms), count), np.int64)
+    for place, row, own in zip(places, dealt, shares[:, 1:], strict=True):
+        place[:] = count - np.searchsorted(row[::-1], own, side="left")
+    # the largest place that at most 4 % of the deals reach with any knob
+    allowed = int(np.sort(places.min(axis=0))[int(_CHANCE * count)]) - 1
+    floors = dealt[:, max(0, allowed)]
+    usable = np.array([form.basis.shape[1] > 0 for form in forms])
+    return _Judged(shares[:, 0], dealt.mean(axis=1), np.where(usable, floors, 1.0))
+
+
 def _knob(
     column: Column,
-    judged: Judged,
+    judged: _Judged,
     k: int,
     remaining: float,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -175,8 +216,13 @@ def _knob(
         return KnobShare(column.name, active, 0.0, 0.0, 1.0, 1.0, False)
     again, rest = resampled(column, *data)
     # Less chance twice: a resample holds some trials twice, which explains as much once more.
-    spread = beyond(beyond(again, chance), chance) * rest
+    spread = _beyond(_beyond(again, chance), chance) * rest
     low, high = np.clip(np.quantile(spread, [0.025, 0.975]), 0.0, 1.0)
-    share = max(0.0, float(beyond(judged.shares[k], chance))) * remaining
-    floor = max(0.0, float(beyond(judged.floors[k], chance))) * remaining
+    share = max(0.0, float(_beyond(judged.shares[k], chance))) * remaining
+    floor = max(0.0, float(_beyond(judged.floors[k], chance))) * remaining
     return KnobShare(column.name, active, share, float(low), float(high), floor, decided)
+
+
+def _beyond(share: np.ndarray, chance: float) -> np.ndarray:
+    """Return the share explained beyond chance, which explains of what the knob leaves over."""
+    return (share - chance) / (1.0 - chance)
