@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...errors import ConfigError
-from ...search.after.conclusion import conclusion_from
+from ...search.after.conclusion import alone_beside, conclusion_from
 from ...search.after.decided import Answer, answer_at
 from ...search.after.front_values import front_values
 from ...search.after.looking_back import Points, importance_at, points_of
@@ -162,6 +162,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
         fresh = front_values(journal, rows) if ended else {}
+        alone = alone_beside(folder.path, meta, entries, ended)
         return Snapshot(
             folder=folder,
             meta=meta,
@@ -174,7 +175,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             usage=usage_at(head),
             standing=state_of(folder.path, head),
             baseline_rows=rules,
-            conclusion=conclusion_from(meta, rows, entries, rules, ended, fresh),
+            conclusion=conclusion_from(meta, rows, entries, rules, ended, fresh, alone),
         )
 
 

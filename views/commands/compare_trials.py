@@ -8,6 +8,7 @@ replicates. There is no verdict across different environments.
 from __future__ import annotations
 
 import math
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from ..documents import print_answer
 from ..formatting import counted
+from ..terminal.console import fitted
 
 __all__ = ["do_compare"]
 
@@ -85,8 +87,10 @@ def do_compare(args: Namespace) -> int:
         else result.verdict
     )
     data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric, "caution": caution}
-    data |= {"verdict": verdict, **result.as_json()}
-    print_answer(args.json, data, _text(result, sides, meta, caution, verdict))
+    unpaired = "" if paired else _unpaired(*sides)
+    data |= {"verdict": verdict, "unpaired": unpaired, **result.as_json()}
+    notes = [caution, fitted(f"  {unpaired}", sys.stdout).strip()]
+    print_answer(args.json, data, _text(result, sides, meta, notes, verdict))
     return 0
 
 
@@ -111,7 +115,43 @@ def _compared(a: _Side, b: _Side) -> tuple[list[list[float]], bool, str]:
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
         return values, paired, _flattered(stream, a, b)
-    raise StoreError(f"{a.name} and {b.name} have no values from the same kind of seeds")
+    raise StoreError(
+        f"{a.name} and {b.name} have no seeds in common: {a.name} has {_held(a)}, {b.name} "
+        f"{_held(b)}; `hpo top` says from which seeds each value is, and the winner and the "
+        "default have the report seeds"
+    )
+
+
+def _held(side: _Side) -> str:
+    """Return in words which seeds a side has values of."""
+    kinds = {
+        Stream.SEARCH: "of the search", Stream.CHOOSE: "that chose", Stream.REPORT: "that report"
+    }  # fmt: skip
+    told = [
+        f"{counted(len(side.values[stream]), 'seed')} {words}"
+        for stream, words in kinds.items()
+        if side.values.get(stream)
+    ]
+    return " and ".join(told)
+
+
+def _unpaired(a: _Side, b: _Side) -> str:
+    """Return which seeds each side has, and what to type to compare them seed by seed."""
+    if a.seed != b.seed:
+        return (
+            f"A has {_held(a)}, all made from `seed: {a.seed}`, and B {_held(b)}, from `seed: "
+            f"{b.seed}`; to compare seed by seed run B's file again with --set seed={a.seed} "
+            f"--name {b.name}-seed{a.seed}"
+        )
+    told = f"A has {_held(a)}, B {_held(b)}"
+    if a.study == b.study:
+        return f"{told}; not all are the same ones"
+    most = max(len(side.values[Stream.REPORT]) for side in (a, b))
+    wanted = max(most, FEWEST_PAIRS)
+    return (
+        f"{told}; only those that report are the same in both: run the files again with --set "
+        f"confirm.report={wanted}, which adds what is missing"
+    )
 
 
 def _shared_report(a: _Side, b: _Side) -> list[list[float]] | None:
@@ -225,7 +265,11 @@ def _board(folder: StudyFolder) -> tuple[StudyMeta, dict[int, TrialRow], dict[in
 
 
 def _text(
-    result: Comparison, sides: Sequence[_Side], meta: StudyMeta, caution: str, verdict: str
+    result: Comparison,
+    sides: Sequence[_Side],
+    meta: StudyMeta,
+    notes: Sequence[str],
+    verdict: str,
 ) -> str:
     lines = [f"{meta.metric}, {meta.goal}"]
     for letter, side, mean, iqm, count in zip(
@@ -240,7 +284,7 @@ def _text(
         f"  a run of A beats one of B with probability {result.probability:.2f}"
         f"{_shown(result.probability_interval, '.2f')}"
     )
-    lines += [f"  {caution}"] if caution else []
+    lines += [f"  {note}" for note in notes if note]
     lines.append(verdict)
     return "\n".join(lines)
 
