@@ -212,7 +212,7 @@ def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, to
 )  # fmt: skip
 def test_a_check_takes_what_is_right(file, capsys, name, words):
     assert main(["check", str(file(STUDIES[name]))]) == 0
-    assert words in capsys.readouterr().out
+    assert words in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_check_runs_no_file_for_names_that_are_known(file, folder, capsys):

@@ -28,7 +28,7 @@ from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from ..documents import print_answer
 from ..formatting import counted
-from ..terminal.console import fitted
+from ..terminal.console import in_columns
 
 __all__ = ["do_compare"]
 
@@ -89,7 +89,7 @@ def do_compare(args: Namespace) -> int:
     data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric, "caution": caution}
     unpaired = "" if paired else _unpaired(*sides)
     data |= {"verdict": verdict, "unpaired": unpaired, **result.as_json()}
-    notes = [caution, fitted(f"  {unpaired}", sys.stdout).strip()]
+    notes = [caution, in_columns(f"  {unpaired}", sys.stdout).strip()]
     print_answer(args.json, data, _text(result, sides, meta, notes, verdict))
     return 0
 
