@@ -220,7 +220,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _flag(ranked, "--over-progress", "at every point of the runs")
     compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
     for side in "ab":
-        _option(compared, side, side.upper(), "a trial's number, or a study")
+        _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
+    _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
     judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
