@@ -99,10 +99,11 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
             f"trial {first.trial} of {folder.name!r} changed its knobs on the way (a population "
             "that copies); one configuration is needed: search with another rule"
         )
-    if conclusion.verdict not in TAKEN and not anyway:
+    verdict = "infeasible" if conclusion.violates else conclusion.against.verdict
+    if verdict not in TAKEN and not anyway:
         raise ConfigError(
             f"study {folder.name!r} has not shown that its winner is as good as the default "
-            f"({conclusion.verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
+            f"({verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
             "To prove it all the same add --anyway"
         )
     fresh = {
@@ -120,7 +121,7 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             trial=first.trial,
             trials=sum(row.trial >= 0 for row in rows),
-            verdict=conclusion.verdict,
+            verdict=verdict,
             said=" ".join(conclusion.said),
             env_steps=sum(row.env_steps for row in rows) + _confirm_steps(folder),
             seeds={stream.value: count for stream, count in fresh.items()},
