@@ -114,8 +114,8 @@ class Program:
         for called in one.called:
             for row in self.computations.get(called, {}).values():
                 if row.op == "dot":
-                    split = re.search(r"algorithm=dot_bf16_bf16_f32_x(\d)", row.line)
-                    found = max(found, int(split[1]) if split else 0)
+                    split = re.search(r"algorithm=dot_bf16_bf16_f32(?:_x(\d))?\b", row.line)
+                    found = max(found, int(split[1] or 1) if split else 0)
                 else:
                     found = max(found, self.parts(row))
         return found

@@ -6,18 +6,27 @@ older gymnax:
 
     python -m venv /tmp/rejax && /tmp/rejax/bin/pip install rejax==0.1.3 gymnax==0.0.9
     python benchmarks/lanes_vs_rejax.py --rejax-python /tmp/rejax/bin/python
+
+With `--before` an earlier commit of this repository takes rejax's place, and no file is written:
+
+    python benchmarks/lanes_vs_rejax.py --before 7a913bf
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+from checkout import make_importable
+from features import unpack
 
 ENVS, STEPS, EPOCHS, MINIBATCHES = 8, 128, 4, 4
 
@@ -114,10 +123,12 @@ def rejax(lanes: int, updates: int) -> None:
 class Side:
     """A worker process."""
 
-    def __init__(self, python: str, *args: str):
+    def __init__(self, python: str, *args: str, path: Path | None = None):
+        environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
         self.process = subprocess.Popen(
-            [python, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            [python, __file__, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=environment,
+        )  # fmt: skip
         self.hello = self._read()
 
     def _read(self) -> dict:
@@ -136,14 +147,17 @@ class Side:
         self.process.wait()
 
 
-def compare(rejax_python: str, lanes: int, rounds: int, tile: int | None) -> dict:
+def compare(
+    rejax_python: str, lanes: int, rounds: int, tile: int | None, before: Path | None
+) -> dict:
     updates = {1: 200, 16: 20, 64: 10}.get(lanes, 20)
     common = ["--lanes", str(lanes), "--updates", str(updates)]
     own = ["--tile", str(tile)] if tile else []
-    sides = {
-        "hpo": Side(sys.executable, "--side", "hpo", *common, *own),
-        "rejax": Side(rejax_python, "--side", "rejax", *common),
-    }
+    sides = {"hpo": Side(sys.executable, "--side", "hpo", *common, *own)}
+    if before is None:
+        sides["rejax"] = Side(rejax_python, "--side", "rejax", *common)
+    else:
+        sides["before"] = Side(sys.executable, "--side", "hpo", *common, *own, path=before)
     seen: dict[str, list[dict]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
@@ -164,7 +178,7 @@ def compare(rejax_python: str, lanes: int, rounds: int, tile: int | None) -> dic
     for kind in ("wall", "cpu"):
         row[f"{kind}_ratio"] = statistics.median(
             (a["env_steps"] / a[f"{kind}_seconds"]) / (b["env_steps"] / b[f"{kind}_seconds"])
-            for a, b in zip(seen["hpo"], seen["rejax"], strict=True)
+            for a, b in zip(*seen.values(), strict=True)
         )
     return row
 
@@ -172,6 +186,7 @@ def compare(rejax_python: str, lanes: int, rounds: int, tile: int | None) -> dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rejax-python", help="python of the venv that holds rejax")
+    parser.add_argument("--before", help="a commit of this repository to compare with")
     parser.add_argument("--lanes", type=int, help="only this L")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--updates", type=int, default=10)
@@ -182,15 +197,27 @@ def main() -> None:
         return ours(args.lanes, args.tile, args.updates)
     if args.side == "rejax":
         return rejax(args.lanes, args.updates)
-    if not args.rejax_python:
-        parser.error("--rejax-python is needed")
+    if not args.rejax_python and not args.before:
+        parser.error("--rejax-python or --before is needed")
+    make_importable()
+    with tempfile.TemporaryDirectory() as folder:
+        before = unpack(args.before, Path(folder)) if args.before else None
+        rows = _rows(args, before)
+    if not args.lanes and before is None:
+        document = {"machine": platform.machine(), "python": platform.python_version()}
+        out = Path(__file__).with_suffix(".json")
+        out.write_text(json.dumps({**document, "rows": rows}, indent=2) + "\n")
+
+
+def _rows(args: argparse.Namespace, before: Path | None) -> list[dict]:
     rows = []
-    print("| lanes | hpo steps/s | rejax steps/s | wall | CPU | compile hpo | rejax |")
+    name = "rejax" if before is None else args.before
+    print(f"| lanes | hpo steps/s | {name} steps/s | wall | CPU | compile hpo | {name} |")
     print("|---|---|---|---|---|---|---|")
     for lanes in [args.lanes] if args.lanes else [1, 16, 64]:
-        row = compare(args.rejax_python, lanes, args.rounds, args.tile)
+        row = compare(args.rejax_python, lanes, args.rounds, args.tile, before)
         rows.append(row)
-        hpo, other = row["hpo"], row["rejax"]
+        hpo, other = row["hpo"], row["rejax" if before is None else "before"]
         print(
             f"| {lanes} | {hpo['env_steps_per_wall_second']:,.0f} "
             f"| {other['env_steps_per_wall_second']:,.0f} | {row['wall_ratio']:.2f}x "
@@ -198,10 +225,7 @@ def main() -> None:
             f"| {other['compile_seconds']:.1f} s |",
             flush=True,
         )
-    if not args.lanes:
-        document = {"machine": platform.machine(), "python": platform.python_version()}
-        out = Path(__file__).with_suffix(".json")
-        out.write_text(json.dumps({**document, "rows": rows}, indent=2) + "\n")
+    return rows
 
 
 if __name__ == "__main__":

@@ -29,8 +29,11 @@ class Backend:
             each of their turns would be launched by itself.
         joins_biases: gradients of a layer's kernel and bias are one product, where it has fewer
             inputs than outputs.
-        splits_wide_products: products of very wide inputs in float32 are six of parts in bfloat16,
-            which tensor cores multiply; what they give has float32's digits.
+        splits_wide_products: products of very wide inputs, or for very many actions, in float32
+            are six of parts in bfloat16, which tensor cores multiply; what they give has float32's
+            digits.
+        reads_flags: a perceptron's first layers read packed spectra as bytes, which are exact in
+            bfloat16: three products make float32's digits where two of floats need six.
         sums_first: norms of gradients are summed before anything is written from them, so that
             what is written takes the place of what was read.
         selects_actions: the log probability of an action is summed out of all, so that nothing
@@ -50,6 +53,7 @@ class Backend:
     sums_first: bool = False
     selects_actions: bool = False
     splits_wide_products: bool = False
+    reads_flags: bool = False
     cast_once: bool = False
     values_after: bool = False
 
@@ -66,6 +70,7 @@ GPU = Backend(
     sums_first=True,
     selects_actions=True,
     splits_wide_products=True,
+    reads_flags=True,
     cast_once=True,
     values_after=True,
 )

@@ -292,11 +292,8 @@ def _step(
     """Take one gradient step of one lane where it `takes` it."""
     squares = distance = None
     if plan.backend.sums_first:
-        squares = optimisers.group_squares(gradients, joined=True)
-        away = jax.tree.map(jnp.subtract, gradients, learning.grad_mean)
-        mean, squares, distance = jax.lax.optimization_barrier(
-            (learning.grad_mean, squares, optimisers.tree_norm(away, joined=True))
-        )
+        sums = optimisers.squares_and_distance(gradients, learning.grad_mean)
+        mean, (squares, distance) = jax.lax.optimization_barrier((learning.grad_mean, sums))
         learning = learning.replace(grad_mean=mean)
     params, moments, norm = optimisers.apply_gradients(
         plan, hypers, sizes, learning.params, learning.moments, gradients, squares

@@ -15,6 +15,7 @@ from .activations import computed_numbers
 from .backend import CPU
 from .envs import registry as environments
 from .hypers import Hypers
+from .networks.mlp import takes_flags
 from .observations import as_array
 from .plan import Plan
 from .population import lane_shapes
@@ -70,8 +71,8 @@ def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -
     final = seen if values_wait(plan) and not environments.make(plan.env).never_ends else 0
     trajectory = 2 * (seen + _RECORD_BYTES * steps) + final
     rows = math.ceil(plan.minibatch_size * segments // plan.num_envs / plan.gradient_accumulation)
-    numbers = _row_numbers_on_gpus(plan, shapes.params) + _expanded_size(plan)
-    running = trajectory + 2 * _bytes(shapes.params) + 4 * rows * numbers
+    row = 4 * _row_numbers_on_gpus(plan, shapes.params) + _expanded_bytes(plan, rows)
+    running = trajectory + 2 * _bytes(shapes.params) + rows * row
     block = tile * devices
     if lanes > block:  # tiles are read from one copy of all lanes and written to another
         return 2 * lanes * lane + block * (lane + running)
@@ -135,6 +136,14 @@ def _expanded_size(plan: Plan) -> int:
     """
     stored = environments.make(plan.env).observation_struct
     return jax.eval_shape(as_array, stored).size if hasattr(stored, "as_vector") else 0
+
+
+def _expanded_bytes(plan: Plan, rows: int) -> int:
+    """Return the bytes of one observation as a GPU's network reads it in minibatches of rows."""
+    stored = environments.make(plan.env).observation_struct
+    normalised = "normalise_observations" in plan.features
+    flags = hasattr(stored, "as_flags") and takes_flags(plan, rows) and not normalised
+    return _expanded_size(plan) * (1 if flags else 4)
 
 
 def _bytes(tree: Any) -> int:

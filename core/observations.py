@@ -1,14 +1,36 @@
 """Observations kept smaller than the array they stand for, and that array.
 
 An environment may observe a tree with a method `as_vector` (float32 [..., n] for any leading
-axes): rollouts keep the tree, and whoever needs numbers, network or normaliser, expands it.
+axes): rollouts keep the tree, and whoever needs numbers, network or normaliser, expands it. One
+that is mostly flags may have a method `as_flags` (`Flagged`) and a property `lead`, the leading
+axes, besides, for networks that multiply flags.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["as_array"]
+from jaxtyping import Array, Float, Int8
+
+from .pytree import Pytree, pytree, static
+
+__all__ = ["Flagged", "as_array"]
+
+
+@pytree
+class Flagged(Pytree):
+    """Rows of an array of n numbers of which all but the first m are 0 or 1.
+
+    Attributes:
+        numbers: the first m; float32 [..., m].
+        flags: some columns that are skipped, then all n, with 0 in place of those numbers; int8
+            [..., w].
+        skipped: columns, so that bytes can be made in words of four.
+    """
+
+    numbers: Float[Array, "... m"]
+    flags: Int8[Array, "... w"]
+    skipped: int = static(default=0)
 
 
 def as_array(observation: Any) -> Any:

@@ -26,6 +26,7 @@ __all__ = [
     "group_squares",
     "init_moments",
     "orthogonalised",
+    "squares_and_distance",
     "step_sizes",
     "tree_norm",
 ]
@@ -88,31 +89,62 @@ def _init_group(plan: Plan, group: dict[str, Any]) -> State:
     return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(second, group))
 
 
-def tree_norm(tree: Any, joined: bool = False) -> Float[Array, ""]:
-    """Return the Euclidean norm over all leaves.
-
-    Args:
-        tree: of arrays.
-        joined: small leaves are summed as one, so that a GPU launches fewer kernels.
-    """
-    return jnp.sqrt(_square(tree, joined))
+def tree_norm(tree: Any) -> Float[Array, ""]:
+    """Return the Euclidean norm over all leaves."""
+    return jnp.sqrt(_square(tree))
 
 
-def _square(tree: Any, joined: bool) -> Float[Array, ""]:
-    leaves = jax.tree.leaves(tree)
-    if joined:
-        small = [leaf.reshape(-1) for leaf in leaves if leaf.size <= _SMALL]
-        leaves = [leaf for leaf in leaves if leaf.size > _SMALL]
-        leaves += [jnp.concatenate(small)] if small else []
-    return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in leaves]))
+def _square(tree: Any) -> Float[Array, ""]:
+    return jnp.sum(jnp.stack([jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
-def group_squares(
-    gradients: dict[str, Any], joined: bool = False
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return the squared norms of the policy's and the critic's gradients (see `tree_norm`)."""
-    policy, critic = (_square(group, joined) for group in _groups(gradients))
+def group_squares(gradients: dict[str, Any]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the squared norms of the policy's and the critic's gradients."""
+    policy, critic = (_square(group) for group in _groups(gradients))
     return policy, critic
+
+
+def squares_and_distance(
+    gradients: dict[str, Any], mean: dict[str, Any]
+) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], Float[Array, ""]]:
+    """Return `group_squares` of gradients and how far they are from their mean, |g - m|.
+
+    A GPU makes both sums of a leaf in one kernel, and those of small leaves as of one.
+    """
+    pairs = [
+        _pair(group, centre)
+        for group, centre in zip(_groups(gradients), _groups(mean), strict=True)
+    ]
+    (policy, near), (critic, far) = pairs
+    return (policy, critic), jnp.sqrt(near + far)
+
+
+def _pair(
+    group: dict[str, Any], mean: dict[str, Any]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the sums of squares of a group's gradients, and of these less their mean."""
+    leaves, centres = (_few_leaves(tree) for tree in (group, mean))
+    sums = [_two_sums(leaf, centre) for leaf, centre in zip(leaves, centres, strict=True)]
+    own, away = (jnp.sum(jnp.stack(parts)) for parts in zip(*sums, strict=True))
+    return own, away
+
+
+def _two_sums(leaf: Array, centre: Array) -> tuple[Array, Array]:
+    def add(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+        return one[0] + other[0], one[1] + other[1]
+
+    zero = jnp.zeros((), leaf.dtype)
+    squares = (jnp.square(leaf), jnp.square(leaf - centre))
+    own, away = jax.lax.reduce(squares, (zero, zero), add, tuple(range(leaf.ndim)))
+    return own, away
+
+
+def _few_leaves(tree: Any) -> list[Array]:
+    """Return the leaves of a tree, with all small ones as one array."""
+    leaves = jax.tree.leaves(tree)
+    small = [leaf.reshape(-1) for leaf in leaves if leaf.size <= _SMALL]
+    large = [leaf for leaf in leaves if leaf.size > _SMALL]
+    return large + ([jnp.concatenate(small)] if small else [])
 
 
 def _settings(plan: Plan, hypers: Hypers, sizes: StepSizes) -> tuple[Settings, Settings]:

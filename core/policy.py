@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from contextlib import nullcontext
 from typing import Any
 
@@ -32,6 +33,7 @@ from .hypers import Hypers
 from .networks import registry as networks
 from .networks.attention import Keyed
 from .networks.cnn import unit_bytes
+from .networks.mlp import takes_flags
 from .networks.outputs import Outputs
 from .normalise import RunningStatistics
 from .observations import as_array
@@ -154,7 +156,7 @@ def _call(
 ) -> Any:
     env = environments.make(plan.env)
     network = {name: value for name, value in params.items() if name != "log_std"}
-    args = (_read(observation), *rest)
+    args = (_given(plan, observation), *rest)
     mixing = nullcontext()
     if plan.dtype != "float32":
         network, args = _cast((network, args), plan.dtype)
@@ -193,6 +195,14 @@ def _read(observation: Any) -> Any:
     if isinstance(observation, Keyed):
         return observation.replace(observation=as_array(observation.observation))
     return as_array(observation)
+
+
+def _given(plan: Plan, observation: Any) -> Any:
+    """Return an observation as the network of a plan takes it: flags, or as `_read` gives it."""
+    if hasattr(observation, "as_flags"):
+        rows = math.prod(observation.lead)
+        return observation.as_flags() if takes_flags(plan, rows) else _read(observation)
+    return _read(observation)
 
 
 def keyed(plan: Plan, observation: Any, words: UInt32[Array, "... 2"]) -> Any:

@@ -247,6 +247,10 @@ class Program:
             lanes: all of them; donated and must not be used again.
             changes: host arrays from `no_changes`, filled in.
         """
+        if len(self.devices) == 1:
+            # XLA calls what a chunk gives replicated there, which is the same and has another
+            # name: `jit` would make the program of each name.
+            lanes = self._put(lanes)
         return self._change(lanes, changes)
 
     @property

@@ -224,3 +224,10 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
     [gemm, _] = [cost for cost in model.costs() if cost.kind == "launch"]
     taken = 6 * 2 * 8000 * 32000 * 1600 / (0.35 * 990e12) * 1e6
     assert gemm.microseconds == pytest.approx(1.5 + taken)
+    # One of numbers that are bfloat16 already.
+    (tmp_path / "program.hlo.gz").write_bytes(gzip.compress(text.replace("_x6", "").encode()))
+    made = gpu_hlo.Program(tmp_path)
+    assert made.parts(made.named["gemm"]) == 1
+    model = gpu_cost.Model(made, target, "float32", 1, 0)
+    [gemm, _] = [cost for cost in model.costs() if cost.kind == "launch"]
+    assert gemm.microseconds == pytest.approx(1.5 + taken / 6)

@@ -3,9 +3,11 @@
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from hpo.core import population
 from hpo.core.population import Lanes
+from hpo.core.program import EvaluationPlan, Program
 
 ME = {"learning_rate": 0.003, "normalise_observations": True}
 LATER = {"learning_rate": 0.01, "clip_eps": 0.1, "normalise_observations": True}
@@ -117,3 +119,15 @@ def test_changing_lanes_compiles_nothing_twice(tiny, trained):
     state, _ = program.advance(tiny.seed, state, program.no_refills())
     program.change(state, program.no_changes())
     assert program._change._cache_size() == size == 1
+
+
+def test_on_one_device_a_copy_is_compiled_once(tiny):
+    """There a chunk gives lanes whose sharding has another name than that of lanes put there."""
+    program = Program(
+        tiny.plan, 2, tiny.updates, 1, EvaluationPlan(), (jax.devices()[0],), tiny.hypers()
+    )
+    named = NamedSharding(program.mesh, PartitionSpec())
+    for state in (program.empty(), jax.device_put(jax.device_get(program.empty()), named)):
+        for _ in range(2):
+            state = program.change(state, program.no_changes())
+    assert program._change._cache_size() == 1

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from hpo.core import policy
+from hpo.core.accumulation import for_platform
 from hpo.core.envs import registry
 from hpo.core.envs.contract import same_observations
 from hpo.core.hypers import make_hypers
 from hpo.core.memory import estimate_memory
+from hpo.core.networks import mlp
+from hpo.core.networks.flag_dense import FlagDense
 from hpo.core.observations import as_array
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import init_lane, lane_shapes
@@ -30,10 +33,12 @@ def plan_of(observation, features=(), **knobs):
 
 
 @functools.cache
-def learnt(observation, features=()):
+def learnt(observation, features=(), platform=None, updates=UPDATES):
     """(last state, metrics of every update) of two lanes with other learning rates."""
     on = dict.fromkeys(features, True)
     plan = plan_of(observation, features, **on)
+    if platform is not None:
+        plan = for_platform(plan, platform)
     params = registry.make(plan.env).default_params
     hypers = stack(
         [
@@ -45,11 +50,11 @@ def learnt(observation, features=()):
 
     def run(hypers):
         def start(args):
-            many = jnp.int32(UPDATES)
+            many = jnp.int32(updates)
             return init_lane(plan, jnp.int32(3), args[0], jnp.int32(0), args[1], many * 0, many)
 
         state = jax.lax.map(start, (hypers, lanes))
-        return jax.lax.scan(lambda s, _: update(plan, hypers, s), state, length=UPDATES)
+        return jax.lax.scan(lambda s, _: update(plan, hypers, s), state, length=updates)
 
     return jax.device_get(jax.jit(run)(hypers))
 
@@ -63,6 +68,22 @@ def test_learning_from_bits_is_learning_from_floats():
     for ours, theirs in ((packed.params, flat.params), (packed_metrics, flat_metrics)):
         jax.tree.map(np.testing.assert_array_equal, ours, theirs)
     assert np.any(packed_metrics.loss)
+
+
+def test_a_gpu_multiplies_bytes_and_learns_the_same(monkeypatch):
+    """Minibatches of 16 rows as flags; env steps of 4 as floats."""
+    layers, call = [], FlagDense.__call__
+    monkeypatch.setattr(
+        FlagDense, "__call__", lambda self, x: layers.append(x.flags.shape) or call(self, x)
+    )
+    monkeypatch.setattr(mlp, "_MANY", 16)
+    _, written = learnt("packed", platform="gpu", updates=1)
+    assert {shape[-1] for shape in layers} == {4 + 44 * 40}
+    assert {int(np.prod(shape[:-1])) for shape in layers} == {16}
+    _, plain = learnt("packed")
+    assert (plain.grad_norm[0] > 0.0).all() and (plain.approx_kl[0] != 0.0).all()
+    for ours, theirs in zip(*map(jax.tree.leaves, (written, plain)), strict=True):
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-3, atol=2e-5)
 
 
 def test_the_normaliser_reads_what_the_network_reads(quickly):

@@ -9,6 +9,7 @@ from hpo.core.optimisers import (
     apply_gradients,
     init_moments,
     orthogonalised,
+    squares_and_distance,
     step_sizes,
     tree_norm,
 )
@@ -289,3 +290,22 @@ def test_no_gradient_moves_nothing_but_is_finite():
 
 def test_the_norm_is_over_all_leaves():
     assert float(tree_norm({"a": jnp.asarray([3.0]), "b": jnp.asarray([[4.0]])})) == 5.0
+
+
+def test_squares_and_distance_are_sums_over_both_groups():
+    """Leaves above and below what is summed as one, against NumPy in double precision."""
+    rng = np.random.default_rng(0)
+    shapes = {"actor": (70, 40), "log_std": (3,), "critic": (50, 60), "critic_head": (1, 9)}
+    own, mean = (
+        {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        for _ in range(2)
+    )
+    (policy, critic), distance = jax.jit(squares_and_distance)(own, mean)
+
+    def square(names, less=0.0):
+        return sum(np.sum((own[n] - less * mean[n].astype(np.float64)) ** 2) for n in names)
+
+    # A CPU sums pairs one after the other, a GPU in a tree.
+    assert float(policy) == pytest.approx(square(("actor", "log_std")), rel=1e-5)
+    assert float(critic) == pytest.approx(square(("critic", "critic_head")), rel=1e-5)
+    assert float(distance) == pytest.approx(square(shapes, 1.0) ** 0.5, rel=1e-5)

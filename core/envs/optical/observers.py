@@ -12,17 +12,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Float, Int
 
-from ...pytree import Pytree, pytree, static
-from .bits import NONE, ONE, band_words, count_bits, first_set, shift_up, unpack, window
+from ...pytree import Pytree, pytree
+from .bits import NONE, band_words, count_bits, first_set, shift_up, unpack, window
 from .network_state import Network, OpticalState
 from .network_tables import take
+from .packed_observation import PackedObservation
 from .resources import Offers, SharedLightpaths
 from .spectral_features import laplacian_features, line_graph_features
 from .traffic import OpticalParams
 
-__all__ = ["LinkTokens", "PackedObservation", "make_observer"]
+__all__ = ["LinkTokens", "make_observer"]
 
 Observer = Callable[[OpticalState, OpticalParams], Any]
 
@@ -50,42 +51,6 @@ class LinkTokens(Pytree):
     marginals: Float[Array, "... links 2"]
     request: Float[Array, "... links C"]
     pair: Int[Array, "..."]
-
-
-@pytree
-class PackedObservation(Pytree):
-    """The flat observation in a twenty-fifth of the memory; `as_vector` gives the floats back.
-
-    A rollout of flat observations spends more time moving them than the environment takes to step.
-
-    Attributes:
-        request: source, bitrate, destination; float32 [3].
-        words: bits of the slots in use; uint32 [links, W].
-        slots: S, of which each link has a bit.
-        unrolled: it is expanded number by number, in one kernel of a GPU, not word by word.
-    """
-
-    request: Float[Array, "... 3"]
-    words: UInt32[Array, "... links W"]
-    slots: int = static()
-    unrolled: bool = static(default=False)
-
-    def as_vector(self) -> Float[Array, "... n"]:
-        """Return the flat observation, float32 [..., 3 + links * S], for any leading axes."""
-        if self.unrolled:
-            return self._number_by_number()
-        flags = unpack(self.words, self.slots).astype(jnp.float32)
-        return jnp.concatenate([self.request, flags.reshape(*self.request.shape[:-1], -1)], -1)
-
-    def _number_by_number(self) -> Float[Array, "... n"]:
-        # On a GPU a concatenation asks every number which of its parts it is from.
-        place = np.arange(self.slots)
-        shift = (place % 32).astype(np.uint32).reshape((1,) * (self.words.ndim - 1) + (-1,))
-        flags = (self.words[..., place // 32] >> shift) & ONE
-        flags = flags.astype(jnp.float32).reshape((*self.request.shape[:-1], -1))
-        lead = ((0, 0),) * (flags.ndim - 1)
-        behind = jnp.pad(flags, (*lead, (self.request.shape[-1], 0)))
-        return behind + jnp.pad(self.request, (*lead, (0, flags.shape[-1])))
 
 
 def make_observer(environment: Network) -> Observer:

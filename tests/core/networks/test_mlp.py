@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 
 from hpo.core import policy
-from hpo.core.backend import GPU
+from hpo.core.backend import CPU, GPU
 from hpo.core.hypers import make_hypers
 from hpo.core.networks.mlp import ACTIVATIONS, MLP
 from hpo.core.plan import EnvPlan, make_plan
@@ -96,6 +96,27 @@ def test_wide_products_are_split_where_they_are_float32():
     for knobs in ({"matmul_precision": "tf32"}, {"dtype": "bfloat16"}):
         assert "BF16_BF16_F32_X6" not in text(1100, **knobs)
     assert "BF16_BF16_F32_X6" not in text(1000) + text(1100, rows=63)
+
+
+def test_heads_of_many_actions_are_split_where_they_are_float32():
+    def seen(backend, outputs, rows=64, **knobs):
+        plain, params = network(outputs=outputs, **knobs)
+        written = plain.clone(plan=dataclasses.replace(plain.plan, backend=backend))
+        x = jnp.asarray(np.random.default_rng(1).normal(size=(rows, 4)), jnp.float32)
+
+        def loss(params):
+            return jnp.sum(jnp.sin(written.apply({"params": params}, x).policy))
+
+        params = shaken(params)
+        with jax.numpy_dtype_promotion("standard"):
+            return jax.grad(loss)(params), str(jax.make_jaxpr(jax.grad(loss))(params))
+
+    (plain, text), (split, split_text) = (seen(backend, 256) for backend in (CPU, GPU))
+    assert "X6" not in text and split_text.count("BF16_BF16_F32_X6") >= 3  # and both gradients
+    for one, other in zip(*map(jax.tree.leaves, (plain, split)), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+    for case in ({"outputs": 255}, {"rows": 63}, {"matmul_precision": "tf32"}):
+        assert "X6" not in seen(GPU, **{"outputs": 256, **case})[1]
 
 
 def test_leading_axes_shapes_and_dtypes_of_observations():
