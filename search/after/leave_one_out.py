@@ -289,4 +289,4 @@ def _adaptive(study: Study) -> str:
         found.append("how many seeds each ran on (racing)")
     if study.confirm is not None:
         found.append("which trials have fresh seeds (confirm)")
-    return ", ".join(found[:-2] + [" and ".join(found[-2:])])
+    return ", ".join([*found[:-2], " and ".join(found[-2:])])
