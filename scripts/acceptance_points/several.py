@@ -30,6 +30,7 @@ space:
 early_terminate: {{type: asha, min: {first}, eta: 2}}
 evaluation: {{episodes: 16}}
 confirm: {{top_k: 2, choose: 3, report: 5}}
+population: {{lanes: 16}}
 budget: {{trials: {trials}}}
 """
 _ANALYTIC = """\
@@ -48,7 +49,7 @@ run(study, Path(sys.argv[2]) / study.name, factory, (), Settings(0.0, 1e9))
 
 def study_text(small: bool) -> str:
     """Return the study: five environments and 64 trials, or two and some."""
-    names, env_steps, first, trials = ENVIRONMENTS, 131_072, 16_384, 64
+    names, env_steps, first, trials = ENVIRONMENTS, 98_304, 16_384, 64
     if small:
         names, env_steps, first, trials = ENVIRONMENTS[:2], 16_000, 4_000, 12
     return _STUDY.format(
@@ -108,8 +109,14 @@ def _state(folder: Path) -> tuple[dict[str, float], int]:
 
 
 def _usage(folder: Path) -> tuple[float, float, int]:
-    """Return the share of busy lane-chunks, env steps of training, and trials."""
+    """Return the share of busy lane-chunks while work remained, env steps, and trials.
+
+    Raises:
+        RuntimeError: no work was ever left, so there is no share.
+    """
     usage, trials = _state(folder)
+    if not usage["lane_chunks"]:
+        raise RuntimeError("all trials were in lanes at once, so lanes were never refilled")
     steps = usage["search_env_steps"] + usage["confirm_env_steps"]
     return usage["busy_lane_chunks"] / usage["lane_chunks"], steps, trials
 
