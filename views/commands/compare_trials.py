@@ -119,8 +119,11 @@ def do_compare(args: Namespace) -> int:
     names = () if differs else sides[0].scores.names
     on_each, lines = environment_part(names, seeds[0], seeds[1], chosen.paired)
     data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric}
-    data |= {"caution": chosen.caution, "verdict": verdict, **result.as_json(), **on_each}
-    text = _text(result, sides, meta, chosen.caution, lines, verdict)
+    unpaired = "" if chosen.paired else _unpaired(*sides)
+    data |= {"caution": chosen.caution, "unpaired": unpaired, "verdict": verdict}
+    data |= {**result.as_json(), **on_each}
+    more = [f"  {unpaired}", *lines] if unpaired else lines
+    text = _text(result, sides, meta, chosen.caution, more, verdict)
     print_answer(args.json, data, text)
     return 0
 
@@ -153,7 +156,43 @@ def _compared(a: _Side, b: _Side) -> _Chosen:
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
         return _Chosen(values, paired, _flattered(stream, a, b), (stream, stream))
-    raise StoreError(f"{a.name} and {b.name} have no values from the same kind of seeds")
+    raise StoreError(
+        f"{a.name} and {b.name} have no seeds in common: {a.name} has {_held(a)}, {b.name} "
+        f"{_held(b)}; `hpo top` says from which seeds each value is, and the winner and the "
+        "default have the report seeds"
+    )
+
+
+def _held(side: _Side) -> str:
+    """Return in words which seeds a side has values of."""
+    kinds = {
+        Stream.SEARCH: "of the search", Stream.CHOOSE: "that chose", Stream.REPORT: "that report"
+    }  # fmt: skip
+    told = [
+        f"{counted(len(side.values[stream]), 'seed')} {words}"
+        for stream, words in kinds.items()
+        if side.values.get(stream)
+    ]
+    return " and ".join(told)
+
+
+def _unpaired(a: _Side, b: _Side) -> str:
+    """Return which seeds each side has, and what to type to compare them seed by seed."""
+    if a.seed != b.seed:
+        return (
+            f"A has {_held(a)}, all made from `seed: {a.seed}`, and B {_held(b)}, from `seed: "
+            f"{b.seed}`; to compare seed by seed run B's file again with --set seed={a.seed} "
+            f"--name {b.name}-seed{a.seed}"
+        )
+    told = f"A has {_held(a)}, B {_held(b)}"
+    if a.study == b.study:
+        return f"{told}; not all are the same ones"
+    most = max(len(side.values[Stream.REPORT]) for side in (a, b))
+    wanted = max(most, FEWEST_PAIRS)
+    return (
+        f"{told}; only those that report are the same in both: run the files again with --set "
+        f"confirm.report={wanted}, which adds what is missing"
+    )
 
 
 def _shared_report(a: _Side, b: _Side) -> list[list[float]] | None:

@@ -37,7 +37,7 @@ from ..leaderboard_text import (
 )
 from ..listings import studies_listing
 from ..query_output import csv_pieces, json_pieces, table_pieces
-from ..terminal.console import console, fitted, knows_blocks, print_listing
+from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
 from ..visible import echo
 
@@ -199,13 +199,13 @@ def do_best(args: Namespace) -> int:
         return 0
     if meta.objectives:
         for text in seen.conclusion.said:
-            echo(fitted(text, sys.stdout))
-        echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
+            echo(in_columns(text, sys.stdout))
+        echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
         echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
         for text in seen.conclusion.said:
-            echo(fitted(text, sys.stdout))
-        echo(fitted(winner_line(entries, meta.metric), sys.stdout))
+            echo(in_columns(text, sys.stdout))
+        echo(in_columns(winner_line(entries, meta.metric), sys.stdout))
     for name, value in first.params.items():
         echo(f"  {name}: {value}")
     if exported is not None:
