@@ -30,7 +30,7 @@ space:
 early_terminate: {{type: asha, min: {first}, eta: 2}}
 evaluation: {{episodes: 16}}
 confirm: {{top_k: 2, choose: 3, report: 5}}
-population: {{lanes: 16}}
+population: {{lanes: {lanes}}}
 budget: {{trials: {trials}}}
 """
 _ANALYTIC = """\
@@ -49,11 +49,11 @@ run(study, Path(sys.argv[2]) / study.name, factory, (), Settings(0.0, 1e9))
 
 def study_text(small: bool) -> str:
     """Return the study: five environments and 64 trials, or two and some."""
-    names, env_steps, first, trials = ENVIRONMENTS, 98_304, 16_384, 64
+    names, env_steps, first, trials, lanes = ENVIRONMENTS, 98_304, 16_384, 64, 16
     if small:
-        names, env_steps, first, trials = ENVIRONMENTS[:2], 16_000, 4_000, 12
+        names, env_steps, first, trials, lanes = ENVIRONMENTS[:2], 16_000, 4_000, 12, 4
     return _STUDY.format(
-        environments=", ".join(names), env_steps=env_steps, first=first, trials=trials
+        environments=", ".join(names), env_steps=env_steps, first=first, trials=trials, lanes=lanes
     )
 
 
@@ -83,10 +83,9 @@ def killed(small: bool, work: Path) -> Outcome:
                if part not in text and not small]  # fmt: skip
     count = len(_environments(unbroken.path))
     numbers = f"{trials} trials over {count} environments, {steps / 1e6:.1f}M env steps in "
-    numbers += (
-        f"{whole:.0f} s: {busy:.1%} of lanes busy while work remained; {kills} kills behind "
-    )
-    numbers += f"commits of {studies} studies"
+    numbers += f"{whole:.0f} s: {busy:.1%} of lanes busy while work remained, with all ends "
+    numbers += f"{_busy_lanes(unbroken.path, count):.1f} a chunk; {kills} kills behind commits of "
+    numbers += f"{studies} studies"
     numbers += "; all tables and counters equal" if not differences else f"; {differences[:3]}"
     numbers += f"; the report lacks {', '.join(missing)}" if missing else ""
     held = not differences and not missing and busy >= OCCUPANCY
@@ -119,6 +118,14 @@ def _usage(folder: Path) -> tuple[float, float, int]:
         raise RuntimeError("all trials were in lanes at once, so lanes were never refilled")
     steps = usage["search_env_steps"] + usage["confirm_env_steps"]
     return usage["busy_lane_chunks"] / usage["lane_chunks"], steps, trials
+
+
+def _busy_lanes(folder: Path, environments: int) -> float:
+    """Return how many lanes were busy in the mean chunk, from the rows of the curves."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_metadata(folder / "curves.parquet").num_rows
+    return rows / environments / _state(folder)[0]["chunks"]
 
 
 def _counters(one: Path, other: Path) -> list[str]:
