@@ -37,6 +37,7 @@ from .prove import Runner, Runs, contender_of, curve_of, proof_study, run_proof
 
 __all__ = ["TAKEN", "Candidate", "candidate_of", "commit_of_checkout", "contribute"]
 
+_MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures")
 TAKEN = ("better", "tied", "ceiling")
 """Verdicts of a study that make its winner worth a proof."""
 
@@ -242,7 +243,8 @@ def commit_of_checkout() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        ours = (".", ":!results/tuned", ":!docs/tuned.md")  # what records themselves change
+        # What records and the atlas themselves change.
+        ours = (".", *(f":!{path}" for path in _MADE))
         changed = said("status", "--porcelain", "--untracked-files=no", "--", *ours)
         return said("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):  # no git here, or no history
