@@ -23,6 +23,7 @@ _spec.loader.exec_module(samples)
 study, quick, Budget = samples.study, samples.quick, samples.Budget
 EVERY = Evaluation(every=1_000)
 ASHA = EarlyTerminate("asha", 1_000, 2.0)
+PAUSED = EarlyTerminate("asha", 1_000, 2.0, pause=6)
 MEDIAN = EarlyTerminate("median", 2_000, 4.0)
 
 
@@ -64,7 +65,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("rule", [ASHA, MEDIAN], ids=["asha", "median"])
+@pytest.mark.parametrize("rule", [ASHA, PAUSED, MEDIAN], ids=["asha", "pause", "median"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_rule_over_a_record_is_the_study_with_that_rule(tmp_path, case, rule):
     changes = {"budget": Budget(trials=10), "seed": 3, "evaluation": EVERY, **CASES[case]}
