@@ -354,7 +354,7 @@ def _runs(pid: int) -> bool:
 def link_folder(source: Path, target: Path) -> None:
     """Let a new folder hold the files of another one, which nobody changes.
 
-    They are hard links, or copies where the file system has none. The disk may refuse (StoreError).
+    They are hard links, or copies where the file system has none; StoreError: the disk refuses.
     """
     with telling(target):
         shutil.copytree(source, target, copy_function=_link_or_copy)

@@ -6,7 +6,7 @@ values at the rung; all trials that come to a rung at one boundary are judged to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...store.rows import DecisionRow, Stream, TrialState
 from ..book.ledger import Ledger
@@ -22,9 +22,7 @@ from .standings import cutoff_value, standings_of
 __all__ = ["is_due", "judge", "value_at"]
 
 
-def judge(
-    ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]
-) -> list[Trial]:
+def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> list[Trial]:
     """Judge every trial that is due, rung by rung, and end or pause those that are stopped.
 
     Args:

@@ -157,7 +157,7 @@ class Loop:
             self._buckets[trial.bucket].enqueue(runs)
 
     def _judge(self) -> None:
-        """Judge the trials that stand at a rung: stop or pause some, or let them copy each other."""
+        """Judge the trials that stand at a rung: stop or pause some, or let some copy others."""
         if self._evolver is None:
             self._wait(judge(self._ledger, self._pruner, self._schedules))
             self._engine.shelve()

@@ -20,9 +20,7 @@ __all__ = ["let_go", "promote", "promote_last"]
 Schedules = Mapping[str, Schedule]
 
 
-def promote(
-    ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int
-) -> list[Trial]:
+def promote(ledger: Ledger, rule: PromotingAsha, schedules: Schedules, rung: int) -> list[Trial]:
     """Let the trials that wait at a rung and are among its best go on, and return them.
 
     Args:

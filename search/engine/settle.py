@@ -148,7 +148,7 @@ def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) ->
 
 
 def close_search(ledger: Ledger) -> None:
-    """End what the budget left over: trials that wait or run are unfinished, paused ones stopped."""
+    """End what the budget left over: live trials are unfinished, paused ones stopped."""
     for trial in ledger.live():
         cut(trial.runs)
         _end_cut(ledger, trial)

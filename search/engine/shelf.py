@@ -52,9 +52,7 @@ class Shelf:
         factory: makes a population that does, where a bucket has none.
     """
 
-    def __init__(
-        self, ledger: Ledger, buckets: Mapping[str, Bucket], factory: PopulationFactory
-    ):
+    def __init__(self, ledger: Ledger, buckets: Mapping[str, Bucket], factory: PopulationFactory):
         self._ledger, self._buckets, self._factory = ledger, buckets, factory
         self._kept: dict[tuple[int, int], _Kept] = {}
 
@@ -93,7 +91,10 @@ class Shelf:
             return
         bucket.population.put(
             {
-                run.lane: (self._state(bucket.population, run), self._ledger.resolved_of(run.trial))
+                run.lane: (
+                    self._state(bucket.population, run),
+                    self._ledger.resolved_of(run.trial),
+                )
                 for run in back
                 if run.lane is not None
             }

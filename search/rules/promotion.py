@@ -3,7 +3,7 @@
 Nobody is stopped at a rung: a trial that is outside the best floor(n / eta) of the n trials judged
 there is paused, and goes on as soon as it is inside, because n has grown. That is `get_job` of Li
 et al. 2020 ("A System for Massively Parallel Hyperparameter Tuning", Algorithm 2), asked at every
-boundary in place of at every free worker: each trial that comes to a rung frees its lanes, and lets
+boundary in place of at every free worker: each trial that comes to a rung frees its lanes and lets
 at most one go on there, so whoever may go on has lanes.
 """
 
@@ -39,9 +39,7 @@ class PromotingAsha:
         everyone = [*earlier, *arriving]
         passing, cutoff = self.passing(everyone), self.cutoff(everyone)
         return [
-            Verdict(
-                stop=standing.trial not in passing, rule=self.words, cutoff=cutoff, pause=True
-            )
+            Verdict(stop=standing.trial not in passing, rule=self.words, cutoff=cutoff, pause=True)
             for standing in arriving
         ]
 

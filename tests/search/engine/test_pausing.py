@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from hpo.errors import StoreError
+from hpo.errors import ConfigError, StoreError
 from hpo.search.book.ledger import Ledger
 from hpo.search.book.runs import Run, RunState
 from hpo.search.book.schedule import schedule_of
 from hpo.search.book.state import LoopState
 from hpo.search.book.trials import Trial
+from hpo.search.checks import check_runnable
 from hpo.search.engine.judge import judge
 from hpo.search.engine.loop import Loop
 from hpo.search.engine.shelf import Shelf
@@ -25,7 +26,15 @@ from hpo.search.rules.promotion import PromotingAsha
 from hpo.search.run import Settings, run
 from hpo.store import Stream, TrialState, tables_equal
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, EarlyTerminate, Metric, SearchSpec, Seeds
+from hpo.studies.spec import (
+    Budget,
+    EarlyTerminate,
+    EnvSpec,
+    Executor,
+    Metric,
+    SearchSpec,
+    Seeds,
+)
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 NEVER = Settings(publish_seconds=1e9, commit_seconds=1e9)
@@ -105,8 +114,7 @@ def test_one_lane_runs_what_get_job_of_the_paper_gives_it(tmp_path, eta, trials,
     ):
         shown.setdefault((trial, at), []).append(value)
     losses = [
-        [-sum(shown[trial, at]) / len(shown[trial, at]) for at in marks]
-        for trial in range(trials)
+        [-sum(shown[trial, at]) / len(shown[trial, at]) for at in marks] for trial in range(trials)
     ]
     jobs = get_job_of_the_paper(losses, len(marks), eta, trials)
     ends = [0, *marks, 16_000]
@@ -116,8 +124,7 @@ def test_one_lane_runs_what_get_job_of_the_paper_gives_it(tmp_path, eta, trials,
         for at in range(ends[rung] + 1_000, ends[rung + 1] + 1, 1_000)
     ]
     assert table(tmp_path / "paused", "curves", "trial", "env_steps") == wanted
-    assert any(rung > 0 and job != (before[0], rung) for before, job in zip(jobs, jobs[1:])
-               for rung in [job[1]]) or trials == 3  # fmt: skip
+    assert "promote" in {action for _, _, action, _, _ in actions(tmp_path / "paused")}
 
 
 def trial(number, *values, chunks=2):
@@ -233,7 +240,7 @@ def test_who_was_paused_goes_on_as_if_it_never_had_been(tmp_path, case):
     run(whole, tmp_path / "whole", factory, (), NEVER)
     keys = ("trial", "replicate", "env_steps", "skill")
     mine = table(tmp_path / "paused", "curves", *keys)
-    assert set(mine) <= set(table(tmp_path / "whole", "curves", *keys)) and len(set(mine)) > 60
+    assert set(mine) <= set(table(tmp_path / "whole", "curves", *keys)) and len(set(mine)) > 40
     assert len(mine) == len(set(mine))
     found = [action for _, _, action, _, _ in actions(tmp_path / "paused")]
     assert found.count("promote") >= 2 and found.count("pause") >= 3
@@ -310,6 +317,21 @@ def test_a_file_system_without_links_gets_copies(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", refuses)
     run(asked, tmp_path / "copies", factory, (), ALWAYS)
     assert tables_equal(tmp_path / "links", tmp_path / "copies") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"early_terminate": dataclasses.replace(PAUSE, audit=0.5)}, "and audit 0.5; allowed"),
+        ({"early_terminate": dataclasses.replace(PAUSE, type="median")}, "with type median"),
+        ({"early_terminate": dataclasses.replace(PAUSE, pause=-1)}, "pause is -1"),
+        ({"executor": Executor("ray", 2)}, "executor.type is ray"),
+        ({"env": EnvSpec("gym:CartPole-v1")}, "the host steps gym:CartPole-v1"),
+    ],
+)
+def test_what_cannot_pause_is_refused_without_a_file_too(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        check_runnable(samples.study(**{"early_terminate": PAUSE, **changes}))
 
 
 def test_a_budget_that_ends_stops_who_waits(tmp_path):
