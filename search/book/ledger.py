@@ -6,7 +6,8 @@ Parts read trials and state here and write rows here; nothing else passes betwee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -295,7 +296,7 @@ class Ledger:
         """Return the seconds since the epoch."""
         return self._clock() if self._clock else None
 
-    def history(self, unseen: Collection[int] = ()) -> tuple[Past, ...]:
+    def history(self, unseen: Sequence[int] = ()) -> tuple[Past, ...]:
         """Return every trial as samplers see it, by number, those of a warm start first.
 
         It changes only when a trial is added, ends or is paused, so a batch begun again after a
@@ -303,7 +304,8 @@ class Ledger:
         when it was promoted since, until it ends or is paused again.
 
         Args:
-            unseen: trials whose last end, or last pause, is not to be known.
+            unseen: trials that ended or were paused, which is not to be known; each as often as it
+                was told.
         """
         for number, trial in self.trials.items():
             if trial.state is TrialState.REFERENCE:  # not of the search
@@ -312,7 +314,8 @@ class Ledger:
                 self._pasts[number] = self._past(trial)
         shown = [self._pasts[number] for number in sorted(self._pasts)]
         if unseen:
-            shown = [self._before(p.trial) if p.trial in unseen else p for p in shown]
+            news = Counter(unseen)
+            shown = [self._before(p.trial, news[p.trial]) if news[p.trial] else p for p in shown]
         return (*self.earlier, *shown)
 
     def _report_losses(self, trial: Trial) -> tuple[float, ...]:
@@ -332,10 +335,12 @@ class Ledger:
             **({} if self.objectives.is_plain else self._more(trial)),
         )
 
-    def _before(self, number: int) -> Past:
-        """Return a trial as it was seen before it ended, or was paused, the last time."""
+    def _before(self, number: int, news: int) -> Past:
+        """Return a trial as it was seen before the last news: it was paused, or ended."""
         trial = self.trials[number]
-        return self._past_at(trial, trial.paused_at[:-1] if trial.is_paused else trial.paused_at)
+        has_ended = not (trial.is_live or trial.is_paused)
+        known = len(trial.paused_at) - (news - has_ended)
+        return self._past_at(trial, trial.paused_at[:known])
 
     def _past_at(self, trial: Trial, paused_at: Sequence[int]) -> Past:
         """Return a trial that has not ended: it runs, or is stopped where it was paused last."""

@@ -63,7 +63,7 @@ class PendingAsk:
     Attributes:
         batch: its number.
         trials: the numbers its proposals will have.
-        told: trials that ended since the batch before.
+        told: trials that ended, or were paused, since the batch before.
     """
 
     batch: int

@@ -305,6 +305,7 @@ class Trial:
             reports=[decision.value for decision in decisions],
             extra_reports=[list(decision.extras) for decision in decisions],
             attributes=dict(attributes),
+            paused_at=[one.rung for one in decisions if one.action in ("pause", "promote")],
             **shared,
         )
 

@@ -190,12 +190,23 @@ def test_who_is_furthest_from_the_cut_off_is_let_go():
     assert ledger.trials[4].stop_rule == "asha eta=2 pause"
 
 
+def test_who_waited_for_a_moment_alone_was_running_before():
+    ledger = ledger_of(STUDY, trial(0, [5.0]), trial(1, [4.0]))
+    judge(ledger, PromotingAsha(4.0, 1), SCHEDULES)
+    assert ledger.state.told == [0, 1, 1]  # the second one was paused and let go
+    assert [past.state for past in ledger.history()] == [TrialState.STOPPED] * 2
+    before = ledger.history(unseen=ledger.state.told)
+    assert [past.state for past in before] == [TrialState.RUNNING] * 2
+    own = [decision for decision in ledger.unwritten.decisions if decision.trial == 1]
+    assert Trial.from_row(ledger.trials[1].row(), own, {}).paused_at == [0]
+
+
 def test_samplers_see_a_paused_trial_as_stopped_until_more_is_known():
     ledger = ledger_of(STUDY, trial(0, [5.0]))
     judge(ledger, RULE, SCHEDULES)
     (past,) = ledger.history()
     assert (past.state, past.reports) == (TrialState.STOPPED, (-5.0,))
-    (before,) = ledger.history(unseen={0})
+    (before,) = ledger.history(unseen=[0])
     assert (before.state, before.reports) == (TrialState.RUNNING, ())
     ledger.add(trial(1, [3.0]))
     judge(ledger, RULE, SCHEDULES)
@@ -205,13 +216,13 @@ def test_samplers_see_a_paused_trial_as_stopped_until_more_is_known():
     first.runs[0].measure(4.0, (), 1)
     judge(ledger, RULE, SCHEDULES)
     assert first.paused_at == [0, 1] and ledger.history()[0].reports == (-5.0, -4.0)
-    assert ledger.history(unseen={0})[0] == past
+    assert ledger.history(unseen=[0])[0] == past
     again = Ledger(
         STUDY, LoopState.from_text(ledger.state.to_text()),
         resolver=Resolver(STUDY, samples.AnalyticFactory()),
     )  # fmt: skip
     assert again.history() == ledger.history()
-    assert again.history(unseen={0}) == ledger.history(unseen={0})
+    assert again.history(unseen={0}) == ledger.history(unseen=[0])
 
 
 # ---------------------------------------------------------------------- what is kept
