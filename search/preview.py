@@ -113,7 +113,8 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
     cores = _cores(study)
     try:
         factory = factories_of(
-            study, lambda one: LocalFactory(one, warn=notes.append, cores=cores)
+            study,
+            lambda one, of: LocalFactory(one, warn=notes.append, cores=cores, environments=of),
         )
     except ConfigError as error:  # the study is for another machine
         return _told(check(study), earlier), f"lanes and memory are not known here: {error}"
@@ -160,11 +161,17 @@ def _together(factory: SeveralFactory, first: Resolved, buckets: int) -> Cost:
     """
     from ..core.memory import parameter_count
     from .lanes.local import LocalFactory
+    from .lanes.local_population import LocalPopulation
 
     pairs = zip(factory.factories, first.payload, strict=True)
-    each = [f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)]
+    expected = [
+        f.expected_program(one, buckets) for f, one in pairs if isinstance(f, LocalFactory)
+    ]
+    lanes = min(program.lanes for program in expected)
+    made = factory.make(first, lanes).populations
+    each = [own.program for own in made if isinstance(own, LocalPopulation)]
     return Cost(
-        max(program.lanes for program in each),
+        each[0].lanes,
         sum(program.memory_bytes() for program in each),
         max(parameter_count(program.plan, program.example) for program in each),
         max(program.plan.gradient_accumulation for program in each),

@@ -9,7 +9,7 @@ import hashlib
 
 import numpy as np
 
-__all__ = ["generator", "integer", "uniform"]
+__all__ = ["generator", "integer", "study_seed", "uniform"]
 
 
 def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
@@ -25,6 +25,11 @@ def generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
 def integer(seed: int, purpose: str, *numbers: int) -> int:
     """Return a 32-bit seed for a library that wants an integer."""
     return _digest(seed, purpose, numbers) % 2**32
+
+
+def study_seed(seed: int, purpose: str, *numbers: int) -> int:
+    """Return a seed that a study may have: of 31 bits, since programs hold it as an int32."""
+    return integer(seed, purpose, *numbers) % 2**31
 
 
 def uniform(seed: int, purpose: str, *numbers: int) -> float:

@@ -63,7 +63,9 @@ def _made(
         enable_compilation_cache()
         from ..lanes.local import LocalFactory
 
-        local = factories_of(study, lambda one: LocalFactory(one, compiling, warn))
+        local = factories_of(
+            study, lambda one, of: LocalFactory(one, compiling, warn, environments=of)
+        )
         local.check(local.resolve(config))
         yield local
         return

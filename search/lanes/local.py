@@ -65,6 +65,7 @@ class LocalFactory:
         compiling: entered around each compile of a program, with words for it.
         warn: takes a line about what went wrong with some environments.
         cores: of this machine that it may use; None: all.
+        environments: whose lanes lie in memory side by side, each with a factory of its own.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class LocalFactory:
         compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
         warn: Callable[[str], None] = lambda text: None,
         cores: int | None = None,
+        environments: int = 1,
     ):
         """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling, self.warn = compiling, warn
         self._noted: set[str] = set()
         self._cores = cores or os.cpu_count() or 1
+        self._environments = environments
         self.devices = prepare_devices(
             study.population.device, study.population.deterministic, cores
         )
@@ -125,7 +128,7 @@ class LocalFactory:
             count = len(self.devices)
             lanes = lanes or wanted_lanes(self.backend, *self._replicates(shares))
             plan = for_platform(parts.plan, self.backend)
-            return gpu_tile(plan, parts.hypers, -(-lanes // count), _memory(self.devices) // count)
+            return gpu_tile(plan, parts.hypers, -(-lanes // count), self._memory // count)
         tile = tile_of(self.backend, parameter_count(parts.plan, parts.hypers))
         varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
         return 1 if varies and self.backend == "cpu" else tile
@@ -293,7 +296,7 @@ class LocalFactory:
             ConfigError: the population must run side by side, and memory does not hold it.
         """
         count = len(self.devices)
-        memory = _memory(self.devices) // (neighbours if self.backend == "cpu" else 1)
+        memory = self._memory // (neighbours if self.backend == "cpu" else 1)
         plan = for_platform(parts.plan, self.backend)
         block = count * tile
         one, two = (estimate_memory(plan, parts.hypers, n * block, tile, count) for n in (1, 2))
@@ -317,6 +320,11 @@ class LocalFactory:
         bounds = (startable_replicates(self.study), population_replicates(self.study))
         most, needed = (-(-bound // shares) for bound in bounds)
         return most, needed
+
+    @property
+    def _memory(self) -> int:
+        """Bytes of all devices together, or the share of one of several environments."""
+        return _memory(self.devices) // self._environments
 
     @cached_property
     def _workers(self) -> Workers | None:

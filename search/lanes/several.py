@@ -38,16 +38,16 @@ __all__ = ["SeveralFactory", "SeveralPopulation", "factories_of"]
 _Own = TypeVar("_Own", bound=PopulationFactory)
 
 
-def factories_of(study: Study, make: Callable[[Study], _Own]) -> _Own | SeveralFactory:
+def factories_of(study: Study, make: Callable[[Study, int], _Own]) -> _Own | SeveralFactory:
     """Return the factory of a study's populations.
 
     Args:
         study: over one environment or several.
-        make: gives the factory of a study over one environment.
+        make: gives the factory of a study over one environment, and of how many there are.
     """
     if not study.more_envs:
-        return make(study)
-    return SeveralFactory(study, [make(one) for one in each_alone(study)])
+        return make(study, 1)
+    return SeveralFactory(study, [make(one, study.spread) for one in each_alone(study)])
 
 
 @runtime_checkable
@@ -106,7 +106,7 @@ class SeveralFactory:
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))
 
     def make(self, resolved: Resolved, lanes: int | None) -> SeveralPopulation:
-        """See `PopulationFactory`; each environment has as many lanes as the most that one needs.
+        """See `PopulationFactory`; as many lanes as memory holds of every environment.
 
         Raises:
             ConfigError: environments have unlike warm-ups.
@@ -122,6 +122,7 @@ class SeveralFactory:
         for factory, one in zip(self.factories, resolved.payload, strict=True):
             if isinstance(factory, _Checking):
                 factory.check(one)
+        self.make(resolved, None)  # compiles nothing
 
     def _made(
         self,
@@ -131,10 +132,12 @@ class SeveralFactory:
     ) -> SeveralPopulation:
         pairs = list(zip(self.factories, resolved.payload, strict=True))
         made = [make(factory, one, lanes) for factory, one in pairs]
-        most = max(population.lanes for population in made)
-        for index, (factory, one) in enumerate(pairs):
-            if made[index].lanes < most:
-                made[index] = make(factory, one, most)
+        for agree in (min, max):  # what memory holds of all of them, in whole tiles of each
+            asked = agree(population.lanes for population in made)
+            made = [
+                population if population.lanes == asked else make(factory, one, asked)
+                for population, (factory, one) in zip(made, pairs, strict=True)
+            ]
         return SeveralPopulation(labels(self.study), made)
 
     def baseline(

@@ -32,7 +32,7 @@ from ...version import __version__
 from ..after.conclusion import conclusion_of
 from ..api import run
 from ..lanes.versions import versions
-from ..streams import integer
+from ..streams import study_seed
 from .prove import Runner, Runs, contender_of, curve_of, proof_study, run_proof
 
 __all__ = ["TAKEN", "Candidate", "candidate_of", "commit_of_checkout", "contribute"]
@@ -182,7 +182,7 @@ def contribute(
     only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
     name = name or study.env.id
-    root = integer(study.seed, f"tuned proof of {name}")
+    root = study_seed(study.seed, f"tuned proof of {name}")
     configs: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         TUNED: (candidate.config, {}),
         DEFAULT: (complete({}), {}),

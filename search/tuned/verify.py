@@ -21,7 +21,7 @@ from ...studies.tuned.study_text import knobs_of, train_text
 from ...version import __version__
 from ..api import run
 from ..lanes.versions import versions
-from ..streams import integer
+from ..streams import study_seed
 from .prove import Runner, contender_of, proof_study, run_proof
 
 __all__ = ["FRESH", "RECORDED", "Verification", "judged", "verify"]
@@ -80,7 +80,7 @@ def verify(
     study = loads(train_text(record), f"tuned:{record.name}")
     config = complete(knobs_of(record))
     stem = file_name(record.name).removesuffix(".yaml")
-    root = integer(record.seed, "tuned verify", seed)
+    root = study_seed(record.seed, "tuned verify", seed)
     parts = {
         "recorded": (min(recorded, len(record.tuned.greedy)), record.seed),
         "fresh": (seeds, root),

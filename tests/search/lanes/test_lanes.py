@@ -18,6 +18,8 @@ from hpo.search.lanes.lane_count import (
     tile_of,
 )
 from hpo.search.lanes.local import LocalFactory
+from hpo.search.lanes.several import factories_of
+from hpo.studies.spec import EnvSpec
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PLENTY = 10**12
@@ -122,3 +124,32 @@ def test_what_a_study_can_start():
         samples.study(), budget=samples.Budget(trials=2), confirm=samples.Confirm(5, 8, 16)
     )
     assert startable_replicates(study) == 40
+
+
+@pytest.mark.parametrize(("backend", "memory"), [("cpu", 2 * 10**9), ("gpu", 4 * 10**10)])
+def test_the_lanes_of_several_environments_share_the_memory(monkeypatch, backend, memory):
+    ids = ("CartPole-v1", "Breakout-MinAtar")
+    monkeypatch.setattr(local, "_memory", lambda devices: memory)
+
+    def made(study, environments):
+        factory = LocalFactory(study, environments=environments)
+        factory.backend, factory.devices = backend, factory.devices[:1]
+        return factory
+
+    asked = samples.study(budget=samples.Budget(trials=10**5), confirm=None)
+    asked = dataclasses.replace(asked, fixed={"hidden_sizes": [256, 256], "num_envs": 64})
+    each = [dataclasses.replace(asked, env=EnvSpec(id_)) for id_ in ids]
+    alone = [factory.make(factory.resolve(asked.default()), None).lanes
+             for factory in (made(study, 1) for study in each)]  # fmt: skip
+    together = factories_of(dataclasses.replace(each[0], more_envs=(each[1].env,)), made)
+    lanes = together.make(together.resolve(asked.default()), None)
+    taken = 0
+    resolved = together.resolve(asked.default()).payload
+    for factory, one, population in zip(
+        together.factories, resolved, lanes.populations, strict=True
+    ):
+        program = factory.program_of(one, population.lanes)
+        plan = for_platform(program.plan, backend)
+        taken += estimate_memory(plan, program.example, program.lanes, program.tile, 1)
+    assert lanes.lanes < min(alone) < max(alone)
+    assert taken <= 0.6 * memory

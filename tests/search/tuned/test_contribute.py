@@ -12,12 +12,14 @@ from hpo.errors import ConfigError
 from hpo.knobs import complete
 from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
 from hpo.search.run import run
+from hpo.search.streams import study_seed
 from hpo.search.tuned.contribute import candidate_of, contribute
 from hpo.search.tuned.prove import proof_study
 from hpo.search.tuned.verify import judged, verify
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
+from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate
 from hpo.studies.tuned.published import published
@@ -152,6 +154,20 @@ def test_a_proof_that_was_killed_goes_on_to_the_same_record(tmp_path, proof):
 
 def _results(record):
     return [(one.greedy, one.area, one.training, one.curve) for one in record.contenders]
+
+
+@pytest.mark.parametrize("name", ["Catch-bsuite", "Pong-misc", "x", "y", "z"])
+def test_the_seeds_of_every_name_are_those_of_a_legal_study(tmp_path, proof, name):
+    asked = []
+
+    def runner(study, out):
+        asked.append(loads(resolved_yaml(study), "proof.yaml"))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        contribute(proof.candidate, tmp_path, SEEDS, runner, name=name)
+    fresh = [study_seed(asked[0].seed, "tuned verify", again) for again in range(50)]
+    assert all(0 <= seed < 2**31 for seed in fresh) and len(set(fresh)) == 50
 
 
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
