@@ -82,6 +82,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(
             f"unknown command {word!r};{suggestion(word, verbs)} Known: {', '.join(verbs)}"
         )
+    if meant := types.without_show(argv):
+        parser.error(f"take out {argv[1]!r}; type: {meant}")
     args = parser.parse_args(argv)
     args.argv, args.rest = argv, rest
     return args
@@ -191,7 +193,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     top = verb("top", "read_study", "print the leaderboard of a study")
     _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=types.positive)
     show = verb("show", "read_study", "print everything about one trial")
-    _option(show, "trial", "TRIAL", "the trial's number", type=int, nargs="?")
+    _option(show, "trial", "TRIAL", "the trial's number", type=types.trial, nargs="?")
     _add_network(show, "draw this optical network into --to PICTURE.png")
     _option(show, "--to", "FILE", "for --env: the picture, a PNG")
     query = verb("query", "read_study", "query the tables trials, evaluations and curves in SQL")
@@ -199,7 +201,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     best = verb("best", "read_study", "print the winner of a study, or export its policy")
     _add_export(best, "copy")
     replay = verb("replay", "replay_trial", "train a trial again and compare every number")
-    _option(replay, "trial", "TRIAL", "the trial's number", type=int)
+    _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
     _add_export(replay, "write")
     _option(
         replay, "--source", "DIR",
@@ -218,7 +220,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _flag(ranked, "--over-progress", "at every point of the runs")
     compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
     for side in "ab":
-        _option(compared, side, side.upper(), "a trial's number, or a study")
+        _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
+    _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
     judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)

@@ -78,10 +78,8 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     if study.executor.type != "local":
         why = "how long several workers take is not timed here; executor: {type: local} is"
         return replace(report, time_note=why)
-    if study.more_envs:
-        why = "how long several environments take is not timed; hpo check of each alone says it"
-        return replace(report, time_note=why)
-    from .forecast.forecast import Machine, forecast
+    from .forecast.forecast import forecast
+    from .forecast.machine import Machine
     from .lanes.compile_cache import enable_compilation_cache
     from .lanes.local import LocalFactory
 
@@ -89,7 +87,8 @@ def _with_time(study: Study, report: CheckReport, told: Callable[[str], None]) -
     kept = Kept.read()
     damaged = kept.note
     try:
-        found = forecast(Machine(LocalFactory(study)), kept, told=told)
+        factory = factories_of(study, lambda one, of: LocalFactory(one, environments=of))
+        found = forecast(Machine(factory), kept, told=told)
     except HpoError as error:  # the check has said what it could
         return replace(report, time_note=f"it cannot be timed here: {error}")
     notes = [text for text in dict.fromkeys((damaged, kept.note)) if text]

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from .paired import FEWEST_PAIRS, chance_of_better, paired_interval
 from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "unpaired_interval"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def compare(
         raise ConfigError(f"paired samples of {len(a)} and {len(b)} values")
     sign = 1.0 if goal == "maximize" else -1.0
     ours, theirs = [sign * value for value in a], [sign * value for value in b]
-    found = paired_interval(ours, theirs) if paired else _welch(ours, theirs)
+    found = paired_interval(ours, theirs) if paired else unpaired_interval(ours, theirs)
     probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
@@ -100,10 +100,11 @@ def _iqm(values: Sequence[float]) -> float | None:
     return iqm(values) if len(values) >= IQM_MIN_SEEDS else None
 
 
-def _welch(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """The interval of a difference of means with unlike variances (Welch 1947).
+def unpaired_interval(a: Sequence[float], b: Sequence[float]) -> Interval:
+    """Return the 95 % interval of a difference of means with unlike variances (Welch 1947).
 
-    The degrees of freedom are rounded down, which widens the interval.
+    The degrees of freedom are rounded down, which widens the interval. There is none below 5
+    values of either, or where one is not finite.
     """
     if min(len(a), len(b)) < FEWEST_PAIRS or not all(map(math.isfinite, [*a, *b])):
         return NO_INTERVAL

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .conclusion_words import sentences
-from .conclusions import Conclusion, Sample, conclude
+from .conclusions import Conclusion, Sample, WithoutCopying, conclude
 from .default_trial import default_of
 from .front_conclusion import FrontConclusion
 from .leaderboard import Entry
@@ -26,6 +26,8 @@ def concluded(
     why_alone: str = "",
     apart: str = "",
     front: FrontConclusion | None = None,
+    alone: WithoutCopying | None = None,
+    tells: str = "",
 ) -> Conclusion:
     """Return what a study has shown on seeds that chose nothing.
 
@@ -43,6 +45,8 @@ def concluded(
         apart: why the winner's values are of another world than the default's and the baselines',
             as a sentence; then they are not compared.
         front: with several objectives, where the default stands to the front.
+        alone: of a population that copies, the best of the same one without copying.
+        tells: what to type to know that, as a sentence; said last.
     """
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
@@ -53,25 +57,25 @@ def concluded(
     rival = None if default is None or apart else default.by_report_seed
     named = {row.baseline: _sample(row.values.get(Stream.REPORT, ())) for row in baselines}
     own = (winner.trial, None if default is None else default.trial)
-    return _said(
-        conclude(
-            winner.by_report_seed,
-            rival,
-            goal=meta.goal,
-            name=f"trial {first.trial}",
-            is_default=default is not None and default.trial == first.trial,
-            baselines={} if apart else {name: sample for name, sample in named.items() if sample},
-            ceiling=ceiling,
-            sharing=sum(
-                _has_all(entry, winner.report_values)
-                for entry in entries
-                if entry.trial not in own and entry.state is not TrialState.REFERENCE
-            ),
-            feasible=first.feasible,
-            rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
-            why=apart or why_alone,
-        )
+    found = conclude(
+        winner.by_report_seed,
+        rival,
+        goal=meta.goal,
+        name=f"trial {first.trial}",
+        is_default=default is not None and default.trial == first.trial,
+        baselines={} if apart else {name: sample for name, sample in named.items() if sample},
+        ceiling=ceiling,
+        sharing=sum(
+            _has_all(entry, winner.report_values)
+            for entry in entries
+            if entry.trial not in own and entry.state is not TrialState.REFERENCE
+        ),
+        feasible=first.feasible,
+        rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
+        why=apart or why_alone,
+        alone=alone,
     )
+    return _said(replace(found, tells="" if found.copying is not None else tells))
 
 
 def _has_reported(winner: TrialRow, first: Entry) -> bool:

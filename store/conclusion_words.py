@@ -29,12 +29,15 @@ def sentences(conclusion: Conclusion) -> list[str]:
         told = ["No trial has a value on fresh seeds, so nothing is concluded."]
         return [*conclusion.why] or told
     said = [_violating(conclusion)] if conclusion.violates else []
+    if conclusion.copying is not None:
+        said += _of_one(conclusion, conclusion.copying)
+        said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling" and conclusion.ceiling is not None:
         said += [_shared(conclusion)] if conclusion.sharing else []
     for against in conclusion.baselines:
         said += _of_one(conclusion, against)[:1]
-    return said
+    return [*said, *([conclusion.tells] if conclusion.tells else [])]
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:

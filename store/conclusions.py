@@ -16,7 +16,7 @@ from .front_conclusion import FrontConclusion, FrontVerdict
 from .paired import FEWEST_PAIRS, chance_of_better, paired_interval, seeds_to_tell
 from .statistics import NO_INTERVAL, Interval, mean
 
-__all__ = ["Against", "Conclusion", "Sample", "Verdict", "conclude"]
+__all__ = ["Against", "Conclusion", "Sample", "Verdict", "WithoutCopying", "conclude"]
 
 Verdict = Literal[
     "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible",
@@ -62,6 +62,26 @@ class Against:
 
 
 @dataclass(frozen=True)
+class WithoutCopying:
+    """The winner of the study that equals a population that copies, but copies nothing.
+
+    Attributes:
+        study: its name.
+        trial: its winner.
+        values: of that on the seeds that report, which are the population's too.
+        feasible: it keeps all constraints; None where there are none.
+    """
+
+    study: str
+    trial: int
+    values: Sample
+    feasible: bool | None = None
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} of {self.study}"
+
+
+@dataclass(frozen=True)
 class Conclusion:
     """What a study has shown.
 
@@ -75,6 +95,9 @@ class Conclusion:
         why: nothing is concluded, in sentences; empty where something is.
         said: the whole conclusion in sentences, what matters most first.
         front: with several objectives, where the default stands to the front.
+        copying: of a population that copies, the winner beside the best without copying.
+        alone: whose that is, such as `trial 5 of pbt-alone`; "" where nobody knows.
+        tells: what to type to know it, as a sentence; "" where there is nothing to know.
     """
 
     winner: str | None
@@ -86,13 +109,18 @@ class Conclusion:
     why: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     front: FrontConclusion | None = None
+    copying: Against | None = None
+    alone: str = ""
+    tells: str = ""
 
     @property
     def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:
         """What is to be said first."""
         if self.front is not None:
             return self.front.verdict
-        return "infeasible" if self.violates else self.against.verdict
+        if self.violates:
+            return "infeasible"
+        return self.against.verdict if self.copying is None else self.copying.verdict
 
     def __str__(self) -> str:
         return "\n".join(self.said)
@@ -112,6 +140,7 @@ def conclude(
     feasible: bool | None = None,
     rival_feasible: bool | None = None,
     why: str = "",
+    alone: WithoutCopying | None = None,
 ) -> Conclusion:
     """Decide what a study has shown.
 
@@ -120,8 +149,8 @@ def conclude(
         default: those of the default on the same seeds; None where it did not run on them.
         goal: `maximize`, or `minimize` where smaller values are better.
         name: of the winner.
-        rival: what `default` is, where it is something else: PBT's population without copying, or
-            a named trial. A trial whose knobs were changed on the way is no default.
+        rival: what `default` is, where it is something else: a named trial. A trial whose knobs
+            were changed on the way is no default.
         is_default: the winner is that rival itself.
         baselines: name -> values on the same seeds.
         ceiling: the best possible value, where it is known.
@@ -129,6 +158,7 @@ def conclude(
         feasible: the winner keeps all constraints; None where there are none.
         rival_feasible: likewise its rival.
         why: `default` is None, as a sentence.
+        alone: of a population that copies, the best of the same one without copying.
 
     Raises:
         ConfigError: an unknown goal.
@@ -152,7 +182,15 @@ def conclude(
     others = tuple(
         _beside(winner, values, named, sign, top) for named, values in (baselines or {}).items()
     )
-    return Conclusion(name, against, others, top, sharing, violates=feasible is False)
+    found = Conclusion(name, against, others, top, sharing, violates=feasible is False)
+    if alone is None:
+        return found
+    copying = _beside(winner, alone.values, "the best without copying", sign, top)
+    if copying.verdict == "nothing":
+        return found
+    if feasible and alone.feasible is False:
+        copying = replace(copying, verdict="feasible")
+    return replace(found, copying=copying, alone=str(alone))
 
 
 def _lost(sample: Sample) -> int:

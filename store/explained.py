@@ -1,7 +1,8 @@
 """How much of the differences between trials a knob explains, and what chance alone explains.
 
 Values are ranks. A knob with an order explains by a parabola over its axis, one without by a
-mean a choice; simulated, higher degrees find fewer of the effects that knobs have.
+mean a choice; simulated, higher degrees find fewer of the effects that knobs have. Two knobs
+explain together, beyond what each does alone, by the products of these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from ..errors import ConfigError
 if TYPE_CHECKING:  # numpy is loaded on use: reading verbs that need no statistics start faster
     import numpy as np
 
-__all__ = ["Column", "Shape", "explained", "midranks", "removed", "resampled", "shape"]
+__all__ = [
+    "Column",
+    "Shape",
+    "explained",
+    "midranks",
+    "product_shape",
+    "removed",
+    "resampled",
+    "resampled_shape",
+    "shape",
+]
 
 FEWEST_TRIALS = 10
 _DEGREE = 2
@@ -79,7 +90,37 @@ def shape(column: Column, before: np.ndarray, degree: int = _DEGREE) -> Shape:
     rows, places = _active(column)
     if len(rows) < FEWEST_TRIALS:
         return Shape(rows, np.zeros((len(rows), 0)))
-    plain = _powers(places, column.choices, degree)
+    return _orthonormal(rows, _powers(places, column.choices, degree), before)
+
+
+def product_shape(one: Column, other: Column, before: np.ndarray) -> Shape:
+    """Return what two knobs explain together once `before` [n, q] is known.
+
+    The products of their parabolas (or choices) among the trials that have both.
+    """
+    import numpy as np
+
+    both = [
+        row
+        for row, pair in enumerate(zip(one.places, other.places, strict=True))
+        if None not in pair
+    ]
+    rows = np.array(both, np.intp)
+    if len(rows) < FEWEST_TRIALS:
+        return Shape(rows, np.zeros((len(rows), 0)))
+    places = [np.array([column.places[row] for row in both], float) for column in (one, other)]
+    first, second = (
+        _powers(place, column.choices, _DEGREE)
+        for place, column in zip(places, (one, other), strict=True)
+    )
+    plain = (first[:, :, None] * second[:, None, :]).reshape(len(rows), -1)
+    return _orthonormal(rows, plain, before)
+
+
+def _orthonormal(rows: np.ndarray, plain: np.ndarray, before: np.ndarray) -> Shape:
+    """Return the part of some columns that a constant and `before` do not explain."""
+    import numpy as np
+
     known = np.hstack([np.ones((len(rows), 1)), before[rows]])
     rest = plain - known @ np.linalg.lstsq(known, plain, rcond=None)[0]
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
@@ -141,6 +182,25 @@ def explained(form: Shape, values: np.ndarray) -> np.ndarray:
     whole = (own * own).sum(axis=1) - len(form.rows) * own.mean(axis=1) ** 2
     hit = ((own @ form.basis) ** 2).sum(axis=1)
     return np.divide(hit, whole, out=np.zeros_like(hit), where=whole > _TINY)
+
+
+def resampled_shape(form: Shape, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the share of the variance among its trials that a shape explains in every resample.
+
+    Args:
+        form: of a knob, or of a pair of them.
+        values: ranks, or what is left of them, [n].
+        weights: how often a resample holds a trial, [b, n].
+    """
+    import numpy as np
+
+    own, held = values[form.rows], weights[:, form.rows]
+    ones = np.ones((len(form.rows), 1))
+    alone, both = (
+        _squared_error(part, own, held) for part in (ones, np.hstack([ones, form.basis]))
+    )
+    gain = np.maximum(0.0, alone - both)
+    return np.divide(gain, alone, out=np.zeros_like(gain), where=alone > _TINY)
 
 
 def resampled(

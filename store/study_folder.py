@@ -33,6 +33,7 @@ __all__ = [
     "list_studies",
     "read_leaderboard",
     "state_of",
+    "study_folders",
 ]
 
 RESULTS = Path("results")
@@ -197,11 +198,11 @@ class StudySummary:
 
 def list_studies(root: Path = RESULTS) -> list[StudySummary]:
     """All studies in a folder of results, the last to change first."""
-    found = [summary_of(path) for path in _studies(root)]
+    found = [summary_of(path) for path in study_folders(root)]
     return sorted(found, key=lambda summary: -(summary.updated_at or 0.0))
 
 
-def _studies(root: Path) -> list[Path]:
+def study_folders(root: Path) -> list[Path]:
     """Return the folders of studies, by name; one that is hidden is being removed."""
     inside = sorted(root.iterdir()) if root.is_dir() else []
     return [path for path in inside if not path.name.startswith(".") and _is_study(path)]
@@ -249,7 +250,7 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     Raises:
         StoreError: there is none, or none of that name, or several and no name was given.
     """
-    known = [path.name for path in _studies(root)]
+    known = [path.name for path in study_folders(root)]
     if study is None:
         if len(known) == 1:
             return StudyFolder(root / known[0])

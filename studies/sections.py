@@ -11,6 +11,7 @@ from ..errors import ConfigError, UnknownNameError, suggestion
 from ..knobs import KNOBS, canonical_name, hint_of
 from ..plain_data import is_list, is_mapping, is_sequence
 from .amounts import count_of, number_of, seconds_of
+from .belongs import belongs
 from .field import Field
 from .fields import SECTIONS
 from .notes import Notes
@@ -88,7 +89,8 @@ def read_section(
             inside = f" in {where}" if where else ""
             listed = ", ".join(known) or "none"
             hint = "" if where else _knob_place(node, key) or _track_place(node.value[key], key)
-            hint = hint or hint_of(key) or f"{suggestion(key, known)} Known: {listed}"
+            hint = hint or belongs(where, key, node.value[key]) or hint_of(key)
+            hint = hint or f"{suggestion(key, known)} Known: {listed}"
             notes.add(f"unknown key {key!r}{inside};{hint}", node, key)
     for field in fields:
         if field.key in node.value:

@@ -137,7 +137,11 @@ def test_version(say):
         (["run", "x.yaml", "--sett", "a=b"], "--sett"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),
         (["top", "-n", "many"], "'many' is not a whole number"),
-        (["show", "x"], "TRIAL"),
+        (["show", "x"], "TRIAL: 'x' is not the number of a trial, which `hpo top` lists"),
+        (["tuned", "show", "CartPole-v1"], "take out 'show'; type: hpo tuned CartPole-v1"),
+        (["envs", "show", "CartPole-v1"], "take out 'show'; type: hpo envs CartPole-v1"),
+        (["tuned", "list"], "take out 'list'; type: hpo tuned"),
+        (["top", "show", "tiny"], "take out 'show'; type: hpo top tiny"),
         (["eval", "p", "--seed", "-1"], "--seed"),
         (["query"], "SQL"),
     ],
@@ -177,6 +181,13 @@ def test_a_mistake_is_told_in_words_with_code_2_and_nothing_is_written(say, home
     assert told in err
     assert out == ""
     assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize("words", [["check", "tiny.yaml", "--no-time"], ["best"], ["top"]])
+def test_what_people_read_has_eighty_columns_through_a_pipe(say, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = say(*words)
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
 
 
 def test_every_mistake_of_a_file_is_told_at_its_line(say, tmp_path):

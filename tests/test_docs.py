@@ -9,23 +9,19 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from hpo.cli import main, make_parser
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
-OTHERS = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")
-PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in OTHERS)]
+shown = SimpleNamespace(**run_path(str(Path(__file__).with_name("doc_blocks.py"))))
+ROOT, DOCS, PAGES, named = shown.ROOT, shown.DOCS, shown.PAGES, shown.named
 LINK = re.compile(r"(?:\]\(|src=\")([^)\s\"]+)[)\"]")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.S | re.M)
 SEPARATORS = {"&&", "||", ";", "|", ">", "<", ">>"}
-
-
-def named(path):
-    return path.relative_to(ROOT).as_posix()
 
 
 @pytest.fixture(scope="module")
@@ -185,16 +181,13 @@ def test_an_import_of_a_command_line_is_a_study(page, text, tmp_path, monkeypatc
 # ---------------------------------------------------------------------- Python
 
 
-def python_blocks():
-    for page in PAGES:
-        text = page.read_text()
-        for found in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M):
-            yield f"{named(page)}:{text[: found.start()].count(chr(10)) + 2}", found[1]
+BLOCKS = [block for page in PAGES for block in shown.blocks_of(named(page))]
 
 
-@pytest.mark.parametrize("place, code", list(python_blocks()), ids=lambda value: value[:40])
-def test_python_in_the_documents_names_what_exists(place, code):
-    for node in ast.walk(ast.parse(code)):
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
+def test_python_in_the_documents_names_what_exists(block):
+    place = f"{block.page}:{block.line}"
+    for node in ast.walk(ast.parse(block.code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "hpo":
             module = import_module(node.module)
             for alias in node.names:

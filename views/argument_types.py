@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Sequence
 
 __all__ = [
     "RESAMPLES_HELP",
@@ -13,6 +15,8 @@ __all__ = [
     "positive",
     "seconds",
     "seed",
+    "trial",
+    "without_show",
 ]
 
 
@@ -20,7 +24,22 @@ RULES_HELP = (
     "none, racing, or a type of early_terminate with options: asha,eta=2,min=2k; repeatable "
     "(default: the usual ones side by side)"
 )
+_SHOW = ("show", "print", "list", "get")
+"""What commands of other programs need, and these do without."""
+_SHOWS = ("best", "envs", "importance", "knobs", "list", "report", "top", "tuned", "watch")
 RESAMPLES_HELP = "resample the trials N times for the interval; 0: none (default: 100)"
+
+
+def without_show(argv: Sequence[str]) -> str:
+    """Return what `hpo tuned show X` means; "" where nothing is to be taken out.
+
+    >>> without_show(["tuned", "show", "CartPole-v1"]), without_show(["envs", "show"])
+    ('hpo tuned CartPole-v1', '')
+    """
+    if len(argv) < 2 or argv[0] not in _SHOWS or argv[1] not in _SHOW:
+        return ""
+    more = [word for word in argv[2:3] if not word.startswith("-")]
+    return shlex.join(["hpo", argv[0], *more]) if more or argv[0] in ("list", "tuned") else ""
 
 
 def positive(text: str) -> int:
@@ -65,6 +84,17 @@ def port(text: str) -> int:
     if found > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port; they go from 0 to 65535")
     return found
+
+
+def trial(text: str) -> int:
+    """Return the number of a trial; -1 is the default beside a population that changed trial 0."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the number of a trial, which `hpo top` lists; a study is named with "
+            "--study"
+        ) from None
 
 
 def _whole(text: str, low: int) -> int:

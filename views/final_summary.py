@@ -35,10 +35,11 @@ def print_results(
     metric: str,
     quiet: bool = False,
     objectives: Sequence[str] = (),
+    environments: Sequence[str] = (),
 ) -> None:
     """Print the leaderboard, what was shown, the winner (or front), and what to type next."""
     if not quiet:
-        print_leaderboard(console, results.leaderboard, _SHOWN, objectives)
+        print_leaderboard(console, results.leaderboard, _SHOWN, objectives, environments)
         if results.baselines:
             console.print()
             print_baselines(console, results.baselines)
@@ -49,7 +50,7 @@ def print_results(
             console.print(results.advice)
         console.print()
     elif results.leaderboard:
-        print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives)
+        print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives, environments)
     last = winner_line(results.leaderboard, metric)
     if objectives:
         last = front_line(results.leaderboard, results.hypervolume)

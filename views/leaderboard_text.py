@@ -19,6 +19,7 @@ from .knob_columns import KnobColumns, knob_columns
 from .leaderboard_notes import reading_notes
 
 __all__ = [
+    "SCORES_NOTE",
     "audit_words",
     "baselines_listing",
     "board",
@@ -26,12 +27,15 @@ __all__ = [
     "print_baselines",
     "print_conclusion",
     "print_leaderboard",
+    "score_columns",
     "value_source",
     "winner_line",
 ]
 
 _INTERVAL = "95% interval"
 _GAP = 2  # blanks between two columns: one of padding, one of the box
+_Column = tuple[str, list[str]]
+SCORES_NOTE = "Under an environment: its mean score; 0 as random actions, 1 as the reference."
 
 
 def print_leaderboard(
@@ -39,16 +43,19 @@ def print_leaderboard(
     entries: Sequence[Entry],
     most: int | None = None,
     objectives: Sequence[str] = (),
+    environments: Sequence[str] = (),
 ) -> None:
     """Print the best entries, the default below them, and what is needed to read them.
 
-    Where the table has no room for every knob, a second one below it has all of them.
+    Where the table has no room for every knob, a second one below it has all of them; likewise
+    for the scores on several environments.
 
     Args:
         console: where to; its width decides how many knobs are shown.
         entries: the whole leaderboard, the best first.
         most: print so many at most; None prints all.
         objectives: their names, where there are several.
+        environments: likewise.
     """
     shown = list(entries if most is None else entries[:most])
     shown += [entry for entry in entries[len(shown) :] if entry.is_default]
@@ -56,15 +63,24 @@ def print_leaderboard(
         console.print("no trials yet", highlight=False)
         return
     knobs = knob_columns(entries, shown)
-    table, hidden = board(shown, knobs, console.width, objectives)
+    scores = score_columns(shown, environments)
+    table, hidden = board(shown, knobs, console.width, objectives, scores)
     if hidden:
-        table, _ = board(shown, KnobColumns((), {}), console.width, objectives)
+        table, _ = board(shown, KnobColumns((), {}), console.width, objectives, scores)
     console.print(table)
+    notes: list[str] = []
+    if scores and not _has_room(shown, objectives, scores, console.width):
+        table, left_out = _alone(shown, scores, console.width)
+        console.print()
+        console.print(table)
+        if left_out:
+            notes.append(f"No room for the scores on {', '.join(left_out)}; see hpo show TRIAL.")
     if hidden:
         table, hidden = _knobs(shown, knobs, console.width)
         console.print()
         console.print(table)
-    notes = [knobs.same_words] if knobs.same else []
+    notes += [SCORES_NOTE] if scores else []
+    notes += [knobs.same_words] if knobs.same else []
     if hidden:
         notes.append(f"No room for: {', '.join(hidden)}; see hpo show TRIAL, or the report.")
     notes += reading_notes(shown)
@@ -112,7 +128,11 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
 
 
 def board(
-    entries: Sequence[Entry], knobs: KnobColumns, width: int, objectives: Sequence[str] = ()
+    entries: Sequence[Entry],
+    knobs: KnobColumns,
+    width: int,
+    objectives: Sequence[str] = (),
+    scores: Sequence[_Column] = (),
 ) -> tuple[Table, list[str]]:
     """Return the table, and the knobs that found no room in it.
 
@@ -121,8 +141,32 @@ def board(
         knobs: their knobs, in order.
         width: in characters.
         objectives: their names, where there are several.
+        scores: a column an environment; they are in it if there is room for all.
     """
-    columns: list[tuple[str, list[str]]] = [
+    columns = _first_columns(entries, objectives)
+    if scores and _has_room(entries, objectives, scores, width):
+        columns += scores
+    return _with_knobs(entries, columns, knobs, width)
+
+
+def score_columns(entries: Sequence[Entry], environments: Sequence[str]) -> list[_Column]:
+    """Return the mean score on each of several environments, from the seeds behind the value."""
+    found: list[_Column] = []
+    for at, name in enumerate(environments):
+        cells = [number(entry.scores[at]) if entry.scores else "" for entry in entries]
+        found.append((_folded(name, max(map(len, cells)), "-"), cells))
+    return found
+
+
+def _has_room(
+    entries: Sequence[Entry], objectives: Sequence[str], scores: Sequence[_Column], width: int
+) -> bool:
+    columns = [*_first_columns(entries, objectives), *scores]
+    return sum(_width(name, cells) + _GAP for name, cells in columns) <= width
+
+
+def _first_columns(entries: Sequence[Entry], objectives: Sequence[str]) -> list[_Column]:
+    columns: list[_Column] = [
         ("#", [str(entry.rank) for entry in entries]),
         ("trial", [str(entry.trial) for entry in entries]),
         ("state", [_state(entry) for entry in entries]),
@@ -133,7 +177,27 @@ def board(
     if any(entry.feasible is not None for entry in entries):
         words = {True: "yes", False: "no", None: ""}
         columns.insert(3, ("feasible", [words[entry.feasible] for entry in entries]))
-    return _with_knobs(entries, columns, knobs, width)
+    return columns
+
+
+def _alone(
+    entries: Sequence[Entry], scores: Sequence[_Column], width: int
+) -> tuple[Table, list[str]]:
+    """Return the table of the scores alone, and the environments that found no room in it."""
+    columns: list[_Column] = [
+        ("#", [str(entry.rank) for entry in entries]),
+        ("trial", [str(entry.trial) for entry in entries]),
+    ]
+    left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
+    hidden: list[str] = []
+    for name, cells in scores:
+        needs = _width(name, cells) + _GAP
+        if needs > left:
+            hidden.append(name.replace("\n", ""))
+            continue
+        left -= needs
+        columns.append((name, cells))
+    return _with_knobs(entries, columns, KnobColumns((), {}), width)[0], hidden
 
 
 def _knobs(entries: Sequence[Entry], knobs: KnobColumns, width: int) -> tuple[Table, list[str]]:
@@ -147,7 +211,7 @@ def _knobs(entries: Sequence[Entry], knobs: KnobColumns, width: int) -> tuple[Ta
 
 def _with_knobs(
     entries: Sequence[Entry],
-    columns: list[tuple[str, list[str]]],
+    columns: list[_Column],
     knobs: KnobColumns,
     width: int,
 ) -> tuple[Table, list[str]]:
@@ -172,15 +236,15 @@ def _with_knobs(
     return table, hidden
 
 
-def _one(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
+def _one(entries: Sequence[Entry]) -> list[_Column]:
     intervals = [_around(entry) for entry in entries]
     shown = [("value", [_value(entry) for entry in entries])]
     return [*shown, (_INTERVAL, intervals)] if any(intervals) else shown
 
 
-def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[_Column]:
     fronts = ["" if entry.front is None else str(entry.front) for entry in entries]
-    columns = [("front", fronts)]
+    columns: list[_Column] = [("front", fronts)]
     for index, name in enumerate(objectives):
         cells = [number(e.objectives[index]) if e.objectives else "" for e in entries]
         if index == 0:  # at least what a trial that was stopped showed
@@ -268,10 +332,10 @@ def _width(header: str, cells: Sequence[str]) -> int:
     return max(len(line) for line in (*header.split("\n"), *cells))
 
 
-def _folded(name: str, width: int) -> str:
-    """Return a knob's name on several lines, broken after `_`, no wider than it must be."""
+def _folded(name: str, width: int, after: str = "_") -> str:
+    """Return a name on several lines, broken after `_` or the like, no wider than it must be."""
     lines: list[str] = []
-    for word in name.replace("_", "_\n").split("\n"):
+    for word in name.replace(after, f"{after}\n").split("\n"):
         if lines and len(lines[-1]) + len(word) <= max(width, len(word)):
             lines[-1] += word
         else:

@@ -18,7 +18,7 @@ from ..store.conclusion_words import as_json
 from ..store.conclusions import Conclusion
 from ..store.default_trial import default_of
 from ..store.journal import Journal
-from ..store.leaderboard import leaderboard_of
+from ..store.leaderboard import Entry, leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
 from ..store.study_folder import StudyFolder
@@ -76,6 +76,7 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         conclusion = conclusion_of(journal)
         search = plain(read_text(meta.study_text, "study.resolved.yaml"))["search"]
         start_up = start_up_words(search, journal.asks(), rows)
+        scores = _scores(journal, meta, rows, entry) if names else None
     return {
         "study": folder.name,
         "metric": meta.metric,
@@ -87,10 +88,22 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
         "start_up": start_up.get(number_),
         "decisions": finite_json(decisions),
         "audit": None if audit is None else finite_json(_audit_data(audit, row, meta)),
+        **({"over_environments": finite_json(scores)} if scores is not None else {}),
         "evaluations": evaluations,
         "curve": _curve(folder, number_, bool(names)),
         "conclusion": as_json(conclusion) if _is_of(conclusion, row, rows) else None,
     }
+
+
+def _scores(
+    journal: Journal, meta: StudyMeta, rows: Sequence[TrialRow], entry: Entry
+) -> dict[str, Any] | None:
+    """Return the scores of a trial on each of several environments."""
+    # Loaded on use: it brings numpy, which no other view of a table needs.
+    from ..search.after.environment_scores import environment_scores
+    from .environment_text import each_data
+
+    return each_data(meta, environment_scores(journal, rows), entry.trial, entry.value_from)
 
 
 def _is_of(conclusion: Conclusion, row: TrialRow, rows: Sequence[TrialRow]) -> bool:
@@ -187,6 +200,10 @@ def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
         blocks: the terminal has the characters of a sparkline.
     """
     parts = [_head(data), _params(data["params"])]
+    if data.get("over_environments") is not None:
+        from .environment_text import each_text
+
+        parts.append(each_text(data["over_environments"]))
     if data["schedule"]:
         parts.append(lineage_text(data["schedule"]))
     if data["decisions"]:

@@ -8,12 +8,13 @@ in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ...environments import find
 from ...store.baselines import baselines_of
 from ...store.concluded import concluded
-from ...store.conclusions import Conclusion
+from ...store.conclusions import Conclusion, WithoutCopying
 from ...store.default_trial import default_of
 from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
@@ -22,8 +23,9 @@ from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
 from .front_values import FrontValues, front_values
+from .without_copying import copies, how_to_know, without_copying
 
-__all__ = ["conclusion_from", "conclusion_of"]
+__all__ = ["alone_beside", "conclusion_from", "conclusion_of"]
 
 
 def conclusion_of(journal: Journal) -> Conclusion:
@@ -32,7 +34,15 @@ def conclusion_of(journal: Journal) -> Conclusion:
     entries = leaderboard_of(meta, rows)
     ended = journal.head().phase == "finished"
     fresh = front_values(journal, rows) if ended else {}
-    return conclusion_from(meta, rows, entries, baselines_of(journal), ended, fresh)
+    alone = alone_beside(journal.path.parent, meta, entries, ended)
+    return conclusion_from(meta, rows, entries, baselines_of(journal), ended, fresh, alone)
+
+
+def alone_beside(
+    folder: Path, meta: StudyMeta, entries: Sequence[Entry], ended: bool
+) -> WithoutCopying | None:
+    """Return the best of the same population without copying, of one that copies and has ended."""
+    return without_copying(folder, meta, entries[0].params) if ended and entries else None
 
 
 def conclusion_from(
@@ -42,6 +52,7 @@ def conclusion_from(
     baselines: Sequence[BaselineRow],
     ended: bool,
     fresh: FrontValues,
+    alone: WithoutCopying | None = None,
 ) -> Conclusion:
     """Return what a study has shown, from what was read of its journal at one commit.
 
@@ -52,6 +63,7 @@ def conclusion_from(
         baselines: rules that learn nothing.
         ended: the study is finished.
         fresh: with several objectives, what `front_values` gives.
+        alone: what `alone_beside` gives.
     """
     study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     front = None
@@ -67,6 +79,8 @@ def conclusion_from(
         why_alone=_why_alone(study, rows, ended),
         apart=_apart(study, rows, entries),
         front=front,
+        alone=alone,
+        tells=how_to_know(meta.name) if ended and copies(study) else "",
     )
 
 

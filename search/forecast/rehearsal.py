@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from ...environment_references import Reference
 from ...studies.expected import expected_steps
 from ...studies.quanta import quanta_of
+from ...studies.several import environments_of
 from ...studies.spec import Checkpoint, Executor, SearchSpec, Study
 from ..book.state import Phase
 from ..book.work_ahead import groups_of
@@ -35,73 +37,15 @@ from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposer
 from ..samplers.registry import make_sampler
 from ..streams import generator
+from .rehearsed import Counted, First, Lanes, Rehearsed
 
-__all__ = ["Counted", "Lanes", "Rehearsed", "rehearse"]
+__all__ = ["rehearse"]
 
 _LANE_CHUNKS = 20_000  # that are rehearsed; a search that has more is rehearsed in part
 _FEWEST_WAVES = 3
 _SEED_NOISE = 0.3  # of an evaluation, beside the spread of trials
 _WORST = -4.0  # in the same measure: the default
 _PATIENCE = 20.0  # seconds
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """What a rehearsal must know of a bucket's program.
-
-    Attributes:
-        lanes, block, warmup_chunks: as of `Population`.
-        width: lanes that one call of the evaluation takes.
-    """
-
-    lanes: int
-    block: int
-    warmup_chunks: int
-    width: int
-
-
-@dataclass
-class Counted:
-    """What one bucket did in one phase.
-
-    Attributes:
-        chunks: dispatched.
-        blocks: with a busy lane, of all chunks.
-        calls: of the evaluation program.
-        evaluations: of a replicate each.
-    """
-
-    chunks: float = 0.0
-    blocks: float = 0.0
-    calls: float = 0.0
-    evaluations: float = 0.0
-
-    def times(self, share: float) -> Counted:
-        """Return so many times as much."""
-        return Counted(*(share * value for value in vars(self).values()))
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """What a study did.
-
-    Attributes:
-        counts: (bucket, phase) -> what it did there; all confirming is `choose`.
-        firsts: bucket -> a configuration of it, and the lanes that the engine asked for.
-        env_steps: of training.
-        confirm_env_steps: of these, of the confirm stage.
-        whole: it came to its end.
-    """
-
-    counts: Mapping[tuple[str, Phase], Counted]
-    firsts: Mapping[str, tuple[Resolved, int | None]]
-    env_steps: int
-    confirm_env_steps: int
-    whole: bool
-
-    def of(self, phase: Phase) -> dict[str, Counted]:
-        """Return bucket -> what it did in a phase."""
-        return {bucket: found for (bucket, at), found in self.counts.items() if at is phase}
 
 
 def rehearse(
@@ -129,8 +73,8 @@ def rehearse(
         return found
     share = _share(asked, part, found, default)
     counts = {
-        (bucket, phase): count.times(share if phase is Phase.SEARCH else 1.0)
-        for (bucket, phase), count in found.counts.items()
+        (program, phase): count.times(share if phase is Phase.SEARCH else 1.0)
+        for (program, phase), count in found.counts.items()
     }
     return replace(found, counts=counts)
 
@@ -138,8 +82,11 @@ def rehearse(
 def _simplified(study: Study) -> Study:
     """Return the study without what changes nothing in how much it trains, or takes time itself.
 
-    A method that learns is rehearsed as one that draws at random.
+    A method that learns is rehearsed as one that draws at random. On several environments what
+    evaluations show is the score, the same on all of them.
     """
+    if study.more_envs:
+        study = _scored(study)
     search = SearchSpec("random")
     if study.search.method in ("grid", "sobol"):
         search = SearchSpec(study.search.method, options=study.search.options)
@@ -152,6 +99,16 @@ def _simplified(study: Study) -> Study:
         loggers=(),
         baselines=(),
         log_every=None,
+    )
+
+
+def _scored(study: Study) -> Study:
+    """Return a study over several environments whose scores are the returns themselves."""
+    envs = [replace(one, scale=Reference(0.0, 1.0)) for one in environments_of(study)]
+    metric = replace(study.metric, name="eval/return_mean")
+    objectives = (metric, *study.objectives[1:]) if study.objectives else ()
+    return replace(
+        study, env=envs[0], more_envs=tuple(envs[1:]), metric=metric, objectives=objectives
     )
 
 
@@ -220,7 +177,7 @@ class _Factory:
     lanes_of: Callable[[Resolved, int | None], Lanes]
     seed: int
     counts: dict[tuple[str, Phase], Counted] = field(default_factory=dict)
-    firsts: dict[str, tuple[Resolved, int | None]] = field(default_factory=dict)
+    firsts: dict[str, First] = field(default_factory=dict)
     backend: str = "none"
     device_count: int = 1
 
@@ -235,12 +192,22 @@ class _Factory:
 
     def make(self, resolved: Resolved, lanes: int | None) -> _Population:
         """See `PopulationFactory`."""
-        self.firsts[resolved.bucket] = (resolved, lanes)  # the last one is what it keeps
-        return _Population(self, resolved, self.lanes_of(resolved, lanes))
+        about, bucket = self.lanes_of(resolved, lanes), resolved.bucket
+        if not about.parts:
+            self.firsts[bucket] = First(bucket, resolved, lanes)  # the last one is what it keeps
+        for at, part in enumerate(about.parts):
+            first = First(bucket, resolved.payload[at], part.asked, at)
+            self.firsts[_named(bucket, at)] = first
+        return _Population(self, resolved, about)
 
     def baseline(self, name: str, resolved: Resolved, seeds: Sequence[Any]) -> Any:
         """See `PopulationFactory`; a rehearsal has none."""
         raise NotImplementedError
+
+
+def _named(bucket: str, environment: int) -> str:
+    """Return the name of a program of one of several environments."""
+    return f"{bucket}, environment {environment}"
 
 
 class _Values(dict[str, np.ndarray]):
@@ -263,7 +230,9 @@ class _Population(NotWritten):
     compiles = 0
 
     def __init__(self, factory: _Factory, resolved: Resolved, about: Lanes):
-        self._factory, self._bucket, self._width = factory, resolved.bucket, about.width
+        self._factory = factory
+        programs = {_named(resolved.bucket, n): p.lanes for n, p in enumerate(about.parts)}
+        self._programs = programs or {resolved.bucket: about}
         self.lanes, self.block = about.lanes, about.block
         self.warmup_chunks, self.steps_per_chunk = about.warmup_chunks, resolved.steps_per_chunk
         self._skill = np.zeros(self.lanes)
@@ -271,10 +240,14 @@ class _Population(NotWritten):
         self._phases = [Phase.SEARCH] * self.lanes
         self._skills: dict[int, tuple[Resolved, float]] = {}
 
-    def _count(self, lanes: Sequence[int]) -> Counted:
+    def _counts(self, lanes: Sequence[int]) -> list[tuple[Lanes, Counted]]:
+        """Return each program of the bucket, and what it did in the phase of some lanes."""
         confirms = self._phases[lanes[0]] is not Phase.SEARCH
-        key = (self._bucket, Phase.CHOOSE if confirms else Phase.SEARCH)
-        return self._factory.counts.setdefault(key, Counted())
+        phase = Phase.CHOOSE if confirms else Phase.SEARCH
+        return [
+            (about, self._factory.counts.setdefault((name, phase), Counted()))
+            for name, about in self._programs.items()
+        ]
 
     def advance(self, refills: Sequence[Refill], busy: Sequence[int]) -> ChunkResult:
         """See `Population`."""
@@ -284,9 +257,9 @@ class _Population(NotWritten):
             phase = Phase.SEARCH if str(refill.stream) == "search" else Phase.CHOOSE
             self._phases[refill.lane] = phase
         self._chunks[list(busy)] += 1.0
-        count = self._count(busy)
-        count.chunks += 1
-        count.blocks += groups_of(busy, self.block)
+        for about, count in self._counts(busy):
+            count.chunks += 1
+            count.blocks += groups_of(busy, about.block)
         return ChunkResult({}, np.zeros(self.lanes, bool), 0.0)
 
     def _skill_of(self, resolved: Resolved) -> float:
@@ -298,15 +271,18 @@ class _Population(NotWritten):
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
         """See `Population`: a little better with every chunk, so that no trial stands still."""
-        count = self._count(lanes)
-        count.calls += math.ceil(len(lanes) / self._width)
-        count.evaluations += len(lanes)
+        for about, count in self._counts(lanes):
+            count.calls += math.ceil(len(lanes) / about.width)
+            count.evaluations += len(lanes)
         noise = _SEED_NOISE * self._factory.rng.standard_normal(len(lanes))
         at = list(lanes)
         shown = self._factory.sign * (self._skill[at] + noise + self._chunks[at])
+        each = self._factory.study.spread  # one episode on each environment
         return [
             EvaluationResult(
-                np.array([value]), np.array([max(1, round(1e6 + 1e4 * value))]), _Values(value)
+                np.full(each, value),
+                np.full(each, max(1, round(1e6 + 1e4 * value))),
+                _Values(value),
             )
             for value in shown
         ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...core.memory import MEMORY_SHARE
 from ...studies.quanta import rung_steps
-from ...studies.spec import Study
+from ...studies.spec import Seeds, Study
 
 __all__ = [
     "Machine",
@@ -138,16 +138,29 @@ def startable_replicates(study: Study) -> int:
 
     Trials are bounded by `budget.trials` and by env steps, of which each takes at least those to
     its first rung; there is one where nothing is searched. The confirm stage runs the replicates
-    of all its candidates side by side.
+    of all its candidates side by side, and then those of the winner and the default.
     """
     bounds = []
     if not study.space.parameters:
         bounds.append(study.seeds.per_config)
     if study.budget.trials is not None:
-        bounds.append(study.budget.trials * study.seeds.first)
+        bounds.append(study.budget.trials * _at_once(study.seeds))
     if study.budget.env_steps is not None:
         bounds.append(study.budget.env_steps // max(1, min([*rung_steps(study), study.env_steps])))
     search = min(bounds, default=max(_ENOUGH.values()))
     if study.confirm is None:
         return search
-    return max(search, study.confirm.top_k * study.confirm.choose, study.confirm.report)
+    report = study.confirm.reports(len(study.objectives))
+    choose = study.confirm.runs(len(study.objectives)) - report
+    if not study.space.parameters:  # the winner is the default
+        report = min(report, study.confirm.report)
+    return max(search, choose, report)
+
+
+def _at_once(seeds: Seeds) -> int:
+    """Return the replicates of a trial that may run side by side: racing adds as many as ran."""
+    done = most = seeds.first
+    while done < seeds.per_config:
+        more = min(done, seeds.per_config - done)
+        done, most = done + more, max(most, more)
+    return most

@@ -37,6 +37,7 @@ from .prove import Runner, Runs, contender_of, curve_of, proof_study, run_proof
 
 __all__ = ["TAKEN", "Candidate", "candidate_of", "commit_of_checkout", "contribute"]
 
+_MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures")
 TAKEN = ("better", "tied", "ceiling")
 """Verdicts of a study that make its winner worth a proof."""
 
@@ -98,10 +99,11 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
             f"trial {first.trial} of {folder.name!r} changed its knobs on the way (a population "
             "that copies); one configuration is needed: search with another rule"
         )
-    if conclusion.verdict not in TAKEN and not anyway:
+    verdict = "infeasible" if conclusion.violates else conclusion.against.verdict
+    if verdict not in TAKEN and not anyway:
         raise ConfigError(
             f"study {folder.name!r} has not shown that its winner is as good as the default "
-            f"({conclusion.verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
+            f"({verdict}): {' '.join(conclusion.said) or 'it concludes nothing'} "
             "To prove it all the same add --anyway"
         )
     fresh = {
@@ -119,7 +121,7 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             trial=first.trial,
             trials=sum(row.trial >= 0 for row in rows),
-            verdict=conclusion.verdict,
+            verdict=verdict,
             said=" ".join(conclusion.said),
             env_steps=sum(row.env_steps for row in rows) + _confirm_steps(folder),
             seeds={stream.value: count for stream, count in fresh.items()},
@@ -241,7 +243,8 @@ def commit_of_checkout() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        ours = (".", ":!results/tuned", ":!docs/tuned.md")  # what records themselves change
+        # What records and the atlas themselves change.
+        ours = (".", *(f":!{path}" for path in _MADE))
         changed = said("status", "--porcelain", "--untracked-files=no", "--", *ours)
         return said("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):  # no git here, or no history

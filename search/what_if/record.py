@@ -27,7 +27,6 @@ from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
 from ...store.study_folder import StudyFolder
 from ...studies.load import recorded
 from ...studies.quanta import quanta_of
-from ...studies.several import only_one_environment
 from ...studies.spec import Study
 from ..after.looking_back import result_of
 from ..book.objective import Objective
@@ -171,7 +170,6 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
                 f"trials of {study.name} copy each other ({early.type}), so there is no curve of "
                 "one configuration that another rule could judge; name a study without it"
             )
-        only_one_environment(study, "hpo what-if")
         rows = tuple(row for row in journal.trials() if row.trial >= 0)
         decisions, asks = journal.decisions(), journal.asks()
         head, devices = journal.head(), journal.meta.devices
@@ -213,7 +211,8 @@ def _with_losses(record: Record, last: Mapping[tuple[int, int], int]) -> Record:
         quantum = record.quantum(record.study, record.configs[row.trial])
         mine = [rep for trial, rep in {**runs, **last} if trial == row.trial]
         begun = len(mine) or record.replicates
-        warmup = max(warmup, -(-row.warmup_env_steps // (quantum * begun)))
+        each = quantum * record.study.spread
+        warmup = max(warmup, -(-row.warmup_env_steps // (each * begun)))
         if row.state in LOST and row.bucket:
             for replicate, at in _lost(record, row, quantum, last).items():
                 seen = runs.get((row.trial, replicate), Seen())
@@ -236,11 +235,11 @@ def _lost(
 
     A chunk that diverged is counted and has no row. Without curves all replicates share alike.
     """
-    count = record.replicates
+    count, trained = record.replicates, row.env_steps // record.study.spread
     rows = {rep: last.get((row.trial, rep), 0) for rep in range(count)}
     if not last:
-        return dict.fromkeys(rows, max(quantum, row.env_steps // count))
-    missing = (row.env_steps - sum(rows.values())) // quantum
+        return dict.fromkeys(rows, max(quantum, trained // count))
+    missing = (trained - sum(rows.values())) // quantum
     if missing <= 0:  # what an evaluation showed was not finite
         shown = {rep: record.runs.get((row.trial, rep), Seen()).results for rep in rows}
         bare = {rep: at for rep, at in rows.items() if at not in shown[rep]}
@@ -311,7 +310,8 @@ class Guesses:
             return there, "guessed"
         since = seen.points[-1]
         before = donor.results[since] if since in donor.results else donor.between(since)
-        return _moved(seen.results[since], before, there), "guessed"
+        spread = self._record.study.spread
+        return _moved(seen.results[since], before, there, spread), "guessed"
 
     def _donor(self, trial: int) -> int:
         if trial not in self._donors:
@@ -346,12 +346,16 @@ def _mixed(
 
 
 def _moved(
-    own: EvaluationResult, before: EvaluationResult, after: EvaluationResult
+    own: EvaluationResult, before: EvaluationResult, after: EvaluationResult, environments: int
 ) -> EvaluationResult:
-    """Return one evaluation moved by what another replicate's means gained."""
+    """Return one evaluation moved by what another replicate's means gained on each environment."""
+
+    def means(values: np.ndarray) -> np.ndarray:
+        return np.asarray(values, np.float64).reshape(environments, -1).mean(axis=1)
 
     def move(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return np.asarray(a, np.float64) + (float(np.mean(c)) - float(np.mean(b)))
+        each = np.asarray(a, np.float64).reshape(environments, -1)
+        return (each + (means(c) - means(b))[:, None]).ravel()
 
     return EvaluationResult(
         move(own.returns, before.returns, after.returns),
@@ -363,7 +367,7 @@ def _moved(
 
 def value_at(record: Record, guesses: Guesses, trial: int, env_steps: int) -> float | None:
     """Return a trial's value over all its recorded seeds; None if too many were lost before."""
-    objective, values = Objective(record.study.metric), list[float]()
+    objective, values = Objective.of(record.study), list[float]()
     lost = 0
     for replicate in range(record.replicates):
         seen = record.runs.get((trial, replicate), Seen())

@@ -58,8 +58,11 @@ class RecordedFactory:
         return RecordedPopulation(self, resolved.steps_per_chunk, wanted)
 
     def count(self, trial: int, replicate: int, env_steps: int, now: int) -> None:
-        """Count a chunk of training of a replicate, which has trained `now` env steps."""
-        self.trained[trial] += env_steps
+        """Count a chunk of training of a replicate, which has trained `now` env steps.
+
+        Of several environments on each of them.
+        """
+        self.trained[trial] += env_steps * self.study.spread
         self.ends[trial][replicate] = now
 
     def play(self, how: str) -> None:

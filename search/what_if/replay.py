@@ -127,7 +127,9 @@ def located(record: Record) -> Record:
     runs = dict(record.runs)
     for row in lost:
         ends = factory.ends[row.trial]
-        if sum(ends.values()) != row.env_steps:  # another order: as it was taken to be
+        if (
+            sum(ends.values()) * record.study.spread != row.env_steps
+        ):  # another order: as it was taken to be
             continue
         bare = {rep: at for rep, at in ends.items()
                 if record.last_rows.get((row.trial, rep), 0) < at}  # fmt: skip

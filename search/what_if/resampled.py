@@ -181,7 +181,7 @@ class _Race:
     """Seeds that race: what a trial is compared by, as `engine.racing` has it."""
 
     def __init__(self, study: Study):
-        self._objective, self._seeds = Objective(study.metric), study.seeds
+        self._objective, self._seeds = Objective.of(study), study.seeds
         self._best: Curve | None = None
 
     def value(self, trial: Curve) -> float:

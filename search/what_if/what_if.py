@@ -10,6 +10,7 @@ from typing import Any
 
 from ...store.rows import TrialState
 from ...studies.search_methods import METHODS
+from ...studies.several import metric_words
 from ..book.objective import Objective
 from ..book.schedule import schedule_of
 from .record import LOST, Guesses, Quantum, Record, Seen, quantum_of, read_record, value_at
@@ -153,7 +154,7 @@ def what_if(
         study=record.study.name,
         trials=len(record.trials),
         seeds=asked[0].study.seeds.per_config,
-        metric=record.study.metric.name,
+        metric=metric_words(record.study),
         goal=record.study.metric.goal,
         recorded_rule="" if early is None else early.type,
         same_asks=same_asks,
@@ -171,7 +172,7 @@ class _Truth:
     """What every trial shows at its end over all recorded seeds, drawn where nobody saw it."""
 
     def __init__(self, record: Record):
-        self._record, self._loss = record, Objective(record.study.metric).loss
+        self._record, self._loss = record, Objective.of(record.study).loss
         self._plain = not record.study.objectives[1:] and not record.study.constraints
         self._draws: dict[int, tuple[Guesses, dict[tuple[int, int], float]]] = {}
         self.unseen = [row.trial for row in record.trials
@@ -277,14 +278,15 @@ def _whole(record: Record, done: Replayed) -> int:
         elif trial.env_steps:
             length = record.length(number)
             seen = [record.runs.get((number, rep), Seen()) for rep in range(record.replicates)]
-            total += sum(length if one.lost_at is None else one.lost_at for one in seen)
+            each = sum(length if one.lost_at is None else one.lost_at for one in seen)
+            total += each * record.study.spread
     return total
 
 
 def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck | None:
     study, seeds = asked.study, range(record.replicates)
     schedule = schedule_of(study, record.quantum(study, record.configs[0]))
-    objective = Objective(study.metric)
+    objective = Objective.of(study)
 
     def curve(draw: int, trial: int) -> Curve:
         own = schedule_of(study, record.quantum(study, record.configs[trial]))

@@ -1,6 +1,7 @@
 """The documented examples and others pass the contracts; ones that break a promise do not."""
 
 from pathlib import Path
+from runpy import run_path
 
 import jax.numpy as jnp
 import optax
@@ -16,32 +17,31 @@ from hpo.knobs import check_value, known_choices
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-PAGE = Path(__file__).parents[2] / "docs" / "ppo.md"
+PAGE = "docs/ppo.md"
+block = run_path(str(Path(__file__).parents[1] / "doc_blocks.py"))["block"]
+SHOWN = block(PAGE, "class TestLion(").run()
 
 
-def documented(name):
+def documented(name, words):
     """Run an example of docs/ppo.md, once a process."""
     if name not in {*known_choices("optimiser"), *known_choices("distribution")}:
-        code = PAGE.read_text().split(f"<!-- example: {name}.py -->\n```python\n")[1]
-        exec(compile(code.split("```")[0], f"{name}.py", "exec"), {"__name__": name})
+        block(PAGE, words).run()
 
 
-class TestLion(OptimiserContract):
-    """The example of docs/ppo.md."""
-
-    optimiser = "lion"
+class TestLion(SHOWN["TestLion"]):
+    """The example of docs/ppo.md, by the test there."""
 
     @classmethod
     def run(cls, rates, **knobs):
-        documented("lion")
+        documented("lion", "def lion(")
         return super().run(rates, **knobs)
 
     def test_its_state_is_arrays_that_keep_their_shape(self):
-        documented("lion")
+        documented("lion", "def lion(")
         super().test_its_state_is_arrays_that_keep_their_shape()
 
     def test_no_gradient_gives_finite_parameters(self):
-        documented("lion")
+        documented("lion", "def lion(")
         super().test_no_gradient_gives_finite_parameters()
 
 
@@ -49,14 +49,12 @@ class TestAdamL2(OptimiserContract):
     optimiser = "adam_l2"
 
 
-class TestLaplace(DistributionContract):
-    """The example of docs/ppo.md."""
-
-    distribution = "laplace"
+class TestLaplace(SHOWN["TestLaplace"]):
+    """The example of docs/ppo.md, by the test there."""
 
     @classmethod
     def plan(cls):
-        documented("laplace")
+        documented("laplace", "class LaplaceFamily(")
         return super().plan()
 
 
@@ -157,8 +155,8 @@ def test_an_optimiser_that_breaks_its_promise_is_found():
 
 
 def test_taken_names_and_unknown_ones_are_refused():
-    documented("lion")
-    documented("laplace")
+    documented("lion", "def lion(")
+    documented("laplace", "class LaplaceFamily(")
     for name in ("adam", "lion"):
         with pytest.raises(ConfigError, match=f"an optimiser '{name}' exists already"):
             own_optimisers.register(name, remembering)
@@ -183,7 +181,7 @@ def test_a_distribution_of_other_actions_is_refused_by_name():
     from hpo.core.envs import registry
     from hpo.core.plan import make_plan
 
-    documented("laplace")
+    documented("laplace", "class LaplaceFamily(")
     plan = make_plan({"distribution": "laplace"}, EnvPlan("CartPole-v1"), features=())
     with pytest.raises(ConfigError, match="'laplace', which does not fit the actions of CartPole"):
         head_outputs(plan, registry.make(plan.env))

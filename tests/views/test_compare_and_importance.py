@@ -160,7 +160,33 @@ def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
     assert data["difference"] == pytest.approx(mean(apart))
     assert not compared_studies(capsys, tmp_path, "one", "apart")["paired"]
     assert main(["compare", "one", "apart", "--out", str(tmp_path)]) == 0
-    assert "not paired: the seeds are different ones" in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert "not paired: the seeds are different ones" in text
+    assert "seeds that report, all made from `seed: 0`, and B " in text
+    assert "run B's file again with --set seed=0 --name apart-seed0" in text
+
+
+def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
+    samples.make_results(tmp_path, "one")
+    samples.make_results(tmp_path, "bare", confirm=None)
+    data = compared_studies(capsys, tmp_path, "one", "bare")
+    assert data["unpaired"].startswith("A has 2 seeds of the search and ")
+    assert " and 6 seeds that report, B 2 seeds of the search; only those" in data["unpaired"]
+    assert "run the files again with --set confirm.report=6, which adds" in data["unpaired"]
+    poor = samples.search.parameter(
+        "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
+    )  # a default that copies another one
+    found = samples.make_results(
+        tmp_path, "pbt", early_terminate=EarlyTerminate("pbt", every=2_000),
+        budget=samples.search.Budget(trials=6),
+        space=samples.search.Space((poor, samples.search.REAL.parameters[1])),
+    )  # fmt: skip
+    other = next(e.trial for e in found.leaderboard if e.value_from == "search")
+    words = ["compare", str(other), "-1", "--study", str(found.folder)]
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert f"trial {other} and trial -1 have no seeds in common: trial {other} has 2 seeds" in told
+    assert "trial -1 6 seeds that report" in told and "the winner and the default have" in told
 
 
 def test_nobody_is_called_better_by_nothing(capsys, tmp_path):

@@ -11,10 +11,14 @@ import pytest
 
 from hpo.cli import main
 from hpo.search.run import run
+from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
+from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Confirm
 from hpo.views.charts import curves_chart
+from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
 engine = SimpleNamespace(
@@ -78,3 +82,113 @@ def test_an_exported_policy_is_a_folder_an_environment(capsys, folder, tmp_path)
     assert "wrote the policy of trial" in told
     first = sorted(engine.IDS)[0]
     assert f"try: hpo eval {tmp_path / 'policy' / first}" in " ".join(told.split())
+
+
+def scores_of(folder, trial, stream):
+    """[environments][seeds] of a trial at the end of its runs, from the published tables."""
+    found = []
+    episodes = pq.read_table(folder / "evaluations.parquet").to_pylist()
+    for name, scale in zip(engine.IDS, engine.SCALES, strict=True):
+        seeds = {}
+        for row in episodes:
+            own = (row["trial"], row["stream"], row["environment"], row["env_steps"])
+            if own == (trial, stream, name, 16_000):
+                seeds.setdefault(row["replicate"], []).append(row["episode_return"])
+        means = [fmean(seeds[seed]) for seed in sorted(seeds)]
+        found.append([(m - scale.random) / (scale.reference - scale.random) for m in means])
+    return found
+
+
+def test_the_leaderboard_has_a_column_an_environment(capsys, folder):
+    data = shown(capsys, "top", "--study", folder)
+    assert data["environments"] == list(engine.IDS)
+    assert main(["top", "--study", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    heads = text.split("CartPole-")[1]
+    assert "MountainCar-" in heads and "0 as random actions" in text
+    first = data["leaderboard"][0]
+    cells = next(line for line in heads.splitlines() if line.split()[:1] == ["1"]).split()
+    assert cells[1:] == [str(first["trial"]), *(f"{score:.4g}" for score in first["scores"])]
+
+
+def test_a_trial_shows_its_scores_with_intervals(capsys, folder):
+    best = winner(capsys, folder)["trial"]
+    told = shown(capsys, "show", best, "--study", folder)["over_environments"]
+    given = scores_of(folder, best, "report")
+    assert (told["stream"], told["seeds"], told["lost"]) == ("report", 6, 0)
+    for one, scale, seeds in zip(told["environments"], engine.SCALES, given, strict=True):
+        assert one["score"] == pytest.approx(fmean(seeds))
+        assert one["raw"] == pytest.approx(
+            scale.random + fmean(seeds) * (scale.reference - scale.random)
+        )
+    for over, one in told["together"].items():
+        around = overall_interval(given, over)
+        assert one["score"] == pytest.approx(overall(given, over))
+        assert (one["ci_low"], one["ci_high"]) == pytest.approx((around.low, around.high))
+    assert main(["show", str(best), "--study", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "on each environment, 6 seeds that chose nothing" in text
+    stopped = next(e for e in shown(capsys, "top", "--study", folder)["leaderboard"]
+                   if e["value"] is None)  # fmt: skip
+    assert "over_environments" not in shown(capsys, "show", stopped["trial"], "--study", folder)
+
+
+def test_two_trials_are_compared_on_every_environment(capsys, folder):
+    board = shown(capsys, "top", "--study", folder)["leaderboard"]
+    a, b = (entry["trial"] for entry in board if entry["confirmed"])
+    found = shown(capsys, "compare", a, b, "--study", folder)
+    told = found["environments"]
+    ours, theirs = (scores_of(folder, trial, "choose") for trial in (a, b))
+    chance, _ = probability_of_improvement(ours, theirs)
+    assert told["improvement"]["value"] == pytest.approx(chance)
+    for one, x, y in zip(told["each"], ours, theirs, strict=True):
+        assert one["difference"]["value"] == pytest.approx(fmean(x) - fmean(y))
+    means = [one["difference"]["value"] for one in told["each"]]
+    assert found["difference"] == pytest.approx(fmean(means))  # over_environments: mean
+    assert main(["compare", str(a), str(b), "--study", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "over environments a run of A beats one of B with probability" in text
+    assert max(map(len, text.splitlines())) <= 90
+
+
+def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, tmp_path, folder):
+    asked = engine.several(budget=Budget(trials=1), early_terminate=None)
+    fewer = {"more_envs": asked.more_envs[:1]}
+    for name, changes in (("low", {"over_environments": "worst"}), ("two", fewer)):
+        asked = engine.dataclasses.replace(asked, name=name, **changes)
+        parts = engine.PARTS[: asked.spread]
+        run(asked, tmp_path / name, engine.factory(asked, parts), (), engine.samples.quick())
+        assert main(["compare", str(folder), str(tmp_path / name)]) == 2
+        error = capsys.readouterr().err
+        assert ("takes the mean over environments and" in error) == (name == "low")
+        assert ("only values from the same environment" in error) == (name == "two")
+
+
+def test_choices_without_an_environment_are_told(capsys, folder):
+    data = shown(capsys, "compare", folder, "--leave-one-out")
+    assert [one["environment"] for one in data["each"]] == list(engine.IDS)
+    assert main(["compare", "--leave-one-out", "--study", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "Not left out: all environments decided which trials were stopped (asha)" in text
+    assert max(map(len, text.splitlines())) <= 90
+    for words, told in (
+        (["compare", "0", "1", "--leave-one-out"], "takes one study"),
+        (["compare", "0"], "compare needs A and B"),
+    ):
+        assert main([*words, "--study", str(folder)]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_the_report_has_scores_the_profile_and_one_left_out(folder):
+    snapshot = read_snapshot(StudyFolder(folder))
+    text = report_html(snapshot)
+    assert '<section id="environments">' in text and "One environment left out" in text
+    first = snapshot.winner.trial
+    picture = profile(snapshot)
+    shown_there = [key.label for key in picture.panels[0].keys]
+    assert shown_there[0].startswith(f"trial {first}") and len(shown_there) <= 2
+    line = next(mark for mark in picture.panels[0].marks if getattr(mark, "trial", None) == first)
+    flat = [s for seeds in scores_of(folder, first, Stream.REPORT.value) for s in seeds]
+    for tau, share in line.points[::20]:
+        assert share == pytest.approx(sum(score > tau for score in flat) / len(flat))

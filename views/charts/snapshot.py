@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...errors import ConfigError
-from ...search.after.conclusion import conclusion_from
+from ...errors import ConfigError, StoreError
+from ...search.after.conclusion import alone_beside, conclusion_from
 from ...search.after.decided import Answer, answer_at
+from ...search.after.environment_scores import EnvironmentScores, environment_scores
 from ...search.after.front_values import front_values
+from ...search.after.leave_one_out import LeaveOneOut, leave_one_out_of
 from ...search.after.looking_back import Points, importance_at, points_of
 from ...search.book.usage import Usage
 from ...store.audits import Audit, audit_of
@@ -44,12 +46,13 @@ class Snapshot:
         points: the study as asked, its trials, and their values at every point of their runs.
         entries: the leaderboard.
         baselines: rules that learn nothing.
-        baseline_rows: their values on every stream of seeds.
         decisions: judgements at rungs, in the order they were taken.
         audit: how often early stopping was wrong, where it was measured.
         usage: env steps, seconds, occupancy.
         standing: a word for what it does, such as `running`, `finished` or `interrupted`.
         conclusion: what it has shown.
+        baseline_rows: the values of baselines on every stream of seeds.
+        scores: of several environments, those of every seed on each.
     """
 
     folder: StudyFolder
@@ -64,6 +67,15 @@ class Snapshot:
     standing: str
     conclusion: Conclusion
     baseline_rows: Sequence[BaselineRow] = ()
+    scores: EnvironmentScores = field(default_factory=EnvironmentScores)
+
+    @cached_property
+    def left_out(self) -> LeaveOneOut | None:
+        """What choices without one environment get there; None where nothing is chosen."""
+        try:
+            return leave_one_out_of(self.meta, list(self.rows.values()), self.scores)
+        except (ConfigError, StoreError):  # several objectives, or no trial has a value
+            return None
 
     @cached_property
     def answer(self) -> Answer | None:
@@ -163,6 +175,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
         fresh = front_values(journal, rows) if ended else {}
+        alone = alone_beside(folder.path, meta, entries, ended)
         return Snapshot(
             folder=folder,
             meta=meta,
@@ -175,7 +188,8 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             usage=usage_at(head),
             standing=state_of(folder.path, head),
             baseline_rows=rules,
-            conclusion=conclusion_from(meta, rows, entries, rules, ended, fresh),
+            scores=environment_scores(journal, rows),
+            conclusion=conclusion_from(meta, rows, entries, rules, ended, fresh, alone),
         )
 
 

@@ -20,7 +20,7 @@ from ...studies.time_estimate import LONG_SECONDS, span_of_time
 from ...studies.tuned.catalogue import known_record
 from ...studies.tuned.study_text import around_text
 from ..documents import print_json
-from ..terminal.console import fitted, plain_warnings
+from ..terminal.console import fitted, in_columns, plain_warnings
 from ..visible import echo
 
 __all__ = ["do_check", "do_init", "do_run", "write_study"]
@@ -109,7 +109,8 @@ def do_check(args: Namespace) -> int:
         print_json({**report.as_data(), "note": note})
     else:
         text = report.text() + (f"\nnote       {note}" if note else "")
-        echo("\n".join(fitted(line, sys.stdout, _indent(line)) for line in text.split("\n")))
+        lines = (in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n"))
+        echo("\n".join(lines))
     return 2 if report.mistakes else 0
 
 

@@ -14,6 +14,7 @@ from ...errors import ConfigError, StoreError
 from ...search.after.conclusion import conclusion_of
 from ...store.audits import Audit, audit_of
 from ...store.baselines import BaselineEntry, baseline_entries, baselines_of
+from ...store.by_environment import environment_names
 from ...store.conclusion_words import as_json
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
@@ -36,7 +37,7 @@ from ..leaderboard_text import (
 )
 from ..listings import studies_listing
 from ..query_output import csv_pieces, json_pieces, table_pieces
-from ..terminal.console import console, fitted, knows_blocks, print_listing
+from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
 from ..visible import echo
 
@@ -94,6 +95,7 @@ def do_top(args: Namespace) -> int:
                 "state": seen.state,
                 "metric": seen.meta.metric,
                 "goal": seen.meta.goal,
+                **({"environments": names} if (names := _environments(seen.meta)) else {}),
                 "conclusion": as_json(seen.conclusion),
                 "leaderboard": [entry.as_json() for entry in seen.entries[: args.n]],
                 "baselines": [entry.as_json() for entry in seen.baselines],
@@ -109,7 +111,7 @@ def do_top(args: Namespace) -> int:
     if entries:
         print_conclusion(out, seen.conclusion)
         out.print()
-    print_leaderboard(out, entries, args.n or _ROWS, names)
+    print_leaderboard(out, entries, args.n or _ROWS, names, _environments(meta))
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
     if seen.audit is not None:
@@ -118,6 +120,10 @@ def do_top(args: Namespace) -> int:
         out.print()
         print_baselines(out, seen.baselines)
     return 0
+
+
+def _environments(meta: StudyMeta) -> list[str]:
+    return list(environment_names(meta.environments))
 
 
 def do_show(args: Namespace) -> int:
@@ -193,13 +199,13 @@ def do_best(args: Namespace) -> int:
         return 0
     if meta.objectives:
         for text in seen.conclusion.said:
-            echo(fitted(text, sys.stdout))
-        echo(front_line(entries, volume_of(entries, Ranking.of(meta))))
+            echo(in_columns(text, sys.stdout))
+        echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
         echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
         for text in seen.conclusion.said:
-            echo(fitted(text, sys.stdout))
-        echo(fitted(winner_line(entries, meta.metric), sys.stdout))
+            echo(in_columns(text, sys.stdout))
+        echo(in_columns(winner_line(entries, meta.metric), sys.stdout))
     for name, value in first.params.items():
         echo(f"  {name}: {value}")
     if exported is not None:

@@ -14,7 +14,7 @@ from ...search.api import run as run_study
 from ...search.run import Results
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...studies.given import Given
-from ...studies.several import metric_words
+from ...studies.several import labels, metric_words
 from ...studies.spec import Study
 from ..documents import print_json
 from ..final_summary import print_results, results_data
@@ -130,4 +130,6 @@ def _print(results: Results, study: Study, args: Namespace) -> None:
         print_json(results_data(results))
     else:
         names = [metric.name for metric in study.objectives]
-        print_results(console(sys.stdout), results, metric_words(study), args.quiet, names)
+        print_results(
+            console(sys.stdout), results, metric_words(study), args.quiet, names, labels(study)
+        )

@@ -9,12 +9,13 @@ from html import escape
 from typing import Any
 
 from ...store.audits import Audit, AuditedRung
+from ...store.by_environment import environment_names
 from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
 from ..formatting import between, number, param, steps
 from ..knob_columns import KnobColumns, knob_columns
 from ..leaderboard_notes import reading_notes
-from ..leaderboard_text import baselines_listing
+from ..leaderboard_text import SCORES_NOTE, baselines_listing
 from .page import Cell, table
 
 __all__ = ["audit_table", "baselines_table", "leaderboard_table", "rungs_table"]
@@ -50,6 +51,9 @@ def leaderboard_table(snapshot: Snapshot) -> str:
                 [Cell(between(e.ci_low, e.ci_high), e.ci_low) for e in entries],
             )
         )
+    for at, name in enumerate(environment_names(snapshot.meta.environments)):
+        cells = [_number(e.scores[at] if e.scores else None) for e in entries]
+        columns.append((name, True, cells))
     columns += [
         ("seeds", True, [Cell(str(e.seeds), e.seeds) for e in entries]),
         ("env steps", True, [Cell(steps(e.env_steps), e.env_steps) for e in entries]),
@@ -69,7 +73,8 @@ def leaderboard_table(snapshot: Snapshot) -> str:
 
 
 def _notes(snapshot: Snapshot, shown: Sequence[Entry], knobs: KnobColumns) -> list[str]:
-    notes = [escape(knobs.same_words)] if knobs.same else []
+    notes = [SCORES_NOTE] if snapshot.meta.environments else []
+    notes += [escape(knobs.same_words)] if knobs.same else []
     if len(shown) < len(snapshot.entries):
         notes.append(
             f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "

@@ -23,6 +23,7 @@ from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
 from ..leaderboard_text import audit_words, front_line, value_source
 from ..time_spent import time_facts
+from .environments_section import environments_section
 from .html_tables import (
     audit_table,
     baselines_table,
@@ -86,6 +87,7 @@ class Part:
 
 PARTS = (
     Part("leaderboard", "Leaderboard", leaderboard_table),
+    Part("environments", "Environments", environments_section),
     Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
     Part("history", "History", lambda s: figure(history(s))),
     Part("curves", "Learning curves", lambda s: figure(curves(s))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 import termios
 import warnings
@@ -25,6 +24,7 @@ __all__ = [
     "console",
     "fitted",
     "hush_keys",
+    "in_columns",
     "knows_blocks",
     "let_go_of_terminal",
     "plain_warnings",
@@ -70,7 +70,16 @@ def print_listing(terminal: Console, listing: Listing) -> None:
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:
     """Return text folded to the terminal's width; unchanged for programs that read lines."""
-    return folded(text, shutil.get_terminal_size().columns, indent) if stream.isatty() else text
+    return in_columns(text, stream, indent) if stream.isatty() else text
+
+
+def in_columns(text: str, stream: TextIO, indent: int = 0) -> str:
+    """Return sentences folded to the terminal's width, or to 80 columns where there is none.
+
+    Through a pipe, too, as all that `rich` prints: a pager or a log is read by people. Programs
+    read `--json`.
+    """
+    return folded(text, console(stream).width, indent)
 
 
 def can_draw() -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from runpy import run_path
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +16,16 @@ from hpo.studies.user_code import import_user_code
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
-PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
+PAGE = "docs/environments.md"
+blocks = run_path(str(Path(__file__).parents[2] / "doc_blocks.py"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The two files of the page, written down; the study's `imports` have been run."""
-    shown = PAGE.read_text().split("<!-- own environment -->")[1].split("<!-- end -->")[0]
-    code, study = re.findall(r"```(?:python|yaml)\n(.*?)```", shown, re.S)
+    shown = (blocks["ROOT"] / PAGE).read_text().split("<!-- own environment -->")[1]
+    code = blocks["block"](PAGE, "class Corridor:").code
+    study = re.search(r"```yaml\n(.*?)```", shown, re.S)[1]
     folder = tmp_path_factory.mktemp("own")
     (folder / "corridor.py").write_text(code)
     (folder / "corridor.yaml").write_text(study)
@@ -33,7 +36,13 @@ def folder(tmp_path_factory):
 class TestCorridor(EnvironmentContract):
     @pytest.fixture
     def environment(self, folder):
-        return registry.make(EnvPlan("corridor"))
+        """Return what the fixture of the page's own test does, which is this class."""
+        shown = blocks["block"](PAGE, "class TestCorridor(")
+        made = shown._replace(code=shown.code.replace("    @pytest.fixture\n", "")).run()
+        assert made["TestCorridor"].__bases__ == (EnvironmentContract,)
+        environment = made["TestCorridor"]().environment()
+        assert type(environment) is type(registry.make(EnvPlan("corridor")))
+        return environment
 
 
 def test_the_study_finds_it_with_its_key_and_parameter(folder):

@@ -1,6 +1,7 @@
 """Every network passes the contract test; ones that break a promise do not."""
 
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import flax.linen as nn
@@ -16,6 +17,9 @@ from hpo.core.plan import EnvPlan
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 RMSA = EnvPlan("rmsa", (("k", 2), ("slots", 8), ("topology", "ring7"), ("warmup_requests", 0)))
+
+PAGE = "docs/networks.md"
+block = run_path(str(Path(__file__).parents[2] / "doc_blocks.py"))["block"]
 
 
 class TestMLP(NetworkContract):
@@ -59,18 +63,13 @@ class TestGRU(NetworkContract):
     knobs = {"hidden_sizes": (), "recurrent_size": 4, "shared_encoder": True}  # noqa: RUF012
 
 
-class TestDocumented(NetworkContract):
-    """The example of docs/networks.md."""
-
-    network = "scaled"
-    knobs = {"hidden_sizes": (6,)}  # noqa: RUF012
+class TestDocumented(block(PAGE, "class TestScaled(").run()["TestScaled"]):
+    """The example of docs/networks.md, by the test there."""
 
     @classmethod
     def plan(cls):
         if "scaled" not in registry.known():
-            text = (Path(__file__).parents[3] / "docs" / "networks.md").read_text()
-            code = text.split("<!-- example: scaled.py -->\n```python\n")[1].split("```")[0]
-            exec(compile(code, "scaled.py", "exec"), {"__name__": "scaled"})
+            block(PAGE, "class Scaled(").run()
         return super().plan()
 
 

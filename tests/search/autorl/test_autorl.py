@@ -5,6 +5,7 @@ The program is that of test_replay.py, so that only one of them compiles it.
 
 import re
 from pathlib import Path
+from runpy import run_path
 
 import jax
 import numpy as np
@@ -218,10 +219,11 @@ def test_one_program_serves_all(env):
 
 
 def test_the_example_of_the_documentation_runs(capsys):
-    page = (Path(__file__).parents[3] / "docs" / "autorl.md").read_text()
-    code = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
+    shown = run_path(str(Path(__file__).parents[2] / "doc_blocks.py"))["block"]
+    block = shown("docs/autorl.md", "hpo.AutoRLEnv(")
+    code = block.code
     for long, short in (("16384", "1024"), ("runs=16", "runs=8"), ("steps=8", "steps=2")):
         assert long in code
         code = code.replace(long, short)
-    exec(compile(code, "docs/autorl.md", "exec"), {})
+    block._replace(code=code).run()
     assert re.fullmatch(r"constant \d+, schedule \d+\n", capsys.readouterr().out)

@@ -14,9 +14,11 @@ from hpo.cli import main
 from hpo.search.book.state import Phase
 from hpo.search.forecast.at_a_glance import at_a_glance
 from hpo.search.forecast.costs import Costs
-from hpo.search.forecast.forecast import Machine, _compiling, forecast
+from hpo.search.forecast.forecast import _compiling, forecast
 from hpo.search.forecast.kept import VERSION, Kept
-from hpo.search.forecast.rehearsal import Lanes, rehearse
+from hpo.search.forecast.machine import Machine
+from hpo.search.forecast.rehearsal import rehearse
+from hpo.search.forecast.rehearsed import Lanes, Part
 from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.preview import preview
 from hpo.search.run import run
@@ -249,8 +251,9 @@ def said(words, capsys):
 @pytest.mark.usefixtures("quickly")
 def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
     out, err = said(["check", str(own_caches)], capsys)
-    assert "time       about " in out and "timed now, " in out
-    assert "asha stops as many as" in out
+    told = " ".join(out.split())
+    assert "time       about " in out and "timed now, " in told
+    assert "asha stops as many as" in told
     assert "timing this study here (--no-time leaves it out)" in err
 
     def compiled(*args):
@@ -316,3 +319,69 @@ def test_user_code_runs_only_where_time_is_asked_for(own_caches):
 def test_several_workers_are_not_guessed():
     report, _ = preview(loads(TINY + "executor: {type: ray, workers: 2}\n"), timing=True)
     assert report.time is None and "several workers" in report.time_note
+
+
+# ---------------------------------------------------------------------- several environments
+
+SEVERAL = SimpleNamespace(
+    **run_path(str(Path(__file__).parents[1] / "engine" / "test_several_environments.py"))
+)
+
+
+def test_several_environments_are_counted_each_by_its_own_program(tmp_path):
+    """Programs of unlike blocks and evaluation widths, against a search that ran."""
+    asked = SEVERAL.several(confirm=CONFIRM, budget=BUDGET(trials=48))
+    factories = [CountingFactory(lanes=16, block=block) for block in (4, 8, 16)]
+    own = SEVERAL.factory(asked, factories)
+    results = run(asked, tmp_path / "s", own, (), samples.quick())
+    parts = tuple(Part(16, Lanes(16, block, 0, block)) for block in (4, 8, 16))
+    found = rehearse(asked, own.resolve, lambda r, n: Lanes(16, 16, 0, 4, parts))
+    assert found.whole and [first.environment for first in found.firsts.values()] == [0, 1, 2]
+    assert found.env_steps == pytest.approx(results.usage.env_steps, rel=0.33)
+    for at, factory in enumerate(factories):
+        mine = [
+            count for (name, _), count in found.counts.items()
+            if found.firsts[name].environment == at
+        ]  # fmt: skip
+        blocks = sum(count.blocks for count in mine)
+        assert blocks == pytest.approx(factory.seen["blocks"], rel=0.33)
+        evaluations = sum(count.evaluations for count in mine)
+        assert evaluations == pytest.approx(factory.seen["evaluations"], rel=0.33)
+    for phase in (Phase.SEARCH, Phase.CHOOSE):  # a chunk of the study is one of each
+        assert len({count.chunks for count in found.of(phase).values()}) == 1
+
+
+@pytest.mark.usefixtures("quickly")
+def test_what_several_environments_take_is_the_sum_of_their_programs(tmp_path, monkeypatch):
+    from hpo.search.lanes.local import LocalFactory
+    from hpo.search.lanes.several import factories_of
+
+    study = loads(TINY.replace("env: CartPole-v1", "env: [CartPole-v1, Catch-bsuite]"))
+    timed = []
+
+    def of_environment(one, environments):
+        return LocalFactory(one, environments=environments)
+
+    def time_program(factory, resolved, lanes, baseline):
+        timed.append(factory.study.env.id)
+        seconds = 0.25 if factory.study.env.id == "CartPole-v1" else 1.0
+        return dataclasses.replace(COSTS, block_seconds=seconds, evaluate_seconds=0.0)
+
+    monkeypatch.setattr("hpo.search.forecast.forecast.time_program", time_program)
+    kept = Kept.read(tmp_path / "t.json")
+    machine = Machine(factories_of(study, of_environment))
+    both = forecast(machine, kept, told=lambda text: None)
+    assert (
+        sorted(timed)
+        == ["CartPole-v1", "Catch-bsuite"]
+        == sorted(entry["env"] for entry in kept.timings.values())
+    )
+    for entry in kept.timings.values():
+        entry["costs"]["block_seconds"] = 0.25
+    alike = forecast(machine, kept, timing=False)
+    ratio = both.phases["search"].expected / alike.phases["search"].expected
+    assert ratio == pytest.approx((0.25 + 1.0) / 0.5, rel=1e-6)
+    compile_alone = 2.0 + 0.05 * 20.0  # traced, and read from the cache: of each program
+    assert both.phases["compile"].expected == pytest.approx(2 * compile_alone)
+    again = Machine(factories_of(study, of_environment))  # timings of before are found by name
+    assert forecast(again, kept, timing=False).phases == alike.phases

@@ -19,7 +19,7 @@ from hpo.search.lanes.lane_count import (
 )
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.lanes.several import factories_of
-from hpo.studies.spec import EnvSpec
+from hpo.studies.spec import EnvSpec, Racing, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PLENTY = 10**12
@@ -124,6 +124,23 @@ def test_what_a_study_can_start():
         samples.study(), budget=samples.Budget(trials=2), confirm=samples.Confirm(5, 8, 16)
     )
     assert startable_replicates(study) == 40
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicates"),
+    [
+        ({}, 16),  # the winner and the default
+        ({"confirm": samples.Confirm(1, 2, 8, default=False)}, 8),
+        ({"space": samples.Space()}, 8),  # the winner is the default
+        ({"objectives": ("a", "b"), "confirm": samples.Confirm(3, 4, 8)}, 16),  # and the default
+        ({"confirm": None, "seeds": Seeds(20, racing=Racing(3))}, 16),  # from 12 to 20 seeds
+        ({"confirm": None, "seeds": Seeds(4, racing=Racing(3))}, 6),
+    ],
+)
+def test_fresh_seeds_and_those_that_racing_adds_count(changes, replicates):
+    """As many run side by side as a stage has: see `engine/confirm.py` and `engine/racing.py`."""
+    study = samples.study(budget=samples.Budget(trials=2), confirm=samples.Confirm(1, 2, 8))
+    assert startable_replicates(dataclasses.replace(study, **changes)) == replicates
 
 
 @pytest.mark.parametrize(("backend", "memory"), [("cpu", 2 * 10**9), ("gpu", 4 * 10**10)])

@@ -1,0 +1,169 @@
+"""All that the atlas says of one environment, and the sentences that follow from it by rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpo.errors import ConfigError
+from hpo.store.importance import Decided
+from hpo.views.formatting import counted
+
+from .data import Atlas
+from .early import Judged, judged_early
+from .interactions import Interactions, interactions
+from .knobs_over_time import Shift, decided_over_time, shifts
+from .seeds import Ranked, ranking
+
+CONFIGURATIONS, SEEDS = 1_000, 10
+OFTEN, MOST_LOST = 0.9, 0.1
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One environment.
+
+    Attributes:
+        atlas: its data.
+        decided: which knobs decided, a point of the run each.
+        shifts: how a knob's share differs between a quarter of the run and its end.
+        ranked: what 1, 2, ... seeds find.
+        early: what each point says of the end.
+        pairs: interactions; None where configurations are too few for them.
+    """
+
+    atlas: Atlas
+    decided: tuple[Decided, ...]
+    shifts: tuple[Shift, ...]
+    ranked: tuple[Ranked, ...]
+    early: tuple[Judged, ...]
+    pairs: Interactions | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all configurations and seeds; only then something is concluded."""
+        count, seeds, _ = self.atlas.values.shape
+        return count >= CONFIGURATIONS and seeds >= SEEDS
+
+    @property
+    def sentences(self) -> list[str]:
+        """What follows by rule; nothing from less than the whole."""
+        return [self.on_knobs, self.on_seeds, self.on_time, self.on_pairs] if self.whole else []
+
+    @property
+    def on_knobs(self) -> str:
+        """Which knobs decided at the end, and which did so early or late."""
+        last, moved = self.decided[-1], {one.name: one.verdict for one in self.shifts}
+        names = [f"`{name}`" for name in last.names]
+        none = "No knob explains more than chance at the end"
+        said = f"{_listed(names)} decided" if names else none
+        when = [
+            f"{_listed([f'`{name}`' for name, kind in moved.items() if kind == verdict])} {words}"
+            for verdict, words in (
+                ("early", "explained more at a quarter of the run than at its end"),
+                ("late", "explained more at the end than at a quarter of the run"),
+            )
+            if verdict in moved.values()
+        ]
+        return ". ".join([said, *when]) + "."
+
+    @property
+    def on_seeds(self) -> str:
+        """From how many seeds on the better of two is found nine times in ten."""
+        enough = [one.seeds for one in self.ranked if one.pair.low >= OFTEN]
+        judges = self.ranked[0].judges
+        if not enough:
+            most = self.ranked[-1]
+            return (
+                f"Not even {counted(most.seeds, 'seed')} agree {OFTEN:.0%} of the time with "
+                f"{judges} others on the better of two configurations ({most.pair.value:.1%})."
+            )
+        return (
+            f"From {counted(enough[0], 'seed')} on, the better of two configurations is the "
+            f"better one on {judges} other seeds, too, in at least {OFTEN:.0%} of pairs."
+        )
+
+    @property
+    def on_time(self) -> str:
+        """From when on choosing loses at most a tenth of what choosing at the end gains."""
+        if math.isnan(self.early[-1].lost.value):
+            return "Choosing at the end gains nothing over a configuration drawn at random."
+        good = [one.lost.high <= MOST_LOST for one in self.early]
+        first = next(at for at in range(len(good)) if all(good[at:]))
+        if first == len(good) - 1:
+            return f"At no point before the end is it sure that at most {MOST_LOST:.0%} is lost."
+        return (
+            f"From {self.early[first].fraction:.0%} of the run on, choosing there loses at most "
+            f"{MOST_LOST:.0%} of what choosing at the end gains."
+        )
+
+    @property
+    def on_pairs(self) -> str:
+        """How many interactions are real."""
+        if self.pairs is None:
+            return "Too few configurations for interactions."
+        real = [one for one in self.pairs.pairs if one.real]
+        named = _listed([f"`{one}` with `{other}`" for one, other in (p.names for p in real[:3])])
+        which = "" if not real else f": {named}" if len(real) <= 3 else f", the largest {named}"
+        return f"{len(real)} of {len(self.pairs.pairs)} interactions are real{which}."
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return every number as plain data."""
+        return {
+            "digest": self.atlas.digest,
+            "shape": list(self.atlas.values.shape),
+            "points": self.atlas.points.tolist(),
+            "knobs": [decided.as_json() for decided in self.decided],
+            "shifts": {one.name: [*one.later.as_json(), one.verdict] for one in self.shifts},
+            "seeds": {
+                one.seeds: {"pair": one.pair.as_json(), "top": one.top.as_json()}
+                for one in self.ranked
+            },
+            "early": [
+                {
+                    "fraction": one.fraction,
+                    "correlation": one.correlation.as_json(),
+                    "kept": one.kept.as_json(),
+                    "lost": one.lost.as_json(),
+                }
+                for one in self.early
+            ],
+            "interactions": None
+            if self.pairs is None
+            else [
+                {"knobs": one.names, "share": one.share.as_json(), "floor": one.floor,
+                 "real": one.real}
+                for one in self.pairs.pairs
+            ],
+            "sentences": self.sentences,
+        }  # fmt: skip
+
+
+def analyse(atlas: Atlas) -> Analysis:
+    """Return all that the atlas says of one environment.
+
+    Raises:
+        ConfigError: fewer than 10 configurations or 2 seeds.
+    """
+    seeds = atlas.values.shape[1]
+    if seeds < 2:
+        raise ConfigError(f"{atlas.name} has {seeds} seed; 2 are needed: one chooses, one judges")
+    means = atlas.filled.mean(axis=1)
+    try:
+        pairs = interactions(atlas.columns, means[:, -1].tolist())
+    except ConfigError:  # too few configurations, which the page says
+        pairs = None
+    return Analysis(
+        atlas,
+        tuple(decided_over_time(atlas.columns, means)),
+        tuple(shifts(atlas.columns, means, atlas.fractions)),
+        tuple(ranking(atlas.filled[:, :, -1])),
+        tuple(judged_early(atlas.filled, atlas.fractions)),
+        pairs,
+    )
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

@@ -1,0 +1,130 @@
+"""The reduced tables of one environment as arrays: configurations, seeds, points of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from hpo.errors import StoreError
+from hpo.search.after.decided import columns_of
+from hpo.store.explained import Column
+from hpo.studies.load import recorded
+
+from .reduce import ABOUT, TABLES
+
+DRAWN = ("random", "sobol")
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """One environment: c configurations drawn at random, s seeds, p points of a run.
+
+    Attributes:
+        name: of the environment.
+        metric, goal: what the values are, and whether larger is better.
+        points: env steps of the evaluations, rising, [p].
+        values: greedy evaluations, larger is better whatever the goal, NaN where a seed had
+            diverged, [c, s, p].
+        columns: where every configuration lies on the axis of every knob.
+        about: commit, cost and study file.
+        default: mean over seeds of the default configuration's last value, in the metric's own
+            sign; NaN where it is not known.
+        digest: sha256 of the three tables together.
+    """
+
+    name: str
+    metric: str
+    goal: str
+    points: np.ndarray
+    values: np.ndarray
+    columns: tuple[Column, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    default: float = float("nan")
+    digest: str = ""
+
+    @cached_property
+    def filled(self) -> np.ndarray:
+        """The values with the worst one of each point where a seed had diverged, [c, s, p]."""
+        if not np.isfinite(self.values).any(axis=(0, 1)).all():
+            raise StoreError(f"{self.name} has a point at which every seed had diverged")
+        worst = np.nanmin(self.values, axis=(0, 1))
+        return np.where(np.isfinite(self.values), self.values, worst)
+
+    @property
+    def diverged(self) -> float:
+        """The share of seeds that diverged before the end."""
+        return float(np.mean(~np.isfinite(self.values[:, :, -1])))
+
+    @property
+    def sign(self) -> float:
+        """What a value is multiplied with to have the metric's own sign."""
+        return 1.0 if self.goal == "maximize" else -1.0
+
+    @property
+    def fractions(self) -> np.ndarray:
+        """The points as shares of the whole run, [p]."""
+        return self.points / self.points[-1]
+
+    @property
+    def place(self) -> str:
+        """The unit of values in words."""
+        return self.metric.removeprefix("eval/").replace("_", " ")
+
+
+def digest_of(folder: Path) -> str:
+    """Return the sha256 of the tables of one environment."""
+    found = hashlib.sha256()
+    for name in TABLES:
+        found.update((folder / f"{name}.parquet").read_bytes())
+    return found.hexdigest()
+
+
+def read_atlas(folder: Path) -> Atlas:
+    """Read the reduced tables of one environment.
+
+    Raises:
+        StoreError: a table is missing, is no table of the atlas, or configurations have not all
+            as many seeds.
+    """
+    for name in TABLES:
+        if not (folder / f"{name}.parquet").is_file():
+            raise StoreError(f"{folder} has no {name}.parquet; make it with: scripts/atlas")
+    trials = pq.read_table(folder / "trials.parquet")
+    told = (trials.schema.metadata or {}).get(ABOUT)
+    if told is None:
+        raise StoreError(f"{folder}/trials.parquet is no table of the atlas")
+    about = json.loads(told)
+    study = recorded(about["study"])
+    rows = trials.select(["trial", "proposed_by", "params"]).to_pylist()
+    drawn = [row for row in rows if row["proposed_by"] in DRAWN]
+    numbers = {row["trial"]: place for place, row in enumerate(drawn)}
+    sign = 1.0 if study.metric.goal == "maximize" else -1.0
+    seen = pq.read_table(folder / "evaluations.parquet")
+    trial, seed, at, value = (
+        seen[name].to_numpy() for name in ("trial", "replicate", "env_steps", "value")
+    )
+    points = np.unique(at)
+    values = np.full((len(drawn), study.seeds.per_config, len(points)), np.nan)
+    mine = np.isin(trial, list(numbers))
+    place = np.array([numbers[number] for number in trial[mine]], np.intp)
+    values[place, seed[mine], np.searchsorted(points, at[mine])] = sign * value[mine]
+    own = value[(trial == 0) & (at == points[-1])]
+    return Atlas(
+        name=folder.name,
+        metric=study.metric.name,
+        goal=study.metric.goal,
+        points=points.astype(np.float64),
+        values=values,
+        columns=tuple(columns_of(study.space, [json.loads(row["params"]) for row in drawn])),
+        about=about,
+        default=float(own.mean()) if own.size and 0 not in numbers else float("nan"),
+        digest=digest_of(folder),
+    )

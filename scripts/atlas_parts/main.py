@@ -1,0 +1,196 @@
+"""`scripts/atlas`: run the studies of the atlas, reduce them, and write the page about them.
+
+    scripts/atlas                     all environments, one after the other; resumes
+    scripts/atlas Acrobot-v1          one
+    scripts/atlas --docs              the page and its pictures from the tables that are there
+    scripts/atlas Acrobot-v1 --small  that it runs: minutes, its own folder, no page of docs/
+
+What is not the whole (`--small`, `--configs`, `--seeds`, `--env-steps`) is written below
+OUT/atlas-small and never into results/atlas or docs/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDIES = ROOT / "studies" / "atlas"
+TABLES = ROOT / "results" / "atlas"
+PAGE = ROOT / "docs" / "atlas.md"
+SMALL = {"configs": 16, "seeds": 3, "env_steps": 20_480}
+NEIGHBOUR = "      - Read the results: looking-back.md\n"
+MOST_BYTES = 25 * 2**20
+"""Of all tables together."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Return the exit code: 2 for a mistake, 130 where a study was interrupted."""
+    args = _parser().parse_args(words)
+    try:
+        from hpo.errors import HpoError
+    except ImportError:
+        _make_importable()
+        from hpo.errors import HpoError
+    try:
+        return _main(args)
+    except (HpoError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    known = sorted(path.stem for path in STUDIES.glob("*.yaml"))
+    parser = argparse.ArgumentParser(prog="scripts/atlas", description="Make the atlas.")
+    which = f"any of {', '.join(known)} (default: all)"
+    parser.add_argument("environments", nargs="*", metavar="ENV", help=which)
+    parser.add_argument("--out", type=Path, default=ROOT / "results", help="folder of the studies")
+    parser.add_argument("--small", action="store_true", help="16 configurations, 3 seeds, short")
+    parser.add_argument("--configs", type=int, help="configurations beside the default")
+    parser.add_argument("--seeds", type=int, help="seeds of each")
+    parser.add_argument("--env-steps", type=int, help="of each run")
+    parser.add_argument("--docs", action="store_true", help="write the page alone")
+    parser.set_defaults(known=known)
+    return parser
+
+
+def _main(args: argparse.Namespace) -> int:
+    from hpo.errors import suggestion
+
+    for name in args.environments:
+        if name not in args.known:
+            raise ValueError(
+                f"there is no study studies/atlas/{name}.yaml;{suggestion(name, args.known)} "
+                f"Known: {', '.join(args.known)}"
+            )
+    parts = {name: getattr(args, name) or (SMALL[name] if args.small else None) for name in SMALL}
+    parts = {name: value for name, value in parts.items() if value is not None}
+    tables = args.out / "atlas-small" if parts else TABLES
+    if not args.docs:
+        for name in args.environments or args.known:
+            code = make(name, args.out / "atlas-small" / "studies" if parts else args.out,
+                        tables, parts)  # fmt: skip
+            if code:
+                return code
+    text = write_page(tables, args.out / "atlas-small" / "atlas.md" if parts else PAGE)
+    print(text)
+    return 0
+
+
+def make(name: str, out: Path, tables: Path, parts: Mapping[str, int]) -> int:
+    """Run a study of the atlas to its end and reduce it; return the exit code of `hpo run`."""
+    from hpo.cli import main as hpo
+
+    from .reduce import reduce_study
+
+    study = f"atlas-{name}"
+    words = ["run", str(STUDIES / f"{name}.yaml"), "--out", str(out), "--quiet"]
+    for change in _changes(parts):
+        words += ["--set", change]
+    made = out / f"{study}.made.json"
+    begun = time.process_time()
+    code = hpo(words)
+    about = _made(made, time.process_time() - begun, finished=code == 0)
+    if code:
+        return code
+    reduce_study(out / study, tables / name, about)
+    size = sum(path.stat().st_size for path in tables.rglob("*.parquet"))
+    if size > MOST_BYTES:
+        raise ValueError(f"{tables} holds {size / 2**20:.1f} MiB; at most 25 are committed")
+    print(f"{name}: {tables / name}, {size / 2**20:.1f} MiB with all others")
+    return 0
+
+
+def _changes(parts: Mapping[str, int]) -> list[str]:
+    found = list[str]()
+    if "configs" in parts:
+        found.append(f"budget.trials={parts['configs'] + 1}")
+    if "seeds" in parts:
+        found += [f"seeds.per_config={parts['seeds']}", f"seeds.tolerate={parts['seeds'] - 1}"]
+    if "env_steps" in parts:
+        found.append(f"env_steps={parts['env_steps']}")
+    return found
+
+
+def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
+    """Return commit, versions and CPU-seconds of a study over all lives of it.
+
+    Those of a process that was killed are lost. Once it has finished nothing is added.
+    """
+    from hpo import disk
+
+    known = json.loads(path.read_text()) if path.is_file() else {"cpu_seconds": 0.0}
+    if not known.get("finished"):
+        spent = known["cpu_seconds"] + seconds
+        known = {"cpu_seconds": spent, "finished": finished, **_about()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.write_text(path, json.dumps(known))
+    return {name: value for name, value in known.items() if name != "finished"}
+
+
+def _about() -> dict[str, Any]:
+    from hpo.search.lanes.versions import versions
+    from hpo.search.tuned.contribute import commit_of_checkout
+
+    return {
+        "commit": commit_of_checkout(),
+        "versions": dict(versions()),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def write_page(tables: Path, path: Path) -> str:
+    """Write the page, its pictures and its numbers, and return where they are.
+
+    Raises:
+        ValueError: no environment has tables.
+    """
+    from .analysis import analyse
+    from .data import read_atlas
+    from .page import TEMPLATE, page
+    from .pictures import draw
+
+    folders = sorted(folder.parent for folder in tables.glob("*/trials.parquet"))
+    if not folders:
+        raise ValueError(f"{tables} has no tables; make some with: scripts/atlas ENV")
+    found = [analyse(read_atlas(folder)) for folder in folders]
+    text = (path if path.is_file() else TEMPLATE).read_text(encoding="utf-8")
+    path.write_text(page(text, found), encoding="utf-8")
+    if path == PAGE:
+        site = ROOT / "mkdocs.yml"
+        site.write_text(in_navigation(site.read_text(encoding="utf-8")), encoding="utf-8")
+    drawn = draw(found, path.parent / "figures")
+    numbers = {one.atlas.name: one.as_json() for one in found}
+    where = drawn[0].with_name("atlas.json")
+    where.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    return f"{path}: {', '.join(numbers)}; {len(drawn)} pictures, {where}"
+
+
+def in_navigation(text: str) -> str:
+    """Return the text of mkdocs.yml with the page in it.
+
+    Raises:
+        ValueError: the page that it stands behind is not there.
+    """
+    if "atlas.md" in text:
+        return text
+    before, found, after = text.partition(NEIGHBOUR)
+    if not found:
+        raise ValueError(f"mkdocs.yml has no line {NEIGHBOUR.strip()!r} to put the atlas behind")
+    return f"{before}{found}      - The atlas: atlas.md\n{after}"
+
+
+def _make_importable() -> None:
+    """Put the checkout on the path as `hpo`, for this process and its children."""
+    link = tempfile.mkdtemp(prefix="hpo-link-")
+    (Path(link) / "hpo").symlink_to(ROOT, target_is_directory=True)
+    sys.path.insert(0, link)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (link, os.environ.get("PYTHONPATH"))))

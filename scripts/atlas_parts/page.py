@@ -1,0 +1,188 @@
+"""docs/atlas.md: prose that people wrote, and between marks what the tables say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from hpo.views.formatting import counted, number, steps
+
+from .analysis import CONFIGURATIONS, SEEDS, Analysis
+from .resampling import Estimate
+
+TEMPLATE = Path(__file__).with_name("page.md")
+_POINTS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+_MOST_PAIRS = 8
+
+
+def page(text: str, found: Sequence[Analysis]) -> str:
+    """Return a page whose marked parts say what the analyses found.
+
+    Raises:
+        ValueError: a mark is missing.
+    """
+    for mark, part in _PARTS.items():
+        start, end = f"<!-- atlas: {mark} -->\n", "<!-- end -->"
+        before, there, rest = text.partition(start)
+        _, closed, after = rest.partition(end)
+        if not there or not closed:
+            raise ValueError(f"the page has no {start.strip()} ... {end}")
+        text = f"{before}{start}\n{part(found)}\n\n{end}{after}"
+    return text
+
+
+def digests(text: str) -> dict[str, str]:
+    """Return environment -> the digest of the tables that a page was made from."""
+    found = re.search(r"^<!-- made from (.*) -->$", text, re.M)
+    return json.loads(found[1]) if found else {}
+
+
+def data(found: Sequence[Analysis]) -> str:
+    """Return what the page rests on, first of all whether that is the whole."""
+    made = json.dumps({one.atlas.name: one.atlas.digest for one in found}, sort_keys=True)
+    rows = [
+        (
+            f"`{one.atlas.name}`", one.atlas.place, f"{one.atlas.values.shape[0]:,}",
+            f"{one.atlas.values.shape[1]}", steps(int(one.atlas.points[-1])),
+            f"{one.atlas.values.shape[2]}", f"{one.atlas.diverged:.1%}",
+            number(one.atlas.default), *_spread(one), _cost(one),
+        )
+        for one in found
+    ]  # fmt: skip
+    head = ("environment", "metric", "configurations", "seeds", "env steps", "points",
+            "diverged", "default", "median", "best", "CPU-hours")  # fmt: skip
+    small = [one.atlas.name for one in found if not one.whole]
+    lines = [f"<!-- made from {made} -->", ""]
+    if small:
+        lines += [
+            f"**Not the whole atlas:** {', '.join(f'`{name}`' for name in small)} "
+            f"{'has' if len(small) == 1 else 'have'} fewer than {CONFIGURATIONS:,} "
+            f"configurations or {SEEDS} seeds here. Its numbers show how the page works; nothing "
+            "is concluded from them.",
+            "",
+        ]
+    said = [f"- **{one.atlas.name}**: {' '.join(one.sentences)}" for one in found if one.whole]
+    return "\n".join([*lines, *said, *([""] if said else []), _table(head, rows)])
+
+
+def _spread(found: Analysis) -> tuple[str, str]:
+    """Return the median and the best of the mean final values, in the metric's own sign.
+
+    The best is by half of the seeds, its value by the other half.
+    """
+    atlas = found.atlas
+    finals = atlas.filled[:, :, -1]
+    half = finals.shape[1] // 2
+    best = int(finals[:, half:].mean(axis=1).argmax())
+    middle = sorted(finals.mean(axis=1))[len(finals) // 2]
+    return number(atlas.sign * float(middle)), number(
+        atlas.sign * float(finals[best, :half].mean())
+    )
+
+
+def _cost(found: Analysis) -> str:
+    seconds = found.atlas.about.get("cpu_seconds")
+    return "unknown" if seconds is None else f"{float(seconds) / 3600:.1f}"
+
+
+def knobs(found: Sequence[Analysis]) -> str:
+    """Return a table a knob and environment, those that decided at the end first."""
+    rows = list[tuple[str, ...]]()
+    for one in found:
+        moved = {shift.name: shift for shift in one.shifts}
+        for knob in one.decided[-1].knobs:
+            shift = moved[knob.name]
+            share = Estimate(knob.share, knob.low, knob.high)
+            rows.append((
+                f"`{one.atlas.name}`", f"`{knob.name}`", _share(share), f"{knob.floor:.1%}",
+                "yes" if knob.decided else "", f"{shift.early:.0%} to {shift.end:.0%}",
+                _share(shift.later), f"**{shift.verdict}**" if shift.verdict else "",
+            ))  # fmt: skip
+    head = ("environment", "knob", "explains at the end", "floor", "decided",
+            "alone, early to end", "difference", "when")  # fmt: skip
+    return _table(head, rows)
+
+
+def seeds(found: Sequence[Analysis]) -> str:
+    """Return a table a number of seeds and environment."""
+    rows = [
+        (f"`{one.atlas.name}`", f"{row.seeds}", f"{row.judges}", _share(row.pair), _share(row.top))
+        for one in found
+        for row in one.ranked
+    ]
+    return _table(("environment", "seeds", "judges", "better of two", "top tenth"), rows)
+
+
+def early(found: Sequence[Analysis]) -> str:
+    """Return a table of some points of the run."""
+    rows = list[tuple[str, ...]]()
+    for one in found:
+        places = {min(range(len(one.early)), key=lambda at: abs(one.early[at].fraction - point))
+                  for point in _POINTS}  # fmt: skip
+        for at in sorted(places):
+            row = one.early[at]
+            correlation = row.correlation
+            rows.append((
+                f"`{one.atlas.name}`", f"{row.fraction:.0%}",
+                f"{correlation.value:.2f} [{correlation.low:.2f}, {correlation.high:.2f}]",
+                _share(row.kept), _share(row.lost),
+            ))  # fmt: skip
+    return _table(("environment", "of the run", "rank correlation", "kept", "gain lost"), rows)
+
+
+def pairs(found: Sequence[Analysis]) -> str:
+    """Return a table of the interactions that are real, and the largest that is not."""
+    rows, few = list[tuple[str, ...]](), list[str]()
+    for one in found:
+        if one.pairs is None:
+            few.append(one.atlas.name)
+            continue
+        real = [pair for pair in one.pairs.pairs if pair.real]
+        rest = [pair for pair in one.pairs.pairs if not pair.real]
+        for pair in [*real[:_MOST_PAIRS], *rest[:1]]:
+            rows.append((
+                f"`{one.atlas.name}`", f"`{pair.names[0]}`, `{pair.names[1]}`", _share(pair.share),
+                f"{pair.floor:.1%}", "yes" if pair.real else "no, the largest of "
+                f"{counted(len(rest), 'such pair')}",
+            ))  # fmt: skip
+        rows.append((f"`{one.atlas.name}`", "all knobs, each alone", f"{one.pairs.alone:.1%}", "",
+                     f"{len(real)} of {len(one.pairs.pairs)} pairs"))  # fmt: skip
+    said = [f"Too few configurations for interactions: {', '.join(few)}.", ""] if few else []
+    if not rows:
+        return said[0]
+    return "\n".join([*said, _table(("environment", "knobs", "explains", "floor", "real"), rows)])
+
+
+def query(found: Sequence[Analysis]) -> str:
+    """Return a query that works on the first environment."""
+    one = found[0]
+    order = "DESC" if one.atlas.goal == "maximize" else "ASC"
+    return (
+        "```sh\n"
+        f'hpo query --study results/atlas/{one.atlas.name} "SELECT trial, '
+        "t.param.learning_rate AS learning_rate, avg(e.value) AS mean, stddev(e.value) AS std "
+        "FROM evaluations e JOIN trials t USING (trial) "
+        f"WHERE e.env_steps = {int(one.atlas.points[-1])} GROUP BY ALL ORDER BY mean {order} "
+        'LIMIT 5"\n```'
+    )
+
+
+def _share(one: Estimate) -> str:
+    return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+_PARTS: dict[str, Callable[[Sequence[Analysis]], str]] = {
+    "data": data,
+    "knobs": knobs,
+    "seeds": seeds,
+    "early": early,
+    "interactions": pairs,
+    "query": query,
+}

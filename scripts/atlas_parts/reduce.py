@@ -1,0 +1,111 @@
+"""A finished study of the atlas as three small Parquet tables, which `hpo query` reads.
+
+`trials` has one row a configuration, `evaluations` one a seed and evaluation, `curves` the same
+for what training showed. Numbers of curves are float32; the study file, the commit and what it
+cost stand in the metadata of `trials`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hpo.errors import ConfigError
+from hpo.store.journal import Journal
+from hpo.store.parquet import replacing, write_grouped
+from hpo.store.query import has_column, query
+from hpo.store.tables import PARAM_PREFIX, sql_names
+from hpo.studies.load import recorded
+
+TABLES = ("trials", "evaluations", "curves")
+ABOUT = b"hpo.atlas"
+"""Key of the metadata of `trials`: JSON with the study file and where it was made."""
+_TRIALS = ("rank", "trial", "state", "value", "ci_low", "ci_high", "seeds", "env_steps",
+           "eval_env_steps", "proposed_by", "params")  # fmt: skip
+_CURVES = ("episode_return_100", "entropy", "approx_kl", "explained_variance")
+_EPISODE_COLUMNS = {"return_mean": "episode_return", "length_mean": "episode_length"}
+_KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
+
+
+def reduce_study(study: Path, folder: Path, about: Mapping[str, Any]) -> None:
+    """Write the tables of a finished study into a folder, the same bytes for the same study.
+
+    Args:
+        study: its folder.
+        folder: made if it is not there; other files in it stay.
+        about: commit and cost, for the metadata.
+
+    Raises:
+        ConfigError: the study is not finished.
+        StoreError: its journal is damaged, or the disk refuses.
+    """
+    with Journal(study) as journal, journal.at_one_commit():
+        meta, phase = journal.meta, journal.head().phase
+    if phase != "finished":
+        raise ConfigError(f"{study} is not finished; go on with the same command")
+    asked = recorded(meta.study_text)
+    told = {**about, "study": meta.study_text, "metric": asked.metric.name}
+    folder.mkdir(parents=True, exist_ok=True)
+    made = {
+        "trials": _trials(study).replace_schema_metadata(
+            {ABOUT: json.dumps(told, sort_keys=True).encode()}
+        ),
+        "evaluations": _evaluations(study, asked.metric.name),
+        "curves": _curves(study),
+    }
+    for name, table in made.items():
+        with replacing(folder / f"{name}.parquet", table.schema) as writer:
+            write_grouped(writer, [table])
+
+
+def _trials(study: Path) -> pa.Table:
+    columns = [name for name, *_ in _described(study, "trials")]
+    kept = [name for name in columns if name in _TRIALS or name.startswith(PARAM_PREFIX)]
+    kept.remove("params")
+    return _table(study, [f'"{name}"' for name in [*kept, "params"]], "trials", "trial")
+
+
+def _evaluations(study: Path, metric: str) -> pa.Table:
+    """Return the mean over the episodes of every evaluation of the search."""
+    name = metric.removeprefix("eval/")
+    column = _EPISODE_COLUMNS.get(name) or sql_names([name], _KEYS)[name]
+    return _table(
+        study,
+        [*_SHORT_KEYS, f'avg("{column}")::FLOAT AS value', "count(*)::SMALLINT AS episodes"],
+        "evaluations",
+        "trial, replicate, env_steps",
+        grouped="trial, replicate, env_steps",
+    )
+
+
+def _curves(study: Path) -> pa.Table:
+    """Return what training showed, the metrics of `_CURVES` that the study has."""
+    there = [name for name in _CURVES if has_column(study, "curves", name)]
+    picked = [f'"{name}"::FLOAT AS "{name}"' for name in there]
+    return _table(study, [*_SHORT_KEYS, *picked], "curves", "trial, replicate, env_steps")
+
+
+_SHORT_KEYS = ("trial::SMALLINT AS trial", "replicate::TINYINT AS replicate",
+               "env_steps::INTEGER AS env_steps")  # fmt: skip
+_TYPES = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(),
+          "BIGINT": pa.int64(), "FLOAT": pa.float32(), "DOUBLE": pa.float64(),
+          "BOOLEAN": pa.bool_(), "VARCHAR": pa.string()}  # fmt: skip
+
+
+def _table(study: Path, picked: list[str], table: str, order: str, grouped: str = "") -> pa.Table:
+    where = "" if table == "trials" else "WHERE stream = 'search' "
+    group = f"GROUP BY {grouped} " if grouped else ""
+    sql = f"SELECT {', '.join(picked)} FROM {table} {where}{group}ORDER BY {order}"
+    kinds = [str(kind) for _, kind, *_ in query(study, f"DESCRIBE {sql}", None)[1]]
+    names, rows = query(study, sql, None)
+    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in names]
+    arrays = [pa.array(cells, _TYPES[kind]) for cells, kind in zip(columns, kinds, strict=True)]
+    return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+def _described(study: Path, table: str) -> list[tuple[Any, ...]]:
+    return query(study, f"DESCRIBE {table}", None)[1]

@@ -1,0 +1,106 @@
+"""Scores of trials over several environments: one a seed and environment, where its run ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...store.journal import Journal
+from ...store.over_environments import Over
+from ...store.rows import DecisionRow, Stream, TrialRow
+from ...store.score_tables import BySeed
+from ...studies.load import recorded
+from ...studies.several import labels
+from ...studies.spec import Study
+from ..book.objective import Objective
+from .looking_back import result_of
+
+__all__ = ["EnvironmentScores", "environment_scores"]
+
+
+@dataclass(frozen=True)
+class EnvironmentScores:
+    """Scores of the trials of a study over several environments.
+
+    Attributes:
+        names: of the environments; none of a study over one alone.
+        over: how the scores of one seed become its value.
+        seeds: (trial, stream) -> replicate -> its score on each environment, at the end of its
+            run, or where a rule ended it with its value. A seed that diverged has NaN on all.
+    """
+
+    names: tuple[str, ...] = ()
+    over: Over = "mean"
+    seeds: Mapping[tuple[int, Stream], BySeed] = field(
+        default_factory=dict[tuple[int, Stream], BySeed]
+    )
+
+    def of(self, trial: int, stream: Stream) -> BySeed:
+        """Return the seeds of a trial on one stream, empty where it has no value there."""
+        return self.seeds.get((trial, stream), {})
+
+    def shared(self, trials: Sequence[int]) -> Stream | None:
+        """Return the first of the streams report, choose, search that all these trials have."""
+        for stream in (Stream.REPORT, Stream.CHOOSE, Stream.SEARCH):
+            if all(self.of(trial, stream) for trial in trials):
+                return stream
+        return None
+
+
+def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> EnvironmentScores:
+    """Return the scores of all trials that have a value, from an open journal.
+
+    Args:
+        journal: of the study.
+        rows: its trials at the same commit.
+    """
+    meta = journal.meta
+    if not meta.environments:
+        return EnvironmentScores()
+    study = recorded(meta.study_text)
+    objective = Objective.of(study)
+    ends = _ends(journal.decisions())
+    found: dict[tuple[int, Stream], dict[int, dict[int, Sequence[float]]]] = {}
+    for packed in journal.packed_evaluations():
+        here = found.setdefault((packed.trial, Stream(packed.stream)), {})
+        scores = objective.seen(result_of(packed))[1]
+        here.setdefault(packed.env_steps, {})[packed.replicate] = tuple(scores)
+    seeds: dict[tuple[int, Stream], BySeed] = {}
+    for row in rows:
+        for stream, lost in _with_values(study, row):
+            points = found.get((row.trial, stream), {})
+            at = max(points, default=0)
+            if stream is Stream.SEARCH:
+                at = ends.get(row.trial, at)
+            seeds[row.trial, stream] = _whole(points.get(at, {}), lost, len(objective.scales))
+    return EnvironmentScores(labels(study), study.over_environments, seeds)
+
+
+def _ends(decisions: Sequence[DecisionRow]) -> dict[int, int]:
+    """Return trial -> env steps at which a rule ended it with its value."""
+    return {row.trial: row.env_steps for row in decisions if row.action == "finish"}
+
+
+def _with_values(study: Study, row: TrialRow) -> list[tuple[Stream, Sequence[int]]]:
+    """Return the streams on which a trial has a value, each with all seeds it began with there."""
+    found: list[tuple[Stream, Sequence[int]]] = []
+    if row.value is not None:
+        found.append((Stream.SEARCH, range(study.seeds.first)))
+    if row.choose_values:
+        found.append((Stream.CHOOSE, range(len(row.choose_values))))
+    if row.report_values or row.report_diverged:
+        found.append((Stream.REPORT, sorted(row.by_report_seed)))
+    return found
+
+
+def _whole(
+    scores: Mapping[int, Sequence[float]], begun: Sequence[int], environments: int
+) -> dict[int, Sequence[float]]:
+    """Return scores by seed; those of a seed that is missing, or not finite, are NaN."""
+    nothing = (math.nan,) * environments
+    known = {
+        seed: given if all(map(math.isfinite, given)) else nothing
+        for seed, given in scores.items()
+    }
+    return {seed: known.get(seed, nothing) for seed in sorted({*begun, *known})}

@@ -1,0 +1,49 @@
+"""A key in the wrong section is told where it belongs, and what to type."""
+
+import pytest
+
+from hpo.errors import StudyError
+from hpo.studies.load import loads
+
+BASE = "env: CartPole-v1\nenv_steps: 100k\nspace: {learning_rate: {min: 1e-4, max: 1e-2}}\n"
+
+
+def told(text, overrides=()):
+    with pytest.raises(StudyError) as caught:
+        loads(BASE + text, "s.yaml", overrides=overrides)
+    [mistake] = caught.value.mistakes
+    return mistake.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("search: {population: 6}", "the population of pbt and pb2 is all trials: type `budget: "
+         "{trials: 6}`"),
+        ("search: {method: random, options: {population_size: 6}}",
+         "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`"),
+        ("early_terminate: {type: pbt, population: 6}",
+         "the population of pbt and pb2 is all trials: type `budget: {trials: 6}`"),
+        ("population: {members: 6}", "the population of pbt and pb2 is all trials: type `budget: "
+         "{trials: 6}`"),
+        ("search: {population: {lanes: 8}}",
+         "it belongs at the top of the file, not under `search`"),
+        ("search: {trials: 20}", "it belongs under `budget`: type `budget: {trials: 20}`"),
+        ("trials: 20", "it belongs under `budget`: type `budget: {trials: 20}`"),
+        ("lanes: 8", "it belongs under `population`: type `population: {lanes: 8}`"),
+        ("seeds: {report: 8}", "it belongs under `confirm`: type `confirm: {report: 8}`"),
+        ("evaluation: {seeds: 3}", "it belongs at the top of the file, not under `evaluation`"),
+        ("budget: {wal: 3h}", "did you mean 'wall'?"),
+        ("confirm: {type: x}", "Known: top_k"),  # of several sections: nobody knows which
+        ("loggers: [{type: csv, top_k: 5}]", "Known: none"),
+    ],
+)  # fmt: skip
+def test_where_it_belongs(text, words):
+    found = told(text)
+    assert found.startswith("unknown key ") and words in found
+    assert ("belongs" in found) == ("belongs" in words)
+
+
+def test_an_override_is_told_as_one():
+    found = told("", ["search.population=6"])
+    assert found.endswith("is all trials: type --set budget.trials=6")

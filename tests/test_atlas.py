@@ -1,0 +1,351 @@
+"""The atlas: its statistics against slow references and known truths, its studies, its page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import norm, rankdata, spearmanr
+
+from hpo.errors import ConfigError, StoreError
+from hpo.knobs import KNOBS
+from hpo.search.lanes import local
+from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.store.explained import Column
+from hpo.store.query import query
+from hpo.studies.load import load as load_study
+
+ROOT = Path(__file__).resolve().parent.parent
+STUDIES = sorted((ROOT / "studies" / "atlas").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def load():
+    """Import a module of scripts/atlas_parts."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    yield lambda name: import_module(f"atlas_parts.{name}")
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+class Formulas(AnalyticFactory):
+    """Lanes that follow formulas, where lanes that train would be."""
+
+    def check(self, config):
+        """Every configuration can run."""
+
+
+def noisy(rng, configurations, seeds, noise):
+    """Values whose true means are normal with deviation 1."""
+    truth = rng.normal(size=(configurations, 1))
+    return truth + noise * rng.normal(size=(configurations, seeds))
+
+
+def knobs(rng, configurations, count):
+    return [Column(f"x{i}", rng.random(configurations).tolist()) for i in range(count)]
+
+
+# ---------------------------------------------------------------------- seeds
+
+
+def test_pairs_and_top_tenth_are_what_loops_find(load):
+    seeds, draws = load("seeds"), load("resampling")
+    finals = noisy(np.random.default_rng(0), 12, 5, 1.0)
+    finals[3] = finals[4]  # a tie
+    pair, top, splits = np.zeros(3), np.zeros(3), list(draws.halves(draws.generator(3), 5, 40))
+    for choosing, judging in splits:
+        assert not set(choosing) & set(judging) and len(judging) == 2
+        judged = finals[:, judging].mean(axis=1)
+        for n in (1, 2, 3):
+            chosen = finals[:, choosing[:n]].mean(axis=1)
+            agreed = [
+                0.5 if chosen[i] == chosen[j] or judged[i] == judged[j]
+                else float((chosen[i] > chosen[j]) == (judged[i] > judged[j]))
+                for i, j in itertools.combinations(range(12), 2)
+            ]  # fmt: skip
+            pair[n - 1] += np.mean(agreed) / len(splits)
+    found = seeds.ranking(finals, resamples=20)
+    assert [one.seeds for one in found] == [1, 2, 3]
+    assert [one.pair.value for one in found] == pytest.approx(pair, abs=1e-5)
+    apart = noisy(np.random.default_rng(1), 12, 5, 1.0)
+    for choosing, judging in draws.halves(draws.generator(2), 5, 7):
+        best = int(apart[:, judging].mean(axis=1).argmax())
+        for n in (1, 2, 3):
+            top[n - 1] += (int(apart[:, choosing[:n]].mean(axis=1).argmax()) == best) / 7
+    assert seeds.top_shares(apart, 7, draws.generator(2)) != pytest.approx(-top)
+    assert np.allclose(
+        seeds.top_shares(apart, 2_000, draws.generator(2)),
+        _top_alone(apart, draws, 2_000), atol=0.04,
+    )  # fmt: skip
+
+
+def _top_alone(finals, draws, count):
+    found = np.zeros(3)
+    for choosing, judging in draws.halves(draws.generator(9), 5, count):
+        best = int(finals[:, judging].mean(axis=1).argmax())
+        for n in (1, 2, 3):
+            found[n - 1] += (int(finals[:, choosing[:n]].mean(axis=1).argmax()) == best) / count
+    return found
+
+
+def test_agreement_on_pairs_is_that_of_normal_values(load):
+    """Sheppard: two normal differences of correlation r agree in sign with 1/2 + asin(r)/pi."""
+    finals = noisy(np.random.default_rng(2), 300, 10, 1.0)
+    for one in load("seeds").ranking(finals, resamples=20):
+        r = 1.0 / np.sqrt((1 + 1 / one.seeds) * (1 + 1 / 5))
+        assert one.pair.value == pytest.approx(0.5 + np.arcsin(r) / np.pi, abs=0.03)
+        assert one.judges == 5 and one.pair.low < one.pair.value < one.pair.high
+
+
+def test_the_interval_of_the_agreement_holds_its_truth(load):
+    truth = 0.5 + np.arcsin(1.0 / np.sqrt(1.5 * 1.5)) / np.pi  # 2 seeds choose, 2 judge
+    rng, hits = np.random.default_rng(3), 0
+    for _ in range(100):
+        one = load("seeds")._pairs(noisy(rng, 40, 4, 1.0), 2, 200)[1]
+        hits += one.low <= truth <= one.high
+    assert hits >= 88  # 95 expected; 88 or fewer of 100 once in 250
+
+
+# ---------------------------------------------------------------------- early
+
+
+def test_early_statistics_are_what_loops_find(load):
+    early, draws = load("early"), load("resampling")
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(30, 4, 3)) + rng.normal(size=(30, 1, 1))
+    found = early.statistics(values, 5, 50, draws.generator(0))
+    assert found[-1] == 0.0 and len(found) == 9
+    copy, expected = draws.generator(0), np.zeros(6)
+    for choosing, judging in draws.halves(copy, 4, 5):
+        there, final = values[:, choosing].mean(axis=1), values[:, judging, -1].mean(axis=1)
+        best = set(np.argsort(-final)[:3])
+        for at in range(3):
+            expected[at] += spearmanr(there[:, at], final).statistic / 5
+            kept = set(np.argsort(-there[:, at])[:10])
+            expected[3 + at] += len(best & kept) / 3 / 5
+        for _ in range(4):
+            copy.random(30)
+        copy.integers(0, 30, (10, 30))
+    assert found[:6] == pytest.approx(expected)
+
+
+def test_early_judgement_of_a_known_truth(load):
+    """At the start nothing is known; halfway a part; at the end seeds alone are left."""
+    rng = np.random.default_rng(5)
+    truth, other = rng.normal(size=(2, 600, 1))
+    means = np.stack([other, 0.6 * truth + 0.8 * other, truth], axis=2)
+    values = means + rng.normal(size=(600, 8, 3))
+    start, half, end = load("early").judged_early(values, np.array([0.1, 0.5, 1.0]), 40)
+    for one, r in ((start, 0.0), (half, 0.6 / 1.25), (end, 1 / 1.25)):  # 4 seeds: noise 1/4
+        spearman = 6 / np.pi * np.arcsin(r / 2)
+        assert one.correlation.value == pytest.approx(spearman, abs=0.08)
+        assert one.correlation.low < spearman < one.correlation.high
+    assert start.lost.value == pytest.approx(1.0, abs=0.15) and end.lost.value == 0.0
+    assert half.lost.value == pytest.approx(1 - 0.6, abs=0.12)
+    assert start.lost.low < 1.0 < start.lost.high
+    assert start.kept.value == pytest.approx(1 / 3, abs=0.12) and end.kept.value > 0.85
+
+
+# ---------------------------------------------------------------------- knobs
+
+
+def test_a_knob_that_matters_early_and_one_that_matters_late(load):
+    rng = np.random.default_rng(6)
+    columns = knobs(rng, 200, 3)
+    first, last, _ = (np.array(column.places) for column in columns)
+    noise = 0.1 * rng.normal(size=(3, 200))
+    values = np.stack([first, first, last], axis=1) + noise.T
+    module = load("knobs_over_time")
+    at = module.decided_over_time(columns, values)
+    assert [one.names for one in at] == [("x0",), ("x0",), ("x1",)]
+    moved = module.shifts(columns, values, np.array([0.25, 0.5, 1.0]), 200)
+    assert [one.verdict for one in moved] == ["early", "late", ""]
+    ranks = rankdata(values[:, 0])
+    fitted = np.polyval(np.polyfit(first, ranks, 2), first)
+    share = 1 - ((ranks - fitted) ** 2).sum() / ((ranks - ranks.mean()) ** 2).sum()
+    assert moved[0].early == pytest.approx((share - 2 / 199) / (1 - 2 / 199))
+
+
+def test_a_knob_that_nothing_moves_is_hardly_ever_early_or_late(load):
+    rng, wrong = np.random.default_rng(7), 0
+    for _ in range(25):
+        columns, values = knobs(rng, 60, 4), rng.normal(size=(60, 2))
+        moved = load("knobs_over_time").shifts(columns, values, np.array([0.25, 1.0]), 300)
+        wrong += any(one.verdict for one in moved)
+    assert wrong <= 4  # 1.25 expected
+
+
+# ---------------------------------------------------------------------- interactions
+
+
+def test_an_interaction_is_found_beside_main_effects(load):
+    rng = np.random.default_rng(8)
+    columns = [*knobs(rng, 200, 3), Column("c", rng.integers(0, 2, 200).tolist(), choices=True)]
+    one, other, third, choice = (np.array(column.places) for column in columns)
+    values = one + third**2 + 1.5 * choice * (other - 0.5) + 0.3 * rng.normal(size=200)
+    found = load("interactions").interactions(columns, values)
+    real = [set(pair.names) for pair in found.pairs if pair.real]
+    assert real == [{"x1", "c"}] and len(found.pairs) == 6
+    best = found.pairs[0]
+    assert best.floor < best.share.low < best.share.value < best.share.high < 1.0 - found.alone
+    # the same by least squares: what the products take off the squared error of main effects
+    ranks = norm.ppf(rankdata(values) / 201)
+    powers = [np.polynomial.legendre.legvander(2 * np.array(c.places) - 1, 4)[:, 1:]
+              for c in columns[:3]]  # fmt: skip
+    alone = np.column_stack([np.ones(200), *powers, choice])
+    both = np.column_stack([alone, choice * other, choice * other**2])
+    error = [_squared_error(matrix, ranks) for matrix in (np.ones((200, 1)), alone, both)]
+    share, chance = 1 - error[2] / error[1], 2 / (200 - 14)
+    expected = (share - chance) / (1 - chance) * error[1] / error[0]
+    assert best.share.value == pytest.approx(expected, rel=0.02)
+
+
+def _squared_error(matrix, ranks):
+    return float(np.linalg.lstsq(matrix, ranks, rcond=None)[1][0])
+
+
+def test_interactions_are_hardly_ever_found_where_there_are_none(load, monkeypatch):
+    monkeypatch.setattr(load("interactions"), "_DEALS", 299)
+    monkeypatch.setattr(load("interactions"), "_RESAMPLES", 5)
+    rng, wrong = np.random.default_rng(12), 0
+    for _ in range(25):
+        columns = knobs(rng, 80, 4)
+        places = np.array([column.places for column in columns])
+        values = places.sum(axis=0) + 0.5 * rng.normal(size=80)
+        wrong += any(
+            pair.real for pair in load("interactions").interactions(columns, values).pairs
+        )
+    assert wrong <= 4  # 1.25 expected
+    with pytest.raises(ConfigError, match="too few for interactions of 4 knobs"):
+        load("interactions").interactions(knobs(rng, 12, 4), rng.normal(size=12))
+
+
+# ---------------------------------------------------------------------- studies, tables, page
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_of_the_atlas_is_what_the_page_says(path):
+    study = load_study(path)
+    assert study.name == f"atlas-{path.stem}" and study.env_steps == 204_800
+    assert study.budget.trials == 1_001 and study.seeds.per_config == 10
+    assert study.early_terminate is None and study.confirm is None
+    assert study.search.method == "random"  # independent draws: what the intervals assume
+    assert study.evaluation.every * 20 == study.env_steps
+    assert all(KNOBS[name].traced for name in study.space.names)
+    assert (
+        study.space == load_study(STUDIES[0]).space and study.fixed == load_study(STUDIES[0]).fixed
+    )
+
+
+@pytest.fixture(scope="module")
+def made(load, tmp_path_factory):
+    """A small atlas of formulas, by the script's own words."""
+    out = tmp_path_factory.mktemp("atlas")
+    words = ["Acrobot-v1", "--configs", "40", "--seeds", "2", "--env-steps", "20480"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "LocalFactory", lambda *a, **b: Formulas())
+        assert load("main").main([*words, "--out", str(out)]) == 0
+        small, before = out / "atlas-small", load("data").digest_of(out / "atlas-small/Acrobot-v1")
+        parts = {"configs": 40, "seeds": 2, "env_steps": 20480}
+        assert load("main").make("Acrobot-v1", small / "studies", small, parts) == 0
+    assert load("data").digest_of(small / "Acrobot-v1") == before  # finished: nothing changes
+    return small
+
+
+def test_the_tables_hold_what_the_study_showed(load, made):
+    atlas = load("data").read_atlas(made / "Acrobot-v1")
+    assert atlas.values.shape == (40, 2, 2)
+    study = made / "studies" / "atlas-Acrobot-v1"
+    _, rows = query(
+        study,
+        "SELECT trial, replicate, env_steps, avg(episode_return) FROM evaluations GROUP BY ALL",
+    )
+    seen = {(trial, seed, at): value for trial, seed, at, value in rows}
+    for trial, seed, point in itertools.product((1, 40), range(2), range(2)):
+        value = seen[trial, seed, int(atlas.points[point])]
+        assert atlas.values[trial - 1, seed, point] == pytest.approx(value, rel=1e-6)
+    default = np.mean([seen[0, seed, int(atlas.points[-1])] for seed in range(2)])
+    assert atlas.default == pytest.approx(default, rel=1e-6)
+    names = {column.name for column in atlas.columns}
+    assert names == set(load_study(STUDIES[0]).space.names)
+
+
+def test_the_query_of_the_page_works(made, capsys):
+    text = (made / "atlas.md").read_text()
+    asked = text.partition('results/atlas/Acrobot-v1 "')[2].partition('"')[0]
+    columns, rows = query(made / "Acrobot-v1", asked)
+    assert columns == ["trial", "learning_rate", "mean", "std"] and len(rows) == 5
+    means = [row[2] for row in rows]
+    assert means == sorted(means, reverse=True)
+
+
+def test_a_page_of_less_than_the_whole_concludes_nothing(load, made):
+    text = (made / "atlas.md").read_text()
+    assert "**Not the whole atlas:** `Acrobot-v1` has fewer" in text
+    numbers = json.loads((made / "figures" / "atlas.json").read_text())["Acrobot-v1"]
+    assert numbers["sentences"] == [] and len(numbers["knobs"]) == 2
+    assert "Too few configurations for interactions: Acrobot-v1." in text
+    digest = load("data").digest_of(made / "Acrobot-v1")
+    assert load("page").digests(text) == {"Acrobot-v1": digest} and numbers["digest"] == digest
+    for name in load("pictures").NAMES:
+        assert (made / "figures" / f"{name}.png").stat().st_size > 10_000
+    with pytest.raises(ValueError, match="no <!-- atlas: knobs -->"):
+        load("page").page(text.replace("<!-- atlas: knobs -->", ""), ())
+
+
+def test_the_whole_concludes_by_rule(load, monkeypatch):
+    """Configurations of one knob that matters late, and seeds that hardly differ."""
+    monkeypatch.setattr(load("analysis"), "CONFIGURATIONS", 150)
+    rng = np.random.default_rng(10)
+    columns = tuple(knobs(rng, 150, 3))
+    means = rng.normal(size=(150, 2)) * [1.0, 0.2] + np.outer(columns[1].places, [0.0, 1.0])
+    values = means[:, None, :] + 0.01 * rng.normal(size=(150, 10, 2))
+    atlas = load("data").Atlas("x", "eval/blocking", "minimize", np.array([25.0, 100.0]),
+                               values, columns)  # fmt: skip
+    found = load("analysis").analyse(atlas)
+    assert found.whole and found.sentences == [
+        "`x1` decided. `x1` explained more at the end than at a quarter of the run.",
+        "From 1 seed on, the better of two configurations is the better one on 5 other seeds, "
+        "too, in at least 90% of pairs.",
+        "At no point before the end is it sure that at most 10% is lost.",
+        "0 of 3 interactions are real.",
+    ]
+    text = load("page").page(load("page").TEMPLATE.read_text(), [found])
+    assert "Not the whole" not in text and "- **x**: `x1` decided." in text
+    assert "ORDER BY mean ASC" in text and "**late**" in text
+
+
+def test_the_page_joins_the_navigation_once(load):
+    text = (ROOT / "mkdocs.yml").read_text()
+    added = load("main").in_navigation(text)
+    assert added.count("atlas.md") == 1 and load("main").in_navigation(added) == added
+    assert len(added.splitlines()) - len(text.splitlines()) in (0, 1)
+
+
+def test_seeds_that_diverged_count_as_the_worst(load):
+    values = np.array([[[1.0, 2.0]], [[0.5, np.nan]], [[3.0, 4.0]]])
+    atlas = load("data").Atlas("x", "eval/return_mean", "maximize", np.array([1.0, 2.0]),
+                               values, ())  # fmt: skip
+    assert atlas.filled[:, 0].tolist() == [[1.0, 2.0], [0.5, 2.0], [3.0, 4.0]]
+    assert atlas.diverged == pytest.approx(1 / 3)
+
+
+def test_mistakes_are_a_line(load, tmp_path, capsys):
+    assert load("main").main(["Acrobot", "--docs"]) == 2
+    assert "did you mean 'Acrobot-v1'?" in capsys.readouterr().err
+    assert load("main").main(["--docs", "--small", "--out", str(tmp_path)]) == 2
+    assert "has no tables; make some with: scripts/atlas ENV" in capsys.readouterr().err
+    with pytest.raises(StoreError, match=r"no trials\.parquet"):
+        load("data").read_atlas(tmp_path)
+
+
+def test_the_page_was_made_from_the_tables_that_are_there(load):
+    folders = {path.parent for path in (ROOT / "results" / "atlas").glob("*/trials.parquet")}
+    page = ROOT / "docs" / "atlas.md"
+    made = load("page").digests(page.read_text()) if page.is_file() else {}
+    now = {folder.name: load("data").digest_of(folder) for folder in folders}
+    assert made == now, "run scripts/atlas --docs"

@@ -1,0 +1,137 @@
+"""The section of a report about several environments: scores on each, over all, the profile."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ...search.after.leave_one_out import LeaveOneOut, Side
+from ...store.rows import Stream
+from ...store.score_tables import Beside, Estimate, OnEach, beside, on_each
+from ..charts.profile_chart import profile, profiled
+from ..charts.snapshot import Snapshot
+from ..environment_text import AGGREGATES_NOTE, TOGETHER, seeds_words, signed
+from ..formatting import between, counted, number
+from .page import Cell, figure, table
+
+__all__ = ["environments_section"]
+
+
+def environments_section(snapshot: Snapshot) -> str:
+    """Return scores on each environment, over all of them, their profile; "" of one alone."""
+    if not snapshot.scores.names:
+        return ""
+    trials, stream = profiled(snapshot)
+    if stream is None:
+        return '<p class="nothing">No trial has a value yet.</p>'
+    scores = snapshot.scores
+    found = {trial: on_each(scores.of(trial, stream)) for trial in trials}
+    default = next((e.trial for e in snapshot.entries if e.is_default), None)
+    against = None
+    if stream is Stream.REPORT and default in trials[1:]:
+        against = beside(scores.of(trials[0], stream), scores.of(default, stream), paired=True)
+    seeds = {one.seeds for one in found.values()}
+    many = seeds_words(max(seeds), stream)
+    lost = sum(one.lost for one in found.values())
+    told = f"Mean scores over {many}, with 95% intervals; 0 as random actions, 1 as the reference."
+    if lost:
+        told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
+    return (
+        f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, default, against)}'
+        f"{_improvement(trials[0], default, against, stream)}{_together(found, default)}"
+        f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
+        f"{_left_out(snapshot.left_out)}"
+    )
+
+
+def _name(trial: int, default: int | None) -> str:
+    return "the default" if trial == default else f"trial {trial}"
+
+
+def _cell(found: Estimate) -> Cell:
+    around = between(found.interval.low, found.interval.high)
+    return Cell(f"{number(found.value)} {around}".rstrip(), found.value)
+
+
+def _scores(
+    snapshot: Snapshot, found: dict[int, OnEach], default: int | None, against: Beside | None
+) -> str:
+    header = ["environment", *(_name(trial, default) for trial in found)]
+    if against is not None:
+        header += ["difference", "probability of improvement"]
+    right = [False] * len(header) + [True, True]
+    header += ["random", "reference"]
+    rows: list[list[Cell]] = []
+    for at, scale in enumerate(snapshot.meta.environments):
+        row = [Cell(str(scale["name"]))]
+        row += [_cell(one.each[at]) for one in found.values()]
+        if against is not None:
+            here = against.each[at]
+            row.append(Cell(signed(here.difference), here.difference.value))
+            row.append(_cell(here.probability))
+        ends = (float(scale["random"]), float(scale["reference"]))
+        row += [Cell(number(end), end) for end in ends]
+        rows.append(row)
+    return table("Scores on each environment", header, rows, right=right)
+
+
+def _together(found: dict[int, OnEach], default: int | None) -> str:
+    header = ["scores", *(_name(trial, default) for trial in found)]
+    rows = [
+        [Cell(words), *(_cell(one.together[over]) for one in found.values())]
+        for over, words in TOGETHER.items()
+    ]
+    return table("Scores over all environments", header, rows)
+
+
+def _improvement(first: int, default: int | None, against: Beside | None, stream: Stream) -> str:
+    if against is None:
+        if stream is Stream.REPORT:
+            return ""
+        why = "These seeds also chose the first trial, which flatters it: nothing is compared."
+        return f'<p class="note">{escape(why)}</p>'
+    chance = against.improvement
+    around = between(chance.interval.low, chance.interval.high)
+    text = (
+        f"Averaged over environments a run of trial {first} beats one of the default with "
+        f"probability {number(chance.value)} {around}".rstrip()
+        + f"; differences are paired over {counted(against.seeds, 'seed')}."
+    )
+    return f"<p>{escape(text)}</p>"
+
+
+# ---------------------------------------------------------------------- one left out
+
+
+def _left_out(found: LeaveOneOut | None) -> str:
+    """Return what choices without one environment get there; "" where nothing was chosen."""
+    if found is None or len(found.each) < 2:
+        return ""
+    rows: list[list[Cell]] = []
+    for one in found.each:
+        row = [Cell(one.environment), Cell(str(one.trial), one.trial)]
+        for side in (one.default, one.whole):
+            row += [Cell(_difference(side), side.difference.value), Cell(_seeds(side))]
+        rows.append(row)
+    header = ("left out", "trial chosen", "less the default", "seeds",
+              f"less trial {found.chosen}", "seeds")  # fmt: skip
+    right = (False, True, False, False, False, False)
+    told = (
+        f"For each environment the trial that {counted(found.choosing_seeds, 'seed')} of the "
+        f"search choose by the others, among {counted(found.candidates, 'finished trial')}; trial "
+        f"{found.chosen} is chosen by all. Differences are on the environment left out, paired, "
+        "from seeds that chose neither side; - where there are none."
+    )
+    more = f" Not left out: all environments decided {found.adaptive}." if found.adaptive else ""
+    return (
+        f"<h3>One environment left out</h3>"
+        f"{table('One environment left out', header, rows, right=right)}"
+        f'<p class="note">{escape(told + more)} <code>hpo compare --leave-one-out</code></p>'
+    )
+
+
+def _difference(side: Side) -> str:
+    return "the same trial" if side.why == "the same trial" else signed(side.difference)
+
+
+def _seeds(side: Side) -> str:
+    return "" if side.stream is None else f"{side.seeds} {side.stream}"
