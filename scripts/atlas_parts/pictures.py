@@ -22,8 +22,8 @@ def draw(found: Sequence[Analysis], figures: Path) -> list[Path]:
     """Draw all pictures into a folder and return their paths."""
     figures.mkdir(parents=True, exist_ok=True)
     made = []
-    for name, (title, panel) in zip(NAMES, _PANELS, strict=True):
-        picture = Picture(name, title, "", [panel(one) for one in found])
+    for name, (title, panel, keys) in zip(NAMES, _PANELS, strict=True):
+        picture = Picture(name, title, "", [panel(one) for one in found], keys)
         path = figures / f"{name}.png"
         draw_picture(path, picture, "Atlas")
         made.append(path)
@@ -69,7 +69,7 @@ def seeds_panel(found: Analysis) -> XY:
     return XY(
         found.atlas.name, Scale(at[0] - 0.3, at[-1] + 0.3, ticks, "seeds that choose"),
         Scale(0.0, 1.05, _PERCENT, f"agreement with {found.ranked[0].judges} other seeds"),
-        tuple(marks), (Key("better of two", "c0", "line"), Key("top tenth", "c1", "line")),
+        tuple(marks),
     )  # fmt: skip
 
 
@@ -85,8 +85,6 @@ def early_panel(found: Analysis) -> XY:
     return XY(
         found.atlas.name, Scale(0.0, 1.02, _PERCENT, "of the run"),
         Scale(max(-1.0, low), 1.1, _PERCENT, "", cut=True), tuple(marks),
-        (Key("rank correlation", "c0", "line"), Key("kept in the top third", "c2", "line"),
-         Key("gain lost", "c1", "line")),
     )  # fmt: skip
 
 
@@ -101,8 +99,20 @@ def _estimates(
     ]
 
 
-_PANELS: tuple[tuple[str, Callable[[Analysis], XY]], ...] = (
-    ("what each knob explains over the run", knobs_panel),
-    ("how many seeds rank configurations", seeds_panel),
-    ("how early a curve can be judged", early_panel),
+_PANELS: tuple[tuple[str, Callable[[Analysis], XY], tuple[Key, ...]], ...] = (
+    ("what each knob explains over the run", knobs_panel, ()),
+    (
+        "how many seeds rank configurations",
+        seeds_panel,
+        (Key("better of two", "c0", "line"), Key("top tenth", "c1", "line")),
+    ),
+    (
+        "how early a curve can be judged",
+        early_panel,
+        (
+            Key("rank correlation", "c0", "line"),
+            Key("kept in the top third", "c2", "line"),
+            Key("gain lost", "c1", "line"),
+        ),
+    ),
 )
