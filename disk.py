@@ -27,6 +27,7 @@ __all__ = [
     "has_refused",
     "is_plain_file",
     "is_plain_folder",
+    "link_folder",
     "make_folder",
     "new_folder",
     "open_plain",
@@ -47,6 +48,7 @@ PARTIAL = ".partial"
 
 _SAFE = "what was committed is safe; "
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS})
 _REFUSALS = _FULL | {errno.EIO, errno.EROFS}
 # Writers in C++ say it in words: `RESOURCE_EXHAUSTED: Error writing ... [os_error_code='28']`.
 _STATUS = re.compile(
@@ -347,6 +349,24 @@ def _runs(pid: int) -> bool:
     except PermissionError:  # another user's
         return True
     return True
+
+
+def link_folder(source: Path, target: Path) -> None:
+    """Let a new folder hold the files of another one, which nobody changes.
+
+    They are hard links, or copies where the file system has none; StoreError: the disk refuses.
+    """
+    with telling(target):
+        shutil.copytree(source, target, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
 
 
 def copy_folder(source: Path, target: Path, more: Mapping[str, Path] | None = None) -> None:

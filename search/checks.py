@@ -17,8 +17,9 @@ from ..studies.given import Given
 from ..studies.reader import plain, read_text
 from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
-from ..studies.several import SCORE, labels, scales
+from ..studies.several import SCORE, environments_of, labels, scales
 from ..studies.spec import EarlyTerminate, Study
+from ..via_gymnasium import is_gymnasium
 from .lanes.versions import versions
 from .study_files import files_of_study
 
@@ -55,9 +56,31 @@ def check_runnable(study: Study) -> None:
             f"early_terminate: min is {early.min} and eta {early.eta}, but min must be at least "
             "1 env step and eta above 1; type min: 50k, eta: 4"
         )
+    if early is not None and early.pause:
+        _check_pauses(study, early)
     unbounded = budget.trials is None and budget.env_steps is None and budget.wall_seconds is None
     if unbounded and not method_row(study.search.method).ends:
         raise ConfigError("budget has no bound; give trials, env_steps or wall")
+
+
+def _check_pauses(study: Study, early: EarlyTerminate) -> None:
+    """Refuse a rule that cannot pause, also when it was made without a file."""
+    if early.type != "asha" or early.audit or early.pause < 0:
+        raise ConfigError(
+            f"early_terminate.pause is {early.pause}, with type {early.type} and audit "
+            f"{early.audit:g}; allowed: a number of trials, with type asha and without audit"
+        )
+    if study.executor.type != "local":
+        raise ConfigError(
+            "early_terminate.pause keeps lanes of this process, but executor.type is "
+            f"{study.executor.type}; leave one of them out"
+        )
+    hosted = [one.id for one in environments_of(study) if is_gymnasium(one.id)]
+    if hosted:
+        raise ConfigError(
+            f"early_terminate.pause keeps lanes with their environments, but the host steps "
+            f"{hosted[0]} and cannot keep it; leave pause out, or take a compiled environment"
+        )
 
 
 def _check_evolves(study: Study, early: EarlyTerminate) -> None:

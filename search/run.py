@@ -48,6 +48,7 @@ from .engine.interrupts import Interrupts
 from .engine.loop import Loop
 from .engine.measure_baselines import measure_baselines
 from .engine.settle import Policies
+from .engine.shelf import Shelf
 from .engine.telling import Telling
 from .lanes.contract import PopulationFactory
 from .lanes.resolver import Resolver
@@ -231,6 +232,8 @@ def _run(
 ) -> Results:
     study = ledger.study
     buckets = restore_buckets(ledger, factory, store.checkpoint())
+    shelf = Shelf(ledger, buckets, factory)
+    shelf.restore(store.checkpoint())
     callbacks = Callbacks(settings.callbacks)
     heard = [callbacks] if settings.callbacks else []
     telling = Telling(ledger, buckets, [*observers, *heard], heard)
@@ -253,10 +256,11 @@ def _run(
             factory,
             buckets,
             curves=callbacks.listening(curves) if settings.callbacks else curves,
-            committer=_committer(store, ledger, buckets, settings),
+            committer=_committer(store, ledger, buckets, shelf, settings),
             policies=policies,
             telling=telling,
             beside=beside,
+            shelf=shelf,
         )
         outcome: Outcome = "finished"
         try:
@@ -288,11 +292,15 @@ def _trained_in(ledger: Ledger, buckets: Mapping[str, Bucket]) -> Callable[[Run]
 
 
 def _committer(
-    store: StudyStore, ledger: Ledger, buckets: dict[str, Bucket], settings: Settings
+    store: StudyStore,
+    ledger: Ledger,
+    buckets: dict[str, Bucket],
+    shelf: Shelf,
+    settings: Settings,
 ) -> Committer:
-    if settings.commit_seconds is not None:
-        return Committer(store, ledger, buckets, settings.commit_seconds)
-    return Committer(store, ledger, buckets, ledger.study.checkpoint.commit_seconds, soon=True)
+    asked = settings.commit_seconds
+    every = ledger.study.checkpoint.commit_seconds if asked is None else asked
+    return Committer(store, ledger, buckets, every, soon=asked is None, shelf=shelf)
 
 
 def _goes_on(ledger: Ledger) -> bool:

@@ -58,7 +58,7 @@ class Commit:
         at: when, seconds since the epoch.
         trials: inserted, or replaced by number.
         evaluations: appended; all episodes of an evaluation in one commit.
-        decisions: appended.
+        decisions: appended; a promotion takes the place of the judgement that paused its trial.
         asks: appended.
         attributes: inserted, or replaced by (trial, name).
         parts: added to the list of live curve parts.

@@ -35,7 +35,7 @@ from .journal_file import (
     sqlite_errors,
 )
 from .journal_reader import JournalReader
-from .rows import StudyMeta
+from .rows import DecisionRow, StudyMeta
 from .sums import SUMS_TABLE, Sum, difference, digest, sum_of, write_sum
 
 __all__ = ["JOURNAL_NAME", "Journal"]
@@ -222,6 +222,7 @@ class Journal(JournalReader):
                 ((int(r.trial), str(r.state), trial_to_text(r, kinds)) for r in commit.trials),
             ),
             self._put("evaluations", map(evaluation_cells, pack_evaluations(commit.evaluations))),
+            self._drop_decisions(commit.decisions),
             self._put(
                 "decisions",
                 ((int(r.trial), int(r.rung), decision_to_text(r)) for r in commit.decisions),
@@ -264,6 +265,16 @@ class Journal(JournalReader):
         self._connection.executemany(f"{how} INTO {table} VALUES ({marks})", rows)
         self._sums[table] = found.plus(*(digest(table, cells) for cells in rows))
         return table
+
+    def _drop_decisions(self, new: Sequence[DecisionRow]) -> str:
+        """Take off the judgements whose place a promotion takes; return what changed."""
+        run, where = self._connection.execute, "WHERE trial = ? AND rung = ?"
+        places = [(int(row.trial), int(row.rung)) for row in new if row.action == "promote"]
+        for place in places:
+            for old in run(f"SELECT * FROM decisions {where}", place).fetchall():
+                self._sums["decisions"] = self._sums["decisions"].minus(digest("decisions", old))
+            run(f"DELETE FROM decisions {where}", place)
+        return "decisions" if places else ""
 
     def _drop_parts(self, names: Sequence[str]) -> str:
         """Take parts off the list; return what changed."""

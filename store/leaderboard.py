@@ -25,6 +25,7 @@ __all__ = ["Entry", "Ranking", "leaderboard", "leaderboard_of", "volume_of"]
 _CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
 _OTHER_ORDER = (
     TrialState.RUNNING,  # before its first rung
+    TrialState.PAUSED,  # here only with a value at its rung that is not finite
     TrialState.UNFINISHED,
     TrialState.CONFIRMED,  # these two are here only with a value that is not finite
     TrialState.FINISHED,
@@ -34,6 +35,7 @@ _OTHER_ORDER = (
     TrialState.WAITING,
     TrialState.REFERENCE,
 )
+_AT_A_RUNG = (TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -335,7 +337,7 @@ def _order(entry: Entry, sign: float) -> tuple[float, ...]:
             return (_CONFIRMED, chosen, 0.0, entry.trial)
     elif entry.state is TrialState.FINISHED and value < math.inf:
         return (_FINISHED, value, 0.0, entry.trial)
-    elif entry.state in (TrialState.STOPPED, TrialState.RUNNING) and at_rung < math.inf:
+    elif entry.state in _AT_A_RUNG and at_rung < math.inf:
         return (_AT_RUNG, -entry.rung, at_rung, entry.trial)
     return (_OTHER + _OTHER_ORDER.index(entry.state), -entry.rung, at_rung, entry.trial)
 

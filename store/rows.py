@@ -36,6 +36,7 @@ class TrialState(StrEnum):
 
     WAITING = "waiting"
     RUNNING = "running"
+    PAUSED = "paused"
     FINISHED = "finished"
     STOPPED = "stopped"
     DIVERGED = "diverged"
@@ -186,7 +187,9 @@ class DecisionRow:
         env_steps: of the rung.
         value: the trial's value there.
         action: `continue`, `stop`, `finish` (ended with its value there), `audit` (would have
-            stopped, runs on), or `copy` (goes on from the state of trial `source`).
+            stopped, runs on), `pause` (waits there, its lanes kept), `promote` (waited, and went
+            on by this judgement, which takes the place of the one that paused it), or `copy`
+            (goes on from the state of trial `source`).
         rule: the words of the rule, for example `asha eta=4`.
         cutoff: the value needed to go on, None if everyone goes on.
         rank: 1 is the best among `judged` trials at that rung.

@@ -282,6 +282,8 @@ def _rule_words(early: EarlyTerminate) -> str:
     """Return a rule with what it goes by; of a registered one its options."""
     rule = rule_row(early.type)
     shown = rule.shown.format(**asdict(early))
+    if early.pause:
+        shown += f", up to {early.pause} trials paused"
     if rule.registered and early.options:
         shown = "with " + ", ".join(f"{k} {as_lists(v)}" for k, v in early.options.items())
     return f"{early.type} {shown}".strip()

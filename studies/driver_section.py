@@ -44,6 +44,10 @@ def check_executor(notes: Notes, root: Node, study: Study) -> None:
         for key in _given(section, _CLUSTER_KEYS):
             text = f"executor.{key} is of a cluster; leave it out, or type executor: {{type: ray}}"
             notes.add(text, section, key)
+    elif early is not None and early.pause:
+        text = "early_terminate.pause keeps lanes of this process, but executor.type is "
+        text += f"{executor.type}; leave pause out, or leave out executor"
+        notes.add(text, root.value.get("early_terminate"), "pause")
     elif early is not None and early.evolves and executor.workers > 1:
         _check_movable(notes, root, study, f"{early.type} over several workers")
 

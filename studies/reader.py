@@ -198,7 +198,7 @@ class _Composer:
         try:
             root = self._document(self._events(text))
         except yaml.MarkedYAMLError as error:
-            raise self._syntax(error) from None
+            raise self._syntax(error, text) from None
         except yaml.reader.ReaderError as error:
             line = text[: error.position].count("\n") + 1 if error.position >= 0 else 1
             raise self._stop(line, "a control character is not allowed; remove it") from None
@@ -319,7 +319,10 @@ class _Composer:
     def _stop(self, line: int | None, text: str) -> StudyError:
         return StudyError(self._shown, [*self._mistakes, Mistake(line, text)])
 
-    def _syntax(self, error: yaml.MarkedYAMLError) -> StudyError:
+    def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> StudyError:
         mark = error.problem_mark or error.context_mark
         words = " ".join(part for part in (error.context, error.problem) if part)
+        line = text.split("\n")[mark.line] if mark else ""
+        if mark and line[mark.column : mark.column + 1] == "\t":
+            words = "there is a tab; YAML is indented with blanks"
         return self._stop(mark.line + 1 if mark else 1, f"is not valid YAML: {words}")

@@ -194,8 +194,8 @@ def _executor(executor: Executor) -> dict[str, Any]:
 
 
 def _early(early: EarlyTerminate) -> dict[str, Any]:
-    """Leave out the keys that a rule of this kind does not have."""
-    others = ("options", *foreign_keys(early.type))
+    """Leave out the keys that a rule of this kind does not have, and `pause` where it is off."""
+    others = ("options", *foreign_keys(early.type), *(() if early.pause else ("pause",)))
     own = {key: value for key, value in asdict(early).items() if key not in others}
     return {**own, **early.options}
 

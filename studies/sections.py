@@ -151,7 +151,8 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     else:
         allowed = field.allowed()
         if field.key in SECTIONS:
-            allowed += f" such as {_example(SECTIONS[field.key])}"
+            example = f"a mapping such as {_example(SECTIONS[field.key])}"
+            allowed = allowed.replace("a mapping", example)
         notes.add(f"{name} is {child.shown()}; allowed: {allowed}", node, field.key)
     return _BAD
 

@@ -146,6 +146,7 @@ class EarlyTerminate:
         quantile: share of that population that takes over a state, and share that gives it.
         resample: chance that a knob of a copy is drawn anew.
         perturb: factors, one of which a knob of a copy is moved by if it is not drawn anew.
+        pause: of `asha`, how many trials are kept paused at rungs in place of stopped.
         options: of a registered rule.
     """
 
@@ -159,6 +160,7 @@ class EarlyTerminate:
     quantile: float = 0.25
     resample: float = 0.25
     perturb: tuple[float, ...] = (0.8, 1.25)
+    pause: int = 0
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property

@@ -86,7 +86,16 @@ class Rule:
 RULES: dict[str, Rule] = {
     row.name: row
     for row in (
-        Rule("asha", "asha", passing="halving", shown="with eta {eta:g}"),
+        Rule(
+            "asha",
+            "asha",
+            (
+                count("pause", 0, "trials kept paused at rungs, which go on if the cut-off comes "
+                      "to them; 0: they are stopped for good", high=100_000),
+            ),
+            passing="halving",
+            shown="with eta {eta:g}",
+        ),
         Rule("hyperband", "hyperband", passing="brackets", shown="with eta {eta:g}"),
         Rule("median", "median", passing="half", shown="with eta {eta:g}"),
         Rule(
@@ -145,7 +154,7 @@ def foreign_keys(name: str) -> tuple[str, ...]:
     """Return the keys of `early_terminate` that rules of ours have and this one does not.
 
     >>> foreign_keys("plateau")
-    ('every', 'quantile', 'resample', 'perturb')
+    ('pause', 'every', 'quantile', 'resample', 'perturb')
     """
     rule = RULES.get(name)
     own = () if rule is None else tuple(field.key for field in rule.fields)

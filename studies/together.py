@@ -12,11 +12,12 @@ from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
 from ..errors import ConfigError
 from ..knobs import KNOBS
 from ..spaces.space import Parameter
+from ..via_gymnasium import is_gymnasium
 from .notes import Notes
 from .reader import Node
 from .search_methods import METHODS, method_row
 from .several import environments_of
-from .spec import Study
+from .spec import EarlyTerminate, Study
 from .stopping_rules import foreign_keys, rule_row
 from .together_places import place_of
 
@@ -146,6 +147,8 @@ class _Checks:
             if section is not None and section.is_map and key in section.value:
                 text = f"early_terminate.{key} is no key of {early.type}; leave it out"
                 self._note(text, "early_terminate", key)
+        if early.pause:
+            self._pausing(early)
         if not early.evolves:
             return
         if early.every >= study.env_steps or early.every * _MOST_RUNGS < study.env_steps:
@@ -163,6 +166,22 @@ class _Checks:
             text = f"{early.type} copies by one objective; give one metric, or take asha"
             self._note(text, "objectives")
         self._room(early.type)
+
+    def _pausing(self, early: EarlyTerminate) -> None:
+        """Whoever waits at a rung keeps its lanes, and is not stopped to be wrong about."""
+        if early.audit:
+            text = (
+                "early_terminate.audit lets stopped trials run on, and with pause they wait to go "
+                "on by themselves; leave one of them out"
+            )
+            self._note(text, "early_terminate", "audit")
+        hosted = [one.id for one in environments_of(self.study) if is_gymnasium(one.id)]
+        if hosted:
+            text = (
+                f"early_terminate.pause keeps lanes with their environments, but the host steps "
+                f"{hosted[0]} and cannot keep it; leave pause out, or take a compiled environment"
+            )
+            self._note(text, "early_terminate", "pause")
 
     def _room(self, rule: str) -> None:
         study = self.study

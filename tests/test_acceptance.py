@@ -191,6 +191,11 @@ def test_the_table_of_ppo_names_every_knob_and_nothing_that_is_not_there(load, t
     assert not ppo.defines(ROOT / "core" / "no_such_file.py", "ppo_loss")
 
 
+def test_two_environments_killed_once_end_with_equal_tables_and_busy_lanes(load, tmp_path):
+    outcome = load("acceptance_points.several").killed(small=True, work=tmp_path)
+    assert outcome.passed, outcome.numbers
+
+
 def test_rows_of_a_large_study_stream(load, tmp_path):
     outcome = load("acceptance_points.answers").streaming(small=True, work=tmp_path)
     assert outcome.passed, outcome.numbers

@@ -32,6 +32,10 @@ def reading_notes(shown: Sequence[Entry]) -> list[str]:
         )
     if any(entry.state is TrialState.STOPPED for entry in shown):
         notes.append("stopped at 0: at the first rung. steps: of the search, over all seeds.")
+    if any(entry.state is TrialState.PAUSED for entry in shown):
+        notes.append(
+            "paused at 0: it waits at the first rung, and goes on if it is among the best there."
+        )
     return notes
 
 

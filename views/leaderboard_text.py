@@ -313,6 +313,8 @@ def audit_words(audit: Audit, metric: str) -> str:
 def _state(entry: Entry) -> str:
     if entry.state is TrialState.STOPPED:
         return f"stopped at {entry.rung}"
+    if entry.state is TrialState.PAUSED:
+        return f"paused at {entry.rung}"
     return str(entry.state)
 
 

@@ -83,7 +83,7 @@ def kill_and_compare(
     left, rng, compared, differences = kills, random.Random(5), 0, []
     while left:
         out = work / f"broken-{compared}"
-        left -= _break(words(file, out), out, left, lambda: rng.uniform(0.0, whole), midway)
+        left -= break_one(words(file, out), out, left, lambda: rng.uniform(0.0, whole), midway)
         differences += tables_equal(work / "unbroken" / "small", out / "small")
         compared += 1
     when = "behind a commit " if midway else ""
@@ -92,7 +92,7 @@ def kill_and_compare(
     return Outcome(not differences, numbers)
 
 
-def _break(
+def break_one(
     words: list[str], out: Path, most: int, moment: Callable[[], float], midway: bool
 ) -> int:
     """Kill one study at up to `most` moments, then run it to its end; give the hits."""

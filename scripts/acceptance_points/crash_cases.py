@@ -129,6 +129,19 @@ def _budget(rng: random.Random, draft: _Draft) -> None:
     draft.trials = None
 
 
+def _paused(rng: random.Random, draft: _Draft) -> None:
+    draft.space, draft.quanta = rng.choice([(_BUCKETS, _QUANTA), (_REAL, {})])
+    draft.early = EarlyTerminate("asha", 2_000, rng.choice([2.0, 3.0]), pause=rng.choice([3, 50]))
+    if rng.random() < 0.3:
+        draft.seeds, draft.racing = 4, Racing(2, 0.9)
+    elif rng.random() < 0.3:
+        draft.objectives = (Metric(), Metric("eval/thrift", "maximize"))
+        draft.constraints = rng.choice([(), _SKILLED])
+        draft.method = rng.choice(["random", "tpe", "nsga2"])
+    else:
+        draft.method = rng.choice(["random", "sobol", "tpe", "cmaes"])
+
+
 KINDS: dict[str, Callable[[random.Random, _Draft], None]] = {
     "plain": _plain,
     "pb2": _copying("pb2"),
@@ -138,6 +151,7 @@ KINDS: dict[str, Callable[[random.Random, _Draft], None]] = {
     "buckets": _buckets,
     "constrained": _constrained,
     "budget": _budget,
+    "paused": _paused,
 }
 
 

@@ -109,6 +109,9 @@ POINTS: dict[str, dict[int, Point]] = {
         5: Point("the live page: in a browser, its cost, 5,000 trials", "live_page", "live_page"),
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },
+    "results": {
+        3: Point("five environments, 64 trials, killed three times", "several", "killed"),
+    },
     "optical": {
         1: Point("environments agree with a slow simulator", "optical", "agreement"),
         2: Point("steady-state blocking as published", "optical", "blocking"),

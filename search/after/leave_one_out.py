@@ -287,4 +287,6 @@ def _adaptive(study: Study) -> str:
         found.append(f"which trials {what} ({study.early_terminate.type})")
     if study.seeds.racing is not None:
         found.append("how many seeds each ran on (racing)")
-    return " and ".join(found)
+    if study.confirm is not None:
+        found.append("which trials have fresh seeds (confirm)")
+    return ", ".join([*found[:-2], " and ".join(found[-2:])])

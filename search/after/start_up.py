@@ -32,10 +32,10 @@ def start_up_words(
         return {}  # what an earlier study told is not in these batches
     by_number = {row.trial: row for row in rows}
     found: dict[int, str] = {}
-    known = 0
+    told: set[int] = set()  # one that was paused is told of again when it ends
     for ask in asks:
-        known += sum(_counts(by_number.get(trial)) for trial in ask.told)
-        words = _words(search, ask.method, known)
+        told |= {trial for trial in ask.told if _counts(by_number.get(trial))}
+        words = _words(search, ask.method, len(told))
         if not words:
             continue
         for trial in ask.trials:

@@ -31,6 +31,7 @@ _STATES: Mapping[TrialState, Theirs] = {
     TrialState.WAITING: Theirs.WAITING,
     TrialState.RUNNING: Theirs.RUNNING,
     TrialState.FINISHED: Theirs.COMPLETE,
+    TrialState.PAUSED: Theirs.PRUNED,
     TrialState.STOPPED: Theirs.PRUNED,
     TrialState.UNFINISHED: Theirs.PRUNED,
     TrialState.DIVERGED: Theirs.FAIL,

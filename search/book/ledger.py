@@ -6,8 +6,9 @@ Parts read trials and state here and write rows here; nothing else passes betwee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...store.pareto import places
@@ -43,12 +44,16 @@ class Unwritten:
     attributes: list[AttributeRow] = field(default_factory=list)
 
     def add(self, *rows: EvaluationRow | DecisionRow | AskRow | AttributeRow) -> None:
-        """Take rows, each to those of its kind."""
+        """Take rows, each to those of its kind; see `Commit.decisions` for promotions."""
         for row in rows:
             match row:
                 case EvaluationRow():
                     self.evaluations.append(row)
                 case DecisionRow():
+                    if row.action == "promote":
+                        place = (row.trial, row.rung)
+                        others = [one for one in self.decisions if (one.trial, one.rung) != place]
+                        self.decisions = others
                     self.decisions.append(row)
                 case AskRow():
                     self.asks.append(row)
@@ -117,6 +122,26 @@ class Ledger:
         """Return the trials of the search that wait or run, by number."""
         return [trial for trial in self.state.live.values() if trial.is_live]
 
+    def paused(self) -> list[Trial]:
+        """Return the trials that are paused, by number."""
+        return [trial for trial in self.state.live.values() if trial.is_paused]
+
+    def going_on(self) -> list[Trial]:
+        """Return the trials of the search that may go on: those that are live or paused."""
+        return [t for t in self.state.live.values() if t.is_live or t.is_paused]
+
+    def pause(self, trial: Trial, rule: str) -> None:
+        """Let a trial wait at its rung, in place of ending; samplers see it as stopped there."""
+        trial.pause(rule)
+        self.state.tell(trial)
+        self._pasts.pop(trial.number, None)
+        self.touch(trial)
+
+    def promote(self, trial: Trial) -> None:
+        """Let a paused trial go on; to samplers it stays what it was until it ends or waits."""
+        trial.promote()
+        self.touch(trial)
+
     def started(self, run: Run) -> None:
         """Note that a replicate has entered a lane."""
         run.start()
@@ -126,9 +151,10 @@ class Ledger:
             self.touch(trial)
 
     def end(self, trial: Trial, state: TrialState, error: str = "") -> None:
-        """End a trial of the search; its replicates that still wait or run are cut."""
+        """End a trial of the search; its replicates that still wait, run or are paused are cut."""
         trial.end(state, error, self.now(), self.state.bits)
         self.state.dismiss(trial)
+        self._pasts.pop(trial.number, None)
         if held := self._resolved.pop(trial.number, None):
             self._resolver.touch(held)  # its policy, or its confirmation, may ask for it
         self.ended.append(trial)
@@ -157,7 +183,7 @@ class Ledger:
     def fail(self, number: int, why: str) -> None:
         """End a trial of the search that met an error; of one that is confirmed note it."""
         trial = self.trials[number]
-        if trial.is_live:
+        if trial.is_live or trial.is_paused:
             self.end(trial, TrialState.FAILED, why)
         elif trial.state is not TrialState.FAILED:
             trial.fail_confirming(why)
@@ -270,52 +296,80 @@ class Ledger:
         """Return the seconds since the epoch."""
         return self._clock() if self._clock else None
 
-    def history(self, unseen: Collection[int] = ()) -> tuple[Past, ...]:
+    def history(self, unseen: Sequence[int] = ()) -> tuple[Past, ...]:
         """Return every trial as samplers see it, by number, those of a warm start first.
 
-        Nothing in it changes later; it changes only when a trial is added or ends, so a batch
-        begun again after a crash sees what it saw the first time.
+        It changes only when a trial is added, ends or is paused, so a batch begun again after a
+        crash sees what it saw the first time. A trial that was paused is stopped to samplers, also
+        when it was promoted since, until it ends or is paused again.
 
         Args:
-            unseen: trials whose end is not to be known: they count as running.
+            unseen: trials that ended or were paused, which is not to be known; each as often as it
+                was told.
         """
         for number, trial in self.trials.items():
             if trial.state is TrialState.REFERENCE:  # not of the search
                 continue
-            past = self._pasts.get(number)
-            if past is None or (past.state is TrialState.RUNNING and not trial.is_live):
+            if number not in self._pasts:
                 self._pasts[number] = self._past(trial)
         shown = [self._pasts[number] for number in sorted(self._pasts)]
         if unseen:
-            shown = [_running(past) if past.trial in unseen else past for past in shown]
+            news = Counter(unseen)
+            shown = [self._before(p.trial, news[p.trial]) if news[p.trial] else p for p in shown]
         return (*self.earlier, *shown)
 
     def _report_losses(self, trial: Trial) -> tuple[float, ...]:
         return tuple(self.objective.loss(value) for value in trial.reports)
 
     def _past(self, trial: Trial) -> Past:
+        if trial.is_live or trial.is_paused:
+            return self._past_at(trial, trial.paused_at)
         return Past(
             trial=trial.number,
             params=trial.params,
             attributes=trial.attributes,
-            state=TrialState.RUNNING if trial.is_live else trial.state,
+            state=trial.state,
             loss=None if trial.value is None else self.objective.loss(trial.value),
-            reports=() if trial.is_live else self._report_losses(trial),
+            reports=self._report_losses(trial),
             proposed_by=trial.proposed_by,
-            **({} if trial.is_live or self.objectives.is_plain else self._more(trial)),
+            **({} if self.objectives.is_plain else self._more(trial)),
         )
+
+    def _before(self, number: int, news: int) -> Past:
+        """Return a trial as it was seen before the last news: it was paused, or ended."""
+        trial = self.trials[number]
+        has_ended = not (trial.is_live or trial.is_paused)
+        known = len(trial.paused_at) - (news - has_ended)
+        return self._past_at(trial, trial.paused_at[:known])
+
+    def _past_at(self, trial: Trial, paused_at: Sequence[int]) -> Past:
+        """Return a trial that has not ended: it runs, or is stopped where it was paused last."""
+        bare = Past(trial.number, trial.params, trial.attributes, proposed_by=trial.proposed_by)
+        if not paused_at:
+            return bare
+        seen = paused_at[-1] + 1
+        more: dict[str, Any] = {}
+        if not self.objectives.is_plain:
+            extras = trial.extra_reports[:seen]
+            limited = self.objectives.limited(extras[-1])
+            more = self._more_of((), extras, limited if self.objectives.constraints else ())
+        reports = self._report_losses(trial)[:seen]
+        return replace(bare, state=TrialState.STOPPED, reports=reports, **more)
 
     def _more(self, trial: Trial) -> dict[str, Any]:
         limited = trial.constraints if self.objectives.constraints else ()
+        return self._more_of(trial.objectives, trial.extra_reports, limited)
+
+    def _more_of(
+        self,
+        objectives: Sequence[float],
+        extras: Sequence[Sequence[float]],
+        limited: Sequence[float],
+    ) -> dict[str, Any]:
         return {
-            "more": self.objectives.losses(trial.objectives[1:]) if trial.objectives else (),
-            "more_reports": tuple(map(self.objectives.losses, trial.extra_reports))
+            "more": self.objectives.losses(objectives[1:]) if objectives else (),
+            "more_reports": tuple(map(self.objectives.losses, extras))
             if self.objectives.others
             else (),
             "violations": self.objectives.violations(limited) if limited else (),
         }
-
-
-def _running(past: Past) -> Past:
-    """Return a trial as it was seen before it ended."""
-    return Past(past.trial, past.params, past.attributes, proposed_by=past.proposed_by)

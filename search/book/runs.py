@@ -22,6 +22,7 @@ class RunState(StrEnum):
 
     WAITING = "waiting"
     RUNNING = "running"
+    PAUSED = "paused"  # in no lane, and what was in its lane is kept
     ENDED = "ended"  # ran to its full length
     DIVERGED = "diverged"
     CUT = "cut"  # ended early with its trial: stopped, failed, or out of budget
@@ -35,6 +36,8 @@ class Run:
            |                  +--diverge--> DIVERGED
            +-------cut--------+--cut------> CUT
 
+    On the way RUNNING --pause--> PAUSED --resume--> WAITING, as often as its trial. What its lane
+    held is kept from there until it has a lane again and can `come_back`. A cut ends PAUSED, too.
     `adopt` brings it from any state to that of another replicate. It has a lane from `enter` to
     `leave`: it enters before it starts, and leaves at the boundary where it stops running.
 
@@ -55,6 +58,7 @@ class Run:
             length.
         half_row, half_row_chunks: what the next row of its curve holds so far, and of how many
             chunks, where rows join several.
+        kept: what its lane held was taken out of it, and is not back in one yet.
         seconds, row_seconds: running time of the chunks it was in, so far and at its last row.
     """
 
@@ -78,6 +82,7 @@ class Run:
     scores: list[float] = field(default_factory=list)
     rung_scores: list[list[float]] = field(default_factory=list)
     recents: dict[str, list[float]] = field(default_factory=dict)
+    kept: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -144,9 +149,23 @@ class Run:
         self.state = RunState.DIVERGED
 
     def cut(self) -> None:
-        """Stop before its time, if it waits or runs."""
-        if self.is_live:
+        """Stop before its time, if it waits, runs or is paused."""
+        if self.is_live or self.state is RunState.PAUSED:
             self.state = RunState.CUT
+
+    def pause(self) -> None:
+        """Leave off with its trial, if it runs or was to go on; what its lane holds is kept."""
+        if self.is_live:
+            self.state, self.kept = RunState.PAUSED, True
+
+    def resume(self) -> None:
+        """Wait for a lane to go on in, if it is paused."""
+        if self.state is RunState.PAUSED:
+            self.state = RunState.WAITING
+
+    def come_back(self) -> None:
+        """Have in its lane again what was kept of it."""
+        self.kept = False
 
     def adopt(self, other: Run) -> None:
         """Stand where a replicate stands whose training state this one takes over."""
@@ -221,6 +240,6 @@ class Run:
 
 
 def cut(runs: Iterable[Run]) -> None:
-    """End replicates that wait or run before their time."""
+    """End replicates that wait, run or are paused before their time."""
     for run in runs:
         run.cut()

@@ -63,7 +63,7 @@ class PendingAsk:
     Attributes:
         batch: its number.
         trials: the numbers its proposals will have.
-        told: trials that ended since the batch before.
+        told: trials that ended, or were paused, since the batch before.
     """
 
     batch: int
@@ -126,8 +126,8 @@ class LoopState:
         proposed: trials proposed (those being drawn included).
         exhausted: the sampler has nothing new to propose.
         pending: the batch being drawn.
-        told: trials that ended since the last batch began, in that order.
-        live: trials that wait, run, or are being confirmed, by number.
+        told: trials that ended or were paused since the last batch began, in that order.
+        live: trials that wait, run, are paused, or are being confirmed, by number.
         buckets: those that have lanes, in the order they got them.
         running: the bucket that has the device, "" before the first.
         gains: what knobs did between rungs, where copies learn from that (pb2); oldest first.
@@ -174,6 +174,10 @@ class LoopState:
     def dismiss(self, trial: Trial) -> None:
         """Let a trial go that has ended; the next batch is told."""
         del self.live[trial.number]
+        self.told.append(trial.number)
+
+    def tell(self, trial: Trial) -> None:
+        """Let the next batch be told of a trial that is paused: it counts as stopped."""
         self.told.append(trial.number)
 
     # ------------------------------------------------------------------ proposals
@@ -334,6 +338,7 @@ class LoopState:
             for run in trial["runs"]:  # written before these were kept: they begin here
                 run.setdefault("recent_length", None)
                 run.setdefault("recents", {})
+                run.setdefault("kept", False)
                 run.setdefault("scores", [])
                 run.setdefault("rung_scores", [])
                 run.setdefault("half_row", {})
@@ -341,6 +346,7 @@ class LoopState:
                 run.setdefault("seconds", 0.0)
                 run.setdefault("row_seconds", 0.0)
             trial.setdefault("report_diverged", [])
+            trial.setdefault("paused_at", [])
             for name in ("scores", "choose_scores", "report_scores"):
                 trial.setdefault(name, [])
         return decode(cls, value)

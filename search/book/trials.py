@@ -26,6 +26,8 @@ class Trial:
         WAITING --start--> RUNNING --end--> FINISHED --reopen--> RUNNING
            +-----------------+-------end--> STOPPED, DIVERGED, FAILED, UNFINISHED
 
+    Where trials are paused in place of stopped RUNNING --pause--> PAUSED --promote--> RUNNING, at
+    every rung once at most; one that nothing promotes ends as STOPPED.
     On the way `report` notes what it shows at a rung, and a rule may `stop_by` or `audit` it;
     `settle` gives it its value before it ends as finished. Where trials copy each other one that
     diverged is `set_aside`, runs on by `adopt`, or ends. One that has finished stays so while it
@@ -60,6 +62,7 @@ class Trial:
         lost: it diverged, has no lane, and waits for the state of another trial.
         objectives, constraints, choose_objectives, choose_constraints: as in its row.
         train_seconds: its share of the running time of chunks.
+        paused_at: rungs at which it was paused, in order.
     """
 
     number: int
@@ -97,11 +100,17 @@ class Trial:
     scores: tuple[float, ...] = ()
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
+    paused_at: list[int] = field(default_factory=list)
 
     @property
     def is_live(self) -> bool:
         """Whether it waits or runs in the search."""
         return self.state in LIVE
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits at a rung, in no lane."""
+        return self.state is TrialState.PAUSED
 
     # ------------------------------------------------------------------ its life in the search
 
@@ -149,6 +158,23 @@ class Trial:
         """Note the rule that ends it here, or would if it were not audited."""
         self.stop_rule, self.audited = rule, self.audited or audited
 
+    def pause(self, rule: str) -> None:
+        """Wait at its rung, in no lane.
+
+        Args:
+            rule: that paused it, and has stopped it if it ends here.
+        """
+        self.state, self.stop_rule = TrialState.PAUSED, rule
+        self.paused_at.append(self.rung)
+        for run in self.runs:
+            run.pause()
+
+    def promote(self) -> None:
+        """Go on from where it was paused."""
+        self.state, self.stop_rule = TrialState.RUNNING, ""
+        for run in self.runs:
+            run.resume()
+
     def settle(
         self, value: float, objectives: tuple[float, ...], constraints: tuple[float, ...]
     ) -> None:
@@ -158,7 +184,7 @@ class Trial:
         self.constraints = constraints or self.constraints
 
     def end(self, state: TrialState, error: str, now: float | None, bits: int) -> None:
-        """End; replicates that still wait or run are cut."""
+        """End; replicates that still wait, run or are paused are cut."""
         cut(self.runs)
         self.state, self.error, self.ended_at = state, error, now
         self.bits, self.lost = bits, False
@@ -279,6 +305,7 @@ class Trial:
             reports=[decision.value for decision in decisions],
             extra_reports=[list(decision.extras) for decision in decisions],
             attributes=dict(attributes),
+            paused_at=[one.rung for one in decisions if one.action in ("pause", "promote")],
             **shared,
         )
 

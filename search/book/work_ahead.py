@@ -218,7 +218,8 @@ def chances_to_pass(trials: Iterable[Trial], prior: Sequence[float]) -> tuple[fl
         for rung in range(seen):
             judged[rung] += 1
         is_through = trial.state is TrialState.FINISHED and bool(trial.stop_rule)
-        if seen and (trial.state is TrialState.STOPPED or (is_through and not trial.audited)):
+        is_out = trial.state in (TrialState.STOPPED, TrialState.PAUSED)
+        if seen and (is_out or (is_through and not trial.audited)):
             ended[seen - 1] += 1
     return tuple(
         (_PRIOR * share + seen - gone) / (_PRIOR + seen)

@@ -22,6 +22,7 @@ import numpy as np
 from ...disk import delete_folder, new_folder, read_text, write_text
 from ...errors import ConfigError, HpoError, SearchError, StoreError
 from ..lanes.contract import Change, ChunkResult, ChunkRow, EvaluationResult, Refill, Resolved
+from ..lanes.not_written import NotWritten
 from .share_host import RECORD, Facts, Fault, pack, unpack
 
 __all__ = ["Call", "Lost", "SharedPopulation", "Team", "WorkerError", "asked", "sound"]
@@ -91,7 +92,7 @@ def asked(team: Team, share: int, call: Call) -> Any:
     raise WorkerError(f"{_ATTEMPTS} workers died one after the other over `{call[0]}`")
 
 
-class SharedPopulation:
+class SharedPopulation(NotWritten):
     """The lanes of one bucket, in equal shares; see `Population`.
 
     Args:

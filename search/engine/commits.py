@@ -22,6 +22,7 @@ from ..book.trials import LIVE, Trial
 from ..lanes.contract import PopulationFactory
 from ..lanes.resolver import Resolver
 from ..samplers.contract import Past
+from .shelf import Shelf
 
 __all__ = ["Committer", "restore_buckets", "restore_ledger"]
 
@@ -38,6 +39,7 @@ class Committer:
         every_seconds: between two commits, at least; 0 commits at every boundary.
         soon: the first boundary is committed at once, and the times between commits grow from
             there, so that a life of seconds is not lost. A commit that takes long waits longer.
+        shelf: the states of paused replicates, saved with the lanes.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class Committer:
         buckets: dict[str, Bucket],
         every_seconds: float = 10.0,
         soon: bool = False,
+        shelf: Shelf | None = None,
     ):
         self._store, self._ledger, self._buckets = store, ledger, buckets
+        self._shelf = shelf
         self._every_seconds = every_seconds
         self._wait_seconds = 0.0 if soon else every_seconds
         self._last = time.monotonic()
@@ -95,7 +99,7 @@ class Committer:
     def _save_lanes(self) -> str | None:
         """Save the lanes of every bucket that holds a replicate begun; give the folder's name.
 
-        Those of a run that may grow are kept after its end.
+        What is paused is saved beside them. Those of a run that may grow are kept after its end.
         """
         ended = self._ledger.state.ended
         begun = [
@@ -104,9 +108,12 @@ class Committer:
             if bucket.population is not None
             and (any(run.chunks for run in bucket.busy()) or _ended_in(ended, bucket))
         ]
-        if not begun:
+        paused = self._shelf if self._shelf else None
+        if not begun and paused is None:
             return None
         path = new_folder(self._store.new_checkpoint())
+        if paused is not None:
+            paused.save(path)
         for bucket, population in begun:
             population.save(path / bucket.key)
         return path.name

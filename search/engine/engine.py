@@ -36,6 +36,7 @@ from .commits import Committer
 from .compile_beside import CompileBeside
 from .failures import fail_runs
 from .settle import Policies
+from .shelf import Shelf
 from .telling import Telling
 
 __all__ = ["Engine", "Outcome"]
@@ -56,6 +57,7 @@ class Engine:
         policies: keeps the best.
         telling: the observers, told of every boundary.
         beside: compiles while lanes run; None compiles when a program is needed.
+        shelf: keeps the states of paused replicates; None makes one.
 
     Attributes:
         ledger, factory, buckets, committer, policies, telling: these.
@@ -71,10 +73,12 @@ class Engine:
         policies: Policies,
         telling: Telling,
         beside: CompileBeside | None = None,
+        shelf: Shelf | None = None,
     ):
         self.ledger, self.factory, self.buckets = ledger, factory, buckets
         self.committer, self.policies, self.telling = committer, policies, telling
         self._curves, self._beside = curves, beside
+        self._shelf = Shelf(ledger, buckets, factory) if shelf is None else shelf
         self._whole = True  # the state is one between two steps, which may be committed
 
     @property
@@ -151,6 +155,7 @@ class Engine:
             raise RuntimeError(f"bucket {bucket.key} has no population")
         try:
             refills = refills_of(self.ledger, runs)
+            self._shelf.put_back(bucket, runs)
             if changes := changes_of(self.ledger, bucket, runs):
                 population.change(changes)
             with self.ledger.state.usage.spending("compile"):
@@ -297,9 +302,18 @@ class Engine:
         self.fail(bucket, bucket.busy(), error)
         bucket.drop()
 
+    def shelve(self) -> None:
+        """Keep what the lanes of paused replicates hold; the next `release` frees these lanes."""
+        for bucket in self.buckets.values():
+            try:
+                self._shelf.take(bucket)
+            except Exception as error:
+                self.fail_lanes(bucket, error)
+
     def release(self) -> None:
         """Free the lanes of all that has ended, and delete the snapshots that nobody keeps."""
         self.policies.snapshots.forget(self.ledger)
+        self._shelf.forget()
         for bucket in self.buckets.values():
             bucket.release()
 

@@ -43,7 +43,7 @@ class Intake:
         """
         state = self._ledger.state
         if state.pending is not None:
-            history = self._ledger.history(unseen=frozenset(state.told))
+            history = self._ledger.history(unseen=state.told)
             self._ahead.start(state.pending.batch, state.pending.trials, history)
 
     def join(self) -> bool:

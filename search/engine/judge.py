@@ -6,34 +6,45 @@ values at the rung; all trials that come to a rung at one boundary are judged to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from ...store.pareto import scores
 from ...store.rows import DecisionRow, Stream, TrialState
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
 from ..book.schedule import Schedule
 from ..book.trials import Trial
+from ..rules.promotion import PromotingAsha
 from ..rules.registry import Pruner, is_audited, rank_of
-from ..rules.verdict import Standing, Verdict
+from ..rules.verdict import Verdict
+from .promote import let_go, promote
+from .standings import cutoff_value, standings_of
 
 __all__ = ["is_due", "judge", "value_at"]
 
 
-def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> None:
-    """Judge every trial that is due, rung by rung, and end those that are stopped.
+def judge(ledger: Ledger, pruner: Pruner | None, schedules: Mapping[str, Schedule]) -> list[Trial]:
+    """Judge every trial that is due, rung by rung, and end or pause those that are stopped.
 
     Args:
         ledger: trials and the losses judged so far.
         pruner: the rule, None when nobody is stopped early.
         schedules: of each bucket.
+
+    Returns:
+        The trials that were paused and go on; their replicates wait for lanes.
     """
+    promoted: list[Trial] = []
     if pruner is None:
-        return
+        return promoted
     for rung in range(max((len(entry.rungs) for entry in schedules.values()), default=0)):
         due = [trial for trial in ledger.live() if is_due(trial, rung)]
         if due:
             _judge_rung(ledger, pruner, schedules, rung, due)
+        if due and isinstance(pruner, PromotingAsha):  # before the next rung: one may stand there
+            promoted += promote(ledger, pruner, schedules, rung)
+    if isinstance(pruner, PromotingAsha):
+        let_go(ledger, pruner)
+    return [trial for trial in promoted if trial.is_live]
 
 
 def is_due(trial: Trial, rung: int) -> bool:
@@ -60,7 +71,7 @@ def _judge_rung(
         _report(ledger, trial, rung, schedules[trial.bucket])
     ledger.judge(rung, [trial.number for trial in due])
     everyone = [ledger.trials[number] for number in before] + due
-    standings = _standings(ledger, everyone, rung)
+    standings = standings_of(ledger, everyone, rung)
     verdicts = pruner.judge(rung, standings[: len(before)], standings[len(before) :])
     ranked = sorted(standing.loss for standing in standings)
     for trial, standing, verdict in zip(due, standings[len(before) :], verdicts, strict=True):
@@ -104,38 +115,21 @@ def _counting(trial: Trial) -> list[Run]:
     return [run for run in trial.runs_of(Stream.SEARCH) if run.state is not RunState.DIVERGED]
 
 
-def _standings(ledger: Ledger, trials: Sequence[Trial], rung: int) -> list[Standing]:
-    """Return how trials stand; with more than one loss, by their places among each other.
-
-    Places are by constrained domination and crowding, see `store.pareto`.
-    """
-    loss = ledger.objective.loss
-    curves = [tuple(map(loss, trial.reports[: rung + 1])) for trial in trials]
-    shown = [curve[rung] for curve in curves]
-    if not ledger.objectives.is_plain:
-        extras = [trial.extra_reports[rung] for trial in trials]
-        more = [ledger.objectives.losses(row) for row in extras]
-        limited = [ledger.objectives.limited(row) for row in extras]
-        shown = scores(
-            [(first, *rest) for first, rest in zip(shown, more, strict=True)],
-            [ledger.violation(values) for values in limited],
-        )
-    return [
-        Standing(trial.number, own, curve)
-        for trial, own, curve in zip(trials, shown, curves, strict=True)
-    ]
-
-
 def _cutoff(ledger: Ledger, verdict: Verdict) -> float | None:
-    """Return the value that had to be reached; a place among others is no value."""
-    if verdict.cutoff is None or not (ledger.objectives.is_plain or verdict.finish):
-        return None
-    return ledger.objective.loss(verdict.cutoff)
+    """Return the value that had to be reached; of a trial that is through it is its own."""
+    if verdict.finish and verdict.cutoff is not None:
+        return ledger.objective.loss(verdict.cutoff)
+    return cutoff_value(ledger, verdict.cutoff)
 
 
 def _carry_out(ledger: Ledger, trial: Trial, rung: int, verdict: Verdict) -> str:
     if not verdict.stop:
         return "continue"
+    if verdict.pause:
+        if not any(run.is_live for run in trial.runs):  # it has cost all that it may cost
+            return "continue"
+        ledger.pause(trial, verdict.rule)
+        return "pause"
     spec = ledger.study.early_terminate
     audited = spec is not None and is_audited(ledger.study.seed, trial.number, spec.audit)
     trial.stop_by(verdict.rule, audited)

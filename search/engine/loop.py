@@ -6,11 +6,15 @@ proposals are drawn while it runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...store.rows import EvaluationRow
 from ..book.budget import may_propose
-from ..book.runs import cut
+from ..book.runs import RunState, cut
+from ..book.schedule import Schedule
 from ..book.state import Phase
 from ..book.trials import Trial
+from ..rules.promotion import PromotingAsha
 from ..rules.registry import Pruner
 from .confirm import advance_phase, begin_confirm
 from .confirm_resume import Fresh
@@ -19,6 +23,7 @@ from .evolve import Evolver, end_hopeless, evolve, set_aside
 from .intake import Intake
 from .interrupts import Interrupts
 from .judge import judge
+from .promote import promote_last
 from .refill import Refiller
 from .settle import close_search, settle
 
@@ -85,6 +90,8 @@ class Loop:
         engine, ledger = self._engine, self._ledger
         with engine.undivided():
             bucket = None if ledger.state.phase is Phase.DONE else self._refiller.refill()
+            if bucket is None and self._one_goes_on():
+                bucket = self._refiller.refill()
             engine.check_first_bucket()
             if bucket is None:
                 return None
@@ -128,10 +135,32 @@ class Loop:
         """Return whether a trial that diverged waits for the state of another one."""
         return self._evolver is not None and set_aside(trial, self._buckets)
 
+    @property
+    def _schedules(self) -> dict[str, Schedule]:
+        return {key: bucket.schedule for key, bucket in self._buckets.items()}
+
+    def _one_goes_on(self) -> bool:
+        """Return whether a paused trial goes on because nothing else is left to run."""
+        if self._ledger.state.phase is not Phase.SEARCH or not isinstance(
+            self._pruner, PromotingAsha
+        ):
+            return False
+        able = [key for key, b in self._buckets.items() if self._engine.affordable(b) >= 1]
+        best = promote_last(self._ledger, self._pruner, self._schedules, able)
+        self._wait([] if best is None else [best])
+        return best is not None
+
+    def _wait(self, promoted: Iterable[Trial]) -> None:
+        """Let the replicates of trials that go on wait for lanes."""
+        for trial in promoted:
+            runs = [run for run in trial.runs if run.state is RunState.WAITING]
+            self._buckets[trial.bucket].enqueue(runs)
+
     def _judge(self) -> None:
-        """Judge the trials that stand at a rung: stop some, or let them copy each other."""
+        """Judge the trials that stand at a rung: stop or pause some, or let some copy others."""
         if self._evolver is None:
-            judge(self._ledger, self._pruner, {k: b.schedule for k, b in self._buckets.items()})
+            self._wait(judge(self._ledger, self._pruner, self._schedules))
+            self._engine.shelve()
             return
         end_hopeless(self._ledger)
         for bucket, changes in evolve(self._ledger, self._evolver, self._buckets):

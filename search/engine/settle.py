@@ -92,7 +92,7 @@ class Policies:
     def _forget_seeds(self, ledger: Ledger) -> None:
         """Delete the seeds' policies of trials that have ended and are not kept."""
         kept = {policy.trial for policy in ledger.state.kept}
-        live = {trial.number for trial in ledger.live()}
+        live = {trial.number for trial in ledger.going_on()}
         for path in self._directory.glob("trial_*_seeds"):
             found = _SEEDS.fullmatch(path.name)
             if found and int(found[1]) not in kept | live:
@@ -148,10 +148,12 @@ def settle(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) ->
 
 
 def close_search(ledger: Ledger) -> None:
-    """End what the budget left over: trials that still wait or run are unfinished."""
+    """End what the budget left over: live trials are unfinished, paused ones stopped."""
     for trial in ledger.live():
         cut(trial.runs)
         _end_cut(ledger, trial)
+    for trial in ledger.paused():
+        ledger.end(trial, TrialState.STOPPED)
 
 
 def _end_cut(ledger: Ledger, trial: Trial) -> None:

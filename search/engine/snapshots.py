@@ -70,7 +70,7 @@ class Snapshots:
         """Delete the snapshots of trials that have ended and are not kept."""
         if not self._on:
             return
-        live = {trial.number for trial in ledger.live()}
+        live = {trial.number for trial in ledger.going_on()}
         kept = {policy.trial for policy in ledger.state.kept}
         ledger.state.forget_bests(live)
         for path, number, kind in self._folders():
@@ -89,10 +89,11 @@ class Snapshots:
         self.forget(ledger)
         for path, number, kind in self._folders():
             trial = ledger.trials.get(number)
-            if trial is None or (kind == "best" and trial.is_live and number not in
+            goes_on = trial is not None and (trial.is_live or trial.is_paused)
+            if trial is None or (kind == "best" and goes_on and number not in
                                  ledger.state.bests):  # fmt: skip
                 delete_folder(path)
-            elif kind == "steps" and trial.is_live:
+            elif kind == "steps" and goes_on:
                 done = {str(run.replicate): trained(run) for run in trial.runs_of(Stream.SEARCH)}
                 for snapshot in path.glob("*/*"):
                     if int(snapshot.name) > done.get(snapshot.parent.name, 0):

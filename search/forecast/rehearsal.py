@@ -31,6 +31,7 @@ from ..engine.intake import Intake
 from ..engine.interrupts import Interrupts
 from ..engine.loop import Loop
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
+from ..lanes.not_written import NotWritten
 from ..rules.registry import make_pruner
 from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposer
@@ -223,7 +224,7 @@ class _Values(dict[str, np.ndarray]):
         return self._value
 
 
-class _Population:
+class _Population(NotWritten):
     """Lanes that count what they are asked to do; see `Population`."""
 
     compiles = 0
@@ -304,12 +305,14 @@ class _Population:
         """See `Population`; there is nothing to compile."""
 
     def take(self, lanes: Sequence[int]) -> list[Any]:
-        """See `Population`; a rehearsal moves nothing."""
-        raise NotImplementedError
+        """See `Population`."""
+        return [(self._skill[lane], self._chunks[lane]) for lane in lanes]
 
     def put(self, states: Mapping[int, Any]) -> None:
-        """See `Population`; a rehearsal moves nothing."""
-        raise NotImplementedError
+        """See `Population`."""
+        for lane, (state, _) in states.items():
+            self._skill[lane], self._chunks[lane] = state
+            self._phases[lane] = Phase.SEARCH
 
     def save(self, directory: Path) -> None:
         """See `Population`; a rehearsal writes nothing."""

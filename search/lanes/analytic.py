@@ -169,6 +169,15 @@ class AnalyticPopulation:
         for lane, (state, resolved) in states.items():
             self._state[lane] = replace(state, config=resolved.payload)
 
+    def save_state(self, state: Any, directory: Path) -> None:
+        """See `Population`."""
+        write_text(new_folder(directory) / "lane.json", json.dumps(vars(state)))
+
+    def restore_state(self, directory: Path) -> Any:
+        """See `Population`."""
+        lane = json.loads(read_text(directory / "lane.json"))
+        return _Lane(**{**lane, "stream": Stream(lane["stream"])})
+
     def compile(self) -> None:
         """See `Population`."""
         self._compiled = True

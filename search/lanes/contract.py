@@ -200,6 +200,22 @@ class Population(Protocol):
         """
         ...
 
+    def save_state(self, state: Any, directory: Path) -> None:
+        """Write a state that `take` gave into a new directory.
+
+        Raises:
+            ConfigError: as of `take`.
+        """
+        ...
+
+    def restore_state(self, directory: Path) -> Any:
+        """Return the state that `save_state` wrote, also by an equal population.
+
+        Raises:
+            StoreError: it is missing or damaged.
+        """
+        ...
+
     def compile(self) -> None:
         """Compile the training program now (else at the first chunk)."""
         ...

@@ -20,6 +20,7 @@ from ...core.envs import registry as environments
 from ...core.evaluation import Episodes
 from ...core.host.outcome import EnvironmentsFailed
 from ...core.hypers import Hypers
+from ...core.lane_file import restore_lane, save_lane
 from ...core.lane_state import LaneState
 from ...core.metrics import split_rows
 from ...core.policy_folder import save_policy
@@ -194,6 +195,14 @@ class LocalPopulation:
             put_row(whole.state, state, at)
             put_row(whole.hypers, parts_of(resolved).hypers, at)
         self._lanes = self._program.place(whole)
+
+    def save_state(self, state: Any, directory: Path) -> None:
+        """Write a state that `take` gave into a new directory; see `Population`."""
+        save_lane(new_folder(directory), state)
+
+    def restore_state(self, directory: Path) -> Any:
+        """Return the state that `save_state` wrote; see `Population`."""
+        return restore_lane(directory, self._program.lane(self._lanes, 0))
 
     def _check_movable(self) -> None:
         id_ = self._program.plan.env.id

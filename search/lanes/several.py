@@ -231,6 +231,17 @@ class SeveralPopulation:
             }
             one.put(own)
 
+    def save_state(self, state: Any, directory: Path) -> None:
+        """See `Population`; a folder an environment, by its number."""
+        new_folder(directory)
+        for at, (one, own) in enumerate(zip(self._populations, state, strict=True)):
+            one.save_state(own, directory / str(at))
+
+    def restore_state(self, directory: Path) -> Any:
+        """See `Population`."""
+        found = enumerate(self._populations)
+        return tuple(one.restore_state(directory / str(at)) for at, one in found)
+
     def compile(self) -> None:
         """See `Population`."""
         for one in self._populations:

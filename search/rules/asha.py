@@ -2,7 +2,8 @@
 
 A trial runs on unless it is outside the best one in `eta` of all the trials judged at its rung so
 far; nothing waits for a rung to fill, and a verdict is never taken back (Li et al. 2020,
-"A System for Massively Parallel Hyperparameter Tuning", with stopping in place of promotion).
+"A System for Massively Parallel Hyperparameter Tuning", with stopping in place of promotion,
+which is `promotion.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError
 from ...studies.spec import EarlyTerminate, Study
+from .promotion import PromotingAsha
 from .verdict import Standing, Verdict
 
 __all__ = ["Asha", "build", "halve"]
@@ -56,6 +58,6 @@ def halve(
     return [Verdict(stop=loss > cutoff, rule=rule, cutoff=cutoff) for loss in arriving]
 
 
-def build(early: EarlyTerminate, study: Study) -> Asha:
-    """Build the rule `asha`."""
-    return Asha(early.eta)
+def build(early: EarlyTerminate, study: Study) -> Asha | PromotingAsha:
+    """Build the rule `asha`, which stops trials, or with `pause` promotes them."""
+    return PromotingAsha(early.eta, early.pause) if early.pause else Asha(early.eta)

@@ -32,9 +32,11 @@ class Verdict:
         rule: the words of the rule, for example `asha eta=4`.
         cutoff: the loss that had to be reached, or None when everyone goes on.
         finish: it ends with its value here, as if its run were over; only where `stop`.
+        pause: it waits here in place of ending; only where `stop`.
     """
 
     stop: bool
     rule: str
     cutoff: float | None
     finish: bool = False
+    pause: bool = False

@@ -28,7 +28,8 @@ class Past:
         attributes: what the sampler that drew it attached.
         state: `running` for all that have not ended, which have no loss and no reports yet.
         loss: of a finished trial; lower is better whatever the goal.
-        reports: loss at each rung judged, of trials that have ended.
+        reports: loss at each rung judged, of trials that have ended, or were paused: those are
+            `stopped`, and may have more reports, or end otherwise, in a later history.
         proposed_by: the method, `default`, `enqueue`, or `warm_start` for a trial of an earlier
             study, whose number is negative.
         more: losses of further objectives, beside `loss`.

@@ -89,7 +89,7 @@ class OptunaMethod:
     def __init__(self, spec: SamplerSpec, options: Mapping[str, Any]):
         self._space, self._seed, self._options = spec.space, spec.seed, dict(options)
         self._objectives, self._constraints = spec.objectives, spec.constraints
-        self._frozen: dict[int, tuple[TrialState, FrozenTrial]] = {}
+        self._frozen: dict[int, tuple[tuple[TrialState, int], FrozenTrial]] = {}
 
     def begin(self, batch: int, history: Sequence[Past]) -> Batch:
         """See `Sampler.begin`."""
@@ -121,12 +121,12 @@ class OptunaMethod:
         return {}
 
     def _told(self, past: Past, shift: int) -> FrozenTrial:
-        """Return a trial as Optuna sees it, the last batch's unless it has ended since."""
-        known = self._frozen.get(past.trial)
-        if known is None or known[0] is not past.state:
+        """Return a trial as Optuna sees it, the last batch's unless more is known since."""
+        known, here = self._frozen.get(past.trial), (past.state, len(past.reports))
+        if known is None or known[0] != here:
             attributes = _constraints(past.violations)
             trial = frozen_trial(self._space, past, past.trial + shift, None, attributes)
-            known = self._frozen[past.trial] = (past.state, trial)
+            known = self._frozen[past.trial] = (here, trial)
         return known[1]
 
     def _all_finished(

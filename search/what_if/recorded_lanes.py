@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ...store.rows import Stream, TrialState
 from ...studies.spec import Study
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
+from ..lanes.not_written import NotWritten
 from .record import LOST, Guesses, Record, Seen, config_key
 
 __all__ = ["RecordedFactory"]
@@ -85,7 +86,7 @@ class _Lane:
         self.chunks += 1
 
 
-class RecordedPopulation:
+class RecordedPopulation(NotWritten):
     """The lanes of one bucket; see `Population`."""
 
     compiles = 0

@@ -109,6 +109,25 @@ def test_warm_up_steps_networks_and_learns_nothing(alone):
     assert 0.0 < used[0] < used[-1]  # from the empty network to a full one
 
 
+def test_a_lane_that_is_taken_out_and_put_elsewhere_trains_on_to_the_same_bits(
+    tmp_path, config, alone
+):
+    """What a paused trial goes through; its lane is another's in between."""
+    expected, population = alone
+    mine, other = (Refill(0, config(load), Stream.SEARCH, 1) for load in (10.0, 60.0))
+    before = CHUNKS // 2 + population.warmup_chunks
+    for chunk in range(before):
+        population.advance([mine] if chunk == 0 else [], [0])
+    (state,) = population.take([0])
+    population.save_state(state, tmp_path / "state")
+    population.advance([other], [0])
+    population.put({3: (population.restore_state(tmp_path / "state"), config(10.0))})
+    for chunk in range(before, before + CHUNKS - CHUNKS // 2):
+        seen = population.advance([], [0, 3]).metrics
+        for name, values in expected.items():
+            np.testing.assert_array_equal(seen[name][3], values[chunk], err_msg=name)
+
+
 def test_buckets_of_searched_keys_are_programs(config):
     small, large = (config(10.0, blocks).payload.plan for blocks in (12, 4))
     assert dict(small.env.keys)["aggregate_slots"] == 12

@@ -139,6 +139,21 @@ def test_an_appended_row_is_never_doubled(journal: Journal) -> None:
     assert journal.head().number == 1
 
 
+def test_a_promotion_takes_the_place_of_the_judgement_that_paused_its_trial(
+    journal: Journal, tmp_path: Path
+) -> None:
+    paused = [dataclasses.replace(decision(n), action="pause") for n in (0, 1)]
+    later = dataclasses.replace(decision(0), action="promote", rank=3, judged=16)
+    fresh = dataclasses.replace(decision(2), action="promote")  # paused since the last commit
+    journal.commit(commit(1, decisions=paused))
+    journal.commit(commit(2, decisions=[decision(3), later, fresh]))
+    assert repr(journal.decisions()) == repr([paused[1], decision(3), later, fresh])
+    journal.close()
+    with Journal(tmp_path, writable=True) as again:  # which compares rows with their sum
+        assert repr(again.decisions(0)) == repr([later])
+        again.commit(commit(3, decisions=[decision(4)]))
+
+
 def test_a_refused_commit_leaves_nothing(journal: Journal, make_trial: Make) -> None:
     bad = make_trial(1, params={"learning_rate": "fast"})
     with pytest.raises(StoreError, match=r"'learning_rate' is declared float.*'fast'"):

@@ -36,6 +36,9 @@ def test_groups_are_never_mixed(make_trial: Make) -> None:
     assert order(rows) == [9, 8, 7, 6, 4, 5, 3, 2, 1, 0]  # 4 runs, and leads at its rung
     assert order(rows, "minimize") == [9, 7, 8, 6, 5, 4, 3, 2, 1, 0]
     assert [entry.rank for entry in leaderboard(rows)] == list(range(1, 11))
+    paused = make_trial(10, TrialState.PAUSED, rung=0, rung_value=900.0)
+    lost = make_trial(11, TrialState.PAUSED, rung=0, rung_value=math.inf)
+    assert order([*rows, paused, lost]) == [9, 8, 7, 6, 4, 10, 5, 11, 3, 2, 1, 0]
 
 
 def test_choose_orders_and_report_is_shown(make_trial: Make) -> None:
@@ -122,7 +125,8 @@ def group(entry: Entry) -> int:
     if finished and entry.value is not None and math.isfinite(entry.value):
         return 1
     reached = entry.rung_value is not None and math.isfinite(entry.rung_value)
-    return 2 if entry.state in (TrialState.STOPPED, TrialState.RUNNING) and reached else 3
+    at_a_rung = (TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING)
+    return 2 if entry.state in at_a_rung and reached else 3
 
 
 @given(st.lists(ROWS, max_size=20, unique_by=lambda row: row.trial), st.randoms())

@@ -47,3 +47,19 @@ def test_where_it_belongs(text, words):
 def test_an_override_is_told_as_one():
     found = told("", ["search.population=6"])
     assert found.endswith("is all trials: type --set budget.trials=6")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "search:\n\tmethod: tpe",
+            "not valid YAML: there is a tab; YAML is indented with blanks",
+        ),
+        ("search: @tpe", "cannot start any token"),
+        ("confirm: true", "confirm is true; allowed: a mapping such as {top_k: 5} or null"),
+        ("seeds: 3", "seeds is 3; allowed: a mapping such as {per_config: 1}"),
+    ],
+)
+def test_slips_of_a_stranger_are_told_in_words(text, words):
+    assert words in told(text)

@@ -80,6 +80,16 @@ def test_a_stopped_trial_shows_the_value_at_its_rung_and_a_note_says_so():
     assert "(value)" not in printed(samples.entries(rows()[0]), 100)
 
 
+def test_a_paused_trial_says_at_which_rung_and_what_that_means():
+    waits = samples.row(
+        79, TrialState.PAUSED, rung=0, rung_value=3.5, env_steps=20_000, params=PARAMS
+    )
+    text = " ".join(printed(samples.entries(*rows(), waits), 100).split())
+    assert "paused at 0" in text and "(3.5)" in text
+    assert "paused at 0: it waits at the first rung, and goes on if it is among the best" in text
+    assert "paused" not in printed(samples.entries(*rows()), 100)
+
+
 def test_most_cuts_the_table_and_says_how_many_are_left():
     text = printed(samples.entries(*rows()), 100, most=3)
     assert "11 more trials" in text

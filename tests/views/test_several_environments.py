@@ -14,10 +14,12 @@ from hpo.search.run import run
 from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
 from hpo.store.rows import Stream
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, Confirm
+from hpo.studies.single import single
+from hpo.studies.spec import Budget, Confirm, Seeds
 from hpo.views.charts import curves_chart
 from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
+from hpo.views.commands import train_one
 from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
@@ -192,3 +194,22 @@ def test_the_report_has_scores_the_profile_and_one_left_out(folder):
     flat = [s for seeds in scores_of(folder, first, Stream.REPORT.value) for s in seeds]
     for tau, share in line.points[::20]:
         assert share == pytest.approx(sum(score > tau for score in flat) / len(flat))
+
+
+def test_training_one_configuration_tells_every_environment(tmp_path, capsys):
+    study = single(engine.several(seeds=Seeds(3)))
+    results = run(study, tmp_path / "t", engine.factory(study), (), engine.samples.quick())
+    data = train_one._data(study, results)
+    assert train_one._picture(study, results) is None
+    assert "unlike scales" in capsys.readouterr().err
+    assert data["env_steps"] == 3 * 3 * 16_000 and len(data["seed_values"]) == 3
+    lines = train_one._text(study, data).splitlines()
+    assert lines[0].endswith("3 seeds of 16k env steps on each")
+    given = scores_of(tmp_path / "t", 0, "search")
+    told = ", ".join(f"{name} {fmean(seeds):.4g}"
+                     for name, seeds in zip(engine.IDS, given, strict=True))  # fmt: skip
+    assert f"scores   {told}" in lines
+    assert data["value"] == pytest.approx(fmean(fmean(seeds) for seeds in given))
+    policy = Path(data["policy"])
+    assert sorted(path.name for path in policy.iterdir()) == sorted(engine.IDS)
+    assert train_one._to_try(policy) == policy / sorted(engine.IDS)[0]

@@ -127,7 +127,8 @@ class Snapshot:
     def state(self, trial: int) -> str:
         """Return the state of a trial."""
         row = self.rows[trial]
-        return f"stopped at rung {row.rung}" if row.state is TrialState.STOPPED else str(row.state)
+        waits = row.state in (TrialState.STOPPED, TrialState.PAUSED)
+        return f"{row.state} at rung {row.rung}" if waits else str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
         """Return at most `most` trials: half of them the best, half an even sample of the rest.

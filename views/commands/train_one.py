@@ -78,6 +78,7 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
         "policy": str(policy) if policy.is_dir() else None,
         "seed_policies": _folders(policy.with_name(f"{policy.name}_seeds")),
         "picture": None,
+        **{name: trial[name] for name in ("over_environments",) if name in trial},
     }
 
 
@@ -137,9 +138,10 @@ def _by_seed(rows: Sequence[tuple[Any, ...]]) -> Sequence[Sequence[tuple[int, fl
 
 
 def _text(study: Study, data: Mapping[str, Any]) -> str:
-    each = steps(data["env_steps"] // max(1, study.seeds.per_config))
+    each = steps(data["env_steps"] // max(1, study.seeds.per_config * study.spread))
     seeds = counted(study.seeds.per_config, "seed")
-    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps"]
+    on = " on each" if study.more_envs else ""
+    lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps{on}"]
     if data["value"] is None:
         words = f": {data['error']}" if data["error"] else ""
         lines.append(f"state    {data['state']}{words}; see hpo show 0")
@@ -149,6 +151,10 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"value    {number(data['value'])} {around}".rstrip())
         lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
+    if "over_environments" in data:
+        each_environment = data["over_environments"]["environments"]
+        told = [f"{one['environment']} {number(one['score'])}" for one in each_environment]
+        lines.append(f"scores   {', '.join(told)}")
     for name in dict.fromkeys(point.get(ENVIRONMENT) for point in data["curve"]):
         points = [
             point["episode_return"] for point in data["curve"] if point.get(ENVIRONMENT) == name

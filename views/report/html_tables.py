@@ -151,6 +151,8 @@ _ACTIONS = {
     "stop": "stopped",
     "audit": "stopped, but ran on for the audit",
     "finish": "finished",
+    "pause": "paused",
+    "promote": "paused, went on later",
     "copy": "copied another trial",
 }
 

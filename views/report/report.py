@@ -136,7 +136,7 @@ def _conclusion(snapshot: Snapshot) -> str:
         return ""
     first, *others = map(escape, snapshot.conclusion.said)
     more = f"<br>{' '.join(others)}" if others else ""
-    return f'<p class="winner"><strong>{first}</strong>{more}</p>'
+    return f'<p class="winner shown"><strong>{first}</strong>{more}</p>'
 
 
 def _winner(snapshot: Snapshot) -> str:

@@ -14,6 +14,7 @@ _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
 _ORDER = (
     TrialState.RUNNING,
     TrialState.WAITING,
+    TrialState.PAUSED,
     TrialState.STOPPED,
     TrialState.FINISHED,
     TrialState.DIVERGED,

@@ -87,7 +87,7 @@ def test_each_environment_is_left_out_of_the_choice(study):
     found = leave_one_out_of(meta, rows, scores)
     slow = slow_scores(folder)
     assert found.chosen == slow_choice(slow, (0, 1, 2)) and found.choosing_seeds == 5
-    assert found.adaptive == ""  # random, and nobody was stopped
+    assert found.adaptive == "which trials have fresh seeds (confirm)"  # random, nobody stopped
     assert len({one.trial for one in found.each}) > 1
     kinds = set()
     for left, one in enumerate(found.each):

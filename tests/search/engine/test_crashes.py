@@ -26,7 +26,8 @@ NAMED = [
     ("budget", 1160, 63),
     ("budget", 1240, 57),
 ]
-KINDS = ["plain", "pb2", "pbt", "racing", "several objectives", "buckets", "constrained", "budget"]
+KINDS = ["plain", "pb2", "pbt", "racing", "several objectives", "buckets", "constrained", "budget",
+         "paused"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -135,6 +135,10 @@ STUDIES = {
         method="tpe", confirm=CONFIRM, early_terminate=EarlyTerminate("asha", 2_000, 3.0, 0.2),
         budget=Budget(trials=14),
     ),
+    "paused": several(
+        method="tpe", early_terminate=EarlyTerminate("asha", 2_000, 2.0, pause=8),
+        budget=Budget(trials=14),
+    ),
     "buckets": several(samples.WITH_BUCKETS, confirm=CONFIRM, budget=Budget(trials=16)),
     "racing": several(
         early_terminate=None, seeds=Seeds(4, racing=Racing(2, 0.95)), budget=Budget(trials=12)
