@@ -9,9 +9,31 @@ import jax
 from ..core.population import Device
 from ..errors import ConfigError
 
-__all__ = ["prepare_devices"]
+__all__ = ["ask_for_devices", "prepare_devices"]
 
 _DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+
+
+def ask_for_devices(
+    platform: str = "auto", deterministic: bool = False, cores: int | None = None
+) -> None:
+    """Settle how many host devices jax makes, and with which kernels, whoever starts it.
+
+    Called before code of a user's is run: an array made at import starts jax. Where it has
+    started, nothing changes.
+
+    Args:
+        platform: as of `prepare_devices`; jax is not bound to it.
+        deterministic: as of `prepare_devices`.
+        cores: as of `prepare_devices`.
+    """
+    if _has_started():
+        return
+    known = int(jax.config.values["jax_num_cpu_devices"])
+    jax.config.update("jax_num_cpu_devices", max(2, cores or os.cpu_count() or 2, known))
+    if _lacks_flags(platform, deterministic):
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} {_DETERMINISTIC}".strip()
 
 
 def prepare_devices(
@@ -32,15 +54,10 @@ def prepare_devices(
             asked for, without deterministic kernels; or the platform is not there.
     """
     started = _has_started()
-    flags = os.environ.get("XLA_FLAGS", "")
-    lacking = deterministic and platform != "cpu" and _DETERMINISTIC not in flags
-    if not started:
-        known = int(jax.config.values["jax_num_cpu_devices"])
-        jax.config.update("jax_num_cpu_devices", max(2, cores or os.cpu_count() or 2, known))
-        if platform != "auto":
-            jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
-        if lacking:
-            os.environ["XLA_FLAGS"] = f"{flags} {_DETERMINISTIC}".strip()
+    lacking = _lacks_flags(platform, deterministic)
+    ask_for_devices(platform, deterministic, cores)
+    if not started and platform != "auto":
+        jax.config.update("jax_platforms", "cuda" if platform == "gpu" else platform)
     try:
         devices = tuple(jax.devices(None if platform == "auto" else platform))
     except RuntimeError as error:
@@ -56,6 +73,12 @@ def prepare_devices(
             "set the environment variable JAX_NUM_CPU_DEVICES=2, or use hpo before jax"
         )
     return devices
+
+
+def _lacks_flags(platform: str, deterministic: bool) -> bool:
+    """Return whether deterministic kernels are wanted and XLA has not been told."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    return deterministic and platform != "cpu" and _DETERMINISTIC not in flags
 
 
 def _has_started() -> bool:

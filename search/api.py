@@ -18,13 +18,14 @@ from ..studies.load import load
 from ..studies.own_evaluation import own_evaluation_note
 from ..studies.single import single
 from ..studies.spec import Study
-from ..studies.user_code import check_registered, import_user_code
+from ..studies.user_code import check_registered
 from .book.progress import Observer
 from .book.warm_start import warm_start
 from .cluster.executors import factory_of
 from .engine.callbacks import Callback
 from .engine.growth import as_begun, single_as_begun, words_of_growth
 from .loggers import sinks_of
+from .own_code import run_own_code
 from .run import Results, Settings
 from .run import run as run_study
 
@@ -77,7 +78,7 @@ def run(
     out = Path(out)
     name = free_name(out, study.name) if new else checked_name(study.name)
     study = replace(study, name=name)
-    import_user_code(study.imports, study.source)
+    run_own_code(study)
     check_registered(study)
     failure = "" if new else common_failure(out / name)
     if failure:

@@ -14,11 +14,12 @@ from ..errors import ConfigError, HpoError
 from ..studies.check import CheckReport, Cost, check
 from ..studies.many_programs import programs_note
 from ..studies.spec import Study
-from ..studies.user_code import check_registered, import_user_code
+from ..studies.user_code import check_registered
 from .book.warm_start import warm_start
 from .forecast.kept import Kept
 from .lanes.contract import Resolved
 from .lanes.several import SeveralFactory, factories_of
+from .own_code import run_own_code
 
 __all__ = ["preview", "times_here"]
 
@@ -51,7 +52,7 @@ def preview(
         HpoError: nobody can run it.
     """
     if own_code and study.imports:
-        import_user_code(study.imports, study.source)
+        run_own_code(study)
         check_registered(study)
     report, note = _examined(study, own_code)
     if note or not timing:

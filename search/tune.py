@@ -16,11 +16,11 @@ from ..errors import ConfigError
 from ..store.rows import Stream
 from ..studies.several import only_one_environment
 from ..studies.spec import Study
-from ..studies.user_code import import_user_code
 from .forecast.timed import drawn
 from .lanes.compile_cache import enable_compilation_cache
 from .lanes.contract import Refill, Resolved, refuse_failed
 from .lanes.lane_count import startable_replicates
+from .own_code import run_own_code
 
 __all__ = ["Measured", "best_lanes", "candidates", "measure_lanes"]
 
@@ -74,7 +74,7 @@ def measure_lanes(
         ConfigError: lanes do not divide into the devices, or the study cannot run here.
     """
     only_one_environment(study, "timing numbers of lanes")
-    import_user_code(study.imports, study.source)
+    run_own_code(study)
     enable_compilation_cache()
     from .lanes.local import LocalFactory
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
+from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,7 +22,13 @@ import numpy as np
 
 from ...env_entry import INT32
 from ...environments import gymnax_class
-from ...errors import ConfigError, UnimportedModuleError, UnknownNameError
+from ...errors import (
+    ConfigError,
+    UnimportedModuleError,
+    UnknownNameError,
+    listed,
+    suggestion,
+)
 from .foreign import relaxed
 from .from_gymnax import GymnaxLike
 from .traced_once import calling
@@ -89,13 +96,17 @@ def _class_of(id_: str) -> Any:
         raise UnimportedModuleError(id_, module)
     try:
         with calling(f"environment {id_}"):
-            found = getattr(importlib.import_module(module), name, None)
+            theirs = importlib.import_module(module)
     except ConfigError as error:
         if isinstance(error.__cause__, ModuleNotFoundError):
             raise ConfigError(f"{id_}: {error.__cause__}") from error
         raise
+    found = getattr(theirs, name, None)
     if not isinstance(found, type):
-        raise ConfigError(f"{id_}: the module {module} has no class {name!r}")
+        known = _classes(theirs)
+        told = f"{suggestion(name, known)} {listed(name, known)}"
+        told = told if known else " nor any other with gymnax's API"
+        raise ConfigError(f"{id_}: the module {module} has no class {name!r};{told}")
     missing = [part for part in _API if not hasattr(found, part)]
     if missing:
         raise ConfigError(
@@ -103,6 +114,15 @@ def _class_of(id_: str) -> Any:
             f"{', '.join(_API)}"
         )
     return found
+
+
+def _classes(module: ModuleType) -> list[str]:
+    """Return the names of a module's classes that have gymnax's API, sorted."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and all(hasattr(value, part) for part in _API)
+    )
 
 
 @cache

@@ -23,7 +23,6 @@ from ...store.tables import sql_names
 from ...studies.load import loads
 from ...studies.several import only_one_environment
 from ...studies.spec import Study
-from ...studies.user_code import import_user_code
 from ..book.curve_rows import rows_of
 from ..book.lineage import Segment, lineage_of, params_at
 from ..book.runs import Run
@@ -31,6 +30,7 @@ from ..book.schedule import schedule_of
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.contract import Change, Population, Refill, Resolved, refuse_failed
 from ..lanes.resolver import Resolver
+from ..own_code import run_own_code
 from ..study_files import changed_files, words_of_changes
 
 __all__ = ["Point", "Replay", "replay"]
@@ -112,7 +112,7 @@ def replay(
     study = loads(record.study_text, "study.resolved.yaml", source)
     only_one_environment(study, "a replay")
     _check_files(folder, study)
-    import_user_code(study.imports, study.source)
+    run_own_code(study)
     enable_compilation_cache()
     from ..lanes.local import LocalFactory
 

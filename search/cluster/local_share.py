@@ -7,13 +7,14 @@ from typing import Any
 
 from ...store.rows import Stream
 from ...studies.spec import Study
-from ...studies.user_code import check_registered, import_user_code
+from ...studies.user_code import check_registered
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.configuration import parts_of
 from ..lanes.contract import EvaluationResult, Resolved
 from ..lanes.division import Division
 from ..lanes.local_population import LocalPopulation
 from ..lanes.versions import versions
+from ..own_code import run_own_code
 from .share_host import Machine
 
 __all__ = ["LocalShares", "local_shares"]
@@ -34,7 +35,7 @@ def local_shares(
     Raises:
         HpoError: the study cannot run here.
     """
-    import_user_code(study.imports, study.source)
+    run_own_code(study, cores)
     check_registered(study)
     enable_compilation_cache()
     return LocalShares(study, shares, cores, neighbours, warn)

@@ -39,6 +39,21 @@ def test_one_host_device_that_runs_already_is_refused():
     assert "JAX_NUM_CPU_DEVICES=2" in child(code).stdout
 
 
+def test_a_study_s_own_code_may_make_arrays_when_it_is_imported(tmp_path):
+    (tmp_path / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
+    code = (
+        "import sys\n"
+        "from dataclasses import replace\n"
+        "from hpo.studies.load import loads\n"
+        "from hpo.search.own_code import run_own_code\n"
+        "study = loads('env: CartPole-v1\\nenv_steps: 10k\\nbudget: {trials: 2}\\n')\n"
+        "run_own_code(replace(study, imports=('mine.py',), source=sys.argv[1]), 3)\n"
+        "import jax; print(len(jax.devices('cpu')))\n"
+    ).replace("sys.argv[1]", repr(str(tmp_path)))
+    made = child(code, JAX_PLATFORMS="cpu")
+    assert (made.returncode, made.stdout) == (0, "3\n"), made.stderr
+
+
 def test_deterministic_kernels_are_asked_for_before_jax_starts():
     code = (
         "import os\n"

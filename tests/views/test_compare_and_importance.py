@@ -111,6 +111,15 @@ def test_options_that_would_do_nothing_are_refused(capsys, results, words, told)
     assert told in printed.err and "Traceback" not in printed.err and printed.out == ""
 
 
+def test_through_a_pipe_no_line_is_longer_than_80_columns(capsys, results):
+    winner = results.leaderboard[0]
+    other = next(e for e in results.leaderboard if e.value_from == "search")
+    for words in (["importance"], ["compare", str(winner.trial), str(other.trial)]):
+        assert main([*words, "--study", str(results.folder)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) > 3 and max(map(len, lines)) <= 80
+
+
 def test_a_picture_of_importance_has_the_options_of_the_words(capsys, results, tmp_path):
     where = ["--study", str(results.folder)]
     given = ["--at", "2.01k", "--all"]  # as it may be printed: to three digits

@@ -10,6 +10,7 @@ replicates. There is no verdict across different environments.
 from __future__ import annotations
 
 import math
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +30,12 @@ from ...store.study_folder import StudyFolder, find_study
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from ..documents import print_answer
-from ..formatting import counted, folded
+from ..formatting import counted
+from ..terminal.console import in_columns
 from .compare_environments import environment_part, print_left_out
 
 __all__ = ["do_compare"]
 
-_WIDTH = 80
 _Seeds = Mapping[tuple[str, int], float]
 """(stream, replicate) -> value; replicates of a study share their seeds."""
 
@@ -124,7 +125,7 @@ def do_compare(args: Namespace) -> int:
     data |= {**result.as_json(), **on_each}
     more = [f"  {unpaired}", *lines] if unpaired else lines
     text = _text(result, sides, meta, chosen.caution, more, verdict)
-    print_answer(args.json, data, text)
+    print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 
 
@@ -348,7 +349,7 @@ def _text(
         f"{_shown(result.probability_interval, '.2f')}"
     )
     lines += [f"  {caution}"] if caution else []
-    lines += [folded(line, _WIDTH) for line in more]
+    lines += more
     lines.append(verdict)
     return "\n".join(lines)
 

@@ -41,6 +41,10 @@ def do_eval(args: Namespace) -> int:
         from ..films import check_film
 
         check_film(args.video)
+    if args.imports:
+        from ...machine.devices import ask_for_devices
+
+        ask_for_devices()  # an array that a module makes when it is imported starts jax
     for path in map(Path, args.imports):
         import_user_code([path.name], path.parent)
     if network:

@@ -11,7 +11,7 @@ from ...errors import ConfigError
 from ...store.study_folder import find_study
 from ..documents import print_json
 from ..formatting import counted, steps
-from ..terminal.console import fitted, knows_blocks
+from ..terminal.console import in_columns, knows_blocks
 from ..visible import echo
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def do_importance(args: Namespace) -> int:
     else:
         for item, answer in told:
             text = f"{_answer(answer)}\n{_text(item, knows_blocks(sys.stdout))}"
-            echo(fitted(text, sys.stdout, 2))
+            echo(in_columns(text, sys.stdout, 2))
     return 0
 
 

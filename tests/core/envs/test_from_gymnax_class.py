@@ -149,7 +149,7 @@ budget: {{trials: 4}}
 def test_what_cannot_be_one_is_refused_in_a_line(monkeypatch):
     with pytest.raises(UnknownNameError, match="key of gymnax:hpo_test_old_api:Slide 'widht'"):
         make(OLD, widht=2)
-    with pytest.raises(ConfigError, match="no class 'Slid'"):
+    with pytest.raises(ConfigError, match=r"no class 'Slid'; did you mean 'Slide'\? Kn"):
         make("gymnax:hpo_test_old_api:Slid")
     with pytest.raises(ConfigError, match="Params has no reset_env, step_env, action_space"):
         make("gymnax:hpo_test_old_api:Params")
