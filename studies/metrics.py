@@ -39,8 +39,8 @@ COSTS: Mapping[str, str] = {
 
 
 _RETURN = frozenset({
-    "reward", "rewards", "return", "returns", "score", "episode_return", "mean_reward", "mean_return",
-    "ep_rew_mean", "rollout/ep_rew_mean", "eval/mean_reward", "episode_reward_mean",
+    "reward", "rewards", "return", "returns", "score", "episode_return", "mean_reward",
+    "mean_return", "ep_rew_mean", "rollout/ep_rew_mean", "eval/mean_reward", "episode_reward_mean",
     "episodic_return", "charts/episodic_return",
 })  # fmt: skip
 """What other systems call the mean of episodes' sums of rewards."""
