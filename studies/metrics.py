@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..env_entry import EnvEntry
 from ..errors import suggestion
@@ -38,6 +38,14 @@ COSTS: Mapping[str, str] = {
 """What a trial cost, as objectives or constraints: name -> meaning."""
 
 
+_RETURN = frozenset({
+    "reward", "rewards", "return", "returns", "score", "episode_return", "mean_reward",
+    "mean_return", "ep_rew_mean", "rollout/ep_rew_mean", "eval/mean_reward", "episode_reward_mean",
+    "episodic_return", "charts/episodic_return",
+})  # fmt: skip
+"""What other systems call the mean of episodes' sums of rewards."""
+
+
 def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     """Return why a metric cannot be optimised, or None.
 
@@ -47,6 +55,8 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
     >>> metric_fault("eval/return_maen", None)
     >>> metric_fault("return_mean", None)
     "unknown metric 'return_mean'; did you mean 'eval/return_mean'? Known: eval/return_mean, ..."
+    >>> metric_fault("reward", None)
+    "unknown metric 'reward'; did you mean 'eval/return_mean'? Known: eval/return_mean, ..."
     """
     if name in METRICS:
         return None
@@ -54,8 +64,12 @@ def metric_fault(name: str, env: EnvEntry | None) -> str | None:
         if _OWN.fullmatch(name):
             return None
         known = "eval/return_mean, ..."
-        return f"unknown metric {name!r};{suggestion(name, METRICS)} Known: {known}"
+        return f"unknown metric {name!r};{_meant(name, METRICS)} Known: {known}"
     names = [*METRICS, *(f"eval/{own}" for own in env.metrics)]
     if name in names or (env.source == "optical" and _SHARE.fullmatch(name)):
         return None
-    return f"unknown metric {name!r};{suggestion(name, names)} Known: {', '.join(names)}"
+    return f"unknown metric {name!r};{_meant(name, names)} Known: {', '.join(names)}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    return suggestion("eval/return_mean" if name.lower() in _RETURN else name, known)

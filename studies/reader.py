@@ -322,7 +322,8 @@ class _Composer:
     def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> StudyError:
         mark = error.problem_mark or error.context_mark
         words = " ".join(part for part in (error.context, error.problem) if part)
-        line = text.split("\n")[mark.line] if mark else ""
+        lines = dict(enumerate(text.split("\n")))
+        line = lines.get(mark.line, "") if mark else ""  # it may lie behind the last one
         if mark and line[mark.column : mark.column + 1] == "\t":
             words = "there is a tab; YAML is indented with blanks"
         return self._stop(mark.line + 1 if mark else 1, f"is not valid YAML: {words}")

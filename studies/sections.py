@@ -80,7 +80,7 @@ def read_section(
         return values
     if not node.is_map:
         notes.add(
-            f"{where} is {node.shown()}; allowed: a mapping such as {_example(fields)}", node
+            f"{where} is {node.shown()}; allowed: a mapping such as {_example(fields, node)}", node
         )
         return values
     known = {field.key: field for field in fields}
@@ -151,7 +151,7 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
     else:
         allowed = field.allowed()
         if field.key in SECTIONS:
-            example = f"a mapping such as {_example(SECTIONS[field.key])}"
+            example = f"a mapping such as {_example(SECTIONS[field.key], child)}"
             allowed = allowed.replace("a mapping", example)
         notes.add(f"{name} is {child.shown()}; allowed: {allowed}", node, field.key)
     return _BAD
@@ -166,7 +166,10 @@ def _is_later(key: str, word: str) -> bool:
     return word in _LATER.get(key, ())
 
 
-def _example(fields: Sequence[Field]) -> str:
+def _example(fields: Sequence[Field], given: Node) -> str:
+    """Return a section that may be meant: what was given under its first key, if that fits."""
+    if fields and given.value is not None and _convert(fields[0], given) is not _BAD:
+        return flow({fields[0].key: given.value})
     for field in fields:
         if not field.has_default:
             return f"{{{field.key}: {field.words[0] if field.words else '...'}}}"

@@ -58,7 +58,13 @@ def test_an_override_is_told_as_one():
         ),
         ("search: @tpe", "cannot start any token"),
         ("confirm: true", "confirm is true; allowed: a mapping such as {top_k: 5} or null"),
-        ("seeds: 3", "seeds is 3; allowed: a mapping such as {per_config: 1}"),
+        ("seeds: 3", "seeds is 3; allowed: a mapping such as {per_config: 3}"),
+        ("seeds: many", "seeds is 'many'; allowed: a mapping such as {per_config: 1}"),
+        ("search: tpe", "search is 'tpe'; allowed: a mapping such as {method: tpe}"),
+        ("search: bayes", "search is 'bayes'; allowed: a mapping such as {method: tpe}"),
+        ("early_terminate: median", "allowed: a mapping such as {type: median} or null"),
+        ("metric: eval/length_mean", "allowed: a mapping such as {name: eval/length_mean}"),
+        ("metric: {name: reward}", "unknown metric 'reward'; did you mean 'eval/return_mean'?"),
     ],
 )
 def test_slips_of_a_stranger_are_told_in_words(text, words):
