@@ -13,7 +13,7 @@ from ..search.after.leave_one_out import LeaveOneOut, Side
 from ..store.by_environment import environment_names
 from ..store.rows import Stream, StudyMeta
 from ..store.score_tables import Beside, BySeed, Estimate, OnEach, on_each
-from .formatting import aligned, between, counted, number
+from .formatting import aligned, between, counted, folded, number
 
 __all__ = [
     "AGGREGATES_NOTE",
@@ -174,7 +174,8 @@ def left_out_text(found: LeaveOneOut) -> str:
     if missing:
         lines.append(f"confirm: {{top_k: {found.candidates}}} runs every finished trial on more.")
     if found.adaptive:
-        lines.append(f"Not left out: all environments decided {found.adaptive}.")
+        left = f"Not left out: all environments decided {found.adaptive}."
+        lines.append(folded(left, 80))
     lines.append("Differences are paired by seed; search, choose, report: whose seeds they are.")
     return "\n".join(lines)
 

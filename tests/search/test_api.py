@@ -37,7 +37,7 @@ def given(tmp_path, monkeypatch):
     """A study file whose lanes follow formulas; what the factory was made of."""
     made = []
 
-    def factory(study, compiling, warn):
+    def factory(study, compiling, warn, environments):
         made.append((study, compiling))
         return Factory()
 
@@ -139,7 +139,7 @@ def test_a_study_whose_trials_all_failed_runs_again_after_the_mend(given, monkey
     mended = local.LocalFactory
     given.path.write_text(TEXT + "imports: [own.py]\n")
     (given.folder / "own.py").write_text("x = 1\n")
-    monkeypatch.setattr(local, "LocalFactory", lambda *parts: _Broken())
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: _Broken())
     told = []
     first = hpo.run("small.yaml", warn=told.append)
     assert {entry.state for entry in first.leaderboard} == {"failed"} and not told
@@ -177,7 +177,7 @@ def test_trials_that_failed_for_different_reasons_are_kept(given, monkeypatch):
             return super().make(resolved, lanes)
 
     given.path.write_text(TEXT + "population: {lanes: 2}\n")
-    monkeypatch.setattr(local, "LocalFactory", lambda *parts: Various())
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: Various())
     first = hpo.run("small.yaml")
     assert {entry.state for entry in first.leaderboard} == {"failed"}
     told = []

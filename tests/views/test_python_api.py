@@ -53,7 +53,7 @@ class Factory(AnalyticFactory):
 
 @pytest.fixture(autouse=True)
 def _formulas(monkeypatch, tmp_path):
-    monkeypatch.setattr(local, "LocalFactory", lambda *parts: Factory())
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: Factory())
     monkeypatch.chdir(tmp_path)
 
 
@@ -61,7 +61,7 @@ def _formulas(monkeypatch, tmp_path):
 def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("done")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "LocalFactory", lambda *parts: Factory())
+        patch.setattr(local, "LocalFactory", lambda *parts, **more: Factory())
         return hpo.run(MAPPING, folder)
 
 
@@ -220,7 +220,7 @@ def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
 
 
 def test_nothing_is_shown_where_nobody_looks_but_warnings_are(capsys, monkeypatch):
-    def factory(study, compiling, warn):
+    def factory(study, compiling, warn, environments):
         warn("one environment is slow")
         warnings.warn("and this", UserWarning, stacklevel=1)
         return Factory()
@@ -284,7 +284,7 @@ def test_learn_that_gives_nothing_says_why(monkeypatch):
         def make(self, resolved, lanes):
             raise RuntimeError("no room")
 
-    monkeypatch.setattr(local, "LocalFactory", lambda *parts: Broken())
+    monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: Broken())
     with pytest.raises(SearchError, match=r"gave no policy: .*RuntimeError: no room"):
         hpo.learn("CartPole-v1")
 

@@ -27,7 +27,9 @@ class Factory(AnalyticFactory):
 @pytest.fixture
 def hpo(tmp_path, monkeypatch, capsys):
     """Run a command in a folder with a study file; give its exit code and stderr."""
-    monkeypatch.setattr(local, "LocalFactory", lambda study, compiling, warn: Factory())
+    monkeypatch.setattr(
+        local, "LocalFactory", lambda study, compiling, warn, environments: Factory()
+    )
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.yaml").write_text(TEXT)
 
