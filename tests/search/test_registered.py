@@ -261,7 +261,8 @@ def test_what_is_written_down_is_read_again_also_without_the_files(file, folder,
     study = load(file(STUDIES[name]))
     assert loads(resolved_yaml(study), source=folder) == study
     kept = resolved(study)["early_terminate"]
-    assert set(kept) == {"type", *(field.key for field in RULES[kept["type"]].fields)}
+    known = {"type", *(field.key for field in RULES[kept["type"]].fields)}
+    assert set(kept) == known - {"pause"}  # which is left out where it is off
     text = resolved_yaml(study)
     _forget()
     again = recorded(text)
