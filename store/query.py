@@ -10,18 +10,17 @@ import math
 import os
 import shutil
 import tempfile
-import threading
-import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import StoreError
 from ..plain_data import is_dict, is_sequence
 from .baselines import BASELINES
 from .lock import lock_holder
+from .query_time import QueryTime
 from .tables import PARAM_PREFIX, TABLES, damaged_table
 
 if TYPE_CHECKING:  # loaded on use: duckdb costs 0.12 s
@@ -37,6 +36,7 @@ __all__ = [
     "streamed",
 ]
 
+T = TypeVar("T")
 
 TIMEOUT_SECONDS = 60.0
 MEMORY = "2GB"
@@ -98,13 +98,13 @@ def streamed(
     """
     folder = Path(directory).resolve()
     require_tables(folder)
-    clock = _Clock(folder, timeout_seconds)
-    with clock.running():
+    allowed = QueryTime(timeout_seconds)
+    with _in_words(folder):
         _check(sql)
     with _spill_folder() as spill:
-        rows = _begun(folder, sql, clock, MEMORY_AT_FIRST, spill)
+        rows = _begun(folder, sql, allowed, MEMORY_AT_FIRST, spill)
         if rows is None:
-            rows = _begun(folder, sql, clock, MEMORY, spill)
+            rows = _begun(folder, sql, allowed, MEMORY, spill)
         assert rows is not None
         try:
             yield rows
@@ -119,33 +119,40 @@ class Rows:
         columns: their names.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, clock: _Clock):
-        self._connection, self._clock = connection, clock
-        with clock.running(connection):
-            self._result = connection.execute(sql)
-            self.columns = [str(column[0]) for column in self._result.description or ()]
-            most = _CELLS_AT_ONCE // max(1, len(self.columns))
-            self._at_once = min(_ROWS_AT_ONCE, max(1, most))
-            self._first = self._result.fetchmany(self._at_once)
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, sql: str, folder: Path, allowed: QueryTime
+    ):
+        self._connection, self._folder, self._allowed = connection, folder, allowed
+        self._result = self._run(lambda: connection.execute(sql))
+        self.columns = [str(column[0]) for column in self._result.description or ()]
+        most = _CELLS_AT_ONCE // max(1, len(self.columns))
+        self._at_once = min(_ROWS_AT_ONCE, max(1, most))
+        self._first = self._fetched()
 
     def __iter__(self) -> Iterator[list[tuple[Any, ...]]]:
         some, self._first = self._first, []
         while some:
             yield some
-            with self._clock.running(self._connection):
-                some = self._result.fetchmany(self._at_once)
+            some = self._fetched()
+
+    def _fetched(self) -> list[tuple[Any, ...]]:
+        return self._run(lambda: self._result.fetchmany(self._at_once))
+
+    def _run(self, work: Callable[[], T]) -> T:
+        with _in_words(self._folder):
+            return self._allowed.run(self._connection, work)
 
     def close(self) -> None:
         """End the query, wherever it is."""
         self._connection.close()
 
 
-def _begun(folder: Path, sql: str, clock: _Clock, memory: str, spill: str) -> Rows | None:
+def _begun(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows | None:
     """Return a query that has its first rows; None where it needs more memory than at first."""
-    with clock.running():
+    with _in_words(folder):
         connection = _connection(folder, memory, spill)
     try:
-        return Rows(connection, sql, clock)
+        return Rows(connection, sql, folder, allowed)
     except _OutOfMemoryError:
         connection.close()
         if memory == MEMORY:
@@ -160,64 +167,27 @@ class _OutOfMemoryError(StoreError):
     """A query needs more memory than it has."""
 
 
-class _Clock:
-    """What a query may take of time: it runs only while DuckDB works."""
+@contextmanager
+def _in_words(folder: Path) -> Generator[None]:
+    """Say in words what fails in DuckDB."""
+    import duckdb
 
-    def __init__(self, folder: Path, seconds: float | None):
-        self._folder, self._seconds, self._left = folder, seconds, seconds
-
-    @contextmanager
-    def running(self, connection: duckdb.DuckDBPyConnection | None = None) -> Generator[None]:
-        """Let it run, interrupt the connection when it is over, and say in words what fails."""
-        import duckdb
-
-        timer = None
-        if connection is not None and self._left is not None:
-            if self._left <= 0.0:
-                raise self._over()
-            timer = threading.Timer(self._left, connection.interrupt)
-            timer.daemon = True
-            timer.start()
-        begun = time.monotonic()
-        try:
-            yield
-        except RuntimeError as error:  # DuckDB's word for Ctrl-C; its errors are none
-            if "interrupted" in str(error):
-                raise KeyboardInterrupt from error
-            raise
-        except duckdb.Error as error:
-            raise self._told(error) from error
-        finally:
-            if timer is not None and self._left is not None:
-                timer.cancel()
-                timer.join()
-                self._left -= time.monotonic() - begun
-
-    def _over(self) -> StoreError:
-        return StoreError(
-            f"the query was ended after {self._seconds:g} s; ask for less, or for longer with "
-            "--timeout SECONDS (0: no end)"
-        )
-
-    def _told(self, error: duckdb.Error) -> StoreError:
-        import duckdb
-
-        if isinstance(error, duckdb.InterruptException):
-            return self._over()
-        if isinstance(error, duckdb.OutOfMemoryException):
-            return _OutOfMemoryError(
-                f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "
-                f"{self._folder}/*.parquet with a tool of your own"
-            )
-        if isinstance(error, duckdb.PermissionException):
-            return StoreError(
-                f"a query may read files of its study only, in {self._folder}: "
-                f"{_first_line(error)}"
-            )
-        return StoreError(
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise _OutOfMemoryError(
+            f"the query needs more than {MEMORY} of memory; aggregate before joining, or read "
+            f"{folder}/*.parquet with a tool of your own"
+        ) from error
+    except duckdb.PermissionException as error:
+        raise StoreError(
+            f"a query may read files of its study only, in {folder}: {_first_line(error)}"
+        ) from error
+    except duckdb.Error as error:
+        raise StoreError(
             f"the query does not run: {str(error).strip()}\n"
             f"tables: {', '.join(TABLES)}; their columns: DESCRIBE trials"
-        )
+        ) from error
 
 
 @contextmanager
