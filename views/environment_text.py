@@ -51,11 +51,7 @@ def seeds_words(count: int, stream: Stream) -> str:
 
 def signed(found: Estimate) -> str:
     """Return a difference with its sign and interval; "-" without one."""
-    if found.value is None:
-        return "-"
-    low, high = found.interval.low, found.interval.high
-    around = "" if low is None or high is None else f" [{low:.3g}, {high:.3g}]"
-    return f"{found.value:+.3g}{around}"
+    return _told(found, "+.3g", ".3g")
 
 
 def each_data(
@@ -145,11 +141,15 @@ def _with_interval(found: Estimate) -> str:
 
 
 def _chance(found: Estimate) -> str:
+    return _told(found, ".2f", ".2f")
+
+
+def _told(found: Estimate, value: str, ends: str) -> str:
+    """Return an estimate with its interval, both as Python formats them; "-" without one."""
     if found.value is None:
         return "-"
-    low, high = found.interval.low, found.interval.high
-    around = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-    return f"{found.value:.2f}{around}"
+    around = between(found.interval.low, found.interval.high, ends)
+    return f"{found.value:{value}} {around}".rstrip()
 
 
 def left_out_text(found: LeaveOneOut) -> str:

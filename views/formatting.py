@@ -89,13 +89,21 @@ def number(value: float | None) -> str:
     return f"{value:.4g}"
 
 
-def between(low: float | None, high: float | None) -> str:
+def between(low: float | None, high: float | None, spec: str | None = None) -> str:
     """Format an interval; "" without one.
 
-    >>> between(494.12, 499.9), between(None, None)
-    ('[494.1, 499.9]', '')
+    Args:
+        low: its lower end.
+        high: its upper end.
+        spec: how Python formats its ends; None: as `number` does.
+
+    >>> between(494.12, 499.9), between(None, None), between(0.5, 0.75123, ".2f")
+    ('[494.1, 499.9]', '', '[0.50, 0.75]')
     """
-    return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
+    if low is None or high is None:
+        return ""
+    ends = (number(end) if spec is None else format(end, spec) for end in (low, high))
+    return f"[{', '.join(ends)}]"
 
 
 def param(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...store.rows import DecisionRow, Stream, TrialState
+from ...store.rows import Stream, TrialState
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
 from ..book.schedule import Schedule
@@ -16,6 +16,7 @@ from ..book.trials import Trial
 from ..rules.promotion import PromotingAsha
 from ..rules.registry import Pruner, is_audited, rank_of
 from ..rules.verdict import Verdict
+from .decisions import write_decision
 from .promote import let_go, promote
 from .standings import cutoff_value, standings_of
 
@@ -77,20 +78,16 @@ def _judge_rung(
     for trial, standing, verdict in zip(due, standings[len(before) :], verdicts, strict=True):
         ledger.touch(trial)
         action = _carry_out(ledger, trial, rung, verdict)
-        schedule = schedules[trial.bucket]
-        ledger.unwritten.add(
-            DecisionRow(
-                trial=trial.number,
-                rung=rung,
-                env_steps=schedule.env_steps_at(rung),
-                value=trial.reports[rung],
-                action=action,
-                rule=verdict.rule,
-                cutoff=_cutoff(ledger, verdict),
-                rank=rank_of(standing.loss, ranked),
-                judged=len(standings),
-                extras=tuple(trial.extra_reports[rung]),
-            )
+        write_decision(
+            ledger,
+            trial,
+            rung,
+            schedules[trial.bucket],
+            action=action,
+            rule=verdict.rule,
+            cutoff=_cutoff(ledger, verdict),
+            rank=rank_of(standing.loss, ranked),
+            judged=len(standings),
         )
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ...store.rows import DecisionRow, TrialState
+from ...store.rows import TrialState
 from ..book.ledger import Ledger
 from ..book.schedule import Schedule
 from ..book.trials import Trial
 from ..rules.promotion import PromotingAsha, in_order
 from ..rules.verdict import Standing
+from .decisions import write_decision
 from .standings import cutoff_value, standings_at
 
 __all__ = ["let_go", "promote", "promote_last"]
@@ -100,17 +101,14 @@ def _promote(
     rung, schedule = trial.rung, schedules[trial.bucket]
     ordered = [standing.trial for standing in in_order(standings)]
     ledger.promote(trial)
-    ledger.unwritten.add(
-        DecisionRow(
-            trial=trial.number,
-            rung=rung,
-            env_steps=schedule.env_steps_at(rung),
-            value=trial.reports[rung],
-            action="promote",
-            rule=rule.words,
-            cutoff=cutoff_value(ledger, rule.cutoff(standings)),
-            rank=1 + ordered.index(trial.number),
-            judged=len(ordered),
-            extras=tuple(trial.extra_reports[rung]),
-        )
+    write_decision(
+        ledger,
+        trial,
+        rung,
+        schedule,
+        action="promote",
+        rule=rule.words,
+        cutoff=cutoff_value(ledger, rule.cutoff(standings)),
+        rank=1 + ordered.index(trial.number),
+        judged=len(ordered),
     )

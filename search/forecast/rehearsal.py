@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from ..engine.intake import Intake
 from ..engine.interrupts import Interrupts
 from ..engine.loop import Loop
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
-from ..lanes.not_written import NotWritten
+from ..lanes.not_written import Imagined
 from ..rules.registry import make_pruner
 from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposer
@@ -224,10 +223,8 @@ class _Values(dict[str, np.ndarray]):
         return self._value
 
 
-class _Population(NotWritten):
+class _Population(Imagined):
     """Lanes that count what they are asked to do; see `Population`."""
-
-    compiles = 0
 
     def __init__(self, factory: _Factory, resolved: Resolved, about: Lanes):
         self._factory = factory
@@ -295,15 +292,6 @@ class _Population(NotWritten):
             self._skill[change.lane] = skill[source]
             self._chunks[change.lane] = chunks[source]
 
-    def compile(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
-    def compile_ahead(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
-    def compile_evaluation(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
     def take(self, lanes: Sequence[int]) -> list[Any]:
         """See `Population`."""
         return [(self._skill[lane], self._chunks[lane]) for lane in lanes]
@@ -313,17 +301,3 @@ class _Population(NotWritten):
         for lane, (state, _) in states.items():
             self._skill[lane], self._chunks[lane] = state
             self._phases[lane] = Phase.SEARCH
-
-    def save(self, directory: Path) -> None:
-        """See `Population`; a rehearsal writes nothing."""
-        raise NotImplementedError
-
-    def restore(self, directory: Path) -> None:
-        """See `Population`; a rehearsal writes nothing."""
-        raise NotImplementedError
-
-    def export_policy(
-        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
-    ) -> None:
-        """See `Population`; a rehearsal writes nothing."""
-        raise NotImplementedError

@@ -1,13 +1,15 @@
-"""Lanes whose states are moved in memory alone."""
+"""Lanes whose states are moved in memory alone, and lanes that nothing is computed for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
+from .contract import Resolved
 
-__all__ = ["NotWritten"]
+__all__ = ["Imagined", "NotWritten"]
 
 
 class NotWritten:
@@ -28,6 +30,38 @@ class NotWritten:
             ConfigError: always.
         """
         raise ConfigError(f"{directory}: {_WHY}")
+
+
+class Imagined(NotWritten):
+    """The part of a `Population` that compiles and writes, where lanes only stand for others.
+
+    A rehearsal and a replay of a record ask for none of what raises `NotImplementedError`.
+    """
+
+    compiles = 0
+
+    def compile(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def compile_ahead(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def compile_evaluation(self) -> None:
+        """See `Population`; there is nothing to compile."""
+
+    def save(self, directory: Path) -> None:
+        """See `Population`; there is nothing to write."""
+        raise NotImplementedError
+
+    def restore(self, directory: Path) -> None:
+        """See `Population`; nothing was written."""
+        raise NotImplementedError
+
+    def export_policy(
+        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
+    ) -> None:
+        """See `Population`; there is no policy."""
+        raise NotImplementedError
 
 
 _WHY = "states of these lanes are not written; leave out early_terminate.pause"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .verdict import Standing, Verdict
 
-__all__ = ["PromotingAsha"]
+__all__ = ["PromotingAsha", "in_order"]
 
 
 @dataclass(frozen=True)

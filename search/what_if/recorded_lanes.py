@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...errors import ConfigError
 from ...store.rows import Stream, TrialState
 from ...studies.spec import Study
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
-from ..lanes.not_written import NotWritten
+from ..lanes.not_written import Imagined
 from .record import LOST, Guesses, Record, Seen, config_key
 
 __all__ = ["RecordedFactory"]
@@ -86,10 +85,8 @@ class _Lane:
         self.chunks += 1
 
 
-class RecordedPopulation(NotWritten):
+class RecordedPopulation(Imagined):
     """The lanes of one bucket; see `Population`."""
-
-    compiles = 0
 
     def __init__(self, factory: RecordedFactory, quantum: int, lanes: int):
         self._factory, self._record = factory, factory.record
@@ -153,29 +150,6 @@ class RecordedPopulation(NotWritten):
         for lane, (state, _) in states.items():
             self._state[lane] = replace(state)
 
-    def compile(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
-    def compile_ahead(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
-    def compile_evaluation(self) -> None:
-        """See `Population`; there is nothing to compile."""
-
     def change(self, changes: Sequence[Change]) -> None:
         """See `Population`; a replay changes nothing."""
-        raise NotImplementedError
-
-    def save(self, directory: Path) -> None:
-        """See `Population`; a replay writes nothing."""
-        raise NotImplementedError
-
-    def restore(self, directory: Path) -> None:
-        """See `Population`; a replay writes nothing."""
-        raise NotImplementedError
-
-    def export_policy(
-        self, lane: int, resolved: Resolved, directory: Path, about: Mapping[str, Any] = {}
-    ) -> None:
-        """See `Population`; a replay writes nothing."""
         raise NotImplementedError

@@ -317,12 +317,10 @@ def test_an_option_is_made_by_its_function_and_has_a_legal_default():
 # ---------------------------------------------------------------- the contracts
 
 
-@pytest.fixture(scope="module")
-def ran(folder):
-    _forget()
-    load_all = BASE + "search: {method: near}\n"
-    (folder / "all.yaml").write_text(load_all)
-    load(folder / "all.yaml")
+@pytest.fixture
+def ran(file):
+    """Run the files for each test: those before it, in whatever order, may have forgotten them."""
+    load(file(BASE + "search: {method: near}\n", "all.yaml"))
 
 
 @pytest.mark.usefixtures("ran")

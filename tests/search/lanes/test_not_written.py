@@ -3,7 +3,7 @@
 import pytest
 
 from hpo.errors import ConfigError
-from hpo.search.lanes.not_written import NotWritten
+from hpo.search.lanes.not_written import Imagined, NotWritten
 
 
 def test_lanes_whose_states_are_not_written_say_so(tmp_path):
@@ -11,3 +11,14 @@ def test_lanes_whose_states_are_not_written_say_so(tmp_path):
         NotWritten().save_state(None, tmp_path)
     with pytest.raises(ConfigError, match=r"leave out early_terminate\.pause"):
         NotWritten().restore_state(tmp_path)
+
+
+def test_lanes_that_only_stand_for_others_compile_nothing_and_write_nothing(tmp_path):
+    lanes = Imagined()
+    lanes.compile(), lanes.compile_evaluation()
+    assert lanes.compile_ahead() is None and lanes.compiles == 0
+    with pytest.raises(NotImplementedError):
+        lanes.save(tmp_path)
+    with pytest.raises(ConfigError, match=r"leave out early_terminate\.pause"):
+        lanes.save_state(None, tmp_path)
+    assert list(tmp_path.iterdir()) == []
