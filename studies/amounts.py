@@ -6,9 +6,10 @@ import math
 import re
 from typing import Any
 
-__all__ = ["count_of", "number_of", "seconds_of"]
+__all__ = ["amount_meant", "count_of", "number_of", "seconds_of"]
 
 _COUNT = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,9}))?(k|K|M|G|B)")
+_WRONG_UNIT = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)\s*")
 _FACTORS = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 _TIME = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,6})?[dhms]\s*)+")
 _PIECE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhms])")
@@ -36,6 +37,19 @@ def count_of(value: Any) -> int | None:
     """
     number = number_of(value)
     return int(number) if number is not None and number == int(number) else None
+
+
+def amount_meant(value: Any) -> str:
+    """Return a number with a unit that is none as it was probably meant, or "".
+
+    >>> amount_meant("20q"), amount_meant("1.5 m"), amount_meant("20k"), amount_meant("x20")
+    ('20k', '1.5M', '', '')
+    """
+    match = _WRONG_UNIT.fullmatch(value) if isinstance(value, str) else None
+    if match is None or number_of(value) is not None:
+        return ""
+    unit = match[2][0] if match[2][0] in _FACTORS else match[2][0].upper()
+    return f"{match[1]}{unit if unit in _FACTORS else 'k'}"
 
 
 def seconds_of(value: Any) -> float | None:

@@ -42,10 +42,27 @@ def run_imports_for_names(
     ]
     if not unknown or not imports:
         return
+    _ask_for_devices(root)
     try:
         import_user_code(imports, source)
     except ConfigError as error:
         notes.add(str(error), root, "imports")
+
+
+def _ask_for_devices(root: Node) -> None:
+    """Settle the host's devices before the study's own code, which may start jax, is run.
+
+    Not where workers share the machine: how many each has is known to them alone.
+    """
+    if "executor" in root.value:
+        return
+    from ..core.device_request import ask_for_devices  # jax, which the code would bring as well
+
+    node = root.value.get("population")
+    given = node.value if node is not None and node.is_map else {}
+    asked = {key: given[key].value for key in ("device", "deterministic") if key in given}
+    platform = asked.get("device", "auto")
+    ask_for_devices(str(platform), asked.get("deterministic") is True)
 
 
 def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:

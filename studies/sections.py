@@ -10,7 +10,7 @@ from ..elsewhere import SEARCH_METHODS
 from ..errors import ConfigError, UnknownNameError, suggestion
 from ..knobs import KNOBS, canonical_name, hint_of
 from ..plain_data import is_list, is_mapping, is_sequence
-from .amounts import count_of, number_of, seconds_of
+from .amounts import amount_meant, count_of, number_of, seconds_of
 from .belongs import belongs
 from .field import Field
 from .fields import SECTIONS
@@ -153,7 +153,9 @@ def read_value(notes: Notes, where: str, node: Node, field: Field) -> Any:
         if field.key in SECTIONS:
             example = f"a mapping such as {_example(SECTIONS[field.key], child)}"
             allowed = allowed.replace("a mapping", example)
-        notes.add(f"{name} is {child.shown()}; allowed: {allowed}", node, field.key)
+        meant = amount_meant(child.value) if field.type == "count" else ""
+        hint = f" did you mean {meant}?" if meant else ""
+        notes.add(f"{name} is {child.shown()};{hint} allowed: {allowed}", node, field.key)
     return _BAD
 
 

@@ -49,11 +49,12 @@ def positive(text: str) -> int:
 
 def env_steps(text: str) -> int:
     """Return a number of env steps, such as 50k."""
-    from ..studies.amounts import count_of
+    from ..studies.amounts import amount_meant, count_of
 
     count = positive(text) if text.isdigit() else count_of(text)
     if count is None or count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as 50k")
+        such = amount_meant(text) or "50k"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of env steps such as {such}")
     return count
 
 

@@ -16,12 +16,12 @@ import numpy as np
 from ...errors import ConfigError, suggestion
 from ...store.rows import Stream
 from ...studies.spec import Study
-from ...studies.user_code import import_user_code
 from ..book.objective import measure
 from ..book.schedule import schedule_of
 from ..lanes.compile_cache import enable_compilation_cache
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, refuse_failed
 from ..lanes.resolver import Resolver
+from ..own_code import run_own_code
 from .actions import Action, Actions
 from .parts import PARTS, fields_of
 from .study import check_changeable, study_of
@@ -80,7 +80,7 @@ class AutoRLEnv:
         reward: Literal["value", "gain"] = "value",
     ):
         self._study = study_of(study, runs, steps)
-        import_user_code(self._study.imports, self._study.source)
+        run_own_code(self._study)
         check_changeable(self._study)
         enable_compilation_cache()
         from ..lanes.local import LocalFactory

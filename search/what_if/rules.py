@@ -12,7 +12,7 @@ from ...studies.quanta import rung_steps, rungs
 from ...studies.search_methods import METHODS
 from ...studies.spec import EarlyTerminate, Racing, Study
 from ...studies.stopping_rules import RULES, rule_row
-from ...studies.user_code import import_user_code
+from ..own_code import run_own_code
 from .record import Record
 
 __all__ = ["Asked", "asked_rules", "usual_rules"]
@@ -157,7 +157,7 @@ def _import_if_unknown(study: Study, rule: str) -> None:
     """Run the files of `imports` where a method or a rule is of the user's own."""
     known = study.search.method in METHODS and (rule in RULES or rule in ("none", "racing"))
     if study.imports and not known:
-        import_user_code(study.imports, study.source)
+        run_own_code(study)
 
 
 def _check_rungs(record: Record, rule: str, study: Study) -> None:

@@ -75,3 +75,50 @@ def test_deterministic_kernels_that_come_too_late_are_refused(monkeypatch):
         prepare_devices("auto", deterministic=True)
     assert os.environ["XLA_FLAGS"] == "" and jax.config.values["jax_num_cpu_devices"] == before
     assert prepare_devices("auto")[0].platform == "gpu"
+
+
+STARTS_JAX = """\
+import jax.numpy as jnp
+from hpo.search.samplers.random import RandomSearch
+from hpo.search.samplers.registry import register_sampler
+
+GOAL = jnp.ones(2)
+register_sampler("mine", lambda spec: RandomSearch(spec.space, spec.seed))
+"""
+SHOWN = "\nimport jax; print(len(jax.devices('cpu')))\n"
+
+
+def test_a_method_of_one_s_own_may_make_arrays_when_it_is_imported(tmp_path):
+    (tmp_path / "mine.py").write_text(STARTS_JAX)
+    (tmp_path / "s.yaml").write_text(
+        "env: CartPole-v1\nenv_steps: 10k\nbudget: {trials: 2}\nimports: [mine.py]\n"
+        "search: {method: mine}\nspace: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"
+    )
+    code = f"from hpo.studies.load import load; load({str(tmp_path / 's.yaml')!r})" + SHOWN
+    made = child(code, JAX_PLATFORMS="cpu")
+    assert (made.returncode, made.stdout) == (0, f"{max(2, os.cpu_count())}\n"), made.stderr
+
+
+def test_code_beside_a_policy_may_make_arrays_when_it_is_imported(tmp_path):
+    (tmp_path / "imports").mkdir()
+    (tmp_path / "imports" / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
+    (tmp_path / "policy.json").write_text('{"imports": ["mine.py"]}')
+    code = (
+        "import hpo\n"
+        f"try: hpo.load_policy({str(tmp_path)!r}, imports=True)\n"
+        "except hpo.HpoError: pass  # it is no whole policy\n"
+        "import sys; assert 'mine' in sys.modules\n"
+    )
+    made = child(code + SHOWN, JAX_PLATFORMS="cpu")
+    assert (made.returncode, made.stdout) == (0, f"{max(2, os.cpu_count())}\n"), made.stderr
+
+
+def test_autorl_asks_for_devices_before_the_code_of_a_study(tmp_path):
+    (tmp_path / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
+    (tmp_path / "s.yaml").write_text(
+        "env: CartPole-v1\nenv_steps: 10k\nbudget: {trials: 2}\nimports: [mine.py]\n"
+        "space: {gamma: {min: 0.9, max: 0.99, distribution: uniform}}\n"
+    )
+    code = f"import hpo; hpo.AutoRLEnv({str(tmp_path / 's.yaml')!r}, 2, 2)" + SHOWN
+    made = child(code, JAX_PLATFORMS="cpu")
+    assert (made.returncode, made.stdout) == (0, f"{max(2, os.cpu_count())}\n"), made.stderr

@@ -261,6 +261,16 @@ def test_lines_come_no_faster_than_asked():
     assert sum("env steps" in line for line in said) == 2  # the first, and the last
 
 
+def test_a_log_gets_lines_where_they_are_asked_for_and_else_nothing(capsys):
+    hpo.run(MAPPING, "a")
+    hpo.train(MAPPING, "b")
+    assert capsys.readouterr() == ("", "")  # nobody looks: a script says what it wants to
+    hpo.run(MAPPING, "c", progress=True)
+    out, told = capsys.readouterr()
+    assert out == "" and "\r" not in told and "\x1b" not in told
+    assert sum("env steps" in line for line in told.splitlines()) == 2  # the first, and the last
+
+
 # ---------------------------------------------------------------------- one policy
 
 
@@ -287,6 +297,16 @@ def test_learn_that_gives_nothing_says_why(monkeypatch):
     monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: Broken())
     with pytest.raises(SearchError, match=r"gave no policy: .*RuntimeError: no room"):
         hpo.learn("CartPole-v1")
+
+
+def test_a_wrong_unit_is_told_with_a_right_one(capsys):
+    for given, meant in (("20q", "20k"), ("2 m", "2M")):
+        words = rf"env_steps is '{given}'; did you mean {meant}\? allowed: a whole number"
+        with pytest.raises(StudyError, match=words):
+            hpo.learn("CartPole-v1", env_steps=given)
+    with pytest.raises(StudyError, match="env_steps is 'many'; allowed"):
+        hpo.learn("CartPole-v1", env_steps="many")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_import_stays_light_and_dir_is_complete():

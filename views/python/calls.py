@@ -106,7 +106,8 @@ def run(
         out: the folder of results; the study gets a folder of its name in it.
         observers: told of everything that happens.
         name: replaces the study's name; text and mapping without one are called `study`.
-        progress: show a line on how it stands; None: in a notebook and at a terminal.
+        progress: show how it stands: one line in a notebook and at a terminal, elsewhere a line
+            now and then on stderr; None: where somebody looks, so a script prints warnings alone.
         settings: `callbacks`, `new`, `accept_new_bits`, `accept_changed_files`, `warn` and the
             others of `hpo.search.api.run`.
 

@@ -1,4 +1,4 @@
-"""How a study stands, as one line that is updated: in a notebook, or at a terminal."""
+"""How a study stands: one line that is updated in a notebook or at a terminal, else few lines."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ from typing import Any
 from ...search.book.progress import Progress
 from ..terminal.progress_text import status_line
 from ..terminal.run_view import RunView
+from ..visible import echo
 
 __all__ = ["OneLine", "somebody_looks"]
 
-_EVERY_SECONDS = 0.5
+_EVERY_SECONDS, _EVERY_SECONDS_OF_A_LOG = 0.5, 30.0
 
 
 class OneLine(RunView):
     """The events of a study, each in the place of the one before; warnings stay.
 
     Args:
-        show: replaces the line; by default where `somebody_looks` found somebody.
-        every_seconds: between two lines on where the study stands, at least.
+        show: replaces the line; by default where `somebody_looks` found somebody, and on stderr
+            line after line where nobody does.
+        every_seconds: between two lines on where the study stands, at least; None: 0.5, or 30
+            where lines stay.
     """
 
     def __init__(
-        self, show: Callable[[str], None] | None = None, every_seconds: float = _EVERY_SECONDS
+        self, show: Callable[[str], None] | None = None, every_seconds: float | None = None
     ):
         super().__init__()
-        self._show = show or (_in_notebook() if _notebook() else _at_terminal())
-        self._every, self._shown = every_seconds, -float("inf")
+        stays = show is None and not somebody_looks()
+        if show is None:
+            show = _in_notebook() if _notebook() else _in_log if stays else _at_terminal()
+        usual = _EVERY_SECONDS_OF_A_LOG if stays else _EVERY_SECONDS
+        self._show, self._every = show, usual if every_seconds is None else every_seconds
+        self._shown = -float("inf")
 
     def say(self, text: str) -> None:
         """Replace the line."""
@@ -72,6 +79,10 @@ def _in_notebook() -> Callable[[str], None]:
             handle.append(display(data, raw=True, display_id=True))
 
     return show
+
+
+def _in_log(text: str) -> None:
+    echo(text, file=sys.stderr)
 
 
 def _at_terminal() -> Callable[[str], None]:

@@ -26,6 +26,7 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
         StoreError: it is not a policy folder, or damaged.
         ConfigError: what it was made with is not known here; names the files that bring it.
     """
+    from ...core.device_request import ask_for_devices
     from ...core.policy_folder import IMPORTS
     from ...core.policy_folder import load_policy as load
 
@@ -36,5 +37,6 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
         except ValueError:
             document = {}  # which is told by what reads it
         named = document.get("imports", ()) if isinstance(document, dict) else ()
+        ask_for_devices()  # an array that a module makes when it is imported starts jax
         import_user_code(map(str, named), Path(folder) / IMPORTS)
     return load(folder)
