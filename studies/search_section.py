@@ -59,10 +59,9 @@ def _ask_for_devices(root: Node) -> None:
     from ..core.device_request import ask_for_devices  # jax, which the code would bring as well
 
     node = root.value.get("population")
-    given = node.value if node is not None and node.is_map else {}
-    asked = {key: given[key].value for key in ("device", "deterministic") if key in given}
-    platform = asked.get("device", "auto")
-    ask_for_devices(str(platform), asked.get("deterministic") is True)
+    given: dict[str, Node] = node.value if node is not None and node.is_map else {}
+    asked = {name: child.value for name, child in given.items()}
+    ask_for_devices(str(asked.get("device", "auto")), asked.get("deterministic") is True)
 
 
 def named_fields(root: Node, section: str, checked: bool) -> tuple[Field, ...] | None:
