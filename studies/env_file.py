@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..env_entry import EnvEntry
@@ -56,7 +56,7 @@ def read_env_file(path: str | Path, overrides: Sequence[str] = ()) -> EnvFile:
     held_out = read_eval_env(notes, root, known)
     if notes or spec is None or known is None:
         raise notes.error()
-    spec = EnvSpec(spec.id, {**spec.values, **held_out})
+    spec = replace(spec, values={**spec.values, **held_out})
     folder = str(path.parent)
     if known.source == "optical":
         from .optical_section import read_settings  # numpy and file readers

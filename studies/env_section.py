@@ -77,9 +77,9 @@ def read_one_env(
     if not isinstance(given.value, str):
         notes.add(f"env is {given.shown()}; allowed: an id such as CartPole-v1", given)
         return None, None
-    known = None
+    known, place = None, notes.shown if given.line is None else f"{notes.shown}:{given.line}"
     if gymnax_class(given.value) is not None:  # made when it runs: only then jax is there
-        return EnvSpec(given.value, _values(notes, None, node)), None
+        return EnvSpec(given.value, _values(notes, None, node), place=place), None
     try:
         known = entry(given.value)
     except UnknownNameError as error:
@@ -91,7 +91,7 @@ def read_one_env(
     except (ConfigError, MissingExtraError) as error:
         notes.add(str(error), given)
         return None, None
-    return EnvSpec(given.value, _values(notes, known, node)), known
+    return EnvSpec(given.value, _values(notes, known, node), place=place), known
 
 
 def read_eval_env(notes: Notes, root: Node, known: EnvEntry | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..environment_references import Reference
+from ..errors import ConfigError
 
 __all__ = ["EnvSpec", "labels_of"]
 
@@ -20,11 +21,17 @@ class EnvSpec:
         id: for example `CartPole-v1`, `rmsa`, `gym:HalfCheetah-v5`.
         values: the keys given under `env:` besides `id`, static ones and float parameters alike.
         scale: of a study over several environments, what scores 0 and 1; else None.
+        place: where a file names it, as `study.yaml:3`; "" where none does.
     """
 
     id: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     scale: Reference | None = None
+    place: str = field(default="", compare=False)
+
+    def faulty(self, error: ConfigError) -> ConfigError:
+        """Return an error of the environment with the place that names it."""
+        return ConfigError(f"{self.place}: {error}") if self.place else error
 
 
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:

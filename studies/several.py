@@ -67,7 +67,7 @@ def alone(study: Study, index: int) -> Study:
     given = tuple(own_config(env.id, entry) for entry in study.enqueue)
     return replace(
         study,
-        env=EnvSpec(env.id, env.values),
+        env=replace(env, scale=None),
         more_envs=(),
         over_environments="mean",
         space=replace(study.space, parameters=searched, forbid=()),

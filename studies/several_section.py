@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..env_entry import EnvEntry, EnvKey
 from ..environment_references import Reference, reference_of
@@ -40,8 +40,7 @@ class Listed:
         each = zip(self.items, self.specs, self.entries, strict=True)
         found = [_scale(notes, *one, metric) for one in each]
         return tuple(
-            EnvSpec(spec.id, spec.values, scale)
-            for spec, scale in zip(self.specs, found, strict=True)
+            replace(spec, scale=scale) for spec, scale in zip(self.specs, found, strict=True)
         )
 
 

@@ -14,9 +14,11 @@ from typing import Any
 from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
-from ...environments import files_of
+from ...environments import files_of, find
+from ...errors import ConfigError
 from ...knobs import KNOBS
 from ...spaces.space import Condition
+from ...studies.env_spec import EnvSpec
 from ...studies.quanta import Quanta, quanta_of
 from ...studies.spec import Study
 from .contract import Resolved
@@ -34,12 +36,14 @@ class Parts:
         config: every knob and environment parameter.
         plan: the static part.
         env_params, eval_params: given parameters of the training and the evaluation environment.
+        named: the environment as the study names it.
     """
 
     config: Mapping[str, Any]
     plan: Plan
     env_params: Mapping[str, float]
     eval_params: Mapping[str, float]
+    named: EnvSpec
 
     @cached_property
     def hypers(self) -> Hypers:
@@ -48,12 +52,12 @@ class Parts:
         Raises:
             ConfigError: an environment does not take what it is given.
         """
-        env, eval_env = (environments.make(at) for at in (self.plan.env, self.plan.eval_env))
-        return hypers_of(
-            self.config,
-            environments.params_of(env, self.env_params),
-            environments.params_of(eval_env, self.eval_params),
-        )
+        each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
+        try:
+            taken = [environments.params_of(environments.make(at), given) for at, given in each]
+        except ConfigError as error:
+            raise self.named.faulty(error) from error
+        return hypers_of(self.config, *taken)
 
 
 def parts_of(resolved: Resolved) -> Parts:
@@ -98,7 +102,8 @@ class Split:
         held_out = {**train, **self.study.evaluation.env}
         env, eval_env = self._env_plan(train), self._env_plan(held_out)
         plan = plan_of(config, env, eval_env, self._features(config))
-        return Parts(config, plan, _params(plan.env, train), _params(plan.eval_env, held_out))
+        given = _params(plan.env, train), _params(plan.eval_env, held_out)
+        return Parts(config, plan, *given, self.study.env)
 
     def _features(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the features that configurations of the same bucket as this one may turn on.
@@ -121,12 +126,21 @@ class Split:
         return quanta_of(self.study, plan.steps_per_update)
 
     def _env_plan(self, given: Mapping[str, Any]) -> EnvPlan:
-        """Return the static part of the environment: given keys that are no traced parameter."""
+        """Return the static part of the environment: given keys that are no traced parameter.
+
+        What only code knows is made here; keys of all others were checked when they were read.
+        """
         id_ = self.study.env.id
-        floats = environments.float_params(id_)
-        keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
-        folder = self.study.source if files_of(id_, keys) else ""
-        return EnvPlan(id_, tuple(sorted(keys.items())), folder)
+        try:
+            floats = environments.float_params(id_)
+            keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
+            folder = self.study.source if files_of(id_, keys) else ""
+            plan = EnvPlan(id_, tuple(sorted(keys.items())), folder)
+            if find(id_) is None:
+                environments.make(plan)
+        except ConfigError as error:
+            raise self.study.env.faulty(error) from error
+        return plan
 
 
 def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:

@@ -90,7 +90,7 @@ def test_a_damaged_table_is_no_traceback_of_an_export(capsys, tmp_path, form):
         (["export", "optuna", "--to", "x.log", "--set", "name"], "allowed: name=NAME"),
         (["compare", "a", "b", "--study", "small"], "--study small needs two of its trials"),
         (["importance", "--at", "1k", "--over-progress"], "leave --at out"),
-        (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 50k"),
+        (["importance", "--at", "1x"], "'1x' is not a number of env steps such as 1k"),
         (["importance", "--at", "2.5k"], "no evaluation at 2500 env steps; known: 2000, "),
         (["plot", "history", "--at", "2k"], "options of hpo plot importance"),
         (["plot", "curves", "--method", "fanova"], "options of hpo plot importance"),

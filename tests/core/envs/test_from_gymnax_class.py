@@ -16,7 +16,7 @@ from hpo.core.plan import EnvPlan
 from hpo.environments import gymnax_class
 from hpo.errors import ConfigError, StudyError, UnimportedModuleError, UnknownNameError
 from hpo.search.lanes.configuration import Split
-from hpo.studies.load import loads
+from hpo.studies.load import load, loads
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -157,6 +157,21 @@ def test_what_cannot_be_one_is_refused_in_a_line(monkeypatch):
         make("gymnax:gymnax.nothing:CartPole")
     with pytest.raises(StudyError, match=r"did you mean .gymnax:package\.module:Class."):
         loads("env: gymnax:craftax\nenv_steps: 10k\nbudget: {trials: 2}\n")
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        (f"{CARTPOLE}s", "study.yaml:2: .* has no class 'CartPoles'; did you mean 'CartPole'?"),
+        (f"{{id: '{CARTPOLE}', lenght: 2}}", "study.yaml:2: unknown key of .* 'lenght'"),
+    ],
+)
+def test_what_only_its_code_knows_is_told_with_the_place_that_names_it(tmp_path, env, told):
+    path = tmp_path / "study.yaml"
+    path.write_text(f"name: s\nenv: {env}\nenv_steps: 10k\nbudget: {{trials: 2}}\n")
+    study = load(path)
+    with pytest.raises(ConfigError, match=told):
+        Split(study).parts(study.default())
 
 
 def test_an_id_alone_imports_only_what_was_installed(tmp_path, monkeypatch):

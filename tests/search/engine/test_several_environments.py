@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hpo.environment_references import Reference
+from hpo.errors import ConfigError
 from hpo.search.book.progress import Silent
 from hpo.search.lanes.several import SeveralFactory
 from hpo.search.run import run
@@ -239,15 +240,18 @@ def test_what_one_environment_lacks_is_inactive_there(tmp_path):
 def test_chunks_of_unlike_lengths_are_refused():
     asked = several()
     odd = dataclasses.replace(PARTS[1], quanta={"64x64": 500})
-    with pytest.raises(Exception, match=r"unlike env steps \(CartPole-v1 1000, Acrobot-v1 500"):
+    asked = dataclasses.replace(asked, env=dataclasses.replace(asked.env, place="s.yaml:3"))
+    told = r"s\.yaml:3: .* unlike env steps \(CartPole-v1 1000, Acrobot-v1 500"
+    with pytest.raises(ConfigError, match=told):
         factory(asked, [PARTS[0], odd, PARTS[2]]).resolve(asked.default())
 
 
 def test_unlike_warm_ups_are_refused():
     asked = several()
+    asked = dataclasses.replace(asked, env=dataclasses.replace(asked.env, place="s.yaml:3"))
     late = dataclasses.replace(PARTS[1], warmup_chunks=2)
     made = factory(asked, [PARTS[0], late, PARTS[2]])
-    with pytest.raises(Exception, match="CartPole-v1 0, Acrobot-v1 2"):
+    with pytest.raises(ConfigError, match=r"s\.yaml:3: .* CartPole-v1 0, Acrobot-v1 2"):
         made.check(made.resolve(asked.default()))
 
 
