@@ -28,7 +28,7 @@ from acceptance_points.whole_study import study_of
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 study = study_of(small=True)
-run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(0.0, 0.2))  # a commit a chunk
+run(study, Path(sys.argv[1]), LocalFactory(study), (), Settings(float(sys.argv[2]), 0.2))
 """
 
 
@@ -67,7 +67,7 @@ def test_a_killed_study_of_real_lanes_ends_with_the_same_tables(unbroken, tmp_pa
     folder, broken = unbroken[0], tmp_path / "study"
     rng = random.Random(3)
     for _ in range(KILLS):
-        with start(broken) as child:
+        with start(broken, 0.0) as child:
             wait_for_commits(child, broken, rng.randint(1, 4))
             time.sleep(rng.uniform(0.0, 0.02))
             assert child.poll() is None, "killed while it runs"
@@ -97,10 +97,11 @@ def wait_for_commits(child: subprocess.Popen[bytes], folder: Path, count: int) -
         written |= names() - before
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
+def start(folder: Path, commit_every: float = 30.0) -> subprocess.Popen[bytes]:
+    """Start the tiny study, which commits after so many seconds; with 0 after each chunk."""
     paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", AGAIN, str(folder)],
+        [sys.executable, "-W", "error", "-c", AGAIN, str(folder), str(commit_every)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
 
