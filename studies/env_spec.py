@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +30,15 @@ class EnvSpec:
     scale: Reference | None = None
     place: str = field(default="", compare=False)
 
-    def faulty(self, error: ConfigError) -> ConfigError:
-        """Return an error of the environment with the place that names it."""
-        return ConfigError(f"{self.place}: {error}") if self.place else error
+    @contextmanager
+    def named_in_errors(self) -> Generator[None]:
+        """Begin the message of a `ConfigError` raised within with the place that names it."""
+        try:
+            yield
+        except ConfigError as error:
+            if self.place:
+                error.args = (f"{self.place}: {error}",)
+            raise
 
 
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
 from ...environments import files_of, find
-from ...errors import ConfigError
 from ...knobs import KNOBS
 from ...spaces.space import Condition
 from ...studies.env_spec import EnvSpec
@@ -53,10 +52,8 @@ class Parts:
             ConfigError: an environment does not take what it is given.
         """
         each = ((self.plan.env, self.env_params), (self.plan.eval_env, self.eval_params))
-        try:
+        with self.named.named_in_errors():
             taken = [environments.params_of(environments.make(at), given) for at, given in each]
-        except ConfigError as error:
-            raise self.named.faulty(error) from error
         return hypers_of(self.config, *taken)
 
 
@@ -131,15 +128,13 @@ class Split:
         What only code knows is made here; keys of all others were checked when they were read.
         """
         id_ = self.study.env.id
-        try:
+        with self.study.env.named_in_errors():
             floats = environments.float_params(id_)
             keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
             folder = self.study.source if files_of(id_, keys) else ""
             plan = EnvPlan(id_, tuple(sorted(keys.items())), folder)
             if find(id_) is None:
                 environments.make(plan)
-        except ConfigError as error:
-            raise self.study.env.faulty(error) from error
         return plan
 
 

@@ -98,11 +98,12 @@ class SeveralFactory:
                 f"{label} {one.steps_per_chunk}"
                 for label, one in zip(labels(self.study), each, strict=True)
             )
-            unlike = ConfigError(
+            unlike = (
                 f"chunks have unlike env steps ({words}), so rungs would not fall together; list "
                 "environments whose updates are equally long"
             )
-            raise self.study.env.faulty(unlike)
+            with self.study.env.named_in_errors():
+                raise ConfigError(unlike)
         key = hashlib.sha256("+".join(one.bucket for one in each).encode()).hexdigest()[:8]
         return Resolved(config, key, each[0].steps_per_chunk, tuple(each))
 
@@ -139,10 +140,8 @@ class SeveralFactory:
                 population if population.lanes == asked else make(factory, one, asked)
                 for population, (factory, one) in zip(made, pairs, strict=True)
             ]
-        try:
+        with self.study.env.named_in_errors():
             return SeveralPopulation(labels(self.study), made)
-        except ConfigError as error:
-            raise self.study.env.faulty(error) from error
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
