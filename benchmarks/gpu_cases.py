@@ -29,7 +29,8 @@ FLAGS = (
 # "Cannot find key: sm_80"), whose kernels then take what their bytes need.
 ESTIMATES = "--xla_gpu_collect_cost_model_stats=true "
 ESTIMATED = ("h100",)
-PPO = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4}
+PPO = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4,
+       "learning_rate": 3e-4, "lr_schedule": "constant", "normalise_rewards": False}  # fmt: skip
 LINKS = {**PPO, "num_envs": 16, "rollout_length": 100, "hidden_sizes": (64, 64)}
 
 

@@ -40,6 +40,8 @@ PLAIN_PPO: Mapping[str, Any] = {
     "logr_clip": None,
     "adv_clip": None,
     "lr_schedule": "constant",
+    "normalise_observations": False,
+    "normalise_rewards": False,
     "log_std_init": 0.0,
     "value_clip_eps": None,
     "target_kl": None,

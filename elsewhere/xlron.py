@@ -252,4 +252,5 @@ XLRON = System(
     exact=True,
     strict=True,
     source="github.com/micdoh/XLRON: xlron/parameter_flags.py and the code that reads it",
+    always={"normalise_observations": False, "normalise_rewards": False},
 )

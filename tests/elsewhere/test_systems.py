@@ -4,6 +4,7 @@ import pytest
 
 from hpo.elsewhere import COMMON, SYSTEMS, Settings, recognise
 from hpo.elsewhere.builtin import mapping_of, widths_of
+from hpo.elsewhere.rows import UNKNOWN
 from hpo.elsewhere.values import NoCounterpart
 from hpo.knobs import KNOBS, check_value
 
@@ -23,6 +24,12 @@ def test_targets_exist_and_defaults_are_legal(one):
             _check(row.target, row.values.of(row.default))
     for target, value in one.always.items():
         _check(target, value)
+
+
+@pytest.mark.parametrize("one", SYSTEMS.values(), ids=lambda one: one.name)
+def test_what_is_normalised_does_not_depend_on_our_defaults(one):
+    said = {row.target for row in one.rows if row.default is not UNKNOWN} | set(one.always)
+    assert {"normalise_observations", "normalise_rewards"} <= said
 
 
 def _check(target, value):
