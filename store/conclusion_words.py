@@ -157,4 +157,5 @@ def _number(value: float | None) -> str:
 
 
 def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """Begin a sentence; a name such as `ksp_ff` stays what people type."""
+    return text if "_" in text.split(" ", 1)[0] else text[:1].upper() + text[1:]

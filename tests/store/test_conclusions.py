@@ -175,7 +175,7 @@ def test_baselines_have_their_own_verdicts() -> None:
     found = conclude(HIGH, LOW, baselines={"ksp_ff": drawn(500, seed=2), "ff_ksp": LOW})
     assert [item.verdict for item in found.baselines] == ["worse", "better"]
     assert [item.rival for item in found.baselines] == ["ksp_ff", "ff_ksp"]
-    assert any(said.startswith("Ksp_ff is better than the winner") for said in sentences(found))
+    assert any(said.startswith("ksp_ff is better than the winner") for said in sentences(found))
 
 
 def test_a_population_without_copying_stands_for_the_default() -> None:
