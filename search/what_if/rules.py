@@ -161,7 +161,14 @@ def _import_if_unknown(study: Study, rule: str) -> None:
 
 
 def _check_rungs(record: Record, rule: str, study: Study) -> None:
-    if study.early_terminate is not None and not rung_steps(study):
+    early = study.early_terminate
+    if early is not None and not rung_steps(study):
+        if record.first_point < record.study.env_steps:
+            raise ConfigError(
+                f"--early-terminate {rule}: its first rung, at {early.min} env steps, is not "
+                f"before the end of a run of {record.study.env_steps}; type "
+                f"min={record.first_point}"
+            )
         raise ConfigError(
             f"--early-terminate {rule}: {record.study.name} was first evaluated at "
             f"{record.first_point} env steps, the end of a run, so there is nothing to judge by; "

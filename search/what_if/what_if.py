@@ -144,11 +144,12 @@ def what_if(
         record.study.search.method not in METHODS or METHODS[record.study.search.method].learns
     )
     same_asks = not learns and record.study.search.driver == "lanes"
-    hangs = ""
-    if not same_asks:
-        hangs = "asks"
-    elif matched < judgements:
-        hangs = "order"
+    ordered = "order" if matched < judgements else ""
+
+    def hangs(asked: Asked) -> str:
+        """Return what hangs on what was asked for; its own rule asks for what it asked for."""
+        return ordered if same_asks or _is_own(record, asked) else "asks"
+
     early = record.study.early_terminate
     return WhatIf(
         study=record.study.name,
@@ -164,7 +165,7 @@ def what_if(
         best=truth.best(0)[0],
         unseen=len(truth.unseen),
         audited=bool(truth.unseen) and any(row.audited for row in record.trials),
-        rows=tuple(_row(record, truth, rule, hangs, resamples) for rule in asked),
+        rows=tuple(_row(record, truth, rule, hangs(rule), resamples) for rule in asked),
     )
 
 
@@ -220,6 +221,12 @@ def _is_tolerated(record: Record, trial: int) -> bool:
         if seen is None or (end not in seen.results and seen.lost_at is None):
             return False
     return True
+
+
+def _is_own(record: Record, asked: Asked) -> bool:
+    """Return whether this is the rule, and are these the seeds, that the study ran with."""
+    own = record.study
+    return (asked.study.early_terminate, asked.study.seeds) == (own.early_terminate, own.seeds)
 
 
 def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int) -> WhatIfRow:

@@ -191,6 +191,7 @@ def test_the_sketch_of_a_resample_picks_the_engines_winner(tmp_path):
         ("pbt", "no recorded curve"),
         ("racing", "allowed: start from 1"),
         ("asha,min=500", "first evaluated at 2000"),
+        ("asha,min=100k", "not before the end of a run of 16000; type min=2000"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_in_a_line(rule, said, record):
@@ -218,6 +219,16 @@ def test_a_study_whose_first_rung_was_rounded_up_to_chunks_is_judged_by_the_usua
 def test_more_seeds_than_were_recorded_are_refused(record):
     with pytest.raises(ConfigError, match="allowed: 1 to 2"):
         asked_rules(*record, ["none"], 3)
+
+
+def test_a_methods_own_rule_asks_for_the_trials_it_asked_for(tmp_path):
+    asked = study(method="tpe", early_terminate=ASHA, budget=Budget(trials=8), evaluation=EVERY)
+    folder = ran(tmp_path / "study", asked)
+    found = what_if(folder, ["asha,eta=2", "none"], resamples=0, quantum=quantum)
+    assert found.matched == found.judgements > 0
+    assert [(row.exact, row.why) for row in found.rows] == [(True, ""), (False, "unseen")]
+    fewer = what_if(folder, ["asha,eta=2"], seeds=1, resamples=0, quantum=quantum)
+    assert fewer.rows[0].why != ""  # other seeds would have told the method other values
 
 
 def test_who_has_no_row_for_his_last_chunk():
@@ -253,7 +264,8 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     assert "failed" in states and found.matched == found.judgements > 0
     assert found.same_asks is (why != "asks")
     for row in found.rows:
-        assert (row.why, row.trials) == (why, len(states) - states.count("failed"))
+        own = row.rule == "none"  # with which the study ran: it asks for what it asked for
+        assert (row.why, row.trials) == ("" if own else why, len(states) - states.count("failed"))
         assert (row.lost is not None) is has_a_best and (row.luck is not None) is has_a_best
     assert found.rows[1].stopped.value > 0 and found.rows[1].saved.value > 0.3
     text = what_if_text(found)
