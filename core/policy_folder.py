@@ -30,6 +30,7 @@ from .saved_policy import SavedPolicy
 __all__ = ["IMPORTS", "load_policy", "save_policy"]
 
 _FORMAT = 1
+_SHOWN = 5
 _FILES = "files"
 IMPORTS = "imports"
 """Folder within a policy's: the code that registers what it is made with."""
@@ -75,6 +76,14 @@ def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = 
     write_text(directory / "policy.json", text + "\n")
 
 
+def _policies_inside(directory: Path) -> list[str]:
+    """Return up to five policy folders below one of a trial, of all trials, or of a study."""
+    for levels in ("*", "*/*", "*/*/*"):
+        if found := sorted(directory.glob(f"{levels}/policy.json")):
+            return [str(one.parent) for one in found[:_SHOWN]] + ["..."] * (len(found) > _SHOWN)
+    return []
+
+
 def load_policy(directory: str | Path) -> SavedPolicy:
     """Read a policy that `save_policy` wrote; the code beside it is not run.
 
@@ -85,8 +94,8 @@ def load_policy(directory: str | Path) -> SavedPolicy:
     directory = Path(directory)
     path = directory / "policy.json"
     if not path.is_file():
-        inside = sorted(one.parent.name for one in directory.glob("*/policy.json"))
-        each = f"; it holds one an environment: {', '.join(inside)}" if inside else ""
+        inside = _policies_inside(directory)
+        each = f"; inside it are {', '.join(inside)}" if inside else ""
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
     try:
         document = parse_json(read_text(path))

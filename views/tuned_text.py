@@ -39,7 +39,7 @@ def records_table(records: Sequence[Record]) -> str:
                 _standing(others),
             ]
         )
-    header = ("environment", "env steps", "tuned", "default", "beside it", "beside others")
+    header = ("environment", "steps", "tuned", "default", "beside it", "beside others")
     right = (False, True, True, True, False, False)
     words = "IQM of 32 fresh seeds, greedy; the proof of one: hpo tuned ENV"
     return f"{aligned(header, rows, right)}\n\n{words}"

@@ -34,8 +34,9 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     notebook that mends it; what was compiled with that one is forgotten.
 
     Raises:
-        ConfigError: the id is taken.
+        ConfigError: the id is taken, or an environment was given in place of its class.
     """
+    _check_makes(id_, factory)
     before = _REGISTERED.get(id_)
     anew = before is not None and before is not factory
     if anew and _written(before) == _written(factory):
@@ -44,6 +45,15 @@ def register(id_: str, factory: EnvironmentFactory) -> None:
     elif id_ in known():
         raise ConfigError(f"an environment {id_!r} exists already; register it under another id")
     _REGISTERED[id_] = factory
+
+
+def _check_makes(id_: str, factory: object) -> None:
+    if not callable(factory):
+        made = type(factory).__name__
+        raise ConfigError(
+            f"environment {id_!r} is registered by a {made} that was made already; allowed: the "
+            f"class, or a function that makes one: register({id_!r}, {made})"
+        )
 
 
 def _written(factory: object) -> tuple[object, object]:

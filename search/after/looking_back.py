@@ -116,6 +116,7 @@ class Importance:
         random_only: only the random share was used.
         method: the estimator.
         random_trials: how many of the random share were evaluated there.
+        modelled: how many of the trials a model proposed that knew results.
     """
 
     shares: Mapping[str, float]
@@ -124,6 +125,7 @@ class Importance:
     random_only: bool
     method: Method
     random_trials: int
+    modelled: int = 0
 
     @property
     def caution(self) -> str:
@@ -267,7 +269,9 @@ def importance_at(
         )
     rows = [(points.params(n, here), points.values[here][n]) for n in among]
     shares = _shares(points.study.space, rows, points.study.metric.goal, method)
-    return Importance(shares, here, len(rows), random_only, method, random_trials)
+    given = sum(points.trials[n].proposed_by in _GIVEN for n in set(among) - set(share))
+    modelled = len(set(among) - set(share)) - given
+    return Importance(shares, here, len(rows), random_only, method, random_trials, modelled)
 
 
 def _point_near(points: Points, at: int | None) -> int | None:

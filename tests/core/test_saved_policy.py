@@ -245,3 +245,20 @@ def test_code_of_one_s_own_is_carried_named_and_not_run_unasked(policies, tmp_pa
     with pytest.raises(HpoError, match="unknown environment 'own-pole'") as told:
         load_policy(folder)
     assert f"hpo eval {folder} --import {copy}" in str(told.value)
+
+
+def test_a_folder_above_policies_names_those_inside(tmp_path):
+    study = tmp_path / "study"
+    for inside in ("policies/trial_3/CartPole-v1", "policies/trial_3/Acrobot-v1"):
+        (study / inside).mkdir(parents=True)
+        (study / inside / "policy.json").write_text("{}")
+    kept = study / "policies" / "trial_3"
+    for folder in (study, study / "policies", kept):
+        with pytest.raises(StoreError) as told:
+            load_policy(folder)
+        assert str(told.value) == (
+            f"{folder} is not a policy folder: it has no policy.json; inside it are "
+            f"{kept}/Acrobot-v1, {kept}/CartPole-v1"
+        )
+    with pytest.raises(StoreError, match=r"has no policy\.json$"):
+        load_policy(tmp_path / "nowhere")

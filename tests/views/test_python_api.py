@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 import hpo
-from hpo.errors import ConfigError, MissingExtraError, SearchError, StoreError, StudyError
+from hpo.errors import (
+    ConfigError,
+    MissingExtraError,
+    SearchError,
+    StoreError,
+    StudyError,
+    UnknownNameError,
+)
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store import query
@@ -135,6 +142,10 @@ def test_tables_are_dataframes_and_arrow_beside(done):
     assert best["value"][0] == done.best.value
     with pytest.raises(StoreError, match="known: trials, evaluations, curves, baselines"):
         study.table("trails")
+    with pytest.raises(
+        UnknownNameError, match=r"column of curves 'trail'; did you mean 'trial'\?"
+    ):
+        study.table("curves", ["env_steps", "trail"])
     with pytest.raises(StoreError, match="has no baselines"):
         _ = study.baselines
 
@@ -297,6 +308,11 @@ def test_learn_that_gives_nothing_says_why(monkeypatch):
     monkeypatch.setattr(local, "LocalFactory", lambda *parts, **more: Broken())
     with pytest.raises(SearchError, match=r"gave no policy: .*RuntimeError: no room"):
         hpo.learn("CartPole-v1")
+
+
+def test_a_configuration_that_is_no_mapping_is_told_in_a_line():
+    with pytest.raises(ConfigError, match=r"config is \['gamma'\]; allowed: a mapping of knobs"):
+        hpo.learn("CartPole-v1", ["gamma"], env_steps=160)
 
 
 def test_a_wrong_unit_is_told_with_a_right_one(capsys):

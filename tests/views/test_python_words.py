@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import hpo
-from hpo.errors import StoreError
+from hpo.errors import ConfigError, StoreError
 from hpo.search.run import run
 from hpo.views.python import calls
 from hpo.views.python.words import in_python, speaks_python
@@ -49,6 +49,24 @@ def test_looking_back_from_python_speaks_so(call, tmp_path):
         samples.make_results(tmp_path, name)
     with pytest.raises(StoreError, match=r"choose one with study=: one, two$"):
         call(out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("the mapping: --name: name is 'a/b'; allowed", "the mapping: name is 'a/b'; allowed"),
+        ("--seeds is 9, but the trials", "seeds is 9, but the trials"),
+        ("--early-terminate asha,eta=x: eta is 'x'", "'asha,eta=x': eta is 'x'"),
+    ],
+)
+def test_options_of_what_if_and_the_name_are_arguments(said, told):
+    assert in_python(said) == told
+
+
+def test_what_if_from_python_speaks_so(tmp_path):
+    samples.make_results(tmp_path, "small")
+    with pytest.raises(ConfigError, match=r"^seeds is 9, but"):
+        hpo.open(tmp_path / "small").what_if("none", seeds=9)
 
 
 def test_every_option_that_messages_name_has_a_word():

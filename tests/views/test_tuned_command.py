@@ -42,9 +42,11 @@ def say(made, monkeypatch, capsys):
 def test_the_list_has_a_line_a_record(say):
     code, out, _ = say("tuned", "--tuned", "results/tuned")
     lines = out.splitlines()
-    assert code == 0 and lines[0].split()[:2] == ["environment", "env"]
+    assert code == 0 and lines[0].split()[:2] == ["environment", "steps"]
     assert lines[2].startswith("CartPole-v1") and "better" in lines[2]
-    assert max(map(len, lines)) <= 80
+    shipped = Path(__file__).parents[2] / "results" / "tuned"
+    every = [*lines, *say("tuned", "--tuned", str(shipped))[1].splitlines()]
+    assert len(every) > 10 and max(map(len, every)) <= 80
     data = json.loads(say("tuned", "--tuned", "results/tuned", "--json")[1])
     assert [one["name"] for one in data] == ["CartPole-v1"]
     assert data[0]["config"]["learning_rate"] == 0.002

@@ -56,7 +56,7 @@ def importance(
 def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Picture:
     trials = counted(found.trials, "trial")
     caption = f"{_METHODS[found.method]}, on {trials} at {steps(found.at)} env steps"
-    caption += ", none proposed by a model." if found.random_only else f". {_BIASED}"
+    caption += ", none proposed by a model." if not found.modelled else f". {_BIASED}"
     caption += f" ({found.caution.capitalize()}.)" if found.caution else ""
     most = max(found.shares.values(), default=0.0)
     bars = tuple(

@@ -241,7 +241,9 @@ def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, l
     sides: list[_Side] = []
     for number in numbers:
         if number not in rows:
-            raise StoreError(f"study {folder.name!r} has no trial {number}; see: hpo top")
+            raise StoreError(
+                f"study {folder.name!r} has no trial {number}; see: hpo top {folder.name}"
+            )
         side = _side(folder, meta, rows[number], entries[number], f"trial {number}", scores)
         sides.append(side)
     return meta, sides

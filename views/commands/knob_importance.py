@@ -47,6 +47,13 @@ def do_importance(args: Namespace) -> int:
         for item, answer in told:
             text = f"{_answer(answer)}\n{_text(item, knows_blocks(sys.stdout))}"
             echo(in_columns(text, sys.stdout, 2))
+        left_out = sorted(set(points.values) - {item.at for item in found})
+        if args.over_progress and left_out:
+            some = ", ".join(map(steps, left_out))
+            words = (
+                f"left out, where fewer than ten of these trials have a value: {some} env steps"
+            )
+            echo(in_columns(words, sys.stdout, 2))
     return 0
 
 
@@ -79,7 +86,7 @@ def _data(item: Importance) -> dict[str, object]:
 
 def _text(item: Importance, blocks: bool) -> str:
     which = ", none proposed by a model"
-    if not item.random_only:
+    if item.modelled:
         which = ", a model's proposals included (biased towards where it searched)"
     lines = [
         f"{item.method} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}{which}"

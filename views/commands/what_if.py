@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
@@ -11,10 +12,13 @@ from ...store.codec import finite_json
 from ...store.study_folder import find_study
 from ..documents import print_answer
 from ..formatting import aligned, counted, steps
-from ..terminal.console import fitted
+from ..terminal.console import console, fitted
 
 __all__ = ["do_what_if", "what_if_text"]
 
+_HEADER = ("rule", "stopped", "env steps", "saved", "won", "lost", "95 %", "exact")
+_RIGHT = (False, True, True, True, True, True, False, False)
+_TWO_TABLES = ((0, 1, 2, 3, 7), (0, 4, 5, 6))  # what it did, and what came of it
 _WHY = {
     "asks": "asks: the method learns, so a study with this rule asks for other trials; this is "
     "its verdict on the trials that were asked for",
@@ -37,22 +41,34 @@ def do_what_if(args: Namespace) -> int:
     """
     folder = find_study(args.study, Path(args.out))
     found = what_if(folder.path, args.early_terminate, args.seeds, args.resamples)
-    text = fitted(what_if_text(found), sys.stdout, 2)
+    width = console(sys.stdout).width if sys.stdout.isatty() else None
+    text = fitted(what_if_text(found, width), sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
     return 0
 
 
-def what_if_text(found: WhatIf) -> str:
-    """Return rules side by side, and what the words in the last column mean."""
+def what_if_text(found: WhatIf, width: int | None = None) -> str:
+    """Return rules side by side, and what the words in the last column mean.
+
+    Args:
+        found: what they would have done.
+        width: columns of the terminal; what is wider stands in two tables. None: in one.
+    """
     head = (
         f"{found.study}: {counted(found.trials, 'trial')} judged again on "
         f"{counted(found.seeds, 'seed')} each; ran with {found.recorded_rule or 'no rule'}\n"
         f"replayed as recorded: {found.matched} of {found.judgements} judgements and batches"
     )
     rows = [_cells(row) for row in found.rows]
-    header = ("rule", "stopped", "env steps", "saved", "won", "lost", "95 %", "exact")
-    table = aligned(header, rows, (False, True, True, True, True, True, False, False))
-    return "\n".join([head, "", table, "", *_notes(found)])
+    tables = [_table(rows, range(len(_HEADER)))]
+    if width is not None and len(tables[0].partition("\n")[0]) > width:
+        tables = [_table(rows, columns) for columns in _TWO_TABLES]
+    return "\n".join([head, "", "\n\n".join(tables), "", *_notes(found)])
+
+
+def _table(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
+    header, right = ([line[n] for n in columns] for line in (_HEADER, _RIGHT))
+    return aligned(header, [[row[n] for n in columns] for row in rows], right)
 
 
 def _cells(row: WhatIfRow) -> list[str]:

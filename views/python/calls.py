@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import SearchError
+from ...errors import ConfigError, SearchError
 from ...search import api
 from ...search.run import Results as _Results
 from ...store.study_folder import RESULTS
@@ -174,6 +174,10 @@ def learn(
     Raises:
         HpoError: as `run` does; a SearchError if the training diverged or failed.
     """
+    if not isinstance(config or {}, Mapping):
+        raise ConfigError(
+            f"config is {config!r}; allowed: a mapping of knobs, such as {{'learning_rate': 1e-3}}"
+        )
     study: dict[str, Any] = {
         "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
         "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MissingExtraError, StoreError
+from ...errors import MissingExtraError, StoreError, UnknownNameError
 from ...search.after.conclusion import conclusion_of
 from ...store.baselines import BASELINES
 from ...store.conclusions import Conclusion
@@ -125,6 +125,7 @@ class Opened:
 
         Raises:
             StoreError: there is no such table, or none was published yet.
+            UnknownNameError: it has no such column; suggests the nearest.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -137,6 +138,10 @@ class Opened:
         if not path.is_file():
             raise StoreError(f"{self.name} has no baselines")
         try:
+            known = pq.read_schema(path).names
+            for column in columns or ():
+                if column not in known:
+                    raise UnknownNameError(f"column of {name}", column, known)
             return pq.read_table(path, columns=None if columns is None else list(columns))
         except (pa.ArrowException, OSError) as error:
             raise damaged_table(path) from error
@@ -221,7 +226,8 @@ class Opened:
         """
         from ...search.what_if.what_if import what_if
 
-        return what_if(self.folder, rules, seeds, resamples)
+        with speaks_python():
+            return what_if(self.folder, rules, seeds, resamples)
 
     @cached_property
     def plot(self) -> Plots:

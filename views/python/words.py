@@ -25,6 +25,9 @@ _WORDS = (
     (r"(?<![\w-])--time runs", "time=True runs"),
     (r"(?<![\w-])with --(out|study)\b", r"with \1="),
     (r"(?<![\w-])--at\b", "at="),
+    (r"(?<![\w-])--name: name is", "name is"),
+    (r"(?<![\w-])--seeds is", "seeds is"),
+    (r"(?<![\w-])--early-terminate (\S+):", r"'\1':"),
 )
 """An option of a command, as messages have it -> the argument of the same meaning."""
 

@@ -36,6 +36,13 @@ def test_a_taken_id_is_refused(taken):
         registry.register(taken, countdown.Countdown)
 
 
+def test_an_object_in_place_of_its_class_is_refused():
+    made = countdown.Countdown()
+    with pytest.raises(ConfigError, match=r"'made'.*a Countdown.*register\('made', Countdown\)"):
+        registry._check_makes("made", made)
+    registry._check_makes("made", countdown.Countdown)
+
+
 def test_parameters_are_replaced_by_name():
     env = registry.make(EnvPlan("CartPole-v1"))
     params = registry.params_of(env, {"gravity": 5.0})

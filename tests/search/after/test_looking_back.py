@@ -28,6 +28,8 @@ from hpo.store.importance import Decided, KnobShare
 from hpo.store.journal import Journal
 from hpo.store.rows import EvaluationRow, Stream, TrialRow, TrialState
 from hpo.studies.spec import EarlyTerminate
+from hpo.views.commands.knob_importance import _text
+from hpo.views.formatting import steps
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
@@ -175,7 +177,7 @@ def test_the_commands(results, capsys):
     out = ["--out", str(results)]
     assert main(["importance", "--study", "one", "--all", *out]) == 0
     shown = capsys.readouterr().out
-    assert "learning_rate" in shown and "biased" in shown
+    assert "learning_rate" in shown and "biased" not in shown  # all were drawn at random
     assert main(["importance", "--study", "one", "--all", "--over-progress", *out]) == 0
     assert capsys.readouterr().out.count("ped-anova at") >= 1
     assert main(["compare", "one", "two", *out]) == 0
@@ -188,6 +190,32 @@ def test_the_commands(results, capsys):
     assert "has no value of a full run" in capsys.readouterr().err
     assert main(["compare", "0", "999", "--study", "one", *out]) == 2
     assert "no trial 999" in capsys.readouterr().err
+
+
+def test_only_what_a_model_proposed_is_said_to_be_biased(results):
+    drawn = made_up(results, lambda params: params["gamma"])
+    assert importance_at(drawn).modelled == importance_at(drawn, everybody=True).modelled == 0
+    assert "none proposed by a model" in _text(importance_at(drawn, everybody=True), True)
+    trials = {n: replace(row, proposed_by="tpe", batch=1) if n < 4 else row
+              for n, row in drawn.trials.items()}  # fmt: skip
+    mixed = importance_at(replace(drawn, trials=trials), everybody=True)
+    assert (mixed.trials, mixed.modelled) == (60, 4)
+    assert "a model's proposals included" in _text(mixed, True)
+
+
+def test_points_with_too_few_trials_are_named_over_progress(results, capsys):
+    out = ["--study", "one", "--out", str(results)]
+    points = read_points(results / "one")
+    assert main(["importance", "--over-progress", "--all", *out]) == 0
+    shown = capsys.readouterr().out
+    few = [at for at, found in points.values.items() if len(found) < 10]
+    assert few and shown.count("ped-anova at") == len(points.values) - len(few)
+    last = " ".join(shown.partition("left out, ")[2].split())
+    assert last == f"where fewer than ten of these trials have a value: {_listed(few)} env steps"
+
+
+def _listed(points):
+    return ", ".join(map(steps, points))
 
 
 def test_the_knob_that_decides_is_named_with_its_floor(results):

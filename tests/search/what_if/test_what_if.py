@@ -270,4 +270,8 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     assert found.rows[1].stopped.value > 0 and found.rows[1].saved.value > 0.3
     text = what_if_text(found)
     table = [line for line in text.splitlines() if line.startswith(("none", "asha", "rule"))]
+    narrow = what_if_text(found, 60).split("saved: of")[0].splitlines()
+    cells = sorted(word for line in table for word in line.split())
+    assert max(map(len, narrow[3:])) <= 60  # two tables, each with the rules
+    assert set(cells) == {word for line in narrow[3:] for word in line.split() if "--" not in word}
     assert max(map(len, table)) <= 80 and ("several objectives" in text) is not has_a_best
