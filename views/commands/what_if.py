@@ -67,7 +67,7 @@ def what_if_text(found: WhatIf, width: int | None = None) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
-    header, right = ([line[n] for n in columns] for line in (_HEADER, _RIGHT))
+    header, right = [_HEADER[n] for n in columns], [_RIGHT[n] for n in columns]
     return aligned(header, [[row[n] for n in columns] for row in rows], right)
 
 
