@@ -15,6 +15,7 @@ from ...core.envs import registry as environments
 from ...core.hypers import Hypers, hypers_of
 from ...core.plan import FEATURES, EnvPlan, Plan, features_of, plan_hash, plan_of
 from ...environments import files_of, find
+from ...errors import UnknownNameError, suggestion
 from ...knobs import KNOBS
 from ...spaces.space import Condition
 from ...studies.env_spec import EnvSpec
@@ -129,13 +130,23 @@ class Split:
         """
         id_ = self.study.env.id
         with self.study.env.named_in_errors():
-            floats = environments.float_params(id_)
+            floats = self._float_params(id_)
             keys = {name: _frozen(value) for name, value in given.items() if name not in floats}
             folder = self.study.source if files_of(id_, keys) else ""
             plan = EnvPlan(id_, tuple(sorted(keys.items())), folder)
             if find(id_) is None:
                 environments.make(plan)
         return plan
+
+    def _float_params(self, id_: str) -> frozenset[str]:
+        try:
+            return environments.float_params(id_)
+        except UnknownNameError as error:
+            if self.study.imports and not suggestion(id_, error.known):
+                files = " and ".join(self.study.imports)
+                hint = f"to register it, {files} needs a line such as register({id_!r}, MyClass)"
+                error.args = (f"{error}; {hint}",)
+            raise
 
 
 def _params(plan: EnvPlan, given: Mapping[str, Any]) -> dict[str, float]:

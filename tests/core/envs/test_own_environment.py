@@ -11,6 +11,8 @@ import pytest
 from hpo.core.envs import registry
 from hpo.core.envs.testing import EnvironmentContract
 from hpo.core.plan import EnvPlan
+from hpo.errors import UnknownNameError
+from hpo.search.lanes.configuration import Split
 from hpo.studies.load import load
 from hpo.studies.user_code import import_user_code
 
@@ -51,6 +53,16 @@ def test_the_study_finds_it_with_its_key_and_parameter(folder):
     assert study.space.names == ("learning_rate", "env.slip")
     env = registry.make(EnvPlan("corridor", (("length", 12),)))
     assert env.length == 12 and env.default_params.slip == 0.1
+
+
+def test_a_file_that_forgets_to_register_is_told_how(tmp_path):
+    (tmp_path / "mine.py").write_text("class Mine:\n    pass\n")
+    path = tmp_path / "mine.yaml"
+    path.write_text("imports: [mine.py]\nenv: mine-v0\nenv_steps: 10k\nbudget: {trials: 2}\n")
+    study = load(path)
+    told = r"mine.yaml:2: unknown environment 'mine-v0'.*mine\.py needs.*register\('mine-v0', My"
+    with pytest.raises(UnknownNameError, match=told):
+        Split(study).parts(study.default())
 
 
 def test_it_pays_at_the_end_of_the_corridor(folder):
