@@ -16,6 +16,7 @@ from .elsewhere import Row, hints
 from .errors import ConfigError, suggestion
 
 __all__ = [
+    "DEFAULTS_OF_OLD",
     "KNOBS",
     "REGISTRABLE",
     "SCHEDULES",
@@ -121,7 +122,7 @@ _INHERITED = "; unset follows the policy's"
 _TRACED = (
     _number(
         "learning_rate",
-        3e-4,
+        1e-3,
         "step size of the optimiser",
         **_POSITIVE,
         search=_log(1e-5, 1e-2),
@@ -218,7 +219,7 @@ _TRACED = (
     _switch("normalise_observations", False, "by running mean and variance, frozen in evaluation",
             search={"values": [True, False]}),
     _number("observation_clip", 10.0, "clip of normalised observations", **_POSITIVE, off=True),
-    _switch("normalise_rewards", False, "by the running deviation of the discounted return",
+    _switch("normalise_rewards", True, "by the running deviation of the discounted return",
             search={"values": [True, False]}),
     _switch("raw_reward_deviation", False,
             "normalise_rewards divides by the deviation of rewards, not of returns",
@@ -427,6 +428,10 @@ SCHEDULE_KNOBS = tuple(name for name, knob in KNOBS.items() if knob.choices == S
 REGISTRABLE = ("network", "optimiser", "distribution", *SCHEDULE_KNOBS)
 """Choices that user code can add to."""
 _REGISTERED: dict[str, list[str]] = {name: [] for name in REGISTRABLE}
+
+
+DEFAULTS_OF_OLD: Mapping[str, Any] = {"learning_rate": 3e-4, "normalise_rewards": False}
+"""Knobs whose defaults have changed, with what they were in studies whose record says nothing."""
 
 
 def allow_choice(name: str, choice: str) -> None:

@@ -30,7 +30,7 @@ from checkout import ROOT, make_importable
 BEFORE = "c09d3cb"
 LANES = 16
 KNOBS = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4,
-         "ent_coef": 0.01}  # fmt: skip
+         "ent_coef": 0.01, "normalise_rewards": False}  # fmt: skip
 NSFNET = {"id": "rmsa", "topology": "nsfnet_deeprmsa", "k": 5, "slots": 100}
 CASES: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"env": {"id": "CartPole-v1"}, "updates": 10},

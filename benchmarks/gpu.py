@@ -39,7 +39,8 @@ from typing import Any
 
 from checkout import make_importable
 
-KNOBS = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4}
+KNOBS = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4,
+         "normalise_rewards": False}  # fmt: skip
 SINGLE_RUNS = 3
 LIMIT_SECONDS = 450.0
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "gymnax", "jaxtyping", "numpy")

@@ -32,7 +32,8 @@ from hpo.machine.devices import prepare_devices  # noqa: E402
 from hpo.machine.workers import Workers  # noqa: E402
 
 ENVIRONMENTS = ("gym:CartPole-v1", "gym:LunarLander-v3", "gym:HalfCheetah-v5")
-KNOBS = {"num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64]}
+KNOBS = {"num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64],
+         "normalise_rewards": False}  # fmt: skip
 
 
 class Runner:

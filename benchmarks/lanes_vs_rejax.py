@@ -45,7 +45,7 @@ def ours(lanes: int, tile: int | None, updates: int) -> None:
     from worker import serve
 
     knobs = {"num_envs": ENVS, "rollout_length": STEPS, "update_epochs": EPOCHS}
-    knobs |= {"num_minibatches": MINIBATCHES, "ent_coef": 0.01}
+    knobs |= {"num_minibatches": MINIBATCHES, "ent_coef": 0.01, "normalise_rewards": False}
     where = EnvPlan("CartPole-v1")
     plan = make_plan(knobs, where, features=())
     env = registry.make(where)

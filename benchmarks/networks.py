@@ -47,7 +47,7 @@ def plan_and_hypers(network: str, knobs: dict[str, Any]) -> tuple[Any, Any]:
     keys = {**CASES[network]["keys"], "warmup_requests": 0}
     knobs = {
         "network": network, "num_envs": ENVS, "rollout_length": STEPS, "num_minibatches": 1,
-        "update_epochs": 1, **knobs,
+        "update_epochs": 1, "normalise_rewards": False, **knobs,
     }  # fmt: skip
     plan = make_plan(knobs, EnvPlan("rmsa", tuple(sorted(keys.items()))), features=())
     params = registry.make(plan.env).default_params

@@ -172,6 +172,7 @@ def ppo() -> list[dict]:
     rows, devices = [], prepare_devices("cpu")
     for name, (kind, keys, knobs, envs, length) in PPO.items():
         knobs = {**knobs, "num_envs": envs, "rollout_length": length, "num_minibatches": 1}
+        knobs["normalise_rewards"] = False
         where = EnvPlan(kind, tuple(sorted({**keys, "warmup_requests": 0}.items())))
         env = registry.make(where)
         plan = make_plan(knobs, where, features=())

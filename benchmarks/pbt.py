@@ -32,7 +32,7 @@ name: pbt-cost
 env: Pendulum-v1
 env_steps: {env_steps}
 fixed: {{num_envs: 8, rollout_length: 128, hidden_sizes: [64, 64], update_epochs: 4,
-        num_minibatches: 4}}
+        num_minibatches: 4, normalise_rewards: false}}
 space:
   learning_rate: {{min: 1e-4, max: 3e-3, distribution: log_uniform}}
   gamma: {{min: 0.9, max: 0.999, distribution: one_minus_log}}

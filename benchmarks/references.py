@@ -41,8 +41,9 @@ HERE = Path(__file__).parent
 FOUND, TABLE = HERE / "references.json", HERE.parent / "environment_references.py"
 RANDOM_EPISODES, SEEDS, EPISODES = 1024, 4, 100
 WINDOWS, WINDOW = 32, 4000  # of optical networks: how many, and their requests
+PLAIN = {"learning_rate": 3e-4, "normalise_rewards": False}
 MINATAR = {
-    "num_envs": 64, "rollout_length": 64, "num_minibatches": 8, "hidden_sizes": [128],
+    **PLAIN, "num_envs": 64, "rollout_length": 64, "num_minibatches": 8, "hidden_sizes": [128],
     "activation": "relu", "learning_rate": 1e-3, "lr_schedule": "linear", "lr_end_fraction": 0.0,
     "gae_lambda": 0.9, "update_epochs": 3, "ent_coef": 0.01,
 }  # fmt: skip
@@ -74,15 +75,15 @@ def _of_study(name: str) -> Ppo:
 CASES: dict[str, Ppo | Rule | str] = {
     "CartPole-v1": _of_study("base_cartpole"),
     "Pendulum-v1": _of_study("base_pendulum"),
-    "Acrobot-v1": Ppo(500_000),
+    "Acrobot-v1": Ppo(500_000, PLAIN),
     "MountainCar-v0": _along,
     "MountainCarContinuous-v0": _along_continuous,
-    "Catch-bsuite": Ppo(500_000),
-    "DiscountingChain-bsuite": Ppo(500_000, {"gamma": 1.0}),
-    "SimpleBandit-bsuite": Ppo(200_000),
-    "FourRooms-misc": Ppo(500_000),
-    "Reacher-misc": Ppo(500_000),
-    "Pong-misc": Ppo(500_000),
+    "Catch-bsuite": Ppo(500_000, PLAIN),
+    "DiscountingChain-bsuite": Ppo(500_000, {**PLAIN, "gamma": 1.0}),
+    "SimpleBandit-bsuite": Ppo(200_000, PLAIN),
+    "FourRooms-misc": Ppo(500_000, PLAIN),
+    "Reacher-misc": Ppo(500_000, PLAIN),
+    "Pong-misc": Ppo(500_000, PLAIN),
     "Breakout-MinAtar": Ppo(500_000, MINATAR),
     "Asterix-MinAtar": Ppo(500_000, MINATAR),
     "Freeway-MinAtar": Ppo(500_000, MINATAR),
@@ -166,7 +167,7 @@ def of_ppo(id_: str, how: Ppo) -> dict[str, Any]:
         values = hpo.train(study, folder, progress=False).leaderboard[0].values
     if len(values) < SEEDS:
         raise RuntimeError(f"{id_}: only {len(values)} of {SEEDS} seeds have a value")
-    words = "base configuration" if id_ in ("CartPole-v1", "Pendulum-v1") else "default knobs"
+    words = "base configuration" if id_ in ("CartPole-v1", "Pendulum-v1") else "learning rate 3e-4"
     words = "MinAtar's knobs" if how.config is MINATAR else words
     return {
         "reference": float(np.mean(values)), "values": list(values), "episodes": EPISODES,

@@ -37,7 +37,10 @@ KNOBS = (
     *("learning_rate", "gamma", "gae_lambda", "clip_eps"),
     *("ent_coef", "vf_coef", "max_grad_norm", "update_epochs"),
 )
-FIXED = {"num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64]}
+FIXED = {
+    "num_envs": 8, "rollout_length": 128, "num_minibatches": 4, "hidden_sizes": [64, 64],
+    "normalise_rewards": False,
+}  # fmt: skip
 EPISODES = 20
 _UNSAID = ("sb3_python", "out", "our_side")  # paths of this machine, and inner words
 MEASURED = "the loop is measured on {steps:,} env steps of each configuration and scaled up"

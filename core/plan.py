@@ -195,8 +195,17 @@ def make_plan(
     eval_env: EnvPlan | None = None,
     features: tuple[str, ...] | None = None,
 ) -> Plan:
-    """Return the static part of a configuration: `plan_of` what `knobs.complete` makes of it."""
-    return plan_of(complete(config), env, eval_env, features)
+    """Return the static part of a configuration: `plan_of` what `knobs.complete` makes of it.
+
+    Features given leave out what is on by default only, not what `config` turns on.
+    """
+    given = {} if features is None else _defaults_without(features)
+    return plan_of(complete({**given, **config}), env, eval_env, features)
+
+
+def _defaults_without(features: tuple[str, ...]) -> dict[str, Any]:
+    off = {knob for name, knob in FEATURES.items() if name not in features}
+    return {knob: False for knob in off if KNOBS[knob].default}
 
 
 def plan_of(

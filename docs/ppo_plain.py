@@ -3,8 +3,9 @@
 `python docs/ppo_plain.py` learns CartPole with it. Given the core's first parameters, environments
 and random numbers, `update` gives the core's parameters, losses and returns to float32 rounding:
 `tests/core/test_ppo_plain.py` compares them. The core does this for hundreds of lanes in one
-compiled program, each with knobs of its own, and adds what is off by default (`docs/ppo.md`):
-schedules, normalisers, masks, V-trace, priorities, target_kl, other networks, actions, optimisers.
+compiled program, each with knobs of its own, and adds the rest (`docs/ppo.md`): rewards that are
+normalised, as they are by default, schedules, masks, V-trace, priorities, target_kl, other
+networks, actions, optimisers.
 
 Shapes: T steps of a rollout, E environments, B rows of a minibatch.
 """
@@ -24,7 +25,7 @@ class Knobs(NamedTuple):
     rollout_length: int = 128
     update_epochs: int = 4
     num_minibatches: int = 4
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip_eps: float = 0.2

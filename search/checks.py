@@ -14,8 +14,7 @@ from ..store.codec import param_kind, plain_json
 from ..store.rows import StudyMeta
 from ..store.statistics import IQM_MIN_SEEDS
 from ..studies.given import Given
-from ..studies.reader import plain, read_text
-from ..studies.resolved import Change, diff, resolved, resolved_yaml, study_hash
+from ..studies.resolved import Change, as_recorded, diff, resolved, resolved_yaml, study_hash
 from ..studies.search_methods import method_row
 from ..studies.several import SCORE, environments_of, labels, scales
 from ..studies.spec import EarlyTerminate, Study
@@ -148,7 +147,7 @@ def check_continues(
     Raises:
         StoreError: with every change that is not allowed, and the command that goes on.
     """
-    old = plain(read_text(before.study_text, "study.resolved.yaml"))
+    old = as_recorded(before.study_text)
     refused = [change for change in diff(old, resolved(study)) if not change.allowed]
     if not refused:
         return

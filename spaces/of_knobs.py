@@ -42,7 +42,7 @@ def ppo(seed: int | None = None) -> ConfigurationSpace:
     """Return PPO's own hyperparameters as a ConfigurationSpace; its default is the core's.
 
     >>> dict(ppo().get_default_configuration())["learning_rate"]
-    0.0003
+    0.001
     """
     from .as_configspace import as_configspace
 

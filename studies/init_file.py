@@ -12,7 +12,8 @@ from .writer import to_yaml
 __all__ = ["init_text"]
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
-_OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "normalise_observations", "target_kl")
+_NORMALISED = "normalise_observations"
+_OFFERED = ("vf_coef", "max_grad_norm", "lr_schedule", "target_kl")
 _COLUMN = 76
 _SWITCHES = {"wind_power": "enable_wind", "turbulence_power": "enable_wind"}
 """Parameters of an environment that do nothing unless one of its keys is on."""
@@ -26,6 +27,9 @@ def init_text(env_id: str) -> str:
     """
     env = entry(full_id(env_id))
     name = env.id.lower().replace(":", "-").replace("/", "-")
+    flat = env.source != "optical"  # those show bits, graphs or tokens
+    searched = (*_SEARCHED, _NORMALISED) if flat else _SEARCHED
+    offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
         "# Next: hpo check this file, then hpo run it; what is left out has a default.",
@@ -35,13 +39,13 @@ def init_text(env_id: str) -> str:
         "env_steps: 500k                  # of one full run; rungs cut it short",
         "fixed: {num_envs: 8, rollout_length: 128, num_minibatches: 4, hidden_sizes: [64, 64]}",
         "space:",
-        *(_knob_line(name) for name in _SEARCHED),
-        *(f"  # {_knob_line(name).strip()}" for name in _OFFERED),
+        *(_knob_line(name) for name in searched),
+        *(f"  # {_knob_line(name).strip()}" for name in offered),
         *_param_lines(env),
         "# forbid:",
         '#   - "gamma < gae_lambda - 0.15"',
         "# enqueue:                       # tried right after the default configuration",
-        "#   - {learning_rate: 1e-3}",
+        "#   - {learning_rate: 3e-3}",
         *_metric_lines(env),
         f"search: {{method: tpe}}            # {', '.join(METHODS)}",
         "early_terminate: {type: asha, min: 30k, eta: 4}",

@@ -6,6 +6,7 @@ search space is read by `space_section`, and `together` checks what must fit tog
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from .metrics import COSTS, metric_fault
 from .notes import Notes
 from .overrides import apply_overrides
 from .reader import Node, plain, read_file, read_text
+from .resolved import defaults_of_old
 from .search_section import (
     named_fields,
     read_early_terminate,
@@ -103,7 +105,8 @@ def recorded(
         StudyError: the text is not one that this version knows, or an override is not legal.
     """
     root, notes = read_text(text, shown), Notes(shown)
-    apply_overrides(notes, root, overrides)
+    of_old = [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(plain(root))]
+    apply_overrides(notes, root, [*of_old, *overrides])
     return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 

@@ -1,6 +1,7 @@
 """A study written out in full: every default, every amount a number; its hash and its changes.
 
-The written form loads to an equal study, and two studies are the same when their forms are.
+The written form loads to a study of the same form, and two studies are the same when their forms
+are. Knobs whose defaults were others once stand in it even where the study leaves them alone.
 """
 
 from __future__ import annotations
@@ -11,16 +12,26 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..knobs import DEFAULTS_OF_OLD, KNOBS
 from ..plain_data import as_lists, is_mapping
 from ..spaces.space import Parameter, Space
 from .fields import DRIVEN_KEYS, SEARCHER_KEYS
 from .longer import LENGTH_KEYS, why_not_longer
+from .reader import plain, read_text
 from .several import environments_of
 from .spec import Checkpoint, EarlyTerminate, Executor, SearchSpec, Study
 from .stopping_rules import foreign_keys
 from .writer import to_yaml
 
-__all__ = ["Change", "diff", "resolved", "resolved_yaml", "study_hash"]
+__all__ = [
+    "Change",
+    "as_recorded",
+    "defaults_of_old",
+    "diff",
+    "resolved",
+    "resolved_yaml",
+    "study_hash",
+]
 
 _MAY_CHANGE = ("loggers", "confirm", "checkpoint", "baselines")
 _CHANGES_NO_RESULT = (
@@ -75,7 +86,7 @@ def resolved(study: Study) -> dict[str, Any]:
         **({"over_environments": study.over_environments} if study.more_envs else {}),
         "env_steps": study.env_steps,
         **_horizon(study),
-        "fixed": _by_key(study.fixed),
+        "fixed": _by_key({**_unsaid(study), **study.fixed}),
         "space": _space(study.space),
         "forbid": [rule.as_data() for rule in study.space.forbid],
         "enqueue": [dict(entry) for entry in study.enqueue],
@@ -96,6 +107,29 @@ def resolved(study: Study) -> dict[str, Any]:
         "loggers": [{"type": logger.type, **logger.options} for logger in study.loggers],
     }
     return as_lists(data)
+
+
+def _unsaid(study: Study) -> dict[str, Any]:
+    """Return the knobs that a study leaves to defaults which were others once."""
+    said = {*study.fixed, *study.space.names, *study.space.constants}
+    return {name: KNOBS[name].default for name in DEFAULTS_OF_OLD if name not in said}
+
+
+def as_recorded(text: str, shown: str = "study.resolved.yaml") -> dict[str, Any]:
+    """Return a recorded study as data, in which what it left to defaults of its day is said.
+
+    >>> as_recorded("{fixed: {learning_rate: 0.01}, space: {}}")["fixed"]
+    {'learning_rate': 0.01, 'normalise_rewards': False}
+    """
+    data = plain(read_text(text, shown))
+    data["fixed"] = _by_key({**dict(defaults_of_old(data)), **data.get("fixed", {})})
+    return data
+
+
+def defaults_of_old(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return (knob, default then) of a recorded study that says nothing about the knob."""
+    said = {*(data.get("fixed") or ()), *(data.get("space") or ())}
+    return [(name, value) for name, value in DEFAULTS_OF_OLD.items() if name not in said]
 
 
 def _environments(study: Study) -> Any:
@@ -175,9 +209,20 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if section in _MAY_CHANGE or key in _CHANGES_NO_RESULT:
         return ""
     if section != "budget":
-        return "fixed once a study has begun; type --new to start another"
+        moved = _moved_default(key, old, new)
+        return moved or "fixed once a study has begun; type --new to start another"
     grows = new is None or (old is not None and old != _ABSENT and new >= old)
     return "" if grows else "a budget may only grow"
+
+
+def _moved_default(key: str, old: Any, new: Any) -> str:
+    """Return what to type where not the file but a knob's default has changed, else ""."""
+    section, _, rest = key.partition(".")
+    name = rest.removesuffix(".default")
+    known = name in DEFAULTS_OF_OLD and (old, new) == (DEFAULTS_OF_OLD[name], KNOBS[name].default)
+    if not known or section not in ("fixed", "space"):
+        return ""
+    return f"the default has changed since; to go on, type {_shown(old)} for it under {section}"
 
 
 def _search(search: SearchSpec) -> dict[str, Any]:

@@ -38,7 +38,7 @@ ELSEWHERE = {
 SMALL = {"hidden_sizes": [4], "num_envs": 2, "rollout_length": 8, "minibatch_size": 16,
          "update_epochs": 1}  # fmt: skip
 SHORT = {
-    '{"learning_rate": 1e-3}, seed=1)': f'{{"learning_rate": 1e-3, **{SMALL}}}, 1, env_steps=160)',
+    '{"learning_rate": 3e-3}, seed=1)': f'{{"learning_rate": 3e-3, **{SMALL}}}, 1, env_steps=160)',
     "episodes=20": "episodes=2",
 }
 """What stands there -> what is run."""

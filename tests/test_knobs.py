@@ -56,12 +56,12 @@ def test_every_knob_is_whole(name):
 @pytest.mark.parametrize(
     ("name", "default"),
     [
-        ("learning_rate", 3e-4), ("gamma", 0.99), ("gae_lambda", 0.95), ("clip_eps", 0.2),
+        ("learning_rate", 1e-3), ("gamma", 0.99), ("gae_lambda", 0.95), ("clip_eps", 0.2),
         ("value_clip_eps", None), ("vf_coef", 0.5), ("ent_coef", 0.0), ("max_grad_norm", 0.5),
         ("adam_eps", 1e-5), ("adam_beta1", 0.9), ("adam_beta2", 0.999), ("update_epochs", 4),
         ("num_envs", 8), ("rollout_length", 128), ("num_minibatches", 4), ("target_kl", None),
         ("hidden_sizes", (64, 64)), ("activation", "tanh"), ("normalise_advantages", True),
-        ("logr_clip", 10.0), ("adv_clip", 10.0), ("reward_clip", None), ("observation_clip", 10.0),
+        ("logr_clip", 10.0), ("adv_clip", 10.0), ("reward_clip", 10.0), ("observation_clip", 10.0),
         ("log_std_init", -0.5), ("lr_end_fraction", 0.1), ("lr_warmup_fraction", 0.2),
     ],
 )  # fmt: skip

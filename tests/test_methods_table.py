@@ -19,7 +19,7 @@ name: methods
 env: CartPole-v1
 env_steps: 16k
 space:
-  learning_rate: {min: 1e-5, max: 1e-1, distribution: log_uniform}
+  learning_rate: {min: 1e-5, max: 1e-1, distribution: log_uniform, default: 3e-4}
   gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
 early_terminate: {type: asha, min: 4k, eta: 2}
 seeds: {per_config: 2}

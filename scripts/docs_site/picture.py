@@ -66,12 +66,12 @@ def _curves(axes: Axes, study: Path) -> None:
         if fresh:
             name = f"trial {trial}, the winner" if trial == winner else "the default"
             axes.annotate(
-                name, (mean.index[-1] / 1000, mean.iloc[-1]), (-2, -6), color=colour,
-                textcoords="offset points", ha="right", va="top",
+                name, (mean.index[-1] / 1000, mean.iloc[-1]), (-2, 4),
+                color=colour, textcoords="offset points", ha="right", va="bottom",
             )  # fmt: skip
     searched = sum(row["trial"] >= 0 for row in trials)
     axes.set(
-        title=f"{searched} trials of Pendulum; two on 16 fresh seeds",
+        title=f"{searched} trials of MountainCar; two\non 16 fresh seeds",
         xlabel="thousand env steps of one seed",
         ylabel="episode return",
     )

@@ -24,7 +24,7 @@ from ...spaces.space import Parameter
 from ...store.journal import JOURNAL_NAME, Journal
 from ...store.rows import StudyMeta, TrialState
 from ...store.study_folder import WARM_START_NAME
-from ...studies.reader import plain, read_text
+from ...studies.resolved import as_recorded
 from ...studies.spec import Study
 from ..samplers.contract import Past
 from .codec import decode, encode
@@ -142,7 +142,7 @@ def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
     other: dict[str, Any] = {}
     if meta is not None:
         _check_same_metrics(study, meta, path)
-        other = plain(read_text(meta.study_text, str(path)))
+        other = as_recorded(meta.study_text, str(path))
     found: list[Earlier] = []
     left_out: Counter[str] = Counter()
     for row in rows:

@@ -17,7 +17,7 @@ from ...store.journal import Journal
 from ...store.rows import Stream, StudyMeta, TrialState
 from ...studies.longer import can_grow, with_horizon_of
 from ...studies.reader import plain, read_text
-from ...studies.resolved import diff, resolved
+from ...studies.resolved import as_recorded, diff, resolved
 from ...studies.single import single
 from ...studies.spec import Study
 from ..book.curve_rows import chunks_of_row, ends_row
@@ -78,7 +78,7 @@ def _before(folder: Path) -> Mapping[str, Any] | None:
     if not Journal.exists(folder):
         return None
     with Journal(folder) as journal:
-        return plain(read_text(journal.meta.study_text, "study.resolved.yaml"))
+        return as_recorded(journal.meta.study_text)
 
 
 def keep_for_growth(ledger: Ledger, trial: Trial) -> None:

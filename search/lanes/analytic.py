@@ -1,7 +1,7 @@
 """Lanes that follow a formula instead of training: to test and time a search in milliseconds.
 
 Everything the loop can tell from a population is there: buckets, quanta, warm-up, divergence,
-errors, exact save and restore. The best configuration is learning_rate 1e-3 with gamma 0.99; as a
+errors, exact save and restore. The best configuration is `best_rate` with gamma 0.99; as a
 second objective `thrift` wants small learning rates.
 """
 
@@ -42,6 +42,7 @@ class AnalyticFactory:
         warmup_chunks: chunks of every replicate that do not train.
         block: lanes that keep the whole pretended machine busy.
         diverges_above: the learning rate above which a lane diverges in its second training chunk.
+        best_rate: the learning rate of the best configuration.
         episodes: of one evaluation.
         rows: of a chunk's curve.
     """
@@ -53,6 +54,7 @@ class AnalyticFactory:
     warmup_chunks: int = 0
     block: int = 2
     diverges_above: float = 0.5
+    best_rate: float = 1e-3
     episodes: int = 2
     rows: int = 1
     backend: str = "analytic"
@@ -144,7 +146,9 @@ class AnalyticPopulation:
             return False
         share = 1.0 - math.exp(-self.steps_per_chunk / _TIME_CONSTANT)
         noise = uniform(self._factory.seed, f"{lane.stream}", lane.replicate, lane.chunks) - 0.5
-        lane.skill += share * (_best_skill(lane.config) - lane.skill) + 0.01 * noise
+        lane.skill += (
+            share * (_best_skill(lane.config, self._factory.best_rate) - lane.skill) + 0.01 * noise
+        )
         unstable = lane.config["learning_rate"] > self._factory.diverges_above
         return unstable and lane.chunks > self.warmup_chunks + 1
 
@@ -239,8 +243,8 @@ def _thrift(config: Mapping[str, Any]) -> float:
     return -math.log10(config["learning_rate"])
 
 
-def _best_skill(config: Mapping[str, Any]) -> float:
+def _best_skill(config: Mapping[str, Any], best_rate: float) -> float:
     """Return what a configuration reaches in the end: 1 for the best, falling off around it."""
-    away = math.log10(config["learning_rate"] / 1e-3) ** 2 / 4.0
+    away = math.log10(config["learning_rate"] / best_rate) ** 2 / 4.0
     away += math.log10((1.0 - min(config["gamma"], 0.99999)) / 0.01) ** 2 / 8.0
     return math.exp(-away)

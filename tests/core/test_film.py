@@ -35,7 +35,9 @@ class Drawing(twins.Compiled):
 
 
 def made(where, **knobs):
-    config = complete({"hidden_sizes": [4], "policy_gain": 5.0, **knobs})
+    config = complete(
+        {"hidden_sizes": [4], "policy_gain": 5.0, "normalise_rewards": False, **knobs}
+    )
     plan = make_plan(config, where, features=())
     saved = SavedPolicy(plan, config, {}, {}, {}, RunningStatistics.empty(()))
     params = init_params(plan, saved.hypers(), jax.random.key(1, impl="threefry2x32"))

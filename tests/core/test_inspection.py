@@ -10,15 +10,17 @@ from hpo.core.inspection import look
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.population import lane_shapes
 
+KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "normalise_rewards": False}
+
 
 @pytest.fixture(scope="module")
 def seen(tiny):
     """A lane after two updates, and what its next one would see."""
     program = tiny.program()
-    rows = tiny.start(program, {3: ({"gamma": 0.9, "gae_lambda": 0.8}, 1)})
+    rows = tiny.start(program, {3: (KNOBS, 1)})
     lanes, _ = program.advance(tiny.seed, program.empty(), rows)
     state = program.lane(lanes, 3)
-    hypers = tiny.hypers(gamma=0.9, gae_lambda=0.8)
+    hypers = tiny.hypers(**KNOBS)
     run = jax.jit(lambda h, s: look(tiny.plan, h, s))
     return state, jax.device_get(run(hypers, state))
 

@@ -8,6 +8,7 @@ from hpo.errors import ConfigError
 from hpo.knobs import KNOBS
 
 ENV = EnvPlan("CartPole-v1")
+PLAIN = {"normalise_rewards": {False}}
 # Static knobs that other fields say: sizes, the environments, the shared encoder.
 _SPENT = ("num_layers", "hidden_size", "history", "transformer_obs_type",
           "transformer_share_layers")  # fmt: skip
@@ -48,18 +49,22 @@ def test_what_a_separate_critic_sees_is_part_of_the_program(network):
 
 
 def test_features_follow_what_a_study_can_switch_on():
-    assert features_of({}) == ()
+    assert features_of({}) == ("normalise_rewards",)
+    assert features_of({"normalise_rewards": {False}}) == ()
     assert features_of({"normalise_rewards": {True, False}}) == ("normalise_rewards",)
-    assert features_of({"priority_alpha": {0.0, 0.6}, "rho_clip": {None}}) == ("priority",)
-    assert features_of({"rho_clip": {1.0}, "valid_mass_coef": {0.0}}) == ("v_trace",)
+    assert features_of({**PLAIN, "priority_alpha": {0.0, 0.6}, "rho_clip": {None}}) == (
+        "priority",
+    )
+    assert features_of({**PLAIN, "rho_clip": {1.0}, "valid_mass_coef": {0.0}}) == ("v_trace",)
     with pytest.raises(ConfigError, match="normalise_rewards is on"):
         make_plan({"normalise_rewards": True}, ENV, features=())
     with pytest.raises(ConfigError, match="unknown features"):
         make_plan({}, ENV, features=("nothing",))
     with pytest.raises(ConfigError, match="v_trace is on"):
         make_plan({"rho_clip": 1.0, "c_clip": 1.0}, ENV, features=("priority",))
-    assert make_plan({}, ENV).features == ()
-    assert make_plan({"priority_alpha": 0.5}, ENV).features == ("priority",)
+    assert make_plan({}, ENV).features == ("normalise_rewards",)
+    assert make_plan({}, ENV, features=()).features == ()
+    assert make_plan({"priority_alpha": 0.5}, ENV).features == ("normalise_rewards", "priority")
     assert set(FEATURES.values()) <= set(KNOBS)
 
 

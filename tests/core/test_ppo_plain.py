@@ -1,7 +1,7 @@
 """The page for newcomers against the core: the same parameters, losses and returns.
 
 Both get the core's first parameters, environments and random numbers. Of the two lanes of one
-compiled `update` one has the default knobs, the other knobs that all matter in three updates.
+compiled `update` one has the page's defaults, the other knobs that all matter in three updates.
 """
 
 import math
@@ -33,7 +33,7 @@ Updates = run_path(str(HERE / "whole_update.py"))["Updates"]
 plain = SimpleNamespace(**run_path(str(PAGE)))
 WHERE = EnvPlan("CartPole-v1", (("max_steps_in_episode", 15),))
 STATIC = {"num_envs": 4, "rollout_length": 24, "num_minibatches": 5, "hidden_sizes": [8, 8],
-          "policy_gain": 1.0, "initialisation": "lecun"}  # fmt: skip
+          "policy_gain": 1.0, "initialisation": "lecun", "normalise_rewards": False}  # fmt: skip
 OTHERS = {
     "learning_rate": 0.02, "gamma": 0.9, "gae_lambda": 0.9, "clip_eps": 0.1,
     "value_clip_eps": 0.1, "vf_coef": 0.8, "ent_coef": 0.05, "adv_clip": 1.2, "logr_clip": 0.2,

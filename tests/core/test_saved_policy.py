@@ -24,7 +24,8 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow.py"))))
 GIVEN = {"hidden_sizes": [5], "policy_gain": 1.0, "normalise_observations": True,
-         "observation_clip": 2.0, "value_clip_eps": "same"}  # fmt: skip
+         "observation_clip": 2.0, "normalise_rewards": False,
+         "value_clip_eps": "same"}  # fmt: skip
 
 
 def made(env_id, eval_params, **keys):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 Updates = run_path(str(Path(__file__).with_name("whole_update.py")))["Updates"]
 # Minibatches of 6, 6, 6 and 3 rows: steps of three of them and of the last alone.
 STATIC = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],
-          "policy_gain": 1.0, "accumulate_minibatches": 3}  # fmt: skip
+          "policy_gain": 1.0, "accumulate_minibatches": 3, "normalise_rewards": False}  # fmt: skip
 COMMON = {"learning_rate": 0.03, "adam_eps": 1e-3, "clip_eps": 0.1}
 LANES = (
     {**COMMON, "update_epochs": 3},

@@ -310,7 +310,8 @@ def test_offline_runs_have_names_group_and_configuration(logged, plain):
         run = named(runs, f"a-name/trial-{trial}")
         config = {item.key: json.loads(item.value_json) for item in run.first.config.update}
         _, ((params,),) = query(folder, f"SELECT params FROM trials WHERE trial = {trial}")
-        assert config == {**json.loads(params), "trial": trial} | {
+        said = {"normalise_rewards": True, **json.loads(params)}  # a default that was another once
+        assert config == {**said, "trial": trial} | {
             key: config[key] for key in config if key.startswith("_")
         }
 

@@ -48,7 +48,7 @@ def test_ray_tune_has_a_scheduler_and_a_searcher():
 @pytest.mark.parametrize("text", [RAY, TUNE], ids=["cluster", "tune"])
 def test_written_out_they_load_to_the_same_study(text):
     study = loads(text)
-    assert loads(resolved_yaml(study), name=study.name) == study
+    assert resolved(loads(resolved_yaml(study), name=study.name)) == resolved(study)
 
 
 def test_a_study_without_them_is_written_as_before():

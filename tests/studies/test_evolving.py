@@ -26,7 +26,7 @@ def test_keys_have_defaults_that_are_written_back():
     assert written == {
         "type": "pbt", "every": 10_000, "quantile": 0.25, "resample": 0.25, "perturb": [0.8, 1.25],
     }  # fmt: skip
-    assert loads(resolved_yaml(study)) == study
+    assert resolved(loads(resolved_yaml(study))) == resolved(study)
     asha = loads(BASE + "early_terminate: {type: asha, min: 10k}\n")
     assert set(resolved(asha)["early_terminate"]) == {"type", "min", "eta", "audit"}
     assert not asha.early_terminate.evolves

@@ -31,7 +31,7 @@ space:
   value_clip_eps: {values: [off, same, 0.2]}
   env.length: {min: 0.4, max: 0.6}
 forbid: [{shared_encoder: true, vf_coef: 1.0}, "gamma < gae_lambda - 0.15"]
-enqueue: [{learning_rate: 1e-3}, {shared_encoder: true, vf_coef: 0.5}]
+enqueue: [{learning_rate: 3e-3}, {shared_encoder: true, vf_coef: 0.5}]
 metric: {name: eval/return_mean, goal: maximize, aggregate: mean}
 evaluation: {every: 100k, episodes: 20, steps: null, greedy: true}
 eval_env: {length: 0.5}
@@ -297,10 +297,10 @@ def test_what_is_searched_is_fixed_as_the_message_says():
 
 
 def test_what_is_enqueued_runs_once():
-    entries = "{learning_rate: 3e-4}, {gamma: 0.95}, {}, {gamma: 0.95, learning_rate: 3e-4}"
+    entries = "{learning_rate: 1e-3}, {gamma: 0.95}, {}, {gamma: 0.95, learning_rate: 1e-3}"
     text = f"enqueue: [{entries}]\n"
     default = loads(BASE).space.default()
-    assert default["learning_rate"] == 3e-4
+    assert default["learning_rate"] == 1e-3
     assert loads(BASE + text).enqueue == ({"gamma": 0.95},)
 
 

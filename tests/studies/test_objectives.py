@@ -4,7 +4,7 @@ import pytest
 
 from hpo.errors import StudyError
 from hpo.studies.load import loads
-from hpo.studies.resolved import resolved_yaml
+from hpo.studies.resolved import resolved, resolved_yaml
 from hpo.studies.spec import Constraint, Metric, Racing, WarmStart
 
 BASE = """env: CartPole-v1
@@ -30,10 +30,10 @@ def test_what_is_written_is_read_and_written_back():
     )
     assert study.search.warm_start == WarmStart("old") and study.search.ahead == "never"
     assert study.early_terminate.patience == 3
-    assert loads(resolved_yaml(study), "study.yaml") == study
+    assert resolved(loads(resolved_yaml(study), "study.yaml")) == resolved(study)
     raced = loads(BASE + "seeds: {per_config: 9, racing: {start: 4}}\n")
     assert raced.seeds.racing == Racing(4) and raced.seeds.first == 4
-    assert loads(resolved_yaml(raced), "study.yaml") == raced
+    assert resolved(loads(resolved_yaml(raced), "study.yaml")) == resolved(raced)
 
 
 def test_one_objective_is_the_metric():

@@ -39,6 +39,11 @@ def test_files_to_start_from_load_and_are_valid(env):
     assert errors(text) == []
 
 
+def test_a_file_to_start_from_searches_what_decides_where_observations_are_numbers():
+    assert "normalise_observations" in loads(init_text("CartPole-v1")).space.names
+    assert "normalise_observations" not in loads(init_text("rmsa")).space.names
+
+
 def test_what_a_file_to_start_from_offers_is_legal_too():
     text = init_text("CartPole-v1")
     lines = [

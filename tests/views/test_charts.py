@@ -18,11 +18,11 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
 from hpo.views.charts import curves_chart
 from hpo.views.charts.curves_chart import curves
-from hpo.views.charts.files import draw_picture
+from hpo.views.charts.files import draw_picture, fill_figure
 from hpo.views.charts.history_chart import history
 from hpo.views.charts.importance_chart import importance
 from hpo.views.charts.knob_charts import parallel, slices
-from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Line, Parallel, Picture, Scale
+from hpo.views.charts.model import XY, Band, Bar, Bars, Dot, Key, Line, Parallel, Picture, Scale
 from hpo.views.charts.pareto_chart import pareto
 from hpo.views.charts.scales import knob_share, knob_ticks, round_ticks, steps_scale, value_scale
 from hpo.views.charts.snapshot import read_snapshot
@@ -305,3 +305,19 @@ def test_other_formats_by_suffix_and_what_cannot_be_drawn(snapshot, front, tmp_p
     assert "allowed are files that end in .png, .svg, .pdf" in capsys.readouterr().err
     assert main(["plot", "pareto", "--to", str(tmp_path / "x.png"), *out]) == 2
     assert "one objective" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
+
+
+def test_a_legend_of_many_names_stays_inside_the_picture():
+    figures = pytest.importorskip("matplotlib.figure")
+    keys = tuple(Key(f"trial {i} (16 seeds)", "c0", "line") for i in range(12))
+    panels = [
+        XY("Curves", Scale(0, 1, ((0, "0"),), "x"), Scale(0, 1, ((0, "0"),), "y"), (), some, True)
+        for some in (keys, keys[:2])
+    ]
+    figure = figures.Figure(layout="constrained", figsize=(9.0, 8.0))
+    many, few = fill_figure(figure, Picture("curves", "Curves", "", tuple(panels)), "s")
+    figure.draw_without_rendering()
+    inside = figure.bbox
+    box = many.get_legend().get_window_extent()
+    assert inside.x0 <= box.x0 and box.x1 <= inside.x1
+    assert many.get_window_extent().width == pytest.approx(few.get_window_extent().width, rel=0.05)

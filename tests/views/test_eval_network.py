@@ -67,7 +67,9 @@ def policy(tmp_path_factory):
     (folder / "net.json").write_text(json.dumps({"nodes": nodes, "links": links}))
     keys = {"topology": "net.json", "k": 2, "slots": 10, "warmup_requests": 20}
     env = EnvPlan("rmsa", tuple(sorted(keys.items())), str(folder))
-    config = complete({"hidden_sizes": [8], "num_envs": 2, "rollout_length": 8})
+    config = complete(
+        {"hidden_sizes": [8], "num_envs": 2, "rollout_length": 8, "normalise_rewards": False}
+    )
     plan = make_plan(config, env, env, ())
     params = {"load": 30.0}
     saved = SavedPolicy(plan, config, params, params, {}, RunningStatistics.empty(()))

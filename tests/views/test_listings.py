@@ -40,7 +40,7 @@ def test_in_a_narrow_terminal_what_a_knob_means_stands_below_it():
     assert lines[0].split() == ["knob", "default", "kind"]
     assert max(map(len, lines)) <= 80
     place = next(i for i, line in enumerate(lines) if line.startswith("learning_rate "))
-    assert lines[place].split() == ["learning_rate", "0.0003", "traced"]
+    assert lines[place].split() == ["learning_rate", "0.001", "traced"]
     assert lines[place + 1] == "    step size of the optimiser; a number above 0"
     assert max(map(len, envs_listing().stacked(80).splitlines())) <= 80
 

@@ -57,7 +57,7 @@ def test_the_list_has_a_line_a_record(say):
 def test_a_record_is_printed_with_its_proof(say):
     code, out, _ = say("tuned", "CartPole-v1")
     assert code == 0
-    for words in ("learning_rate   0.002", "(default 0.0003)", "better than default",
+    for words in ("learning_rate   0.002", "(default 0.001)", "better than default",
                   "32 fresh seeds", "trial 7", "DLR-RM/rl-baselines3-zoo", "hpo tuned verify",
                   "12s of processor time"):  # fmt: skip
         assert words in out
@@ -105,7 +105,7 @@ def test_init_starts_at_the_tuned_configuration(say):
     _, out, _ = say("init", "CartPole-v1")
     study = loads(out)
     assert study.default()["learning_rate"] == 0.002 and study.env_steps == 102400
-    assert loads(say("init", "CartPole-v1", "--plain")[1]).default()["learning_rate"] == 3e-4
+    assert loads(say("init", "CartPole-v1", "--plain")[1]).default()["learning_rate"] == 1e-3
 
 
 def test_a_query_reads_the_leaderboard(say, made, monkeypatch):

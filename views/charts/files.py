@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,10 @@ def _height(panel: Panel) -> float:
 
 def draw_panel(axes: Any, panel: Panel) -> None:
     """Draw one panel into axes of matplotlib."""
-    letters = len(panel.title) + sum(len(key.label) + _KEY for key in panel.keys)
-    raised = {"pad": _RAISED} if panel.wide and letters > _ROW else {}
+    letters = sum(len(key.label) + _KEY for key in panel.keys)
+    lines = max(1, math.ceil(letters / _ROW))
+    alone = panel.wide and len(panel.title) + letters > _ROW
+    raised = {"pad": _RAISED * lines} if alone else {}
     axes.set_title(panel.title, fontsize="large", fontweight="bold", loc="left", color=_INK,
                    **raised)  # fmt: skip
     axes.tick_params(length=0, labelcolor=_SOFT)
@@ -122,7 +125,8 @@ def draw_panel(axes: Any, panel: Panel) -> None:
         _draw_parallel(axes, panel)
     if panel.keys:
         # Beside the title of a wide panel, so that it hides no mark.
-        where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": len(panel.keys)}
+        columns = math.ceil(len(panel.keys) / lines)
+        where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
         axes.legend(
             handles=[_handle(key) for key in panel.keys],
             labelcolor=_SOFT,

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 def made(id_, eval_params=None, history=1, **keys):
     """Return a policy with random weights that matter."""
-    config = complete({"hidden_sizes": [6], "policy_gain": 3.0, "history": history})
+    config = complete(
+        {"hidden_sizes": [6], "policy_gain": 3.0, "history": history, "normalise_rewards": False}
+    )
     where, other = EnvPlan(id_), EnvPlan(id_, tuple(sorted(keys.items())))
     plan = make_plan(config, where, other, ())
     env = registry.make(plan.env)

@@ -53,9 +53,11 @@ class Factory(AnalyticFactory):
 
 
 def analytic(study, out, **factory):
-    """Run a study over formulas, its seed theirs."""
+    """Run a study over formulas, its seed theirs; the default's learning rate is not the best."""
     settings = samples.quick(study_text=resolved_yaml(study))
-    return run(study, out / study.name, Factory(seed=study.seed, **factory), (), settings)
+    return run(
+        study, out / study.name, Factory(seed=study.seed, best_rate=1e-2, **factory), (), settings
+    )
 
 
 def searched(tmp_path, **changes):
@@ -63,7 +65,7 @@ def searched(tmp_path, **changes):
     study = samples.study(
         confirm=Confirm(3, 8, 16),
         env_steps=40_000,
-        enqueue=({"learning_rate": 1e-3},),  # the best there is
+        enqueue=({"learning_rate": 1e-2},),  # the best there is
         **{"budget": Budget(16), **changes},
     )
     analytic(study, tmp_path)
@@ -143,7 +145,9 @@ def test_a_proof_that_was_killed_goes_on_to_the_same_record(tmp_path, proof):
 
     def dies(study, out):
         settings = samples.quick(commit_seconds=0.0)
-        return run(study, out / study.name, DyingFactory(seed=study.seed), (), settings)
+        return run(
+            study, out / study.name, DyingFactory(seed=study.seed, best_rate=1e-2), (), settings
+        )
 
     out = tmp_path / "killed"
     with pytest.raises(Killed):

@@ -1,0 +1,52 @@
+"""Defaults that have changed: studies recorded before keep what they were begun with."""
+
+import pytest
+
+from hpo.errors import StoreError
+from hpo.knobs import DEFAULTS_OF_OLD, KNOBS
+from hpo.search.checks import check_continues, study_meta
+from hpo.studies.load import loads, recorded
+from hpo.studies.resolved import as_recorded, resolved, resolved_yaml
+
+BASE = "name: s\nenv: CartPole-v1\nenv_steps: 40k\nbudget: {trials: 2}\n"
+SPACE = "space:\n  gamma: {min: 0.9, max: 0.99, distribution: uniform}\n"
+
+
+def of_old(text):
+    """Return a study's record as it was written when defaults were others."""
+    lines = resolved_yaml(loads(text)).splitlines()
+    fixed = next(line for line in lines if line.startswith("fixed: "))
+    assert fixed == "fixed: {learning_rate: 0.001, normalise_rewards: true}"
+    return "\n".join("fixed: {}" if line == fixed else line for line in lines) + "\n"
+
+
+def test_the_table_holds_what_a_default_is_no_longer():
+    assert all(KNOBS[name].default != value for name, value in DEFAULTS_OF_OLD.items())
+
+
+def test_a_record_says_what_the_study_leaves_to_them():
+    study = loads(BASE + "fixed: {learning_rate: 0.02}\n")
+    assert resolved(study)["fixed"] == {"learning_rate": 0.02, "normalise_rewards": True}
+    searched = BASE + SPACE.replace("gamma", "learning_rate").replace("0.9,", "0.0001,")
+    assert resolved(loads(searched))["fixed"] == {"normalise_rewards": True}
+
+
+def test_a_record_of_old_is_read_with_the_defaults_of_its_day():
+    config = recorded(of_old(BASE + SPACE)).default()
+    assert config["normalise_rewards"] is False and config["reward_clip"] is None
+    assert config["learning_rate"] == 3e-4
+    assert config["vf_learning_rate"] == pytest.approx(1e-4)
+    now = recorded(resolved_yaml(loads(BASE + SPACE))).default()
+    assert now["normalise_rewards"] is True and now["learning_rate"] == 1e-3
+    assert now["reward_clip"] == 10.0
+
+
+def test_a_study_of_old_does_not_go_on_with_other_defaults(tmp_path):
+    meta = study_meta(loads(BASE + SPACE), "cpu", 1)
+    meta = type(meta)(**{**vars(meta), "study_text": of_old(BASE + SPACE)})
+    with pytest.raises(StoreError, match="type False for it under fixed") as caught:
+        check_continues(meta, loads(BASE + SPACE))
+    assert "fixed.learning_rate: 0.0003 -> 0.001 (the default has changed" in str(caught.value)
+    mended = BASE + SPACE + "fixed: {learning_rate: 3e-4, normalise_rewards: false}\n"
+    check_continues(meta, loads(mended))
+    assert as_recorded(meta.study_text)["fixed"] == resolved(loads(mended))["fixed"]
