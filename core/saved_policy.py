@@ -165,7 +165,12 @@ class SavedPolicy:
         stacked = f" (the last {history}, oldest first)" if history > 1 else ""
 
         def one(struct: jax.ShapeDtypeStruct, part: Any) -> Array:
-            array = jnp.asarray(part, struct.dtype)
+            try:
+                array = jnp.asarray(part, struct.dtype)
+            except (TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"the observation is {part!r:.60}; allowed: numbers of shape {struct.shape}"
+                ) from error
             lead = array.ndim - len(struct.shape)
             if lead < 0 or array.shape[lead:] != struct.shape:
                 raise ConfigError(

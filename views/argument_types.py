@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from ..errors import UnknownNameError
 
 __all__ = [
     "RESAMPLES_HELP",
     "RULES_HELP",
     "counts",
     "env_steps",
+    "one_of",
     "port",
     "positive",
     "seconds",
@@ -40,6 +43,17 @@ def without_show(argv: Sequence[str]) -> str:
         return ""
     more = [word for word in argv[2:3] if not word.startswith("-")]
     return shlex.join(["hpo", argv[0], *more]) if more or argv[0] in ("list", "tuned") else ""
+
+
+def one_of(kind: str, names: Sequence[str]) -> Callable[[str], str]:
+    """Return what takes one of a few words, and says the nearest to another one."""
+
+    def word(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(str(UnknownNameError(kind, text, names)))
+        return text
+
+    return word
 
 
 def positive(text: str) -> int:

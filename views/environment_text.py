@@ -40,6 +40,9 @@ _STREAMS = {
 }
 
 
+_COLUMNS = 80  # of a terminal; a wider table stands in two
+
+
 def seeds_words(count: int, stream: Stream) -> str:
     """Return how many seeds of which kind.
 
@@ -117,9 +120,17 @@ def beside_lines(
         for name, x, y, one in zip(names, a.each, b.each, found.each, strict=True)
     ]
     header = ("environment", *letters, "difference, 95%", "P(A > B)")
-    table = aligned(header, rows, (False, True, True, False, False))
+    right = (False, True, True, False, False)
+    tables = [aligned(header, rows, right)]
+    if len(tables[0].partition("\n")[0]) > _COLUMNS:
+        first, second = (0, 1, 2, 3), (0, 4)
+        tables = [
+            aligned([header[n] for n in some], [[row[n] for n in some] for row in rows],
+                    [right[n] for n in some]) + "\n"
+            for some in (first, second)
+        ]  # fmt: skip
     return [
-        *table.split("\n"),
+        *"\n".join(tables).rstrip("\n").split("\n"),
         "",
         *_together(a, b, letters),
         f"over environments a run of {letters[0]} beats one of {letters[1]} with probability "

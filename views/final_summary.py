@@ -57,7 +57,9 @@ def print_results(
     if results.leaderboard:
         print_conclusion(console, results.conclusion)
     console.print(last)
-    commands = [] if quiet else next_commands(results.folder, results.leaderboard)
+    against = None if results.conclusion is None else results.conclusion.against
+    worse = against is not None and against.verdict == "worse"
+    commands = [] if quiet else next_commands(results.folder, results.leaderboard, worse)
     if commands:
         console.print("\nNext:")
     for line in command_lines(commands, target(results.folder), console.width):
@@ -110,8 +112,16 @@ def summary(results: Results) -> str:
     )
 
 
-def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Return (command, meaning) pairs to type next."""
+def next_commands(
+    folder: Path, entries: Sequence[Entry], worse: bool = False
+) -> list[tuple[str, str]]:
+    """Return (command, meaning) pairs to type next.
+
+    Args:
+        folder: of the study.
+        entries: the leaderboard.
+        worse: the winner is worse than the default, whose policy no study keeps.
+    """
     if not entries:
         return []
     which, best = target(folder), entries[0]
@@ -119,7 +129,11 @@ def next_commands(folder: Path, entries: Sequence[Entry]) -> list[tuple[str, str
         (f"hpo top{which}", "the leaderboard"),
         (f"hpo show {best.trial}{which}", "everything about one trial"),
     ]
-    if (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+    if worse:
+        file = shlex.quote(str(folder / "study.yaml"))
+        train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
+        commands.append((train, "the default, which was better: train it, keep its policy"))
+    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
         commands.append((f"hpo best --export policy/{which}", "then: hpo eval policy/"))
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
     column = f", param.{knob}" if knob else ""

@@ -62,6 +62,12 @@ def test_another_shape_is_refused(cartpole):
         predict(cartpole, [0.0, 0.0, 0.0])
 
 
+@pytest.mark.parametrize("given", ["a", None, [1.0, "b", 0.0, 0.0], [[1.0], [2.0, 3.0]]])
+def test_what_is_no_observation_is_refused(cartpole, given):
+    with pytest.raises(ConfigError, match=r"observation is .*; allowed: numbers of shape \(4,\)"):
+        predict(cartpole, given)
+
+
 def test_a_second_call_compiles_nothing(cartpole):
     seen = saved_policies.observations(cartpole)
     predict(cartpole, seen)

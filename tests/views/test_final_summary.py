@@ -38,6 +38,14 @@ def test_every_next_command_works_as_it_is_printed(results, capsys):
         assert main(words[1:]) == 0, capsys.readouterr().err
 
 
+def test_where_the_default_is_better_it_is_what_is_to_be_kept(results):
+    commands = dict(next_commands(results.folder, results.leaderboard, worse=True))
+    train = next(command for command in commands if "--export" in command)
+    words = shlex.split(train)
+    assert words[:2] == ["hpo", "train"] and Path(words[2]) == results.folder / "study.yaml"
+    assert words[3:5] == ["--name", "small-default"] and "the default" in commands[train]
+
+
 def test_commands_name_the_study_where_there_are_several(results, tmp_path, capsys):
     assert target(results.folder) == ""
     samples.make_results(Path("results"), "other")

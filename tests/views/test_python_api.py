@@ -310,6 +310,14 @@ def test_learn_that_gives_nothing_says_why(monkeypatch):
         hpo.learn("CartPole-v1")
 
 
+@pytest.mark.parametrize("given", [{"callbacks": 3}, {"observers": "x"}, {"progress": "yes"}])
+def test_options_that_cannot_be_meant_are_told_in_a_line(given, tmp_path):
+    ((name, value),) = given.items()
+    with pytest.raises(ConfigError, match=f"^{name} is {value!r}; allowed: "):
+        hpo.run({"env": "CartPole-v1", "env_steps": 1000}, tmp_path, **given)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_configuration_that_is_no_mapping_is_told_in_a_line():
     with pytest.raises(ConfigError, match=r"config is \['gamma'\]; allowed: a mapping of knobs"):
         hpo.learn("CartPole-v1", ["gamma"], env_steps=160)

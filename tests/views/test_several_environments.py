@@ -13,6 +13,7 @@ from hpo.cli import main
 from hpo.search.run import run
 from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
 from hpo.store.rows import Stream
+from hpo.store.score_tables import beside
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.single import single
 from hpo.studies.spec import Budget, Confirm, Seeds
@@ -20,6 +21,7 @@ from hpo.views.charts import curves_chart
 from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands import train_one
+from hpo.views.environment_text import beside_lines
 from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
@@ -152,6 +154,18 @@ def test_two_trials_are_compared_on_every_environment(capsys, folder):
     text = capsys.readouterr().out
     assert "over environments a run of A beats one of B with probability" in text
     assert max(map(len, text.splitlines())) <= 90
+
+
+def test_environments_with_long_names_are_compared_within_eighty_columns():
+    names = ["CartPole-v1", "MountainCarContinuous-v0"]
+    sides = ({i: (0.5 + i / 70, 1e-5 * i) for i in range(8)}, {i: (0.4, 0.0) for i in range(8)})
+    lines = beside_lines(names, sides, beside(*sides, paired=True))
+    assert max(map(len, lines)) <= 80
+    heads = [line for line in lines if line.startswith("environment ")]
+    assert [head.split()[1:] for head in heads] == [
+        ["A", "B", "difference,", "95%"], ["P(A", ">", "B)"]
+    ]  # fmt: skip
+    assert sum(line.startswith("MountainCarContinuous-v0") for line in lines) == 2
 
 
 def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, tmp_path, folder):

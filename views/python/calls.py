@@ -207,6 +207,7 @@ def _called(
     function: Any, study: Source, out: str | Path, observers: Sequence[Any], name: str | None,
     progress: bool | None, settings: dict[str, Any],
 ) -> Results:  # fmt: skip
+    _check_options(progress, observers=observers, callbacks=settings.get("callbacks", ()))
     loaded, text = read_study(study, name)
     line = OneLine() if (somebody_looks() if progress is None else progress) else None
     warn = settings.pop("warn", None) or (line.warn if line is not None else _warn)
@@ -221,6 +222,14 @@ def _called(
     with plain_warnings(told):
         found = function(loaded, out, observers, warn=told, **settings)
     return Results(**vars(found))
+
+
+def _check_options(progress: Any, **several: Any) -> None:
+    if progress is not None and not isinstance(progress, bool):
+        raise ConfigError(f"progress is {progress!r}; allowed: True, False or None")
+    for name, given in several.items():
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise ConfigError(f"{name} is {given!r:.60}; allowed: a list of {name}")
 
 
 def _say(text: str) -> None:
