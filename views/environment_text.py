@@ -122,7 +122,7 @@ def beside_lines(
     header = ("environment", *letters, "difference, 95%", "P(A > B)")
     right = (False, True, True, False, False)
     tables = [aligned(header, rows, right)]
-    if len(tables[0].partition("\n")[0]) > _COLUMNS:
+    if max(map(len, tables[0].split("\n"))) > _COLUMNS:
         first, second = (0, 1, 2, 3), (0, 4)
         tables = [
             aligned([header[n] for n in some], [[row[n] for n in some] for row in rows],
