@@ -303,8 +303,7 @@ def test_other_formats_by_suffix_and_what_cannot_be_drawn(snapshot, front, tmp_p
     out = ["--out", str(snapshot.folder.path.parent)]
     assert main(["plot", "history", "--to", "x.gif", *out]) == 2
     assert "allowed are files that end in .png, .svg, .pdf" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        main(["plot", "histroy", *out])
+    assert main(["plot", "histroy", *out]) == 2
     assert "unknown picture 'histroy'; did you mean 'history'?" in capsys.readouterr().err
     assert main(["plot", "pareto", "--to", str(tmp_path / "x.png"), *out]) == 2
     assert "one objective" in capsys.readouterr().err and not (tmp_path / "x.png").exists()
