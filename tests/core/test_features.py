@@ -21,7 +21,9 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 whole = SimpleNamespace(**run_path(str(Path(__file__).with_name("whole_update.py"))))
 countdown = SimpleNamespace(**run_path(str(Path(__file__).with_name("countdown.py"))))
-COMMON = {"learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2}
+COMMON = {
+    "learning_rate": 0.02, "adam_eps": 1e-3, "update_epochs": 2, "normalise_rewards": False,
+}  # fmt: skip
 # Everything that single steps allow, over an environment with masks; the policy is far from
 # uniform, so that valid mass varies.
 BY_STEPS = {"num_envs": 3, "rollout_length": 7, "num_minibatches": 4, "hidden_sizes": [4],

@@ -31,9 +31,10 @@ TEXT = """\
 name: hosted
 env: {id: gym:CartPole-v1, max_episode_steps: 60}
 env_steps: 1k
-fixed: {num_envs: 2, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8]}
+fixed: {num_envs: 2, rollout_length: 16, num_minibatches: 2, hidden_sizes: [8],
+        normalise_rewards: false}
 space:
-  learning_rate: {min: 1e-4, max: 1e-1, distribution: log_uniform}
+  learning_rate: {min: 1e-4, max: 1e-1, distribution: log_uniform, default: 3e-4}
   gamma: {min: 0.9, max: 0.999, distribution: one_minus_log}
 search: {method: random}
 evaluation: {episodes: 2}

@@ -21,7 +21,8 @@ search: {method: random}
 population: {lanes: 2}
 fixed: {num_envs: 4, rollout_length: 8, num_minibatches: 2, hidden_sizes: [4],
         rho_clip: 0.5, c_clip: 0.7, gamma: 0.9, gae_lambda: 0.8,
-        learning_rate: 0.03, lr_schedule: linear, separate_vf_optimiser: true}
+        learning_rate: 0.03, lr_schedule: linear, separate_vf_optimiser: true,
+        normalise_rewards: false}
 space:
   priority_alpha: {min: 0.4, max: 2.0, default: 1.5}
 evaluation: {episodes: 2}

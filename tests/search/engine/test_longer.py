@@ -262,7 +262,7 @@ def test_a_study_without_a_horizon_is_what_it_was():
     assert "schedule_env_steps" not in resolved(plain) and plain.horizon == 4096
     stated = loads(TEXT + "schedule_env_steps: 8k\n")
     assert resolved(stated)["schedule_env_steps"] == stated.horizon == 8_000
-    assert loads(resolved_yaml(stated)) == stated
+    assert resolved(loads(resolved_yaml(stated))) == resolved(stated)
     assert study_hash(stated) != study_hash(plain)
     assert loads(TEXT + "schedule_env_steps: off\n") == plain
 

@@ -37,7 +37,9 @@ MEMORIES = {
 
 def made(keys, **knobs):
     """Return a policy of random weights to which all that it remembers matters."""
-    config = complete({"hidden_sizes": [16], "policy_gain": 30.0, **knobs})
+    config = complete(
+        {"hidden_sizes": [16], "policy_gain": 30.0, "normalise_rewards": False, **knobs}
+    )
     keys = dict(keys)
     params = {"load": float(keys.pop("load", 20))}
     where = EnvPlan("rmsa", tuple(sorted(keys.items())))
