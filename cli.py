@@ -227,8 +227,8 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
     _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
     plot = verb("plot", "plot_report", "draw a study as a picture")
-    _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES,
-            type=types.one_of("picture", _PICTURES))  # fmt: skip
+    picture = types.one_of("picture", _PICTURES)
+    _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
     _add_importance(plot, "for importance: ")
     report = verb("report", "plot_report", "write everything about a study as one HTML file")
@@ -361,10 +361,8 @@ def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
     _flag(
         parser, "--all", f"{prefix}include trials that a model proposed, which biases the result"
     )
-    _option(
-        parser, "--method", "METHOD",
-        f"{prefix}{' or '.join(_METHODS)} (default: {_METHODS[0]})", choices=_METHODS,
-    )  # fmt: skip
+    text = f"{prefix}{' or '.join(_METHODS)} (default: {_METHODS[0]})"
+    _option(parser, "--method", "METHOD", text, choices=_METHODS)
 
 
 def _add_export(parser: argparse.ArgumentParser, how: str) -> None:
