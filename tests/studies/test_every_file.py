@@ -33,7 +33,7 @@ ENVS = (
 )
 """Words of a part of a study -> an environment that it fits."""
 PACKAGES = (("brax:", "brax"), ("gym:", "gymnasium"), ("gym:LunarLander", "Box2D"))
-COSTLY = ("architecture", "nsfnet_networks", "nsfnet_rmsa")
+COSTLY = ("architecture", "defaults_check", "nsfnet_networks", "nsfnet_rmsa")
 """Their programs, a dozen or large, take seconds to describe: checked without lanes and memory."""
 
 
