@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..knobs import KNOBS
 from ..store.statistics import Interval
 from ..studies.tuned.record import DEFAULT, TUNED, Contender, Record
-from ..studies.tuned.study_text import knobs_of, least
+from ..studies.tuned.study_text import former_default, knobs_of, least
 from ..studies.tuned.summary import Comparison, comparisons, summary
 from .documents import finite_or_none
 from .formatting import aligned, between, counted, duration, number, param, sparkline, steps
@@ -34,7 +34,7 @@ def records_table(records: Sequence[Record]) -> str:
                 record.name,
                 steps(record.env_steps),
                 number(found[TUNED]),
-                number(found.get(DEFAULT)),
+                number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
                 "-" if against is None else against.verdict,
                 _standing(others),
             ]
@@ -42,6 +42,8 @@ def records_table(records: Sequence[Record]) -> str:
     header = ("environment", "steps", "tuned", "default", "beside it", "beside others")
     right = (False, True, True, True, False, False)
     words = "IQM of 32 fresh seeds, greedy; the proof of one: hpo tuned ENV"
+    if any(row[3].endswith("*") for row in rows):
+        words += "\n*: the default of the day it was made, which was another one"
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
@@ -122,7 +124,17 @@ def _proof(record: Record) -> list[str]:
         f"IQM over seeds; area: mean height of the curve; it: {number(record.threshold)}",
         "",
         *said,
+        *_then(record),
     ]
+
+
+def _then(record: Record) -> list[str]:
+    """Return what the default was, where it is another one today."""
+    moved = former_default(record)
+    if not moved:
+        return []
+    words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
+    return [f"default: that of {record.made.on}, with {words}; today's was not run"]
 
 
 def _sentence(one: Contender, beside: Comparison) -> str:

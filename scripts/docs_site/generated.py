@@ -17,8 +17,9 @@ from hpo.environments import ENVIRONMENTS
 from hpo.knobs import KNOBS, Knob
 from hpo.studies.reference import methods, reference, rules
 from hpo.studies.tuned.catalogue import record_files, shipped
-from hpo.studies.tuned.record import Record
+from hpo.studies.tuned.record import DEFAULT, Record
 from hpo.studies.tuned.record_file import read_record
+from hpo.studies.tuned.study_text import former_default
 from hpo.studies.tuned.summary import comparisons, summary
 from hpo.views.formatting import between, number, param, steps
 
@@ -93,6 +94,8 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
         seen, other = summary(one, record.goal), beside.get(one.who)
         length = one.source.get("env_steps")
         name = f"**{one.who}**" if other is None else one.who
+        if one.who == DEFAULT and former_default(record):
+            name += f" of {record.made.on}"
         if length is not None:
             name += f" ({steps(int(length))})"
         chances = [""] * 3

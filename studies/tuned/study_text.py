@@ -10,9 +10,9 @@ from ...errors import ConfigError
 from ...knobs import KNOBS, complete
 from ...plain_data import as_lists
 from ..writer import flow, to_yaml
-from .record import Record
+from .record import DEFAULT, Record
 
-__all__ = ["around_text", "knobs_of", "least", "train_text"]
+__all__ = ["around_text", "former_default", "knobs_of", "least", "train_text"]
 
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _FACTOR = 4.0
@@ -43,6 +43,16 @@ def least(config: Mapping[str, Any]) -> dict[str, Any]:
         if _completes_to(fewer, whole):
             kept = fewer
     return kept
+
+
+def former_default(record: Record) -> dict[str, Any]:
+    """Return the knobs that make today's default the one that a record ran beside.
+
+    Raises:
+        ConfigError: a value is not legal today.
+    """
+    ran = next((one.config for one in record.contenders if one.who == DEFAULT), {})
+    return least({name: value for name, value in ran.items() if name in KNOBS})
 
 
 def _completes_to(config: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:

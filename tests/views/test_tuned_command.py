@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.cli import main
+from hpo.knobs import complete
 from hpo.search.tuned import verify as verifying
 from hpo.store.agreement import agreement
 from hpo.studies.load import loads
@@ -65,8 +67,16 @@ def test_a_record_is_printed_with_its_proof(say):
         samples.record(),
         contenders=(samples.contender("tuned", 40.0), samples.contender("default", 50.0)),
     )
-    from hpo.views.tuned_text import record_words
+    from hpo.views.tuned_text import record_words, records_table
 
+    assert "today's was not run" not in out
+    given = {"learning_rate": 3e-4, "normalise_rewards": False}
+    ran = replace(samples.contender("default", 50.0), config=complete(given))
+    of_old = replace(samples.record(), contenders=(samples.contender("tuned", 60.0), ran))
+    with StringIO() as stream:
+        told = record_words(of_old, stream)
+    assert "with learning_rate 0.0003, normalise_rewards false; today's was not run" in told
+    assert "50*" in records_table([of_old]) and "*" not in records_table([samples.record()])
     with open("/dev/null", "w") as stream:
         assert "WORSE than default" in record_words(loser, stream)
 
