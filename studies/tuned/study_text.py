@@ -51,8 +51,10 @@ def former_default(record: Record) -> dict[str, Any]:
     Raises:
         ConfigError: a value is not legal today.
     """
-    ran = next((one.config for one in record.contenders if one.who == DEFAULT), {})
-    return least({name: value for name, value in ran.items() if name in KNOBS})
+    for one in record.contenders:
+        if one.who == DEFAULT:
+            return least({name: value for name, value in one.config.items() if name in KNOBS})
+    return {}
 
 
 def _completes_to(config: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:

@@ -76,7 +76,7 @@ def test_a_record_is_printed_with_its_proof(say):
     with StringIO() as stream:
         told = record_words(of_old, stream)
     assert "with learning_rate 0.0003, normalise_rewards false; today's was not run" in told
-    assert "50*" in records_table([of_old]) and "*" not in records_table([samples.record()])
+    assert "*  " in records_table([of_old]) and "*" not in records_table([samples.record()])
     with open("/dev/null", "w") as stream:
         assert "WORSE than default" in record_words(loser, stream)
 
