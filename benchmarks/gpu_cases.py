@@ -32,6 +32,7 @@ ESTIMATED = ("h100",)
 PPO = {"num_envs": 8, "rollout_length": 128, "update_epochs": 4, "num_minibatches": 4,
        "learning_rate": 3e-4, "lr_schedule": "constant", "normalise_rewards": False}  # fmt: skip
 LINKS = {**PPO, "num_envs": 16, "rollout_length": 100, "hidden_sizes": (64, 64)}
+TF32 = {"matmul_precision": "tf32"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ CASES = {
     "lstm": Case("CartPole-v1", 512, {**PPO, "network": "lstm"}),
     "rmsa_flat": Case("rmsa", 512, LINKS, {"observation": "flat"}),
     "rmsa_packed": Case("rmsa", 512, LINKS, {"observation": "packed"}),
+    "rmsa_packed_tf32": Case("rmsa", 512, {**LINKS, **TF32}, {"observation": "packed"}),
     "rmsa_paths": Case("rmsa", 512, LINKS, {"observation": "paths"}),
     "deeprmsa": Case("deeprmsa", 512, {**LINKS, "hidden_sizes": (128,) * 5}),
     "gnn": Case("rmsa", 64, {**LINKS, "network": "gnn"}),
