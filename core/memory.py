@@ -82,14 +82,14 @@ def _on_gpus(plan: Plan, example: Hypers, lanes: int, tile: int, devices: int) -
 def _row_numbers_on_gpus(plan: Plan, params: Any) -> int:
     """Return how many numbers learning holds of one sample at a time.
 
-    Of a perceptron what both towers keep, the two widest arrays on the way back, and five times
-    the outputs; of other networks a share of all that one forward pass computes.
+    Of a perceptron what both towers keep, the two widest arrays on the way back, and three and a
+    half times the outputs; of other networks a share of all that one forward pass computes.
     """
     if plan.network != "mlp":
         share = _KEPT_ON_GPUS.get(plan.network, 1.0)
         return math.ceil(share * computed_numbers(plan, params, 1))
     outputs = params["actor_head"]["kernel"].shape[0]
-    return 2 * (sum(plan.hidden_sizes) + max(plan.hidden_sizes, default=1)) + 5 * outputs + 8
+    return 2 * (sum(plan.hidden_sizes) + max(plan.hidden_sizes, default=1)) + 7 * outputs // 2 + 8
 
 
 def gpu_tile(plan: Plan, example: Hypers, lanes: int, memory_bytes: int) -> int:
