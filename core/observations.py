@@ -12,25 +12,22 @@ from typing import Any
 
 from jaxtyping import Array, Float, Int8
 
-from .pytree import Pytree, pytree, static
+from .pytree import Pytree, pytree
 
 __all__ = ["Flagged", "as_array"]
 
 
 @pytree
 class Flagged(Pytree):
-    """Rows of an array of n numbers of which all but the first m are 0 or 1.
+    """Rows of an array of m + n numbers of which all but the first m are 0 or 1.
 
     Attributes:
         numbers: the first m; float32 [..., m].
-        flags: some columns that are skipped, then all n, with 0 in place of those numbers; int8
-            [..., w].
-        skipped: columns, so that bytes can be made in words of four.
+        flags: the others; int8 [..., n].
     """
 
     numbers: Float[Array, "... m"]
-    flags: Int8[Array, "... w"]
-    skipped: int = static(default=0)
+    flags: Int8[Array, "... n"]
 
 
 def as_array(observation: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -38,7 +39,8 @@ def takes_flags(plan: Plan, rows: int) -> bool:
 
     Of few rows a product is bound by reading the kernel, which parts make longer.
     """
-    fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and _in_float32(plan)
+    fitting = plan.network == "mlp" and bool(plan.hidden_sizes) and plan.dtype == "float32"
+    fitting = fitting and plan.matmul_precision in ("float32", "tf32")
     return plan.backend.reads_flags and fitting and rows >= _MANY
 
 
@@ -56,7 +58,7 @@ def initialiser(plan: Plan, gain: float) -> nn.initializers.Initializer:
 def _dense(plan: Plan, x: Float[Array, "... D"] | Flagged, width: int) -> Callable[..., nn.Module]:
     """Return the layer that a tower is made of, for inputs x."""
     if isinstance(x, Flagged):
-        return FlagDense
+        return partial(FlagDense, rounds=plan.matmul_precision == "tf32")
     inputs = x.shape[-1]
     if plan.backend.joins_biases and inputs < width:
         return JoinedDense

@@ -33,10 +33,10 @@ def plan_of(observation, features=(), **knobs):
 
 
 @functools.cache
-def learnt(observation, features=(), platform=None, updates=UPDATES):
+def learnt(observation, features=(), platform=None, updates=UPDATES, precision="float32"):
     """(last state, metrics of every update) of two lanes with other learning rates."""
     on = dict.fromkeys(features, True)
-    plan = plan_of(observation, features, **on)
+    plan = plan_of(observation, features, matmul_precision=precision, **on)
     if platform is not None:
         plan = for_platform(plan, platform)
     params = registry.make(plan.env).default_params
@@ -70,15 +70,16 @@ def test_learning_from_bits_is_learning_from_floats():
     assert np.any(packed_metrics.loss)
 
 
-def test_a_gpu_multiplies_bytes_and_learns_the_same(monkeypatch):
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_a_gpu_multiplies_bytes_and_learns_the_same(monkeypatch, precision):
     """Minibatches of 16 rows as flags; env steps of 4 as floats."""
     layers, call = [], FlagDense.__call__
     monkeypatch.setattr(
         FlagDense, "__call__", lambda self, x: layers.append(x.flags.shape) or call(self, x)
     )
     monkeypatch.setattr(mlp, "_MANY", 16)
-    _, written = learnt("packed", platform="gpu", updates=1)
-    assert {shape[-1] for shape in layers} == {4 + 44 * 40}
+    _, written = learnt("packed", platform="gpu", updates=1, precision=precision)
+    assert {shape[-1] for shape in layers} == {44 * 40}
     assert {int(np.prod(shape[:-1])) for shape in layers} == {16}
     _, plain = learnt("packed")
     assert (plain.grad_norm[0] > 0.0).all() and (plain.approx_kl[0] != 0.0).all()
