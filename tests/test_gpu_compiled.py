@@ -42,7 +42,7 @@ MOST = {
     "lstm": Most(26, 5998, 32, 56),
     "rmsa_packed": Most(53, 63, 24, 53),
     "rmsa_packed/rtx4090": Most(56, 60, 24, 51),
-    "rmsa_packed_tf32": Most(53, 54, 24, 53),
+    "rmsa_packed_tf32": Most(53, 63, 24, 53),
     "rmsa_flat": Most(49, 54, 24, 53),
     "rmsa_paths": Most(58, 52, 24, 54),
     "deeprmsa": Most(48, 91, 24, 72),
