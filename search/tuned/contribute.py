@@ -175,7 +175,8 @@ def contribute(
         out: the folder that the runs' own studies go to, `NAME.proof.WHO`; the same call resumes.
         seeds: fresh seeds each.
         runner: runs a study in a folder of results.
-        name: of the record; by default the environment's id.
+        name: of the record; by default the environment's id, and where it was given keys besides,
+            the study's name.
 
     Raises:
         HpoError: as `search.api.run` does.
@@ -183,7 +184,7 @@ def contribute(
     """
     only_one_environment(candidate.study, "a tuned configuration")
     study, others = candidate.study, published(candidate.study.env.id)
-    name = name or study.env.id
+    name = name or _name_of(study)
     root = study_seed(study.seed, f"tuned proof of {name}")
     configs: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         TUNED: (candidate.config, {}),
@@ -230,6 +231,10 @@ def contribute(
             for who, (config, source) in configs.items()
         ),
     )
+
+
+def _name_of(study: Study) -> str:
+    return study.name.removeprefix("tuned-") if study.env.values else study.env.id
 
 
 def commit_of_checkout() -> str:

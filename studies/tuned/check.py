@@ -87,6 +87,8 @@ def _study_faults(record: Record, folder: Path) -> list[str]:
         return [f"{name}: {error}"]
     if (study.env.id, study.env_steps) != (record.env, record.env_steps):
         return [f"{name} is about {study.env.id} in {study.env_steps} env steps"]
+    if dict(study.env.values) != dict(record.env_values):
+        return [f"{name} has other keys of {study.env.id} than the record"]
     return []
 
 

@@ -174,6 +174,21 @@ def test_the_seeds_of_every_name_are_those_of_a_legal_study(tmp_path, proof, nam
     assert all(0 <= seed < 2**31 for seed in fresh) and len(set(fresh)) == 50
 
 
+def test_an_environment_with_keys_is_named_by_its_study(tmp_path, proof):
+    asked = []
+
+    def runner(study, out):
+        asked.append(study.name)
+        raise KeyboardInterrupt
+
+    study = proof.candidate.study
+    keyed = dataclasses.replace(study.env, values={"max_steps_in_episode": 200})
+    named = dataclasses.replace(study, name="tuned-CartPole-short", env=keyed)
+    with pytest.raises(KeyboardInterrupt):
+        contribute(dataclasses.replace(proof.candidate, study=named), tmp_path, SEEDS, runner)
+    assert asked == ["CartPole-short.proof.tuned"]
+
+
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
     monkeypatch.setattr("hpo.search.tuned.contribute.commit_of_checkout", lambda: "b" * 40)
     with pytest.raises(ConfigError, match="was begun by commit"):

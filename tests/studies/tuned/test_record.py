@@ -206,6 +206,9 @@ def _edit(path, old, new):
          "hpo tuned check --write"),
         (lambda p: (p / "curves.parquet").unlink(), "curves.parquet: not what"),
         (lambda p: _edit(p / "CartPole-v1.yaml", "rejax:\n", "rejected:\n"), "results lack rejax"),
+        (lambda p: _edit(p / "CartPole-v1.yaml", "env: CartPole-v1",
+                         "env: {id: CartPole-v1, max_steps_in_episode: 200}"),
+         "has other keys of CartPole-v1"),
     ],
 )  # fmt: skip
 def test_each_fault_is_found(tmp_path, change, words):
