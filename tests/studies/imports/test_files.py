@@ -50,15 +50,16 @@ def test_there_are_many():
     assert sum(isinstance(file.expected, str) for file in files.FILES.values()) >= 15
 
 
-NEEDS = {"zoo_lunar_lander": "Box2D", "zoo_merged": "Box2D", "zoo_policy_kwargs": "mujoco",
-         "arlbench_incumbent": "Box2D"}  # fmt: skip
+NEEDS = {"zoo_lunar_lander": ["Box2D"], "zoo_merged": ["Box2D"], "arlbench_incumbent": ["Box2D"],
+         "zoo_policy_kwargs": ["mujoco", "imageio"]}  # fmt: skip
 """Packages of the extra `gym` that the environments of some files are made with."""
 
 
 def skip_without_its_package(name):
     """Not by `importorskip`: Box2D cannot be imported where warnings are errors."""
-    if name in NEEDS and find_spec(NEEDS[name]) is None:
-        pytest.skip(f"{NEEDS[name]} is not installed")
+    for package in NEEDS.get(name, []):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
 
 
 @pytest.mark.parametrize("name", files.FILES)
