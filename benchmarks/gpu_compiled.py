@@ -32,7 +32,8 @@ WHEELS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")
 
 
 def child(task: dict[str, Any]) -> None:
-    """Compile one case and print the folder of what came of it."""
+    """Compile one case, niced, and print the folder of what came of it."""
+    os.nice(10)  # here, not before the start: that would fork a process which jax runs in
     make_importable()
     folder = compile_case(
         task["case"], task["target"], task["options"], Path(task["cache"]), Path(task["dump"])
@@ -70,16 +71,10 @@ def folder_of(
             (link / "hpo").symlink_to(source.resolve(), target_is_directory=True)
             environment["PYTHONPATH"] = str(link)
         command = [sys.executable, __file__, "--child", json.dumps(task)]
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=_nice
-        )
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             raise SystemExit(f"{name} did not compile; the message is above")
         return Path(json.loads(done.stdout.splitlines()[-1]))
-
-
-def _nice() -> None:
-    os.nice(10)
 
 
 def commit_of(checkout: Path) -> str:
