@@ -46,6 +46,7 @@ MOST = {
     "rmsa_flat": Most(49, 54, 24, 53),
     "rmsa_paths": Most(58, 52, 24, 54),
     "deeprmsa": Most(48, 91, 24, 72),
+    "gnn": Most(147, 786, 24, 283),
     "transformer": Most(92, 289, 24, 123),
     "brax": Most(4998, 39, 32, 109, library_calls=1),  # the solver of its constraints
 }
