@@ -101,6 +101,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "average_reward_step": _on("reward_centering"),
     "observation_clip": _on("normalise_observations"),
     "raw_reward_deviation": _on("normalise_rewards"),
+    "reward_scale": (Need("normalise_rewards", (False,)),),  # which divides by it, but for digits
     "adv_clip": _on("normalise_advantages"),
     "priority_beta0": _above_0("priority_alpha"),
     "anneal_priority_beta": _above_0("priority_alpha"),

@@ -128,6 +128,20 @@ def test_target_kl_stops_at_the_step_it_should(case, three, close_to):
         np.testing.assert_array_equal(left[0], right[0])
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_normalised_rewards_have_no_scale(pendulum, on):
+    """`studies/idle.py` says so: lanes that differ in it alone learn the same, but for digits."""
+    given = {**FIRST, "normalise_rewards": on, "reward_clip": 1e6}
+    lanes = [{**given, "reward_scale": scale} for scale in (0.5, 3.0)]
+    [(_, after, metrics, _, _)] = pendulum.run(lanes, 1, replicates=[0, 0])
+    targets = np.asarray(metrics.value_target_mean)
+    params = np.concatenate(
+        [np.reshape(leaf, (2, -1)) for leaf in jax.tree.leaves(after.params)], axis=1
+    )
+    same = np.allclose(params[0], params[1], rtol=1e-3, atol=1e-5)
+    assert same == on and np.isclose(targets[0], targets[1], rtol=1e-3) == on
+
+
 def test_lanes_that_warm_up_step_but_learn_nothing(pendulum):
     rows = pendulum.run([FIRST, SECOND], 3, first=-2)
     for before, after, metrics, _, _ in rows[:2]:

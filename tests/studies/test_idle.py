@@ -55,6 +55,8 @@ def study(text, env="CartPole-v1"):
          "link_critic_sees changes nothing here: it is a knob of gnn, transformer"),
         ("space: {sgd_momentum: {min: 0.1, max: 0.9}, optimiser: {values: [adam, muon]}}",
          "CartPole-v1", "sgd_momentum changes nothing here: it needs optimiser sgd"),
+        ("space: {reward_scale: {min: 0.1, max: 10, distribution: log_uniform}}", "CartPole-v1",
+         "reward_scale changes nothing here: it needs normalise_rewards false"),
     ],
 )  # fmt: skip
 def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
@@ -89,6 +91,9 @@ def test_what_changes_nothing_is_told_with_what_it_needs(text, env, told):
          "CartPole-v1"),
         ("fixed: {log_std_init: 0.0}\nspace: {distribution: {values: [gaussian, beta]}}",
          "Pendulum-v1"),
+        ("fixed: {reward_scale: 0.1, normalise_rewards: false}", "CartPole-v1"),
+        ("fixed: {reward_scale: 0.1}\nspace: {normalise_rewards: {values: [false, true]}}",
+         "CartPole-v1"),
     ],
 )  # fmt: skip
 def test_what_may_change_something_is_not_told(text, env):
