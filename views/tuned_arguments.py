@@ -48,6 +48,10 @@ def add(parser: ArgumentParser) -> None:
         help="add: also a winner that was not shown to be as good as the default; replace a "
         "study file",
     )
-    parser.add_argument("--name", metavar="NAME", help="add: name it (default: the environment, and with keys besides its id the study)")
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        help="add: name it (default: the environment; the study, where it has other keys)",
+    )
     parser.add_argument("--write", action="store_true", help="check: write the tables anew")
     parser.add_argument("--quiet", action="store_true", help="print only the results")
