@@ -28,6 +28,7 @@ def concluded(
     front: FrontConclusion | None = None,
     alone: WithoutCopying | None = None,
     tells: str = "",
+    lone: bool = False,
 ) -> Conclusion:
     """Return what a study has shown on seeds that chose nothing.
 
@@ -47,10 +48,13 @@ def concluded(
         front: with several objectives, where the default stands to the front.
         alone: of a population that copies, the best of the same one without copying.
         tells: what to type to know that, as a sentence; said last.
+        lone: one trial ran alone and has a value: the seeds of its search chose nothing.
     """
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
     winner = by_number[first.trial] if first is not None else None
+    if lone and first is not None and winner is not None and not meta.objectives:
+        return _said(_of_a_lone_trial(meta, winner, first, baselines))
     if first is None or winner is None or meta.objectives or not _has_reported(winner, first):
         return _said(replace(conclude(None, None, goal=meta.goal), why=tuple(why), front=front))
     default = default_of(rows)
@@ -76,6 +80,24 @@ def concluded(
         alone=alone,
     )
     return _said(replace(found, tells="" if found.copying is not None else tells))
+
+
+def _of_a_lone_trial(
+    meta: StudyMeta, trial: TrialRow, entry: Entry, baselines: Sequence[BaselineRow]
+) -> Conclusion:
+    """Return one trial beside the baselines, on the seeds of its search."""
+    own = _sample(trial.seed_values)
+    named = {row.baseline: _sample(row.values.get(Stream.SEARCH, ())) for row in baselines}
+    found = conclude(
+        own,
+        None,
+        goal=meta.goal,
+        name=f"trial {trial.trial}",
+        # A seed that diverged has no value, and which one is not known here.
+        baselines={name: one for name, one in named.items() if one.keys() == own.keys()},
+        feasible=entry.feasible,
+    )
+    return replace(found, lone=True)
 
 
 def _has_reported(winner: TrialRow, first: Entry) -> bool:

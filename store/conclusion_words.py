@@ -32,6 +32,8 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.copying is not None:
         said += _of_one(conclusion, conclusion.copying)
         said.append(f"The best without copying is {conclusion.alone}, equal in all but copying.")
+    if conclusion.lone:
+        return [*said, *_of_a_lone_trial(conclusion)]
     said += _of_one(conclusion, conclusion.against)
     if conclusion.against.verdict != "ceiling" and conclusion.ceiling is not None:
         said += [_shared(conclusion)] if conclusion.sharing else []
@@ -40,10 +42,19 @@ def sentences(conclusion: Conclusion) -> list[str]:
     return [*said, *([conclusion.tells] if conclusion.tells else [])]
 
 
+def _of_a_lone_trial(conclusion: Conclusion) -> list[str]:
+    """Return how it stands to what was measured beside it, by seeds that had nothing to choose."""
+    beside = [_of_one(conclusion, one) for one in conclusion.baselines if one.verdict != "nothing"]
+    first = beside[0] if beside else [f"There is nothing to compare {conclusion.winner} with."]
+    others = [said[0] for said in beside[1:]]
+    return [*first, *others, "One trial ran, so that its seeds selected nothing."]
+
+
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     """Return the sentences about one rival."""
     winner, rival = conclusion.winner or "", against.rival
-    seeds = f"{against.seeds} fresh seed{'' if against.seeds == 1 else 's'}"
+    kind = "seed" if conclusion.lone else "fresh seed"
+    seeds = f"{against.seeds} {kind}{'' if against.seeds == 1 else 's'}"
     numbers = _numbers(against)
     match against.verdict:
         case "default":

@@ -98,6 +98,7 @@ class Conclusion:
         copying: of a population that copies, the winner beside the best without copying.
         alone: whose that is, such as `trial 5 of pbt-alone`; "" where nobody knows.
         tells: what to type to know it, as a sentence; "" where there is nothing to know.
+        lone: one trial ran alone, so that the seeds of its search chose nothing.
     """
 
     winner: str | None
@@ -112,6 +113,7 @@ class Conclusion:
     copying: Against | None = None
     alone: str = ""
     tells: str = ""
+    lone: bool = False
 
     @property
     def verdict(self) -> Verdict | FrontVerdict | Literal["infeasible"]:

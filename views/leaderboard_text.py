@@ -279,13 +279,15 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
     if best is None or best.value is None:
         return "No trial has finished its run, so there is no winner yet."
     value = f"{metric} {number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
-    source = value_source(best.value_from, best.seeds)
+    source = value_source(best.value_from, best.seeds, len(entries))
     return f"Winner: trial {best.trial}, {value}, {source}."
 
 
-def value_source(value_from: str, seeds: int) -> str:
-    """Return which seeds a value is from, and whether they also selected the trial."""
+def value_source(value_from: str, seeds: int, trials: int) -> str:
+    """Return which seeds a value is from, and whether they also selected the trial of so many."""
     many = counted(seeds, "seed")
+    if value_from == "search" and trials == 1:
+        return f"from {many}; one trial ran, so that they selected nothing"
     fresh = f"the mean of {counted(seeds, 'fresh seed')}"
     return {
         "report": f"{fresh} that did not select it",

@@ -242,7 +242,8 @@ def _head(data: Mapping[str, Any]) -> str:
         lines.append(
             f"value      {number(data['value'])} {around}".rstrip() + f", {data['metric']},"
         )
-        lines.append(f"           {value_source(data['value_from'], data['seeds'])}")
+        source = value_source(data["value_from"], data["seeds"], data["trials"])
+        lines.append(f"           {source}")
     for name in ("report", "choose", "seed"):
         values = data[f"{name}_values"]
         label = "search" if name == "seed" else name

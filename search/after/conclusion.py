@@ -81,7 +81,13 @@ def conclusion_from(
         front=front,
         alone=alone,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
+        lone=ended and _is_alone(entries),
     )
+
+
+def _is_alone(entries: Sequence[Entry]) -> bool:
+    """Return whether one trial ran and has a value, which the seeds of the search gave."""
+    return len(entries) == 1 and entries[0].value_from == Stream.SEARCH
 
 
 def _default_and_front(

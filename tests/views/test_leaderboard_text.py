@@ -112,12 +112,20 @@ def test_intervals_that_rich_could_take_for_markup_are_printed():
         ),
         ({"choose_values": (1.0,) * 8}, "8 fresh seeds that also selected it"),
         ({"seed_values": (1.0,)}, "from 1 seed of the search, which also selected it"),
-        ({"value": None}, "No trial has finished its run"),
     ],
 )  # fmt: skip
 def test_the_winner_is_told_with_the_seeds_behind_its_number(fields, words):
     row = samples.row(3, **{"value": 1.0, "seed_values": (1.0, 1.0), **fields})
-    assert words in winner_line(samples.entries(row), "eval/return_mean")
+    worse = samples.row(4, value=0.5, seed_values=(0.5,))
+    assert words in winner_line(samples.entries(row, worse), "eval/return_mean")
+
+
+def test_seeds_of_one_trial_select_nothing():
+    alone = samples.row(3, value=1.0, seed_values=(1.0, 1.0))
+    said = winner_line(samples.entries(alone), "eval/return_mean")
+    assert said.endswith("from 2 seeds; one trial ran, so that they selected nothing.")
+    alone = samples.row(3, value=None)
+    assert "No trial has finished its run" in winner_line(samples.entries(alone), "x")
 
 
 def test_without_trials_there_is_no_winner():

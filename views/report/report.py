@@ -151,7 +151,7 @@ def _winner(snapshot: Snapshot) -> str:
     around = between(best.ci_low, best.ci_high)
     value = f"<strong>{number(best.value)}</strong> {escape(around)}".strip()
     told = f"{escape(snapshot.meta.metric)}, trial {best.trial}, "
-    told += escape(value_source(best.value_from, best.seeds))
+    told += escape(value_source(best.value_from, best.seeds, len(snapshot.entries)))
     return f'<p class="winner">{value}<br>{told}</p>{with_params}'
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import hpo
 from hpo.cli import main
-from hpo.search.after.conclusion import conclusion_of
+from hpo.search.after.conclusion import conclusion_from, conclusion_of
 from hpo.search.book.state import Phase
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
@@ -21,8 +21,9 @@ from hpo.search.run import run
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
+from hpo.store.leaderboard import leaderboard_of
 from hpo.store.paired import paired_interval
-from hpo.store.rows import Stream
+from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric, Racing, Seeds
 from hpo.views.report.report import write_report
@@ -78,6 +79,10 @@ KINDS = {
         {"confirm": None},
         "Nothing is concluded: every value is of seeds that selected trials.",
     ),
+    "alone": (
+        {"confirm": None, "budget": Budget(trials=1)},
+        "There is nothing to compare trial {} with.",
+    ),
     "no report": (
         {"confirm": samples.Confirm(2, 3, 0)},
         "Nothing is concluded: the study has no seeds that selected nothing.",
@@ -99,6 +104,29 @@ def test_what_is_said_first(tmp_path, kind):
         assert against.seeds == 6 and against.interval.low > 0
         paired = means_by_hand(tmp_path, results)
         assert against.means == pytest.approx(paired)
+
+
+@pytest.mark.parametrize("seeds", [6, 5])
+def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seeds):
+    """Its seeds chose nothing; where one is missing nobody knows which, and nothing is paired."""
+    go(tmp_path, confirm=None, budget=Budget(trials=1), seeds=Seeds(6), early_terminate=None)
+    with Journal(tmp_path) as journal:
+        meta, rows = journal.meta, journal.trials()
+    entries, values = leaderboard_of(meta, rows), rows[0].seed_values
+    rule = tuple(value - 0.1 * (2 + seed) for seed, value in enumerate(values))[:seeds]
+    found = conclusion_from(meta, rows, entries, [BaselineRow("rule", {"search": rule})], True, {})
+    if seeds < 6:
+        assert found.said[0] == "There is nothing to compare trial 0 with."
+        return
+    [against] = found.baselines
+    assert len(values) == 6 and against.verdict == "better" and against.seeds == 6
+    assert against.difference == pytest.approx(0.45)
+    assert against.interval == paired_interval(values, rule)
+    assert found.said[0].startswith("Trial 0 is better than rule: by 0.45 [")
+    assert found.said[0].endswith("on 6 seeds.")
+    assert found.said[-1] == "One trial ran, so that its seeds selected nothing."
+    still = conclusion_from(meta, rows, entries, [], False, {})
+    assert still.said[0].startswith("Nothing is concluded")
 
 
 def means_by_hand(folder, results):
