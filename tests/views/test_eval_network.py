@@ -248,6 +248,13 @@ def test_a_policy_for_another_network_is_refused(capsys, network, policy):
     assert "trained for other actions" in text
 
 
+@pytest.mark.parametrize("more", [[], ["--k", "1,2"], ["--trace", "x.csv"]])
+def test_a_key_without_its_file_is_refused(capsys, policy, more):
+    """With --k it was dropped: numbers at 250 Erlang for whoever had asked for 150."""
+    text = refusal(capsys, "eval", policy, "--heuristic", "ksp_ff", "--set", "load=150", *more)
+    assert "--set changes a key of --env FILE; give that file too" in text
+
+
 def test_what_is_no_network_is_refused(capsys, tmp_path):
     path = tmp_path / "pole.yaml"
     path.write_text("env: CartPole-v1\n")

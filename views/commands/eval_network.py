@@ -177,8 +177,6 @@ def parse_loads(text: str) -> list[float]:
 def _question(args: Namespace) -> _Question:
     """Read the environment and the rules, before anything is compiled."""
     file = _optical_file(args)
-    if file is None and args.set:
-        raise ConfigError("--set changes a key of --env FILE; give that file too")
     sampled = getattr(args, "sample", False)  # `hpo show` always takes the likeliest
     if sampled and args.policy is None:
         raise ConfigError("--sample samples a policy's actions; give --policy DIR")
@@ -273,6 +271,10 @@ def _survey(args: Namespace) -> int:
 
 def _optical_file(args: Namespace) -> EnvFile | None:
     """Read `--env`, which must be an optical network."""
+    if args.env is None and args.set:
+        raise ConfigError(
+            "--set changes a key of --env FILE; give that file too, such as the policy's study"
+        )
     file = None if args.env is None else read_env_file(args.env, args.set)
     if file is not None and file.known.source != "optical":
         raise ConfigError(
