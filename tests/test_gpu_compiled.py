@@ -32,20 +32,20 @@ class Most(NamedTuple):
 
 
 MOST = {
-    "cartpole_512": Most(13, 49, 32, 42),
+    "cartpole_512": Most(13, 46, 32, 42),
     "cartpole_512/a100": Most(17, 45, 32, 43),
     "cartpole_512/rtx4090": Most(14, 46, 32, 43),
     "cartpole_8_gpus": Most(13, 50, 32, 44),
-    "cartpole": Most(19, 49, 32, 42),
-    "pendulum": Most(14, 43, 32, 41),
-    "minatar_cnn": Most(33, 57, 32, 54),
-    "lstm": Most(26, 5998, 32, 56),
+    "cartpole": Most(19, 46, 32, 42),
+    "pendulum": Most(14, 40, 32, 41),
+    "minatar_cnn": Most(33, 54, 32, 54),
+    "lstm": Most(26, 5993, 32, 56),
     "rmsa_packed": Most(53, 63, 24, 53),
     "rmsa_packed/rtx4090": Most(56, 60, 24, 51),
     "rmsa_packed_tf32": Most(53, 63, 24, 53),
     "rmsa_flat": Most(49, 54, 24, 53),
     "rmsa_paths": Most(58, 52, 24, 54),
-    "deeprmsa": Most(48, 91, 24, 72),
+    "deeprmsa": Most(49, 80, 24, 72),
     "gnn": Most(147, 786, 24, 283),
     "transformer": Most(92, 289, 24, 123),
     "brax": Most(4998, 39, 32, 109, library_calls=1),  # the solver of its constraints
