@@ -10,7 +10,7 @@ from typing import Any
 from ..elsewhere import names_of
 from ..env_entry import EnvEntry
 from ..environments import ENVIRONMENTS
-from ..knobs import KNOBS, Knob
+from ..knobs import KNOBS, Knob, allowed
 from ..store.codec import finite_json
 from ..store.study_folder import StudySummary
 from .formatting import Listing, duration, number, param
@@ -50,7 +50,7 @@ def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
             _default(knob.default),
             "traced" if knob.traced else "static",
             knob.meaning,
-            knob.allowed(),
+            allowed(knob.name),
         ]
         for knob in knobs
     ]
@@ -65,7 +65,7 @@ def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, 
         low, high = data["low"], data["high"]
         data["low"] = low if low > -float("inf") else None
         data["high"] = high if high < float("inf") else None
-        words = {"allowed": knob.allowed(), "aliases": list(names_of(knob.name))}
+        words = {"allowed": allowed(knob.name), "aliases": list(names_of(knob.name))}
         found.append(finite_json({**data, **words}))
     return found
 

@@ -14,7 +14,7 @@ from hpo.cli import make_parser
 from hpo.elsewhere.document import documents
 from hpo.env_entry import EnvEntry
 from hpo.environments import ENVIRONMENTS
-from hpo.knobs import KNOBS, Knob
+from hpo.knobs import KNOBS, Knob, allowed
 from hpo.studies.reference import methods, reference, rules
 from hpo.studies.tuned.catalogue import record_files, shipped
 from hpo.studies.tuned.record import DEFAULT, Record
@@ -127,7 +127,7 @@ def knobs() -> str:
 
 def _knob(knob: Knob) -> tuple[str, ...]:
     default = "unset" if knob.default is None else f"`{param(knob.default)}`"
-    return f"`{knob.name}`", default, knob.allowed(), knob.meaning
+    return f"`{knob.name}`", default, allowed(knob.name), knob.meaning
 
 
 def environments() -> str:

@@ -133,14 +133,14 @@ def test_lambda_between_equals_is_constant():
 @pytest.fixture
 def steps():
     """A registered schedule, taken back afterwards: it would be part of every later program."""
-    from hpo import knobs
     from hpo.core import schedules
+    from hpo.knobs import table
 
     schedules.register("test-steps", lambda p, end: jnp.where(p < 0.5, 1.0, end))
     yield "test-steps"
     del schedules.KINDS["test-steps"], schedules._OWN[-1]
-    for name in knobs.SCHEDULE_KNOBS:
-        knobs._REGISTERED[name].remove("test-steps")
+    for name in table.SCHEDULE_KNOBS:
+        table._REGISTERED[name].remove("test-steps")
 
 
 def test_a_registered_schedule_is_a_choice_of_every_schedule_knob(steps):

@@ -1,0 +1,38 @@
+"""The one table of hyperparameters: plain data that everything else derives from.
+
+`KNOBS` declares every knob once (name, type, default, legal range, traced or static, meaning);
+its names in other systems stand in `elsewhere`. `check_value` makes a value canonical, `complete`
+fills a configuration in.
+"""
+
+from .configuration import complete
+from .knob import SCHEDULES, Knob
+from .names import canonical_name, check_name, hint_of
+from .table import (
+    DEFAULTS_OF_OLD,
+    KNOBS,
+    REGISTRABLE,
+    SCHEDULE_KNOBS,
+    allow_choice,
+    known_choices,
+    matters,
+)
+from .values import allowed, check_value
+
+__all__ = [
+    "DEFAULTS_OF_OLD",
+    "KNOBS",
+    "REGISTRABLE",
+    "SCHEDULES",
+    "SCHEDULE_KNOBS",
+    "Knob",
+    "allow_choice",
+    "allowed",
+    "canonical_name",
+    "check_name",
+    "check_value",
+    "complete",
+    "hint_of",
+    "known_choices",
+    "matters",
+]

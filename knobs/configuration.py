@@ -1,0 +1,160 @@
+"""A whole configuration out of the knobs that somebody gave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ConfigError
+from .names import check_name
+from .table import KNOBS, REGISTRABLE
+from .values import check_value
+
+_RECTIFIED = ("cnn", "gnn", "transformer")
+
+
+def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:
+    """Return a whole configuration: every knob, defaults and rules applied, `env.*` kept as given.
+
+    Rules: `activation` unset follows `network`; `reward_clip` unset is 10 with
+    `normalise_rewards`; unset `vf_*` follow the policy's (`vf_learning_rate` a third of it);
+    `num_layers` with `hidden_size` give `hidden_sizes`;
+    `minibatch_size` and `num_minibatches` follow from each other, a remainder being a smaller
+    last minibatch, unless both are given with prioritised sampling. Completing a complete
+    configuration changes nothing.
+
+    Args:
+        given: knob -> value.
+        own_words: take any word where user code may register some, before it has run.
+
+    Raises:
+        ConfigError: an unknown knob, an illegal value, or values that contradict each other.
+    """
+    config = {name: knob.default for name, knob in KNOBS.items()}
+    for name, value in given.items():
+        if name.startswith("env."):
+            config[name] = value
+        else:
+            name = check_name(name)
+            own = own_words and name in REGISTRABLE and isinstance(value, str)
+            config[name] = value if own else check_value(name, value)
+    if config["normalise_rewards"] and "reward_clip" not in given:
+        config["reward_clip"] = 10.0
+    _fill_hidden_sizes(config, given)
+    if config["network"] in _RECTIFIED and "activation" not in given:
+        config["activation"] = "relu"
+    _fill_critic(config)
+    _fill_minibatches(config, given)
+    _check_together(config)
+    return config
+
+
+def _fill_hidden_sizes(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    layers, width = config["num_layers"], config["hidden_size"]
+    if layers is None and width is None:
+        return
+    if layers is None or width is None:
+        raise ConfigError("num_layers and hidden_size go together; give both, or hidden_sizes")
+    if "hidden_sizes" in given and config["hidden_sizes"] != (width,) * layers:
+        raise ConfigError("give hidden_sizes, or num_layers with hidden_size, not all three")
+    config["hidden_sizes"] = (width,) * layers
+    config["num_layers"] = config["hidden_size"] = None
+
+
+def _fill_critic(config: dict[str, Any]) -> None:
+    if config["vf_learning_rate"] is None:
+        config["vf_learning_rate"] = config["learning_rate"] / 3.0
+    for name, source in _CRITIC_SOURCE.items():
+        if config[name] == KNOBS[name].default:
+            config[name] = config[source]
+
+
+_CRITIC_SOURCE = {
+    "vf_lr_schedule": "lr_schedule",
+    "vf_lr_end_fraction": "lr_end_fraction",
+    "vf_warmup_fraction": "lr_warmup_fraction",
+    "vf_warmup_multiplier": "lr_warmup_multiplier",
+    "vf_warmup_start_fraction": "lr_warmup_start_fraction",
+    "vf_schedule_multiplier": "lr_schedule_multiplier",
+    "vf_adam_eps": "adam_eps",
+    "vf_adam_beta1": "adam_beta1",
+    "vf_adam_beta2": "adam_beta2",
+    "vf_max_grad_norm": "max_grad_norm",
+    "vf_weight_decay": "weight_decay",
+}
+
+
+def _check_together(config: dict[str, Any]) -> None:
+    decays = config["weight_decay"] > 0 or (config["vf_weight_decay"] or 0) > 0
+    if decays and config["optimiser"] == "adam":
+        raise ConfigError(
+            "weight_decay above 0 needs `optimiser: adamw`, or adam_l2 (which adds it to the "
+            "gradient, as torch's Adam does), sgd or muon; adam does not decay"
+        )
+    if (config["rho_clip"] is None) != (config["c_clip"] is None):
+        raise ConfigError("rho_clip and c_clip go together; give both for V-trace, or none")
+    rows, parts = config["minibatch_size"], config["gradient_accumulation"]
+    if parts != "auto" and parts > rows:
+        raise ConfigError(
+            f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows; allowed: "
+            f"at most {rows}"
+        )
+    many, count = config["accumulate_minibatches"], config["num_minibatches"]
+    if many > count:
+        raise ConfigError(
+            f"accumulate_minibatches is {many}, but an epoch has only {count} minibatches "
+            f"(num_minibatches); allowed: at most {count}"
+        )
+    if (config["gae_lambda_initial"] is None) != (config["gae_lambda_final"] is None):
+        raise ConfigError("gae_lambda_initial and gae_lambda_final go together; give both or none")
+    low, high = config["action_low"], config["action_high"]
+    if low is not None and high is not None and low >= high:
+        raise ConfigError(f"action_low ({low:g}) must lie below action_high ({high:g})")
+    if config["log_std_min"] > config["log_std_max"]:
+        raise ConfigError("log_std_min is above log_std_max")
+    _check_networks(config)
+
+
+def _check_networks(config: dict[str, Any]) -> None:
+    network = config["network"]
+    if network == "cnn":
+        _check_convolutions(config)
+    width, heads = config["transformer_embedding_size"], config["transformer_heads"]
+    if network == "transformer" and width % (2 * heads):
+        raise ConfigError(
+            f"transformer_embedding_size is {width}, but {heads} heads of an even width need a "
+            f"multiple of {2 * heads}; take {max(1, round(width / (2 * heads))) * 2 * heads}"
+        )
+
+
+def _check_convolutions(config: dict[str, Any]) -> None:
+    lengths = {name: config[f"cnn_{name}"] for name in ("channels", "kernels", "strides")}
+    given = {name: len(value) for name, value in lengths.items() if value is not None}
+    if given and (len(given) < 3 or len(set(given.values())) > 1):
+        raise ConfigError(
+            "cnn_channels, cnn_kernels and cnn_strides go together, one number a convolution; "
+            "give all three with equal lengths, or none"
+        )
+
+
+def _fill_minibatches(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    samples = config["num_envs"] * config["rollout_length"]
+    rows = config["minibatch_size"]
+    drawn = config["priority_alpha"] > 0 or config["priority_over"] is not None
+    if drawn and rows is not None and "num_minibatches" in given:
+        return
+    if rows is None:
+        if config["num_minibatches"] > samples:
+            raise ConfigError(
+                f"num_minibatches is {config['num_minibatches']}, but a rollout has {samples} "
+                "samples (num_envs x rollout_length)"
+            )
+        rows = math.ceil(samples / config["num_minibatches"])
+    elif "num_minibatches" in given and config["num_minibatches"] != math.ceil(samples / rows):
+        raise ConfigError(
+            "give num_minibatches or minibatch_size, not both; together they need prioritised "
+            "sampling (priority_alpha above 0, or priority_over)"
+        )
+    config["minibatch_size"] = min(rows, samples)
+    config["num_minibatches"] = math.ceil(samples / rows)
