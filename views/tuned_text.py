@@ -9,7 +9,13 @@ from ..knobs import KNOBS
 from ..store.statistics import Interval
 from ..studies.tuned.record import DEFAULT, TUNED, Contender, Record
 from ..studies.tuned.study_text import former_default, knobs_of, least
-from ..studies.tuned.summary import Comparison, comparisons, summary
+from ..studies.tuned.summary import (
+    BesideHeuristic,
+    Comparison,
+    beside_heuristics,
+    comparisons,
+    summary,
+)
 from .documents import finite_or_none
 from .formatting import aligned, between, counted, duration, number, param, sparkline, steps
 from .terminal.console import fitted, knows_blocks
@@ -28,6 +34,7 @@ def records_table(records: Sequence[Record]) -> str:
     for record in records:
         found = {one.who: summary(one, record.goal).greedy[0] for one in record.contenders}
         others = [one for one in comparisons(record) if one.who != DEFAULT]
+        rules = beside_heuristics(record)
         against = next((one for one in comparisons(record) if one.who == DEFAULT), None)
         rows.append(
             [
@@ -36,7 +43,7 @@ def records_table(records: Sequence[Record]) -> str:
                 number(found[TUNED]),
                 number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
                 "-" if against is None else against.verdict,
-                _standing(others),
+                _standing([*others, *rules]),
             ]
         )
     header = ("environment", "steps", "tuned", "default", "beside it", "beside others")
@@ -47,7 +54,7 @@ def records_table(records: Sequence[Record]) -> str:
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
-def _standing(others: Sequence[Comparison]) -> str:
+def _standing(others: Sequence[Comparison | BesideHeuristic]) -> str:
     counts = {
         word: sum(one.verdict == word for one in others) for word in ("better", "tied", "worse")
     }
@@ -112,6 +119,8 @@ def _proof(record: Record) -> list[str]:
                 f"{seen.reached}/{len(one.greedy)}",
             ]
         )
+    rules = beside_heuristics(record)
+    rows += [[rule.who, _valued(*rule.greedy), *["-"] * 4] for rule in rules]
     header = ("who", "greedy", "training", "area", "steps to it", "reached")
     table = aligned(header, rows, (False, True, True, True, True, True)).split("\n")
     seeds = counted(len(record.tuned.greedy), "fresh seed")
@@ -124,8 +133,15 @@ def _proof(record: Record) -> list[str]:
         f"IQM over seeds; area: mean height of the curve; it: {number(record.threshold)}",
         "",
         *said,
+        *(_beside_rule(rule) for rule in rules),
         *_then(record),
     ]
+
+
+def _beside_rule(rule: BesideHeuristic) -> str:
+    words = {"better": "better than", "tied": "tied with", "worse": "WORSE than"}[rule.verdict]
+    less = f"ours less theirs, mean of pairs of equal requests, {_valued(*rule.less)}"
+    return f"{words} {rule.who}, a heuristic: {less}"
 
 
 def _then(record: Record) -> list[str]:
@@ -201,6 +217,15 @@ def record_data(record: Record) -> dict[str, Any]:
         "study": vars(record.origin),
         "made": vars(record.made),
         "results": [_result(record, one, compared.get(one.who)) for one in record.contenders],
+        "heuristics": [
+            {
+                "who": rule.who,
+                "verdict": rule.verdict,
+                "greedy": _ends(*rule.greedy),
+                "less": _ends(*rule.less),
+            }
+            for rule in beside_heuristics(record)
+        ],
     }
 
 

@@ -20,7 +20,7 @@ from hpo.studies.tuned.catalogue import record_files, shipped
 from hpo.studies.tuned.record import DEFAULT, Record
 from hpo.studies.tuned.record_file import read_record
 from hpo.studies.tuned.study_text import former_default
-from hpo.studies.tuned.summary import comparisons, summary
+from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary
 from hpo.views.formatting import between, number, param, steps
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -113,6 +113,12 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
         reached = f"{seen.reached}/{len(one.greedy)}, {when}"
         greedy = f"{number(value)} {between(around.low, around.high)}"
         found.append((where, name, greedy, *chances, reached))
+    for rule in beside_heuristics(record):
+        verdict = rule.verdict if rule.verdict == "tied" else f"**{rule.verdict}**"
+        (value, around), (less, apart) = rule.greedy, rule.less
+        greedy = f"{number(value)} {between(around.low, around.high)}"
+        told = f"{verdict}, ours less its {number(less)} {between(apart.low, apart.high)}".rstrip()
+        found.append(("", f"{rule.who}, a heuristic", greedy, told, "", "", ""))
     return found
 
 

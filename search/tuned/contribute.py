@@ -16,6 +16,7 @@ from typing import Any
 from ...environment_references import reference_of
 from ...errors import ConfigError, StudyError
 from ...knobs import complete
+from ...store.baselines import baselines_of
 from ...store.journal import Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.rows import Stream
@@ -194,13 +195,14 @@ def contribute(
     commit, runs = commit_of_checkout(), dict[str, Runs]()
     for who, (config, _) in configs.items():
         stem = f"{file_name(name).removesuffix('.yaml')}.proof.{who}"
-        own = proof_study(study, stem, config, seeds, root)
+        rules = study.baselines if who == TUNED else ()
+        own = proof_study(study, stem, config, seeds, root, rules)
         found = run_proof(own, out, commit, runner)
         if found is None:
             return None
         runs[who] = found
     with Journal(out / f"{file_name(name).removesuffix('.yaml')}.proof.{TUNED}") as journal:
-        meta = journal.meta
+        meta, heuristics = journal.meta, baselines_of(journal)
     goal = study.metric.goal
     scale = None if study.env.values else reference_of(study.env.id, study.metric.name)
     threshold = threshold_of([curve_of(one) for one in runs.values()], goal, scale)
@@ -230,6 +232,7 @@ def contribute(
             contender_of(who, config, runs[who], threshold, goal, source)
             for who, (config, source) in configs.items()
         ),
+        heuristics={row.baseline: row.values[Stream.SEARCH] for row in heuristics},
     )
 
 

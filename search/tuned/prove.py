@@ -60,7 +60,12 @@ class Runs:
 
 
 def proof_study(
-    study: Study, name: str, config: Mapping[str, Any], seeds: int, seed: int
+    study: Study,
+    name: str,
+    config: Mapping[str, Any],
+    seeds: int,
+    seed: int,
+    baselines: Sequence[str] = (),
 ) -> Study:
     """Return the study that trains one configuration on the seeds of a proof.
 
@@ -70,6 +75,7 @@ def proof_study(
         config: whole, every knob.
         seeds: how many.
         seed: their root.
+        baselines: rules to measure on the requests of their last evaluations.
 
     Raises:
         ConfigError: the configuration is not legal.
@@ -85,7 +91,7 @@ def proof_study(
         evaluation=replace(study.evaluation, every=every),
         log_every=every,
         loggers=(),
-        baselines=(),
+        baselines=tuple(baselines),
         constraints=(),
         objectives=(),
     )

@@ -89,7 +89,8 @@ def _study_faults(record: Record, folder: Path) -> list[str]:
         return [f"{name} is about {study.env.id} in {study.env_steps} env steps"]
     if dict(study.env.values) != dict(record.env_values):
         return [f"{name} has other keys of {study.env.id} than the record"]
-    return []
+    missing = [rule for rule in study.baselines if rule not in record.heuristics]
+    return [f"heuristics lacks {', '.join(missing)} of {name}"] if missing else []
 
 
 def _configuration_faults(record: Record) -> list[str]:

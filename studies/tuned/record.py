@@ -142,6 +142,8 @@ class Record:
         made: what ran it.
         origin: the study.
         contenders: the tuned configuration first, then the default, then what others publish.
+        heuristics: of an optical network, name -> the metric on the requests of each seed's last
+            evaluation, one value a seed.
     """
 
     name: str
@@ -156,6 +158,7 @@ class Record:
     made: Made
     origin: Origin
     contenders: Sequence[Contender]
+    heuristics: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, Any])
 
     @property
     def tuned(self) -> Contender:

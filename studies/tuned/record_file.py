@@ -39,6 +39,7 @@ def record_text(record: Record) -> str:
         "study": asdict(record.origin),
         "made": asdict(record.made),
         "results": {one.who: _result(one, base) for one in record.contenders},
+        **({"heuristics": dict(record.heuristics)} if record.heuristics else {}),
         "defaults": base,
     }
     return _HEAD.format(name=record.name) + "".join(
@@ -150,6 +151,7 @@ def _record(data: Mapping[str, Any]) -> Record:
         raise _LackError(("results",), "begins with tuned, the configuration of this file")
     configs = {TUNED: _map(data, "config")}
     contenders = [_contender(who, results, {**base}, configs.get(who)) for who in results]
+    heuristics = _mapping(data.get("heuristics", {}), "heuristics")
     return Record(
         name=_of(data, "name", str),
         env=env if isinstance(env, str) else _of(env, "id", str, "env"),
@@ -163,7 +165,17 @@ def _record(data: Mapping[str, Any]) -> Record:
         made=_fields(Made, _map(data, "made"), "made"),
         origin=_fields(Origin, _map(data, "study"), "study"),
         contenders=tuple(contenders),
+        heuristics={
+            name: _seeds_of(heuristics, name, len(contenders[0].greedy)) for name in heuristics
+        },
     )
+
+
+def _seeds_of(heuristics: Mapping[str, Any], name: str, seeds: int) -> tuple[float, ...]:
+    values = _values(heuristics, name, "heuristics")
+    if len(values) != seeds or None in values:
+        raise _LackError(("heuristics", name), f"it needs {seeds} numbers, one a seed")
+    return values
 
 
 def _contender(

@@ -9,15 +9,17 @@ from functools import lru_cache
 from typing import Literal
 
 from ...environment_references import Reference
-from ...store.paired import chance_of_better
+from ...store.paired import chance_of_better, paired_interval
 from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
 from .record import Contender, Curve, Record
 
 __all__ = [
+    "BesideHeuristic",
     "Comparison",
     "Summary",
     "Verdict",
     "area",
+    "beside_heuristics",
     "compare",
     "comparisons",
     "summary",
@@ -68,6 +70,24 @@ class Comparison:
     area: tuple[float, Interval]
 
 
+@dataclass(frozen=True)
+class BesideHeuristic:
+    """The tuned configuration beside a rule that learns nothing, on the same requests.
+
+    Attributes:
+        who: the heuristic.
+        verdict: by the interval of `less`: whether it leaves 0 out, and on which side.
+        greedy: the heuristic's IQM over seeds, with its 95 % interval.
+        less: the mean of the tuned configuration's value less the heuristic's, paired by seed,
+            with its 95 % interval.
+    """
+
+    who: str
+    verdict: Verdict
+    greedy: tuple[float, Interval]
+    less: tuple[float, Interval]
+
+
 def summary(one: Contender, goal: str = "maximize") -> Summary:
     """Return the numbers of one contender; seeds that diverged count as its worst value."""
     reached = [steps for steps in one.to_threshold if steps is not None]
@@ -109,6 +129,27 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
     if low is not None and high is not None:
         verdict = "better" if low > 0.5 else "worse" if high < 0.5 else "tied"
     return Comparison(theirs.who, verdict, **chances)
+
+
+def beside_heuristics(record: Record) -> list[BesideHeuristic]:
+    """Return the tuned configuration beside each heuristic of its record.
+
+    A seed that diverged counts as the tuned configuration's worst value.
+    """
+    finite = [value for value in record.tuned.greedy if value is not None]
+    if not finite:
+        return []
+    worst = min(finite) if record.goal == "maximize" else max(finite)
+    ours = [worst if value is None else value for value in record.tuned.greedy]
+    found = list[BesideHeuristic]()
+    for who, theirs in record.heuristics.items():
+        less = math.fsum(o - t for o, t in zip(ours, theirs, strict=True)) / len(ours)
+        around = paired_interval(ours, theirs)
+        verdict: Verdict = "tied"
+        if around.low is not None and around.high is not None and around.low * around.high > 0:
+            verdict = "better" if (less > 0) == (record.goal == "maximize") else "worse"
+        found.append(BesideHeuristic(who, verdict, _middle(theirs, record.goal), (less, around)))
+    return found
 
 
 @lru_cache(maxsize=4_096)  # a list of records and their tables ask for the same ones

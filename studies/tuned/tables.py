@@ -1,7 +1,8 @@
 """The records of a folder as three Parquet tables, which `hpo query --study results/tuned` reads.
 
-`trials` is the leaderboard: one row a configuration of an environment, the best of each first.
-`evaluations` has one row a seed, `curves` one a point. They hold nothing that the YAML files lack.
+`trials` is the leaderboard: one row a configuration of an environment or a heuristic, the best of
+each first. `evaluations` has one row a seed, `curves` one a point. They hold nothing that the YAML
+files lack.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...store.parquet import replacing, write_grouped
 from .record import TUNED, Contender, Record
-from .summary import Summary, compare, summary
+from .summary import BesideHeuristic, Summary, beside_heuristics, compare, summary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,14 +77,25 @@ _CURVE = ("greedy", "low", "high", "training")
 def _trials(record: Record) -> list[dict[str, Any]]:
     sign = -1.0 if record.goal == "maximize" else 1.0
     found = {one.who: summary(one, record.goal) for one in record.contenders}
-    best = sorted(record.contenders, key=lambda one: sign * found[one.who].greedy[0])
-    rank = {one.who: place for place, one in enumerate(best, 1)}
-    return [_trial(record, one, found[one.who], rank[one.who]) for one in best]
+    rows = [_trial(record, one, found[one.who]) for one in record.contenders]
+    rows += [_heuristic(record, one) for one in beside_heuristics(record)]
+    rows.sort(key=lambda row: sign * row["greedy"])
+    return [{**row, "rank": place} for place, row in enumerate(rows, 1)]
 
 
-def _trial(record: Record, one: Contender, seen: Summary, rank: int) -> dict[str, Any]:
+def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
+    value, around = one.greedy
+    return {
+        "env": record.name, "who": one.who, "verdict": one.verdict, "metric": record.metric,
+        "goal": record.goal, "greedy": value, "greedy_low": around.low, "greedy_high": around.high,
+        "seeds": len(record.tuned.greedy), "env_steps": record.env_steps, "trained_env_steps": 0,
+        "commit": record.made.commit, "made_on": record.made.on,
+    }  # fmt: skip
+
+
+def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "env": record.name, "who": one.who, "rank": rank, "verdict": "",
+        "env": record.name, "who": one.who, "verdict": "",
         "metric": record.metric, "goal": record.goal, "threshold": record.threshold,
         "env_steps_to_threshold": seen.to_threshold, "reached": seen.reached,
         "seeds": len(one.greedy), "diverged": seen.diverged, "env_steps": record.env_steps,
@@ -105,7 +117,7 @@ def _trial(record: Record, one: Contender, seen: Summary, rank: int) -> dict[str
 
 
 def _evaluations(record: Record) -> list[dict[str, Any]]:
-    return [
+    trained = [
         {
             "env": record.name, "who": one.who, "seed": seed,
             **{name: getattr(one, name)[seed] for name in _FLOATS},
@@ -114,6 +126,11 @@ def _evaluations(record: Record) -> list[dict[str, Any]]:
         for one in record.contenders
         for seed in range(len(one.greedy))
     ]  # fmt: skip
+    return trained + [
+        {"env": record.name, "who": who, "seed": seed, "greedy": value}
+        for who, values in record.heuristics.items()
+        for seed, value in enumerate(values)
+    ]
 
 
 def _curves(record: Record) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def test_a_record_is_printed_with_its_proof(say):
         samples.record(),
         contenders=(samples.contender("tuned", 40.0), samples.contender("default", 50.0)),
     )
-    from hpo.views.tuned_text import record_words, records_table
+    from hpo.views.tuned_text import record_data, record_words, records_table
 
     assert "today's was not run" not in out
     given = {"learning_rate": 3e-4, "normalise_rewards": False}
@@ -77,6 +77,13 @@ def test_a_record_is_printed_with_its_proof(say):
         told = record_words(of_old, stream)
     assert "with learning_rate 0.0003, normalise_rewards false; today's was not run" in told
     assert "*  " in records_table([of_old]) and "*" not in records_table([samples.record()])
+    values = {"ksp_ff": tuple(v + 3 + v / 100 for v in samples.record().tuned.greedy)}
+    beside = replace(samples.record(), heuristics=values)
+    with StringIO() as stream:
+        told = record_words(beside, stream)
+    assert "WORSE than ksp_ff, a heuristic: ours less theirs" in told and "\n  ksp_ff" not in told
+    assert "1 worse" in records_table([beside])
+    assert record_data(beside)["heuristics"][0]["verdict"] == "worse"
     with open("/dev/null", "w") as stream:
         assert "WORSE than default" in record_words(loser, stream)
 

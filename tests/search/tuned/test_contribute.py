@@ -16,6 +16,7 @@ from hpo.search.streams import study_seed
 from hpo.search.tuned.contribute import candidate_of, contribute
 from hpo.search.tuned.prove import proof_study
 from hpo.search.tuned.verify import judged, verify
+from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
 from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
@@ -187,6 +188,21 @@ def test_an_environment_with_keys_is_named_by_its_study(tmp_path, proof):
     with pytest.raises(KeyboardInterrupt):
         contribute(dataclasses.replace(proof.candidate, study=named), tmp_path, SEEDS, runner)
     assert asked == ["CartPole-short.proof.tuned"]
+
+
+def test_heuristics_are_measured_once_on_the_seeds_of_the_proof(tmp_path, proof):
+    study = dataclasses.replace(proof.candidate.study, baselines=("ksp_ff",))
+    candidate = dataclasses.replace(proof.candidate, study=study)
+    record = contribute(candidate, tmp_path, SEEDS, analytic)
+    assert list(record.heuristics) == ["ksp_ff"] and len(record.heuristics["ksp_ff"]) == SEEDS
+    with Journal(tmp_path / "CartPole-v1.proof.tuned") as journal:
+        (row,) = baselines_of(journal)
+    assert row.values["search"] == record.heuristics["ksp_ff"]
+    assert max(row.values["search"]) < min(record.tuned.greedy)  # no skill
+    for who in ("default", "rejax"):
+        with Journal(tmp_path / f"CartPole-v1.proof.{who}") as journal:
+            assert baselines_of(journal) == []
+    assert _results(record) == _results(proof.record)  # they change nothing else
 
 
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):

@@ -6,8 +6,10 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 
 from hpo.environment_references import Reference
 from hpo.environments import entry
@@ -23,7 +25,15 @@ from hpo.studies.tuned.check import faults_of_folder
 from hpo.studies.tuned.published import published
 from hpo.studies.tuned.record_file import read_record, record_text
 from hpo.studies.tuned.study_text import around_text, knobs_of, least, train_text
-from hpo.studies.tuned.summary import area, compare, comparisons, summary, threshold_of, time_to
+from hpo.studies.tuned.summary import (
+    area,
+    beside_heuristics,
+    compare,
+    comparisons,
+    summary,
+    threshold_of,
+    time_to,
+)
 from hpo.studies.tuned.tables import tables_of
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -131,6 +141,57 @@ def test_summaries_are_the_plain_formulas():
     assert compare(one, one).verdict == "tied"
     smaller = compare(one, record.contenders[1], "minimize")
     assert smaller.verdict == "worse" and smaller.greedy[0] == pytest.approx(1 - beside.greedy[0])
+
+
+def with_heuristics(**changes):
+    """A record beside two rules, one of which is 10 worse and one 10 better on every seed."""
+    record = samples.record(**changes)
+    rng = np.random.default_rng(3)
+    values = {
+        name: tuple(float(v + by + rng.normal()) for v in record.tuned.greedy)
+        for name, by in (("ksp_ff", -10.0), ("ksp_bf@10", 10.0))
+    }
+    same = tuple(float(v + rng.normal()) for v in record.tuned.greedy)
+    return replace(record, heuristics={**values, "ff_ksp": same})
+
+
+def test_heuristics_are_compared_seed_by_seed():
+    record = with_heuristics()
+    beside = {one.who: one for one in beside_heuristics(record)}
+    assert [one.verdict for one in beside.values()] == ["better", "worse", "tied"]
+    for name, values in record.heuristics.items():
+        pairs = np.subtract(record.tuned.greedy, values)
+        less, around = beside[name].less
+        assert less == pytest.approx(pairs.mean())
+        exact = scipy.stats.ttest_1samp(pairs, 0).confidence_interval()
+        assert (around.low, around.high) == pytest.approx(exact)
+        assert beside[name].greedy[0] == iqm(values)
+    turned = beside_heuristics(replace(record, goal="minimize"))
+    assert [one.verdict for one in turned] == ["worse", "better", "tied"]
+    lost = replace(record.tuned, greedy=(None, *record.tuned.greedy[1:]))
+    worst = min(record.tuned.greedy[1:])
+    worse = beside_heuristics(replace(record, contenders=(lost, *record.contenders[1:])))[0]
+    assert worse.less[0] == pytest.approx(
+        np.subtract((worst, *record.tuned.greedy[1:]), record.heuristics["ksp_ff"]).mean()
+    )
+
+
+def test_heuristics_are_written_read_and_queried(tmp_path):
+    record = with_heuristics()
+    path = samples.written(tmp_path, record)
+    again = read_record(path / "CartPole-v1.yaml")
+    assert again.heuristics == record.heuristics and record_text(again) == record_text(record)
+    _, rows = query(path, "SELECT who, rank, verdict, area FROM trials ORDER BY greedy DESC")
+    assert [row[1] for row in rows] == list(range(1, 9))
+    assert rows[0] == ("ksp_bf@10", 1, "worse", None)
+    mine = "SELECT greedy FROM evaluations WHERE who = 'ksp_ff' ORDER BY seed"
+    assert [value for (value,) in query(path, mine)[1]] == list(record.heuristics["ksp_ff"])
+    assert faults_of_folder(path)[1] == []
+    text = record_text(record)
+    start = text.index("heuristics:\n  ksp_ff:\n    [")
+    (path / "CartPole-v1.yaml").write_text(text[:start] + text[start:].replace("[", "[1, ", 1))
+    with pytest.raises(StudyError, match=r":\d+: .*ksp_ff: it needs 32 numbers"):
+        read_record(path / "CartPole-v1.yaml")
 
 
 def test_a_seed_that_diverged_is_the_worst_of_all():
