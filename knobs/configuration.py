@@ -11,6 +11,8 @@ from .names import check_name
 from .table import KNOBS, REGISTRABLE
 from .values import check_value
 
+__all__ = ["complete"]
+
 _RECTIFIED = ("cnn", "gnn", "transformer")
 
 

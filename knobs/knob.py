@@ -7,6 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+__all__ = [
+    "FRACTION",
+    "POSITIVE",
+    "SCHEDULES",
+    "Knob",
+    "KnobType",
+    "log",
+    "number",
+    "schedule",
+    "static",
+    "switch",
+    "uniform",
+]
+
 KnobType = Literal["float", "int", "bool", "choice", "widths"]
 SCHEDULES = ("constant", "linear", "cosine", "warmup_cosine")
 

@@ -6,6 +6,8 @@ from ..elsewhere import Row, hints
 from ..errors import ConfigError, suggestion
 from .table import KNOBS
 
+__all__ = ["canonical_name", "check_name", "hint_of"]
+
 
 def canonical_name(name: str) -> str | None:
     """Return our name of a knob known here or elsewhere, or None.

@@ -6,6 +6,8 @@ from typing import Any
 
 from .knob import Knob, KnobType, static
 
+__all__ = ["NETWORK_KNOBS"]
+
 
 def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
     """Return a knob of one network."""

@@ -7,6 +7,8 @@ import math
 from .knob import POSITIVE, static
 from .networks import NETWORK_KNOBS
 
+__all__ = ["STATIC"]
+
 _FLAT = ("mlp", "lstm", "gru")
 
 STATIC = (

@@ -9,6 +9,16 @@ from .knob import SCHEDULES, Knob
 from .static import STATIC
 from .traced import TRACED
 
+__all__ = [
+    "DEFAULTS_OF_OLD",
+    "KNOBS",
+    "REGISTRABLE",
+    "SCHEDULE_KNOBS",
+    "allow_choice",
+    "known_choices",
+    "matters",
+]
+
 KNOBS: Mapping[str, Knob] = {knob.name: knob for knob in TRACED + STATIC}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .knob import FRACTION, POSITIVE, SCHEDULES, Knob, log, number, schedule, switch, uniform
 
+__all__ = ["TRACED"]
+
 _INHERITED = "; unset follows the policy's"
 
 TRACED = (

@@ -9,6 +9,8 @@ from ..errors import ConfigError, suggestion
 from .knob import Knob
 from .table import KNOBS, known_choices
 
+__all__ = ["allowed", "check_value"]
+
 
 def allowed(name: str) -> str:
     """Return in words what a knob's values may be.

@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from hpo import environments, knobs
+from hpo import environments
 from hpo.cli import main
 from hpo.core import own_distributions, own_optimisers
 from hpo.core.policy_folder import load_policy
 from hpo.errors import ConfigError, StudyError
+from hpo.knobs import table
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.run import Settings, run
 from hpo.store import tables_equal
@@ -52,7 +53,7 @@ def _forget():
         registry.pop(name, None)
         for kinds in environments._OWN_DISTRIBUTIONS.values():
             kinds[:] = [word for word in kinds if word != name]
-        for known in knobs._REGISTERED.values():
+        for known in table._REGISTERED.values():
             known[:] = [word for word in known if word != name]
     for path in [path for path in user_code._DONE if path.name.startswith("own_")]:
         del user_code._DONE[path]
@@ -164,7 +165,7 @@ def test_a_study_is_checked_before_its_words_are_known(folder, capsys):
     _forget()
     assert main(["check", str(folder / "own.yaml")]) == 0
     assert "1 bucket" in capsys.readouterr().out
-    assert "own-lion" not in knobs.known_choices("optimiser")
+    assert "own-lion" not in table.known_choices("optimiser")
 
 
 @pytest.mark.parametrize(
