@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -113,7 +114,7 @@ def _proof(record: Record) -> list[str]:
             [
                 one.who,
                 _valued(*seen.greedy),
-                number(seen.training[0]),
+                _known(seen.training[0]),
                 number(seen.area[0]),
                 "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
                 f"{seen.reached}/{len(one.greedy)}",
@@ -161,9 +162,10 @@ def _sentence(one: Contender, beside: Comparison) -> str:
         "worse": f"WORSE than {one.who}",
     }[beside.verdict]
     probability = f"a run is better with probability {_valued(chance, around)}"
-    while_training = f"while training {number(beside.training[0])}"
-    by_area = f"by area {number(beside.area[0])}"
-    text = f"{words}: {probability}; {while_training}, {by_area}"
+    ways = [f"by area {number(beside.area[0])}"]
+    if math.isfinite(beside.training[0]):
+        ways.insert(0, f"while training {number(beside.training[0])}")
+    text = f"{words}: {probability}; {', '.join(ways)}"
     theirs = one.source.get("env_steps")
     if theirs:
         text += f" ({one.source['repository']}, there for {steps(int(theirs))} env steps"
@@ -173,6 +175,10 @@ def _sentence(one: Contender, beside: Comparison) -> str:
             text += f", written for {one.source['written_for']}"
         text += ")"
     return text
+
+
+def _known(value: float) -> str:
+    return number(value) if math.isfinite(value) else "-"
 
 
 def _valued(value: float, around: Interval) -> str:

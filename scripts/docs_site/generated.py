@@ -7,6 +7,7 @@ A page holds what people wrote, and between `<!-- generated -->` (or another nam
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
             verdict = other.verdict if other.verdict == "tied" else f"**{other.verdict}**"
             chances = [
                 f"{verdict}, {number(other.greedy[0])} {between(low, high)}",
-                number(other.training[0]),
+                number(other.training[0]) if math.isfinite(other.training[0]) else "",
                 number(other.area[0]),
             ]
         value, around = seen.greedy

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...errors import HpoError
 from ...knobs import KNOBS, complete
+from ...plain_data import as_lists
 from ..load import loads
 from .catalogue import file_name
 from .published import published
@@ -87,7 +88,7 @@ def _study_faults(record: Record, folder: Path) -> list[str]:
         return [f"{name}: {error}"]
     if (study.env.id, study.env_steps) != (record.env, record.env_steps):
         return [f"{name} is about {study.env.id} in {study.env_steps} env steps"]
-    if dict(study.env.values) != dict(record.env_values):
+    if as_lists(dict(study.env.values)) != as_lists(dict(record.env_values)):
         return [f"{name} has other keys of {study.env.id} than the record"]
     missing = [rule for rule in study.baselines if rule not in record.heuristics]
     return [f"heuristics lacks {', '.join(missing)} of {name}"] if missing else []

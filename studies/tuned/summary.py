@@ -36,7 +36,8 @@ class Summary:
     """One contender's numbers.
 
     Attributes:
-        greedy, training, area: IQM over seeds, with its 95 % interval.
+        greedy, training, area: IQM over seeds, with its 95 % interval; NaN without any value, as
+            the training return of a network whose episodes never end.
         reached: seeds that got to the threshold.
         to_threshold: the median of the env steps that took, never counted as infinite; None where
             less than half of the seeds got there.
@@ -60,7 +61,8 @@ class Comparison:
         verdict: by the interval of the probability of improvement of the greedy value: above one
             half, below, or around it.
         greedy, training, area: the probability of improvement (Agarwal et al. 2021, section 4.3),
-            that a run of ours is better than a run of theirs, with its 95 % interval.
+            that a run of ours is better than a run of theirs, with its 95 % interval; NaN where
+            nobody has a value.
     """
 
     who: str
@@ -156,6 +158,8 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
 def _chance(
     ours: tuple[float | None, ...], theirs: tuple[float | None, ...], goal: str
 ) -> tuple[float, Interval]:
+    if all(value is None for value in (*ours, *theirs)):
+        return math.nan, NO_INTERVAL
     sign = 1.0 if goal == "maximize" else -1.0
     sides = [[math.nan if v is None else sign * v for v in side] for side in (ours, theirs)]
     return chance_of_better(sides[0], sides[1], paired=False)

@@ -7,6 +7,7 @@ files lack.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,12 +106,14 @@ def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
     }  # fmt: skip
     for name in _FLOATS:
         value, around = getattr(seen, name)
+        value = value if math.isfinite(value) else None  # two tables with NaN are never equal
         row |= {name: value, f"{name}_low": around.low, f"{name}_high": around.high}
     if one.who != TUNED:
         beside = compare(record.tuned, one, record.goal)
         row["verdict"] = beside.verdict
         for name in _FLOATS:
             chance, around = getattr(beside, name)
+            chance = chance if math.isfinite(chance) else None
             stem = f"{name}_improvement"
             row |= {stem: chance, f"{stem}_low": around.low, f"{stem}_high": around.high}
     return row

@@ -83,6 +83,10 @@ def test_a_record_is_printed_with_its_proof(say):
         told = record_words(beside, stream)
     assert "WORSE than ksp_ff, a heuristic: ours less theirs" in told and "\n  ksp_ff" not in told
     assert "1 worse" in records_table([beside])
+    endless = [replace(one, training=(None,) * 32) for one in beside.contenders]
+    with StringIO() as stream:
+        told = record_words(replace(beside, contenders=tuple(endless)), stream)
+    assert "nan" not in told and "while training" not in told
     assert record_data(beside)["heuristics"][0]["verdict"] == "worse"
     with open("/dev/null", "w") as stream:
         assert "WORSE than default" in record_words(loser, stream)

@@ -1,5 +1,6 @@
 """Records: written, read, checked, and the studies and tables made of them."""
 
+import hashlib
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +175,52 @@ def test_heuristics_are_compared_seed_by_seed():
     assert worse.less[0] == pytest.approx(
         np.subtract((worst, *record.tuned.greedy[1:]), record.heuristics["ksp_ff"]).mean()
     )
+
+
+def test_episodes_that_never_end_have_no_training_return(tmp_path):
+    endless = with_heuristics()
+    contenders = tuple(
+        replace(one, training=(None,) * 32, curve=replace(one.curve, training=(None,) * 20))
+        for one in endless.contenders
+    )
+    endless = replace(endless, contenders=contenders)
+    beside = compare(*contenders[:2])
+    assert math.isnan(beside.training[0]) and beside.training[1].low is None
+    assert math.isnan(summary(contenders[0]).training[0]) and beside.verdict == "better"
+    place = samples.written(tmp_path, endless)
+    assert faults_of_folder(place)[1] == []
+    wanted = "SELECT count(training), count(training_improvement), count(area) FROM trials"
+    assert query(place, wanted)[1] == [(0, 0, 5)]
+
+
+def test_keys_with_lists_are_those_of_the_study_file(tmp_path):
+    text = "env: {id: deeprmsa, topology: ring4, k: 2, slots: 8, fits: [best, first]}\n"
+    text += "env_steps: 102400\nevaluation: {steps: 10}\nbaselines: [ksp_ff]\n"
+    text += "metric: {name: eval/service_blocking_probability, goal: minimize}\n"
+    text += "space: {gamma: {min: 0.9, max: 0.99}}\n"
+    study = loads(text)
+    origin = replace(
+        samples.record().origin,
+        file="studies/tuned/own.yaml",
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+    )
+    kept = {
+        "name": "own",
+        "env": "deeprmsa",
+        "env_values": study.env.values,
+        "metric": study.metric.name,
+        "goal": "minimize",
+        "evaluation": {"episodes": 10, "steps": 10, "greedy": True},
+        "origin": origin,
+        "contenders": samples.record().contenders[:2],
+    }
+    record = with_heuristics(**kept)
+    place = samples.written(tmp_path, record)
+    (tmp_path / "studies" / "tuned" / "own.yaml").write_text(text)
+    assert faults_of_folder(place)[1] == []
+    missing = replace(record, heuristics={"ksp_bf": record.heuristics["ksp_ff"]})
+    (place / "own.yaml").write_text(record_text(missing))
+    assert any("heuristics lacks ksp_ff" in fault for fault in faults_of_folder(place)[1])
 
 
 def test_heuristics_are_written_read_and_queried(tmp_path):
