@@ -47,7 +47,7 @@ def records_table(records: Sequence[Record]) -> str:
                 _standing([*others, *rules]),
             ]
         )
-    header = ("environment", "steps", "tuned", "default", "beside it", "beside others")
+    header = ("environment", "steps", "tuned", "default", "verdict", "beside others")
     right = (False, True, True, True, False, False)
     words = "IQM of 32 fresh seeds, greedy; the proof of one: hpo tuned ENV"
     if any(row[3].endswith("*") for row in rows):
