@@ -215,7 +215,8 @@ def contribute(
         metric=study.metric.name,
         goal=goal,
         evaluation={
-            **({"episodes": how.episodes} if how.steps is None else {"steps": how.steps}),
+            "episodes": how.episodes,
+            **({} if how.steps is None else {"steps": how.steps}),
             "greedy": how.greedy,
         },
         seed=root,

@@ -136,7 +136,8 @@ class Record:
         env_steps: of one run.
         metric: what was optimised and is compared.
         goal: `maximize` or `minimize`.
-        evaluation: episodes, or env steps, and whether greedy; how runs were evaluated.
+        evaluation: how runs were evaluated: episodes (of a network without end, how many
+            networks), env steps of each where they do not end, and whether greedy.
         seed: the root of the seeds of the proof, which no study used.
         threshold: the value whose first reaching is timed.
         made: what ran it.

@@ -26,6 +26,7 @@ from hpo.studies.spec import Budget, Confirm, EarlyTerminate
 from hpo.studies.tuned.published import published
 from hpo.studies.tuned.record import SEEDS
 from hpo.studies.tuned.record_file import record_text
+from hpo.studies.tuned.study_text import train_text
 from hpo.studies.tuned.summary import comparisons
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
@@ -203,6 +204,15 @@ def test_heuristics_are_measured_once_on_the_seeds_of_the_proof(tmp_path, proof)
         with Journal(tmp_path / f"CartPole-v1.proof.{who}") as journal:
             assert baselines_of(journal) == []
     assert _results(record) == _results(proof.record)  # they change nothing else
+
+
+def test_a_record_evaluates_as_its_proof_did(tmp_path, proof):
+    how = dataclasses.replace(proof.candidate.study.evaluation, episodes=3, steps=50)
+    study = dataclasses.replace(proof.candidate.study, evaluation=how)
+    candidate = dataclasses.replace(proof.candidate, study=study)
+    record = contribute(candidate, tmp_path, SEEDS, analytic)
+    again = loads(train_text(record), "tuned.yaml").evaluation
+    assert (again.episodes, again.steps, again.greedy) == (3, 50, how.greedy)
 
 
 def test_runs_of_another_commit_are_not_mixed(proof, monkeypatch):
