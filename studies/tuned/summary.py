@@ -105,14 +105,21 @@ def summary(one: Contender, goal: str = "maximize") -> Summary:
 
 
 def _middle(values: Sequence[float | None], goal: str) -> tuple[float, Interval]:
-    finite = [value for value in values if value is not None]
-    if not finite:
+    whole = _whole(values, goal)
+    if not whole:
         return math.nan, NO_INTERVAL
-    worst = min(finite) if goal == "maximize" else max(finite)
-    whole = [worst if value is None else value for value in values]
     if len(whole) < 8:  # the IQM is not defined
         return mean(whole), interval(whole)
     return iqm(whole), interval(whole, "iqm")
+
+
+def _whole(values: Sequence[float | None], goal: str) -> list[float]:
+    """Return the values, the worst in place of those that are missing; nothing without any."""
+    finite = [value for value in values if value is not None]
+    if not finite:
+        return []
+    worst = min(finite) if goal == "maximize" else max(finite)
+    return [worst if value is None else value for value in values]
 
 
 def comparisons(record: Record) -> list[Comparison]:
@@ -138,14 +145,12 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
 
     A seed that diverged counts as the tuned configuration's worst value.
     """
-    finite = [value for value in record.tuned.greedy if value is not None]
-    if not finite:
+    ours = _whole(record.tuned.greedy, record.goal)
+    if not ours:
         return []
-    worst = min(finite) if record.goal == "maximize" else max(finite)
-    ours = [worst if value is None else value for value in record.tuned.greedy]
     found = list[BesideHeuristic]()
     for who, theirs in record.heuristics.items():
-        less = math.fsum(o - t for o, t in zip(ours, theirs, strict=True)) / len(ours)
+        less = mean([our - their for our, their in zip(ours, theirs, strict=True)])
         around = paired_interval(ours, theirs)
         verdict: Verdict = "tied"
         if around.low is not None and around.high is not None and around.low * around.high > 0:
