@@ -6,6 +6,7 @@ No test may depend on how fast or how busy the machine is.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import sys
@@ -56,6 +57,8 @@ _SLOW = frozenset(
     ]
 )
 """Files that take three quarters of the time of all tests: they compile, or kill processes."""
+_OPTIMISATIONS = "jax_disable_most_optimizations"
+_EMITTERS = "xla_cpu_use_fusion_emitters"
 _LINKS = tempfile.TemporaryDirectory(prefix="hpo-link-")
 
 
@@ -118,22 +121,50 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
 
 
-@contextlib.contextmanager
-def _plain_code():
-    """Leave out what LLVM does to make code fast; XLA's own passes stay. For children, too."""
+@functools.cache
+def _has_older_emitters() -> bool:
+    """Return whether this XLA still has the emitters that compile in half the time."""
     import jax
 
-    name = "jax_disable_most_optimizations"
-    before = jax.config.values[name], os.environ.get(name.upper())
-    jax.config.update(name, True)
-    os.environ[name.upper()] = "1"
     try:
-        yield
-    finally:
-        jax.config.update(name, before[0])
-        os.environ.pop(name.upper())
-        if before[1] is not None:
-            os.environ[name.upper()] = before[1]
+        jax.jit(lambda: 0, compiler_options={_EMITTERS: False})()
+    except jax.errors.JaxRuntimeError as problem:
+        if "No such compile option" in str(problem):
+            return False
+        raise
+    return True
+
+
+@contextlib.contextmanager
+def _plain_code():
+    """Leave out what LLVM does to make code fast; XLA's own passes stay. For children, too.
+
+    XLA's newer emitters are left out as well. XLA has read its flags by then, which it does once:
+    the flag is for children. In this process it is an option of each compile, so that tests of
+    bits get the code of users.
+    """
+    import jax
+    from jax._src import compiler
+
+    options = compiler.get_compile_options
+
+    def plain_options(*words, **named):
+        found = options(*words, **named)
+        found.env_option_overrides = [*found.env_option_overrides, (_EMITTERS, False)]
+        return found
+
+    optimised = jax.config.values[_OPTIMISATIONS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(_OPTIMISATIONS.upper(), "1")
+        if _has_older_emitters():
+            flags = [*os.environ.get("XLA_FLAGS", "").split(), f"--{_EMITTERS}=false"]
+            patch.setenv("XLA_FLAGS", " ".join(dict.fromkeys(flags)))
+            patch.setattr(compiler, "get_compile_options", plain_options)
+        jax.config.update(_OPTIMISATIONS, True)
+        try:
+            yield
+        finally:
+            jax.config.update(_OPTIMISATIONS, optimised)
 
 
 @pytest.fixture(scope="module")

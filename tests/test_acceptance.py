@@ -18,6 +18,8 @@ import pytest
 
 from hpo.store import tables_equal
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS, BENCHMARKS = ROOT / "scripts", ROOT / "benchmarks"
 KILLS = 2
@@ -43,7 +45,7 @@ def load():
 
 
 @pytest.fixture(scope="module")
-def unbroken(load, tmp_path_factory):
+def unbroken(load, tmp_path_factory, quickly_compiled):
     """Run the tiny study in this process; give its folder and what was seen."""
     whole_study = load("acceptance_points.whole_study")
     folder = tmp_path_factory.mktemp("unbroken") / "study"

@@ -524,7 +524,7 @@ def test_a_stdout_that_is_closed_left_or_full_is_no_traceback(home, words):
 
 
 LONG = ["run", "tiny.yaml", "--name", "long", "--set", "env_steps=100M", "--set",
-        "evaluation.every=200k"]  # fmt: skip
+        "evaluation.every=50k"]  # fmt: skip
 
 
 class Running:

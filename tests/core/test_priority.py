@@ -8,6 +8,8 @@ from hpo.core.epochs import minibatch_shape
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.priority import choose_rows, draw_rows, importance_weights, probabilities
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 KEY = jax.random.key(3, impl="threefry2x32")
 ADVANTAGE = np.array([0.5, -2.0, 0.0, 1.0, -0.1], np.float32)
 

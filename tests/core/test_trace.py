@@ -9,6 +9,8 @@ import pytest
 
 from hpo.core import trace as tracing
 
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
 saved_policies = SimpleNamespace(**run_path(str(Path(__file__).with_name("test_saved_policy.py"))))
 
 
