@@ -20,6 +20,7 @@ from ...env_entry import EnvEntry
 from .contract import Box, Step
 from .drawn_gymnax import drawn
 from .foreign import ForeignEnvironment, action_space_of, canonical, made_params, relaxed
+from .light_gymnax import import_gymnax
 
 __all__ = ["GymnaxEnvironment", "GymnaxLike"]
 
@@ -103,8 +104,7 @@ class GymnaxEnvironment(GymnaxLike):
             entry: from `environments.ENVIRONMENTS`, with source `gymnax`.
             keys: fixed parameters that differ from gymnax's.
         """
-        import gymnax
-
+        gymnax = import_gymnax()
         self.id = entry.id
         with relaxed():
             self._env, params = gymnax.make(entry.id)

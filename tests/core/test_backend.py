@@ -59,17 +59,18 @@ def test_networks_over_links_and_histories_see_what_they_saw():
         assert for_platform(plan, "gpu").env == unrolled
 
 
-def test_a_program_written_for_a_gpu_learns_the_same(tiny, monkeypatch):
+def test_a_program_written_for_a_gpu_learns_the_same(tiny, monkeypatch, quickly):
+    devices = tuple(jax.devices())
+    words = (tiny.plan, 8, tiny.updates, 4, EvaluationPlan(), devices, tiny.hypers())
+    plain = Program(*words)
     monkeypatch.setattr(accumulation, "backend_of", lambda platform: GPU)
-    written = Program(
-        tiny.plan, 8, tiny.updates, 4, EvaluationPlan(), tuple(jax.devices()), tiny.hypers()
-    )
-    assert written.plan.backend == GPU
+    written = Program(*words)
+    assert plain.plan.backend == CPU and written.plan.backend == GPU
     other = {"learning_rate": 3e-3, "update_epochs": 7, "target_kl": 0.001}
     starts = {i: (other if i % 2 else {}, i) for i in range(8)}
     again = {2: ({}, 30), 5: (other, 31)}
     curves = []
-    for program in (tiny.program(), written):
+    for program in (plain, written):
         state, seen = program.empty(), []
         for lanes in (starts, again):
             state, metrics = program.advance(tiny.seed, state, tiny.start(program, lanes))
@@ -91,7 +92,7 @@ def running(tiny):
 
 
 @pytest.mark.parametrize("starts", [(), (3,), (0, 2, 4, 5, 9), tuple(range(LANES))])
-def test_lanes_started_side_by_side_are_those_started_alone(tiny, running, starts):
+def test_lanes_started_side_by_side_are_those_started_alone(tiny, running, starts, quickly):
     numbers = np.arange(LANES, dtype=np.int32)
     mask = np.isin(numbers, starts)
     hypers = stack([tiny.hypers(learning_rate=1e-4 * (i + 1)) for i in range(LANES)])
