@@ -8,11 +8,14 @@ configuration less that of the choice. The best known one has the best judge mea
 and the default, which flatters it, by the same for every method. Intervals: Student's over 5 to 10
 repetitions, bootstrap over more.
 
-    python benchmarks/methods_table.py studies/tuned/CartPole-v1.yaml --methods random,tpe,gp
-    python benchmarks/methods_table.py studies/tuned/Catch-bsuite.yaml --small
+`pbt` and `pb2` choose a schedule and not one configuration: a population as large as the budget
+pays for, without early stopping, whose choice is there at the end alone. Its confirm stage trains
+the schedule on judge seeds, which no budget counts for any method.
 
-Everything resumes: run the same command again. `pbt` and `pb2` choose a schedule and not one
-configuration, which judge seeds cannot train here; they are refused.
+    python benchmarks/methods_table.py benchmarks/methods/CartPole-v1.yaml --methods random,tpe,gp
+    python benchmarks/methods_table.py benchmarks/methods/*.yaml --small
+
+Everything resumes: run the same command again. More repetitions judge what is new alone.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ from typing import Any
 
 from checkout import make_importable
 
-METHODS = ("random", "sobol", "tpe", "gp", "cmaes", "smac")
+METHODS = ("random", "sobol", "tpe", "gp", "cmaes", "smac", "pbt", "pb2")
+EVOLVING = ("pbt", "pb2")
+COPIES = 16
+"""How often a population copies along a run."""
 SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -152,52 +158,118 @@ class Runs:
 
     def __init__(self, study: Any, out: Path, full_runs: int, judges: int):
         self.study, self._out, self._judges = study, out / study.name, judges
+        self.full_runs = full_runs
         self.budget = full_runs * study.env_steps * study.seeds.per_config
-        self._judged: dict[str, float] = {}
 
     def search(self, method: str, repetition: int) -> list[Ended]:
         """Search once, and return the trials in the order in which they ended."""
-        from hpo.search.api import run
-        from hpo.search.streams import study_seed
-        from hpo.store.journal import Journal
-        from hpo.studies.spec import Budget, Checkpoint, SearchSpec
+        from hpo.studies.spec import Budget, SearchSpec
 
-        asked = replace(
+        rows = self._run(
+            replace(
+                self._asked(method, repetition),
+                search=SearchSpec(method),
+                confirm=None,
+                budget=Budget(trials=100 * self.budget // self.study.env_steps,
+                              env_steps=self.budget),
+            )
+        )  # fmt: skip
+        rows = [row for row in rows if row.ended_at is not None]
+        rows.sort(key=lambda row: (row.ended_at, row.trial))
+        return [Ended(row.params, row.value, row.env_steps) for row in rows]
+
+    def evolve(self, rule: str, repetition: int) -> float | None:
+        """Let a population evolve once, and return the judge mean of the schedule that it chose.
+
+        None where nothing could be chosen.
+        """
+        from hpo.studies.spec import Budget, Confirm, EarlyTerminate, SearchSpec
+
+        rows = self._run(
+            replace(
+                self._asked(rule, repetition),
+                search=SearchSpec("random"),
+                early_terminate=EarlyTerminate(rule, every=self.study.env_steps // COPIES),
+                confirm=Confirm(top_k=1, choose=1, report=self._judges, default=False),
+                budget=Budget(trials=self.full_runs),
+                population=replace(self.study.population, lanes=None),  # all side by side
+            )
+        )
+        chosen = [row for row in rows if row.report_values]
+        return self._mean(chosen[0].report_values) if chosen else None
+
+    def judge(self, configs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Return the means on the judge seeds by `key_of`; one that diverged counts as the worst.
+
+        All that were not judged before run side by side, in one study.
+        """
+        from hpo.search.streams import study_seed
+        from hpo.studies.spec import Budget, SearchSpec, Seeds
+
+        known = self._judged_before()
+        new = {key_of(one): one for one in configs if key_of(one) not in known}
+        if new:
+            told = hashlib.sha256("".join(sorted(new)).encode()).hexdigest()[:12]
+            asked = replace(
+                self._asked("judge", 0),
+                name=f"judge-{told}",
+                seed=study_seed(self.study.seed, "methods-table judge"),
+                search=SearchSpec("random"),
+                early_terminate=None,
+                enqueue=tuple(new[key] for key in sorted(new)),
+                seeds=Seeds(self._judges, tolerate=self._judges - 1),
+                evaluation=replace(self.study.evaluation, every="rungs"),
+                confirm=None,
+                budget=Budget(trials=1 + len(new)),  # the default comes first
+            )  # fmt: skip
+            self._run(asked)
+            known = self._judged_before()
+        return known
+
+    def _judged_before(self) -> dict[str, float]:
+        from hpo.store.journal import Journal
+
+        known = dict[str, float]()
+        for folder in sorted(self._out.glob("judge-*")):
+            with Journal(folder) as journal:
+                if journal.head().phase == "finished":
+                    known |= {key_of(row.params): self._mean(row.seed_values)
+                              for row in journal.trials() if row.trial >= 0}  # fmt: skip
+        return known
+
+    def _asked(self, method: str, repetition: int) -> Any:
+        from hpo.search.streams import study_seed
+        from hpo.studies.spec import Checkpoint
+
+        return replace(
             self.study,
             name=f"{method}-{repetition:02d}",
             seed=study_seed(self.study.seed, "methods-table", repetition),
-            search=SearchSpec(method),
-            confirm=None,
-            budget=Budget(trials=100 * self.budget // self.study.env_steps,
-                          env_steps=self.budget),
             checkpoint=Checkpoint(keep_best=0),
-        )  # fmt: skip
+        )
+
+    def _run(self, asked: Any) -> list[Any]:
+        """Run a study to its end and return its trials."""
+        from hpo.search.api import run
+        from hpo.store.journal import Journal
+
         results = run(asked, self._out)
         if results.state != "finished":
             raise KeyboardInterrupt
         with Journal(results.folder) as journal:
-            rows = [row for row in journal.trials() if row.trial >= 0 and row.ended_at is not None]
-        rows.sort(key=lambda row: (row.ended_at, row.trial))
-        return [Ended(row.params, row.value, row.env_steps) for row in rows]
+            return [row for row in journal.trials() if row.trial >= 0]
 
-    def judge(self, config: Mapping[str, Any]) -> float:
-        """Return the mean on the judge seeds; one that diverged counts as the worst."""
-        from hpo.search.streams import study_seed
-        from hpo.search.tuned.prove import proof_study, run_proof
+    def _mean(self, values: Sequence[float]) -> float:
+        """Return the mean over all judges; those that have no value count as the worst."""
+        if not values:
+            return -math.inf if self.study.metric.goal == "maximize" else math.inf
+        worst = min(values) if self.study.metric.goal == "maximize" else max(values)
+        return math.fsum([*values, *[worst] * (self._judges - len(values))]) / self._judges
 
-        key = json.dumps(config, sort_keys=True, default=str)
-        if key not in self._judged:
-            whole = self.study.complete(config)
-            name = f"judge-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-            seed = study_seed(self.study.seed, "methods-table judge")
-            runs = run_proof(proof_study(self.study, name, whole, self._judges, seed), self._out)
-            if runs is None:
-                raise KeyboardInterrupt
-            last = [values[-1] for values in runs.values.values()]
-            worst = min(last) if self.study.metric.goal == "maximize" else max(last)
-            last += [worst] * (self._judges - len(last))
-            self._judged[key] = math.fsum(last) / len(last)
-        return self._judged[key]
+
+def key_of(config: Mapping[str, Any]) -> str:
+    """Return a configuration as text."""
+    return json.dumps(config, sort_keys=True, default=str)
 
 
 def measure(runs: Runs, methods: Sequence[str], repetitions: int) -> list[Row]:
@@ -207,15 +279,25 @@ def measure(runs: Runs, methods: Sequence[str], repetitions: int) -> list[Row]:
     picked = {
         method: [choices(runs.search(method, at), budgets, goal) for at in range(repetitions)]
         for method in methods
+        if method not in EVOLVING
     }
-    judged = {
-        method: [[None if one is None else runs.judge(one) for one in several] for several in each]
-        for method, each in picked.items()
-    }
+    default = runs.study.space.default()
+    several = [row for each in picked.values() for row in each]
+    worth = runs.judge([default, *(one for row in several for one in row if one is not None)])
+    judged = dict[str, list[list[float | None]]]()
+    for method in methods:
+        if method in EVOLVING:
+            early: list[float | None] = [None] * (len(SHARES) - 1)
+            judged[method] = [[*early, runs.evolve(method, at)] for at in range(repetitions)]
+        else:
+            judged[method] = [
+                [None if one is None else worth[key_of(one)] for one in row]
+                for row in picked[method]
+            ]
     known = [
         value for each in judged.values() for row in each for value in row if value is not None
     ]
-    known.append(runs.judge(runs.study.space.default()))
+    known.append(worth[key_of(default)])
     best = max(known) if goal == "maximize" else min(known)
     return rows_of(runs.study.name, judged, budgets, best, goal)
 

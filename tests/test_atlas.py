@@ -224,6 +224,88 @@ def test_interactions_are_hardly_ever_found_where_there_are_none(load, monkeypat
         load("interactions").interactions(knobs(rng, 12, 4), rng.normal(size=12))
 
 
+# ---------------------------------------------------------------------- rules
+
+
+def searchable(load, truth, early, noise=0.0, seeds=10, default=-9.0):
+    """An atlas whose curves go in a straight line from what is seen early to the truth."""
+    rng, late = np.random.default_rng(13), np.linspace(0, 1, 20)
+    means = np.outer(early, 1 - late) + np.outer(truth, late)
+    values = means[:, None] + noise * rng.normal(size=(len(truth), seeds, 20))
+    return load("data").Atlas(
+        "x", "eval/return_mean", "maximize", np.arange(1, 21) * 10_240.0, values, (),
+        {"study": STUDIES[0].read_text()}, np.full((seeds, 20), default),
+    )  # fmt: skip
+
+
+def found_by(load, atlas, names, samples, budgets=(16, 64)):
+    module = load("rules")
+    settings = [one for one in module.SETTINGS if (one.rule, one.seeds) in [*names, module.USUAL]]
+    assert len(settings) == len({*names, module.USUAL})
+    found = module.rules(atlas, settings, budgets, samples)
+    return {(one.rule, one.seeds, one.budget): one for one in found}
+
+
+def test_a_search_without_a_rule_finds_the_best_of_those_it_could_pay(load):
+    """12 lanes and 16 full runs: 12 trials of one seed or 4 of three, the poor default first."""
+    truth = np.random.default_rng(14).normal(size=400)
+    found = found_by(
+        load, searchable(load, truth, truth), [("none", 1), ("none", 3)], (10, 12), (16,)
+    )
+    for seeds, drawn in ((1, 11), (3, 3)):
+        one = found["none", seeds, 16].value
+        draws = np.random.default_rng(15).normal(size=(50_000, drawn))
+        assert one.low < draws.max(axis=1).mean() < one.high and one.high - one.low < 1.5
+    usual = found["asha eta=4", 3, 16]
+    assert usual.less is None and usual.verdict == ""
+    assert found["none", 3, 16].verdict == "worse"  # what is seen early is the truth
+
+
+def test_rules_that_judge_early_are_as_good_as_what_is_seen_early(load):
+    truth, other = np.random.default_rng(16).normal(size=(2, 400))
+    told, blind, lied = (
+        found_by(load, searchable(load, truth, early), [("none", 3)], (8, 8), (64,))
+        for early in (truth, other, -truth)
+    )
+    assert told["none", 3, 64].verdict == "worse" and lied["none", 3, 64].verdict == "better"
+    usual = [one["asha eta=4", 3, 64].value.value for one in (told, blind, lied)]
+    assert usual == sorted(usual, reverse=True)
+
+
+def test_seeds_that_diverge_end_their_trials(load):
+    """The best half loses a seed in the middle of its run, and no rule may choose it."""
+    truth = np.random.default_rng(17).normal(size=400)
+    atlas = searchable(load, truth, truth)
+    atlas.values[truth > 0, :, 10:] = np.nan
+    found = found_by(load, atlas, [("none", 1), ("median", 3)], (6, 2), (64,))
+    assert max(one.value.value for one in found.values()) <= 0.0
+    assert not load("rules").can_be_searched(searchable(load, truth, truth, seeds=8))
+
+
+def test_no_rule_is_better_where_rules_cannot_matter(load):
+    """All configurations are equal: whatever is chosen is worth the noise of five seeds."""
+    zero = np.zeros(200)
+    atlas = searchable(load, zero, zero, noise=1.0, default=0.0)
+    names = [("none", 1), ("asha eta=2", 1), ("racing from 2", 5)]
+    found = found_by(load, atlas, names, (10, 4), (16,))
+    assert [one.verdict for one in found.values()] == [""] * len(found)
+
+
+def test_the_interval_over_halves_holds_its_truth(load):
+    """A search finds the best of five; its mean over new configurations is known."""
+    rng, hits = np.random.default_rng(18), 0
+    truth = 1.1629644736  # the mean of the largest of five normal values
+    for _ in range(200):
+        values = np.empty((30, 8))
+        configurations = rng.normal(size=60)
+        for half in range(30):
+            mine = rng.permutation(configurations)[:30]
+            values[half] = [rng.choice(mine, 5, replace=False).max() for _ in range(8)]
+        one = load("rules").over_halves(values)
+        hits += one.low <= truth <= one.high
+    assert hits >= 180  # 190 or more expected; fewer than 180 once in 800
+
+
 # ---------------------------------------------------------------------- studies, tables, page
 
 
@@ -313,7 +395,7 @@ def test_the_whole_concludes_by_rule(load, monkeypatch):
         "too, in at least 90% of pairs.",
         "At no point before the end is it sure that at most 10% is lost.",
         "0 of 3 interactions are real.",
-    ]
+    ]  # no default ran, so that nothing was searched
     text = load("page").page(load("page").TEMPLATE.read_text(), [found])
     assert "Not the whole" not in text and "- **x**: `x1` decided." in text
     assert "ORDER BY mean ASC" in text and "**late**" in text

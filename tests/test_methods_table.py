@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from hpo.knobs import KNOBS
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.store.query import query
+from hpo.studies.load import load
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 STUDY = """\
@@ -77,25 +79,63 @@ def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, 
     rows = json.loads((out / "methods_table.json").read_text())["rows"]
     assert [row["method"] for row in rows if row["env_steps"] == 256_000] == ["random", "sobol"]
     assert min(row["regret"] for row in rows) >= 0.0
-    searched, judged = {}, 0
-    for folder in sorted((out / "methods").glob("*-*")):
-        if folder.is_dir():
-            sql = "SELECT sum(env_steps), max(seeds) FROM trials"
-            ((spent, seeds),) = query(folder, sql)[1]
-            if folder.name.startswith("judge-"):
-                judged += 1
-                assert seeds == 3
-            else:
-                searched[folder.name] = spent
-    assert sorted(searched) == ["random-00", "random-01", "sobol-00", "sobol-01"] and judged >= 2
-    assert all(0.8 * 256_000 < spent <= 256_000 for spent in searched.values())
+    searched = {folder.name: told(folder) for folder in (out / "methods").glob("*-*")}
+    (judge,) = (name for name in searched if name.startswith("judge-"))
+    trials, _, seeds = searched.pop(judge)
+    assert trials >= 2 and seeds == 3  # all choices side by side, and the default
+    assert sorted(searched) == ["random-00", "random-01", "sobol-00", "sobol-01"]
+    assert all(0.8 * 256_000 < spent <= 256_000 for _, spent, _ in searched.values())
+    words[4] = "3"
+    assert table.main(words) == 0  # what was judged before is not judged again
+    studies = [told(folder) for folder in (out / "methods").glob("judge-*")]
+    assert len(studies) <= 2 and sum(count - 1 for count, *_ in studies) <= 15
+
+
+def told(folder):
+    """Trials, env steps and seeds of a study."""
+    ((trials, spent, seeds),) = query(
+        folder, "SELECT count(*), sum(env_steps), max(seeds) FROM trials"
+    )[1]
+    return trials, spent, seeds
+
+
+def test_a_population_is_judged_by_the_schedule_it_chose(table, tmp_path, monkeypatch):
+    """Its confirm stage trains the schedule on the judge seeds; the budget is the search's."""
+    monkeypatch.setattr(local, "LocalFactory", lambda *a, **b: Formulas())
+    file, out = tmp_path / "methods.yaml", tmp_path / "out"
+    file.write_text(STUDY)
+    words = [str(file), "--methods", "random,pbt", "--repetitions", "2", "--full-runs", "8",
+             "--judges", "3", "--out", str(out)]  # fmt: skip
+    assert table.main(words) == 0
+    rows = json.loads((out / "methods_table.json").read_text())["rows"]
+    (pbt,) = (row for row in rows if row["method"] == "pbt")
+    assert pbt["env_steps"] == 256_000 and pbt["repetitions"] == 2 and pbt["regret"] >= 0.0
+    study = out / "methods" / "pbt-00"
+    ((searched,),) = query(
+        study, "SELECT sum(env_steps) FROM (SELECT max(env_steps) AS env_steps FROM evaluations "
+        "WHERE stream = 'search' GROUP BY trial, replicate)",
+    )[1]  # fmt: skip
+    assert searched == 256_000
+    ((reports,),) = query(
+        study, "SELECT count(DISTINCT replicate) FROM evaluations WHERE stream = 'report'"
+    )[1]
+    assert reports == 3
+
+
+def test_the_studies_of_the_table_are_one_program_each(table):
+    files = sorted((BENCHMARKS / "methods").glob("*.yaml"))
+    assert len(files) == 3
+    for file in files:
+        study = load(file)
+        assert study.name == f"methods-{file.stem}" and study.env_steps % table.COPIES == 0
+        assert all(KNOBS[name].traced for name in study.space.names)
 
 
 def test_what_cannot_be_judged_is_a_line(table, tmp_path, capsys):
-    assert table.main(["x.yaml", "--methods", "pbt"]) == 2
-    assert capsys.readouterr().err == (
-        "--methods: 'pbt' cannot be judged here; known: random, sobol, tpe, gp, cmaes, smac\n"
-    )
+    assert table.main(["x.yaml", "--methods", "grid"]) == 2
+    said, known = capsys.readouterr().err.split("; known: ")
+    assert said == "--methods: 'grid' cannot be judged here"
+    assert known == "random, sobol, tpe, gp, cmaes, smac, pbt, pb2\n"
     file = tmp_path / "two.yaml"
     file.write_text("env: [CartPole-v1, Acrobot-v1]\nenv_steps: 16k\n")
     assert table.main([str(file), "--out", str(tmp_path)]) == 2

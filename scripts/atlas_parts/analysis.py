@@ -15,6 +15,7 @@ from .data import Atlas
 from .early import Judged, judged_early
 from .interactions import Interactions, interactions
 from .knobs_over_time import Shift, decided_over_time, shifts
+from .rules import USUAL, Found, can_be_searched, rules
 from .seeds import Ranked, ranking
 
 CONFIGURATIONS, SEEDS = 1_000, 10
@@ -32,6 +33,7 @@ class Analysis:
         ranked: what 1, 2, ... seeds find.
         early: what each point says of the end.
         pairs: interactions; None where configurations are too few for them.
+        searched: what rules of early stopping find; empty where the atlas cannot be searched.
     """
 
     atlas: Atlas
@@ -40,6 +42,7 @@ class Analysis:
     ranked: tuple[Ranked, ...]
     early: tuple[Judged, ...]
     pairs: Interactions | None
+    searched: tuple[Found, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -50,7 +53,10 @@ class Analysis:
     @property
     def sentences(self) -> list[str]:
         """What follows by rule; nothing from less than the whole."""
-        return [self.on_knobs, self.on_seeds, self.on_time, self.on_pairs] if self.whole else []
+        if not self.whole:
+            return []
+        rest = [self.on_rules] if self.searched else []
+        return [self.on_knobs, self.on_seeds, self.on_time, self.on_pairs, *rest]
 
     @property
     def on_knobs(self) -> str:
@@ -109,6 +115,24 @@ class Analysis:
         which = "" if not real else f": {named}" if len(real) <= 3 else f", the largest {named}"
         return f"{len(real)} of {len(self.pairs.pairs)} interactions are real{which}."
 
+    @property
+    def on_rules(self) -> str:
+        """Which rules find better or worse configurations than what `hpo init` writes."""
+        most = max(one.budget for one in self.searched)
+        named = {
+            verdict: _listed([f"`{one.rule}` on {counted(one.seeds, 'seed')}"
+                              for one in self.searched
+                              if one.budget == most and one.verdict == verdict])
+            for verdict in ("better", "worse")
+        }  # fmt: skip
+        usual = f"what `hpo init` writes (`{USUAL[0]}` on {counted(USUAL[1], 'seed')})"
+        said = [
+            f"{names or 'no rule'} {'find' if ' and ' in names else 'finds'} {verdict} "
+            f"configurations than {'it' if verdict == 'worse' else usual}"
+            for verdict, names in named.items()
+        ]
+        return f"For the env steps of {most} full runs {', and '.join(said)}."
+
     def as_json(self) -> Mapping[str, Any]:
         """Return every number as plain data."""
         return {
@@ -137,6 +161,12 @@ class Analysis:
                  "real": one.real}
                 for one in self.pairs.pairs
             ],
+            "rules": [
+                {"rule": one.rule, "seeds": one.seeds, "full_runs": one.budget,
+                 "value": one.value.as_json(), "less_usual":
+                 None if one.less is None else one.less.as_json(), "verdict": one.verdict}
+                for one in self.searched
+            ],
             "sentences": self.sentences,
         }  # fmt: skip
 
@@ -162,6 +192,7 @@ def analyse(atlas: Atlas) -> Analysis:
         tuple(ranking(atlas.filled[:, :, -1])),
         tuple(judged_early(atlas.filled, atlas.fractions)),
         pairs,
+        tuple(rules(atlas)) if can_be_searched(atlas) else (),
     )
 
 

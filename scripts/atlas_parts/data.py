@@ -35,8 +35,7 @@ class Atlas:
             diverged, [c, s, p].
         columns: where every configuration lies on the axis of every knob.
         about: commit, cost and study file.
-        default: mean over seeds of the default configuration's last value, in the metric's own
-            sign; NaN where it is not known.
+        default_values: those of the default configuration, [s, p]; all NaN where it did not run.
         digest: sha256 of the three tables together.
     """
 
@@ -47,16 +46,32 @@ class Atlas:
     values: np.ndarray
     columns: tuple[Column, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
-    default: float = float("nan")
+    default_values: np.ndarray = field(default_factory=lambda: np.full((1, 1), np.nan))
     digest: str = ""
 
     @cached_property
     def filled(self) -> np.ndarray:
         """The values with the worst one of each point where a seed had diverged, [c, s, p]."""
+        return np.where(np.isfinite(self.values), self.values, self._worst)
+
+    @cached_property
+    def filled_default(self) -> np.ndarray:
+        """The same of the default configuration, [s, p]."""
+        return np.where(np.isfinite(self.default_values), self.default_values, self._worst)
+
+    @cached_property
+    def _worst(self) -> np.ndarray:
+        """The worst value at each point, [p]."""
         if not np.isfinite(self.values).any(axis=(0, 1)).all():
             raise StoreError(f"{self.name} has a point at which every seed had diverged")
-        worst = np.nanmin(self.values, axis=(0, 1))
-        return np.where(np.isfinite(self.values), self.values, worst)
+        return np.nanmin(self.values, axis=(0, 1))
+
+    @property
+    def default(self) -> float:
+        """What the default configuration reaches, in the metric's own sign; NaN if not known."""
+        if not np.isfinite(self.default_values).any():
+            return float("nan")
+        return self.sign * float(self.filled_default[:, -1].mean())
 
     @property
     def diverged(self) -> float:
@@ -116,7 +131,8 @@ def read_atlas(folder: Path) -> Atlas:
     mine = np.isin(trial, list(numbers))
     place = np.array([numbers[number] for number in trial[mine]], np.intp)
     values[place, seed[mine], np.searchsorted(points, at[mine])] = sign * value[mine]
-    own = value[(trial == 0) & (at == points[-1])]
+    own, default = (trial == 0) & (0 not in numbers), np.full(values.shape[1:], np.nan)
+    default[seed[own], np.searchsorted(points, at[own])] = sign * value[own]
     return Atlas(
         name=folder.name,
         metric=study.metric.name,
@@ -125,6 +141,6 @@ def read_atlas(folder: Path) -> Atlas:
         values=values,
         columns=tuple(columns_of(study.space, [json.loads(row["params"]) for row in drawn])),
         about=about,
-        default=float(own.mean()) if own.size and 0 not in numbers else float("nan"),
+        default_values=default,
         digest=digest_of(folder),
     )

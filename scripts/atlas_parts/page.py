@@ -11,6 +11,7 @@ from hpo.views.formatting import counted, number, steps
 
 from .analysis import CONFIGURATIONS, SEEDS, Analysis
 from .resampling import Estimate
+from .rules import Found
 
 TEMPLATE = Path(__file__).with_name("page.md")
 _POINTS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
@@ -155,6 +156,35 @@ def pairs(found: Sequence[Analysis]) -> str:
     return "\n".join([*said, _table(("environment", "knobs", "explains", "floor", "real"), rows)])
 
 
+def rules(found: Sequence[Analysis]) -> str:
+    """Return a table a rule, number of seeds and environment: what it finds for each budget."""
+    rows, few = list[tuple[str, ...]](), list[str]()
+    budgets = sorted({row.budget for one in found for row in one.searched})
+    for one in found:
+        if not one.searched:
+            few.append(one.atlas.name)
+        for rule, trained in dict.fromkeys((row.rule, row.seeds) for row in one.searched):
+            cells = [f"`{one.atlas.name}`", f"`{rule}`", f"{trained}"]
+            for row in one.searched:
+                if (row.rule, row.seeds) == (rule, trained):
+                    cells += [number(one.atlas.sign * row.value.value), _gain(row)]
+            rows.append(tuple(cells))
+    said = [f"No searches: {', '.join(few)} (fewer than ten seeds, or no default).", ""]
+    if not rows:
+        return said[0]
+    head = ["environment", "rule", "seeds"]
+    for budget in budgets:
+        head += [f"{budget} full runs", "better than the usual by"]
+    return "\n".join([*(said if few else []), _table(head, rows)])
+
+
+def _gain(row: Found) -> str:
+    if row.less is None:
+        return "the usual"
+    said = f"{number(row.less.value)} [{number(row.less.low)}, {number(row.less.high)}]"
+    return f"{said}, **{row.verdict}**" if row.verdict else said
+
+
 def query(found: Sequence[Analysis]) -> str:
     """Return a query that works on the first environment."""
     one = found[0]
@@ -184,5 +214,6 @@ _PARTS: dict[str, Callable[[Sequence[Analysis]], str]] = {
     "seeds": seeds,
     "early": early,
     "interactions": pairs,
+    "rules": rules,
     "query": query,
 }

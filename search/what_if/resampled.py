@@ -101,17 +101,40 @@ def luck(
 
 
 def winner_of(
-    study: Study, trials: Sequence[Curve], rungs: Sequence[int], length: int, lanes: int
+    study: Study,
+    trials: Sequence[Curve],
+    rungs: Sequence[int],
+    length: int,
+    lanes: int,
+    budget: float = math.inf,
 ) -> float | None:
-    """Return the loss, over all recorded seeds, of the trial that wins a sketched search."""
-    finished = _search(study, trials, rungs, length, max(1, lanes // study.seeds.first))
+    """Return the loss, over all recorded seeds, of the trial that wins a sketched search.
+
+    Args:
+        study: with the rule.
+        trials: in the order in which they are asked for.
+        rungs: env steps.
+        length: env steps of a run.
+        lanes: of the program.
+        budget: env steps of training after which it ends; what runs then has no value.
+
+    Returns:
+        None where no trial came to its end.
+    """
+    slots = max(1, lanes // study.seeds.first)
+    finished = _search(study, trials, rungs, length, slots, budget)
     if not finished:
         return None
     return min(finished)[1]
 
 
 def _search(
-    study: Study, trials: Sequence[Curve], rungs: Sequence[int], length: int, slots: int
+    study: Study,
+    trials: Sequence[Curve],
+    rungs: Sequence[int],
+    length: int,
+    slots: int,
+    budget: float,
 ) -> list[tuple[float, float]]:
     """Return (loss that is compared, loss over all seeds) of each trial that came to its end."""
     pruner, early = make_pruner(study), study.early_terminate
@@ -122,6 +145,7 @@ def _search(
     judged: dict[int, list[Standing]] = {}
     audited: set[int] = set()
     finished: list[tuple[float, float]] = []
+    clock, spent = 0, 0
 
     def enter(now: int) -> None:
         number = next(ahead, None)
@@ -131,6 +155,10 @@ def _search(
     for _ in range(min(slots, len(trials))):
         enter(0)
     while coming:
+        spent += (coming[0][0] - clock) * len(coming) * study.seeds.first
+        clock = coming[0][0]
+        if spent > budget:
+            break
         now, rung, first = heapq.heappop(coming)
         arriving = [first]
         while coming and coming[0][:2] == (now, rung):
@@ -139,8 +167,10 @@ def _search(
         ended = set(arriving) - set(sound)
         if rung == len(rungs):
             for number in sound:
-                finished.append((race.value(trials[number]), trials[number].final))
                 ended.add(number)
+                spent += race.more(trials[number]) * length
+                if spent <= budget:
+                    finished.append((race.value(trials[number]), trials[number].final))
         elif pruner is not None:
             due = [number for number in sound if number not in audited]
             for number, how in _judged(pruner, judged, trials, rung, due).items():
@@ -196,6 +226,10 @@ class _Race:
         elif self._best is not None:
             own += self._loss(self._best.seeds) - self._loss(self._best.seeds[:taken])
         return own
+
+    def more(self, trial: Curve) -> int:
+        """Return how many seeds a trial gets beside those that it began with."""
+        return self._taken(trial) - self._seeds.first if self._seeds.racing else 0
 
     def _taken(self, trial: Curve) -> int:
         racing, most = self._seeds.racing, len(trial.seeds)

@@ -178,6 +178,21 @@ def test_the_sketch_of_a_resample_picks_the_engines_winner(tmp_path):
         ]  # fmt: skip
         found = replay(record, asked, guesses)
         assert winner_of(asked, curves, rungs, 16_000, 6) == loss(found.winner, 16_000)
+        for budget in (96_000, 120_000, 192_000, 264_000):
+            bounded = dataclasses.replace(asked, budget=Budget(trials=12, env_steps=budget))
+            found = replay(record, bounded, guesses)
+            won = winner_of(asked, curves, rungs, 16_000, 6, budget)
+            assert found.env_steps <= budget and (won is None) == (found.winner is None)
+            assert won is None or won == loss(found.winner, 16_000), (budget, rule)
+
+
+def test_seeds_that_race_are_paid_for_in_a_sketch():
+    """By hand: two trials of 2 seeds x 10 env steps, and 2 seeds more of the first one."""
+    asked = study(early_terminate=None, seeds=Seeds(4, racing=Racing(2)))
+    good = Curve((), (1.0, 1.1, 1.0, 1.1), 1.05, 1.0)
+    bad = Curve((), (5.0, 5.1, 5.0, 5.1), 5.05, 5.0)
+    for budget, won in ((39, None), (40, None), (59, None), (60, 1.0)):
+        assert winner_of(asked, [good, bad], [], 10, 4, budget) == won
 
 
 @pytest.mark.parametrize(
