@@ -17,9 +17,11 @@ of differences hold all at once (Bonferroni over settings and budgets).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -38,8 +40,6 @@ BUDGETS = (16, 64)
 USUAL = ("asha eta=4", 3)
 """What `hpo init` writes."""
 _HALVES, _SEARCHES = 20, 30
-_FIRST = 0.05
-"""The first rung, as a share of the run."""
 
 
 @dataclass(frozen=True)
@@ -49,38 +49,41 @@ class Setting:
     Attributes:
         rule: its words.
         seeds: of a trial, at most.
-        early: the mapping of `early_terminate`, "null" for none.
+        type: of `early_terminate`, "" without.
+        eta: its own.
+        first: the first rung, as a share of the run.
         racing: seeds to begin with where they race, else 0.
     """
 
     rule: str
     seeds: int
-    early: str = "null"
+    type: str = ""
+    eta: float = 4.0
+    first: float = 0.05
     racing: int = 0
 
     def study(self, atlas: Atlas) -> Study:
         """Return the study of the atlas with this rule."""
-        first = round(_FIRST * atlas.points[-1])
-        racing = f", racing: {{start: {self.racing}}}" if self.racing else ""
-        return recorded(
-            atlas.about["study"],
-            overrides=[
-                f"early_terminate={self.early.format(first=first, later=4 * first)}",
-                f"seeds={{per_config: {self.seeds}{racing}}}",
-            ],
-        )
+        early, seeds = None, dict[str, Any](per_config=self.seeds)
+        if self.type:
+            first = round(self.first * atlas.points[-1])
+            early = {"type": self.type, "eta": self.eta, "min": first}
+        if self.racing:
+            seeds["racing"] = {"start": self.racing}
+        given = {"early_terminate": early, "seeds": seeds}
+        overrides = [f"{key}={json.dumps(value)}" for key, value in given.items()]
+        return recorded(atlas.about["study"], overrides=overrides)
 
 
 def _settings() -> Iterator[Setting]:
     for seeds in (1, 3):
         yield Setting("none", seeds)
         for eta in (2, 3, 4):
-            asha = f"{{{{type: asha, eta: {eta}, min: {{first}}}}}}"
-            yield Setting(f"asha eta={eta}", seeds, asha)
-        yield Setting("asha eta=4, later", seeds, "{{type: asha, eta: 4, min: {later}}}")
-        yield Setting("hyperband eta=3", seeds, "{{type: hyperband, eta: 3, min: {first}}}")
-        yield Setting("median", seeds, "{{type: median, eta: 2, min: {first}}}")
-        yield Setting("plateau", seeds, "{{type: plateau, min: {first}}}")
+            yield Setting(f"asha eta={eta}", seeds, "asha", eta)
+        yield Setting("asha eta=4, later", seeds, "asha", first=0.2)
+        yield Setting("hyperband eta=3", seeds, "hyperband", 3)
+        yield Setting("median", seeds, "median", 2)
+        yield Setting("plateau", seeds, "plateau")
     yield Setting("racing from 2", 5, racing=2)
 
 
