@@ -63,7 +63,7 @@ class Analysis:
         """Which knobs decided at the end, and which did so early or late."""
         last, moved = self.decided[-1], {one.name: one.verdict for one in self.shifts}
         names = [f"`{name}`" for name in last.names]
-        none = "No knob explains more than chance at the end"
+        none = "No knob is shown to explain more than chance at the end"
         said = f"{_listed(names)} decided" if names else none
         when = [
             f"{_listed([f'`{name}`' for name, kind in moved.items() if kind == verdict])} {words}"
@@ -79,15 +79,17 @@ class Analysis:
     def on_seeds(self) -> str:
         """From how many seeds on the better of two is found nine times in ten."""
         enough = [one.seeds for one in self.ranked if one.pair.low >= OFTEN]
-        judges = self.ranked[0].judges
+        judges, episodes = self.ranked[0].judges, self.atlas.episodes
+        of = f" (of {counted(episodes, 'episode')} each)" if episodes else ""
         if not enough:
             most = self.ranked[-1]
             return (
-                f"Not even {counted(most.seeds, 'seed')} agree {OFTEN:.0%} of the time with "
-                f"{judges} others on the better of two configurations ({most.pair.value:.1%})."
+                f"It is not sure that {counted(most.seeds, 'seed')}{of} agree {OFTEN:.0%} of the "
+                f"time with {judges} others on the better of two configurations "
+                f"({most.pair.value:.1%})."
             )
         return (
-            f"From {counted(enough[0], 'seed')} on, the better of two configurations is the "
+            f"From {counted(enough[0], 'seed')}{of} on, the better of two configurations is the "
             f"better one on {judges} other seeds, too, in at least {OFTEN:.0%} of pairs."
         )
 
@@ -113,25 +115,26 @@ class Analysis:
         real = [one for one in self.pairs.pairs if one.real]
         named = _listed([f"`{one}` with `{other}`" for one, other in (p.names for p in real[:3])])
         which = "" if not real else f": {named}" if len(real) <= 3 else f", the largest {named}"
-        return f"{len(real)} of {len(self.pairs.pairs)} interactions are real{which}."
+        pairs = counted(len(self.pairs.pairs), "pair")
+        return (
+            f"{len(real)} of {pairs} {'is' if len(real) == 1 else 'are'} shown to interact{which}."
+        )
 
     @property
     def on_rules(self) -> str:
-        """Which rules find better or worse configurations than what `hpo init` writes."""
-        most = max(one.budget for one in self.searched)
-        named = {
-            verdict: _listed([f"`{one.rule}` on {counted(one.seeds, 'seed')}"
-                              for one in self.searched
-                              if one.budget == most and one.verdict == verdict])
-            for verdict in ("better", "worse")
-        }  # fmt: skip
-        usual = f"what `hpo init` writes (`{USUAL[0]}` on {counted(USUAL[1], 'seed')})"
-        said = [
-            f"{names or 'no rule'} {'find' if ' and ' in names else 'finds'} {verdict} "
-            f"configurations than {'it' if verdict == 'worse' else usual}"
-            for verdict, names in named.items()
-        ]
-        return f"For the env steps of {most} full runs {', and '.join(said)}."
+        """Which rules are shown to find better or worse configurations than the usual one."""
+        most, said = max(one.budget for one in self.searched), list[str]()
+        for verdict in ("better", "worse"):
+            names = [f"`{one.rule}` on {counted(one.seeds, 'seed')}" for one in self.searched
+                     if one.budget == most and one.verdict == verdict]  # fmt: skip
+            who = _listed(names) or "no other rule"
+            verb = "is" if len(names) < 2 else "are"
+            said.append(f"{who} {verb} shown to find {verdict} configurations")
+        usual = f"`{USUAL[0]}` on {counted(USUAL[1], 'seed')}"
+        return (
+            f"For the env steps of {most} full runs of one seed, {', and '.join(said)} than "
+            f"{usual} (random search, nothing confirmed)."
+        )
 
     def as_json(self) -> Mapping[str, Any]:
         """Return every number as plain data."""

@@ -37,6 +37,8 @@ class Atlas:
         about: commit, cost and study file.
         default_values: those of the default configuration, [s, p]; all NaN where it did not run.
         digest: sha256 of the three tables together.
+        episodes: of each evaluation, whose mean a value is; of continuous operation networks; 0
+            where it is not known.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Atlas:
     about: Mapping[str, Any] = field(default_factory=dict)
     default_values: np.ndarray = field(default_factory=lambda: np.full((1, 1), np.nan))
     digest: str = ""
+    episodes: int = 0
 
     @cached_property
     def filled(self) -> np.ndarray:
@@ -143,4 +146,5 @@ def read_atlas(folder: Path) -> Atlas:
         about=about,
         default_values=default,
         digest=digest_of(folder),
+        episodes=study.evaluation.episodes,
     )

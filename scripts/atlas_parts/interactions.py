@@ -2,12 +2,13 @@
 
 What every pair of knobs explains of the final values once all knobs alone have explained theirs
 (polynomials of degree 4, choices by their means): by the products of the pair's parabolas. Values
-are normal scores of their ranks, because whether effects add up depends on the scale: on that of
-ranks, sums of effects no longer add up near both ends, and interactions would be found that are
-none. Held against
-the same of residuals dealt out anew and fitted again (Freedman and Lane 1983): with the p-value
-that independent normal residuals would give each pair, a pair is real if its own is below the
-smallest one of all pairs in 95 % of the deals (min-P, Westfall and Young 1993), so that where no
+are normal scores of their ranks: whether effects add up depends on the scale, and an interaction
+on this one may be none on another. Held against the same of residuals whose signs are drawn anew
+and which are fitted again: every configuration keeps the size of its own, because how much seeds
+and evaluations differ depends on knobs, too (the wild bootstrap of Wu 1986, signs after Liu 1988;
+dealt out among configurations, they would call such noise an interaction). With the p-value that
+independent normal residuals would give each pair, a pair is real if its own is below the smallest
+one of all pairs in 95 % of the draws (min-P, Westfall and Young 1993), so that where no
 interaction exists one is named in 5 % of such analyses, however many pairs there are.
 """
 
@@ -79,7 +80,7 @@ def interactions(
     Args:
         columns: one a knob.
         values: one finite value a configuration.
-        seed: of the deals and resamples.
+        seed: of the draws of signs and of the resamples.
 
     Raises:
         ConfigError: as many columns of main effects as half of the configurations, or more, which
@@ -120,17 +121,17 @@ def least_chance(
     known: int,
     draws: np.random.Generator,
 ) -> float:
-    """Return the p-value that the smallest of all pairs is below in 5 % of the deals.
+    """Return the p-value that the smallest of all pairs is below in 5 % of the draws of signs.
 
     Args:
         forms: of the pairs.
         left: residuals of the main effects, [n].
         before: columns of the main effects, [n, q].
         known: their rank, with the constant.
-        draws: the source of the deals.
+        draws: the source of the signs.
     """
-    orders = np.tile(np.arange(len(left)), (_DEALS, 1))
-    dealt = _residual(before, left[draws.permuted(orders, axis=1)].T).T
+    signs = 2.0 * draws.integers(0, 2, (_DEALS, len(left))) - 1.0
+    dealt = _residual(before, (signs * left).T).T
     least = np.ones(_DEALS)
     for form in forms:
         least = np.minimum(least, _chance(form, known).sf(explained(form, dealt)))

@@ -162,8 +162,7 @@ def write_page(tables: Path, path: Path) -> str:
     if not folders:
         raise ValueError(f"{tables} has no tables; make some with: scripts/atlas ENV")
     found = [analyse(read_atlas(folder)) for folder in folders]
-    text = (path if path.is_file() else TEMPLATE).read_text(encoding="utf-8")
-    path.write_text(page(text, found), encoding="utf-8")
+    path.write_text(page(TEMPLATE.read_text(encoding="utf-8"), found), encoding="utf-8")
     if path == PAGE:
         site = ROOT / "mkdocs.yml"
         site.write_text(in_navigation(site.read_text(encoding="utf-8")), encoding="utf-8")

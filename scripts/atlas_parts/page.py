@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -34,26 +35,36 @@ def page(text: str, found: Sequence[Analysis]) -> str:
     return text
 
 
+def code_digest() -> str:
+    """Return the sha256 of what makes the page of tables: the files of this folder."""
+    found = hashlib.sha256()
+    for path in sorted([TEMPLATE, *TEMPLATE.parent.glob("*.py")]):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
 def digests(text: str) -> dict[str, str]:
-    """Return environment -> the digest of the tables that a page was made from."""
+    """Return the digests a page was made from: of each environment's tables, and `code`."""
     found = re.search(r"^<!-- made from (.*) -->$", text, re.M)
     return json.loads(found[1]) if found else {}
 
 
 def data(found: Sequence[Analysis]) -> str:
     """Return what the page rests on, first of all whether that is the whole."""
-    made = json.dumps({one.atlas.name: one.atlas.digest for one in found}, sort_keys=True)
+    tables = {one.atlas.name: one.atlas.digest for one in found}
+    made = json.dumps({**tables, "code": code_digest()}, sort_keys=True)
     rows = [
         (
             f"`{one.atlas.name}`", one.atlas.place, f"{one.atlas.values.shape[0]:,}",
             f"{one.atlas.values.shape[1]}", steps(int(one.atlas.points[-1])),
-            f"{one.atlas.values.shape[2]}", f"{one.atlas.diverged:.1%}",
+            f"{one.atlas.values.shape[2]}", f"{one.atlas.episodes or ''}",
+            f"{one.atlas.diverged:.1%}",
             number(one.atlas.default), *_spread(one), _cost(one),
         )
         for one in found
     ]  # fmt: skip
     head = ("environment", "metric", "configurations", "seeds", "env steps", "points",
-            "diverged", "default", "median", "best", "CPU-hours")  # fmt: skip
+            "episodes a point", "diverged", "default", "median", "best", "CPU-hours")  # fmt: skip
     small = [one.atlas.name for one in found if not one.whole]
     lines = [f"<!-- made from {made} -->", ""]
     if small:
@@ -174,7 +185,7 @@ def rules(found: Sequence[Analysis]) -> str:
         return said[0]
     head = ["environment", "rule", "seeds"]
     for budget in budgets:
-        head += [f"{budget} full runs", "better than the usual by"]
+        head += [f"{budget} full runs of one seed", "better than the usual by"]
     return "\n".join([*(said if few else []), _table(head, rows)])
 
 

@@ -35,6 +35,7 @@ class Curve:
         final: loss at the end over all recorded seeds.
         at: the same at each rung, for rules that end a trial with its value there.
         lost_at: rungs that it passes before it diverges or fails; None: it does not.
+        lost_after: its env steps by then; None: those of the next rung, or of its end.
     """
 
     losses: tuple[float, ...]
@@ -43,6 +44,7 @@ class Curve:
     final: float
     at: tuple[float, ...] = ()
     lost_at: int | None = None
+    lost_after: int | None = None
 
     def passes(self, rung: int) -> bool:
         """Return whether it comes to a rung (behind the last: its end) before it is lost."""
@@ -120,12 +122,17 @@ def winner_of(
 
     Returns:
         None where no trial came to its end.
+
+    Raises:
+        ValueError: a budget of seeds that race, whose later seeds wait for lanes.
     """
+    if study.seeds.racing is not None and budget < math.inf:
+        raise ValueError("what seeds that race have when a budget ends is not sketched")
     slots = max(1, lanes // study.seeds.first)
     finished = _search(study, trials, rungs, length, slots, budget)
     if not finished:
         return None
-    return min(finished)[1]
+    return min(finished)[2]
 
 
 def _search(
@@ -135,8 +142,8 @@ def _search(
     length: int,
     slots: int,
     budget: float,
-) -> list[tuple[float, float]]:
-    """Return (loss that is compared, loss over all seeds) of each trial that came to its end."""
+) -> list[tuple[float, int, float]]:
+    """Return (loss that is compared, number, loss over all seeds) of each that came to its end."""
     pruner, early = make_pruner(study), study.early_terminate
     race = _Race(study)
     ahead = iter(range(len(trials)))
@@ -144,13 +151,21 @@ def _search(
     coming: list[tuple[int, int, int]] = []
     judged: dict[int, list[Standing]] = {}
     audited: set[int] = set()
-    finished: list[tuple[float, float]] = []
+    finished: list[tuple[float, int, float]] = []
     clock, spent = 0, 0
+
+    def run(now: int, rung: int, number: int) -> None:
+        """Let a trial that has passed some rungs run to the next, its end, or where it is lost."""
+        since = rungs[rung - 1] if rung else 0
+        until = rungs[rung] if rung < len(rungs) else length
+        lost = trials[number].lost_after
+        until = until if lost is None or trials[number].passes(rung) else max(since, lost)
+        heapq.heappush(coming, (now + until - since, rung, number))
 
     def enter(now: int) -> None:
         number = next(ahead, None)
         if number is not None:
-            heapq.heappush(coming, (now + (rungs[0] if rungs else length), 0, number))
+            run(now, 0, number)
 
     for _ in range(min(slots, len(trials))):
         enter(0)
@@ -167,10 +182,8 @@ def _search(
         ended = set(arriving) - set(sound)
         if rung == len(rungs):
             for number in sound:
+                finished.append((race.value(trials[number]), number, trials[number].final))
                 ended.add(number)
-                spent += race.more(trials[number]) * length
-                if spent <= budget:
-                    finished.append((race.value(trials[number]), trials[number].final))
         elif pruner is not None:
             due = [number for number in sound if number not in audited]
             for number, how in _judged(pruner, judged, trials, rung, due).items():
@@ -179,14 +192,13 @@ def _search(
                     continue
                 ended.add(number)
                 if how:
-                    finished.append((trials[number].losses[rung], trials[number].at[rung]))
+                    curve = trials[number]
+                    finished.append((curve.losses[rung], number, curve.at[rung]))
         for number in arriving:
             if number in ended:
                 enter(now)
             else:
-                since = rungs[rung]
-                then = rungs[rung + 1] if rung + 1 < len(rungs) else length
-                heapq.heappush(coming, (now + then - since, rung + 1, number))
+                run(now, rung + 1, number)
     return finished
 
 
@@ -226,10 +238,6 @@ class _Race:
         elif self._best is not None:
             own += self._loss(self._best.seeds) - self._loss(self._best.seeds[:taken])
         return own
-
-    def more(self, trial: Curve) -> int:
-        """Return how many seeds a trial gets beside those that it began with."""
-        return self._taken(trial) - self._seeds.first if self._seeds.racing else 0
 
     def _taken(self, trial: Curve) -> int:
         racing, most = self._seeds.racing, len(trial.seeds)

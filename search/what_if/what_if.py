@@ -319,6 +319,7 @@ def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck |
             final=truth.loss(draw, trial, end),
             at=tuple(truth.loss(draw, trial, point) for point in at),
             lost_at=None if lost is None else sum(point < lost for point in at),
+            lost_after=lost,
         )
 
     known: dict[int, list[Curve]] = {}

@@ -14,6 +14,7 @@ from hpo.search.what_if.resampled import Curve, winner_of
 from hpo.search.what_if.rules import asked_rules
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
+from hpo.studies.quanta import rung_steps
 from hpo.studies.spec import EarlyTerminate, Evaluation, Metric, Racing, Seeds
 from hpo.views.commands.what_if import what_if_text
 
@@ -25,6 +26,7 @@ EVERY = Evaluation(every=1_000)
 ASHA = EarlyTerminate("asha", 1_000, 2.0)
 PAUSED = EarlyTerminate("asha", 1_000, 2.0, pause=6)
 MEDIAN = EarlyTerminate("median", 2_000, 4.0)
+PLATEAU = EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)
 
 
 def quantum(_study, config):
@@ -89,7 +91,7 @@ def test_fewer_seeds_racing_and_a_plateau_are_the_studies_with_them(tmp_path):
     record = located(read_record(ran(tmp_path / "whole", whole, lanes=4), quantum))
     for at, (seeds, rule) in enumerate([
         (Seeds(4, racing=Racing(2)), None),
-        (Seeds(2), EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)),
+        (Seeds(2), PLATEAU),
         (Seeds(2), EarlyTerminate("hyperband", 1_000, 3.0)),
         (Seeds(1), dataclasses.replace(ASHA, audit=0.5)),
     ]):  # fmt: skip
@@ -166,33 +168,43 @@ def test_the_sketch_of_a_resample_picks_the_engines_winner(tmp_path):
         means = [guesses.at(trial, seed, at)[0].returns.mean() for seed in seeds]
         return -sum(means) / len(means)
 
-    for rule in (ASHA, MEDIAN, dataclasses.replace(ASHA, eta=4.0), None):
+    rules = (ASHA, MEDIAN, dataclasses.replace(ASHA, eta=4.0), None, PLATEAU,
+             EarlyTerminate("hyperband", 1_000, 2.0))  # fmt: skip
+    for rule in rules:
         asked = dataclasses.replace(whole, early_terminate=rule)
-        rungs = {"asha": [1_000, 2_000, 4_000, 8_000], "median": [2_000, 8_000]}
-        rungs = [] if rule is None else rungs[rule.type][:: 2 if rule.eta == 4.0 and
-                                                        rule.type == "asha" else 1]  # fmt: skip
+        rungs = list(rung_steps(asked))
         curves = [
-            Curve(tuple(loss(n, at) for at in rungs),
-                  (loss(n, 16_000, [0]), loss(n, 16_000, [1])), loss(n, 16_000), loss(n, 16_000))
+            Curve(at := tuple(loss(n, at) for at in rungs),
+                  (loss(n, 16_000, [0]), loss(n, 16_000, [1])), loss(n, 16_000), loss(n, 16_000),
+                  at)
             for n in range(12)
         ]  # fmt: skip
+
+        def won_by(found):
+            return loss(found.winner, found.end_of(found.winner) or 16_000)
+
         found = replay(record, asked, guesses)
-        assert winner_of(asked, curves, rungs, 16_000, 6) == loss(found.winner, 16_000)
+        assert winner_of(asked, curves, rungs, 16_000, 6) == won_by(found)
         for budget in (96_000, 120_000, 192_000, 264_000):
             bounded = dataclasses.replace(asked, budget=Budget(trials=12, env_steps=budget))
             found = replay(record, bounded, guesses)
             won = winner_of(asked, curves, rungs, 16_000, 6, budget)
             assert found.env_steps <= budget and (won is None) == (found.winner is None)
-            assert won is None or won == loss(found.winner, 16_000), (budget, rule)
+            assert won is None or won == won_by(found), (budget, rule)
 
 
-def test_seeds_that_race_are_paid_for_in_a_sketch():
-    """By hand: two trials of 2 seeds x 10 env steps, and 2 seeds more of the first one."""
-    asked = study(early_terminate=None, seeds=Seeds(4, racing=Racing(2)))
-    good = Curve((), (1.0, 1.1, 1.0, 1.1), 1.05, 1.0)
-    bad = Curve((), (5.0, 5.1, 5.0, 5.1), 5.05, 5.0)
-    for budget, won in ((39, None), (40, None), (59, None), (60, 1.0)):
-        assert winner_of(asked, [good, bad], [], 10, 4, budget) == won
+def test_a_sketch_by_hand():
+    """Two lanes, runs of 10 env steps: who is lost leaves his lane, the first of equals wins."""
+    asked = study(early_terminate=None, seeds=Seeds(1))
+    good, same = (Curve((), (1.0,), 1.0, final) for final in (3.0, 2.0))
+    lost = Curve((), (9.0,), 9.0, 9.0, lost_at=0, lost_after=2)
+    assert winner_of(asked, [good, same], [], 10, 2, 20) == 3.0
+    # both lanes until the lost one leaves at 2, and until `same` ends at 10: 4 + 16
+    assert winner_of(asked, [lost, same, good], [], 10, 2, 19) is None
+    assert winner_of(asked, [lost, same, good], [], 10, 2, 20) == 2.0
+    assert winner_of(asked, [same, lost, good], [], 10, 2, 21) == 2.0
+    with pytest.raises(ValueError, match="seeds that race"):
+        winner_of(study(seeds=Seeds(4, racing=Racing(2))), [good], [], 10, 2, 99)
 
 
 @pytest.mark.parametrize(
