@@ -83,10 +83,16 @@ class Analysis:
         of = f" (of {counted(episodes, 'episode')} each)" if episodes else ""
         if not enough:
             most = self.ranked[-1]
+            who, others = f"{counted(most.seeds, 'seed')}{of}", f"{judges} others"
+            share = f"{most.pair.value:.1%}"
+            if most.pair.high < OFTEN:
+                return (
+                    f"{who} agree with {others} on the better of two configurations in {share} of "
+                    f"pairs, less than {OFTEN:.0%}."
+                )
             return (
-                f"It is not sure that {counted(most.seeds, 'seed')}{of} agree {OFTEN:.0%} of the "
-                f"time with {judges} others on the better of two configurations "
-                f"({most.pair.value:.1%})."
+                f"It is not sure that {who} agree {OFTEN:.0%} of the time with {others} on the "
+                f"better of two configurations ({share})."
             )
         return (
             f"From {counted(enough[0], 'seed')}{of} on, the better of two configurations is the "
@@ -123,13 +129,17 @@ class Analysis:
     @property
     def on_rules(self) -> str:
         """Which rules are shown to find better or worse configurations than the usual one."""
-        most, said = max(one.budget for one in self.searched), list[str]()
-        for verdict in ("better", "worse"):
-            names = [f"`{one.rule}` on {counted(one.seeds, 'seed')}" for one in self.searched
-                     if one.budget == most and one.verdict == verdict]  # fmt: skip
-            who = _listed(names) or "no other rule"
-            verb = "is" if len(names) < 2 else "are"
-            said.append(f"{who} {verb} shown to find {verdict} configurations")
+        most = max(one.budget for one in self.searched)
+        shown = dict[str, list[str]](better=[], worse=[])
+        for one in self.searched:
+            if one.budget == most and one.verdict:
+                shown[one.verdict].append(f"`{one.rule}` on {counted(one.seeds, 'seed')}")
+        said = [
+            f"{_listed(names)} {'is' if len(names) == 1 else 'are'} shown to find {verdict} "
+            "configurations"
+            for verdict, names in shown.items()
+            if names
+        ] or ["no rule and number of seeds is shown to find better or worse configurations"]
         usual = f"`{USUAL[0]}` on {counted(USUAL[1], 'seed')}"
         return (
             f"For the env steps of {most} full runs of one seed, {', and '.join(said)} than "

@@ -15,6 +15,7 @@ from .resampling import Estimate
 from .rules import Found
 
 TEMPLATE = Path(__file__).with_name("page.md")
+STUDIES = Path(__file__).resolve().parents[2] / "studies" / "atlas"
 _POINTS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _MOST_PAIRS = 8
 
@@ -75,6 +76,11 @@ def data(found: Sequence[Analysis]) -> str:
             "is concluded from them.",
             "",
         ]
+    there = {one.atlas.name for one in found}
+    missing = [f"`{path.stem}`" for path in sorted(STUDIES.glob("*.yaml"))
+               if path.stem not in there]  # fmt: skip
+    if missing and not small:
+        lines += [f"Not made yet: {', '.join(missing)}.", ""]
     said = [f"- **{one.atlas.name}**: {' '.join(one.sentences)}" for one in found if one.whole]
     return "\n".join([*lines, *said, *([""] if said else []), _table(head, rows)])
 
