@@ -38,7 +38,8 @@ from .prove import Runner, Runs, contender_of, curve_of, proof_study, run_proof
 
 __all__ = ["TAKEN", "Candidate", "candidate_of", "commit_of_checkout", "contribute"]
 
-_MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures")
+_MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures",
+         "mkdocs.yml")  # fmt: skip
 TAKEN = ("better", "tied", "ceiling")
 """Verdicts of a study that make its winner worth a proof."""
 

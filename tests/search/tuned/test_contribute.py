@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import subprocess
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from hpo.knobs import complete
 from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.streams import study_seed
-from hpo.search.tuned.contribute import candidate_of, contribute
+from hpo.search.tuned.contribute import candidate_of, commit_of_checkout, contribute
 from hpo.search.tuned.prove import proof_study
 from hpo.search.tuned.verify import judged, verify
 from hpo.store.baselines import baselines_of
@@ -319,3 +320,28 @@ def test_what_is_written_of_a_proof_can_be_verified_from_the_file(tmp_path, proo
     path.write_text(record_text(proof.record))
     found = verify(read_record(path), tmp_path / "again", 8, 8, 0, analytic)
     assert found.verdict == "bit-equal"
+
+
+def test_what_records_and_the_atlas_write_changes_no_checkout(tmp_path, monkeypatch):
+    """Else a record made behind `scripts/atlas` would come from no clean checkout."""
+    files = ("mkdocs.yml", "docs/tuned.md", "results/tuned/a.yaml", "results/atlas/a", "core/a.py")
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before\n")
+
+    def git(*words):
+        names = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    file = str(tmp_path / "search/tuned/contribute.py")
+    monkeypatch.setitem(commit_of_checkout.__globals__, "__file__", file)
+    clean = commit_of_checkout()
+    assert len(clean) == 40
+    for name in files[:-1]:
+        (tmp_path / name).write_text("after\n")
+        assert commit_of_checkout() == clean, name
+    (tmp_path / files[-1]).write_text("after\n")
+    assert commit_of_checkout() == f"{clean}+"
