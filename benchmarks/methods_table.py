@@ -212,7 +212,7 @@ class Runs:
             told = hashlib.sha256("".join(sorted(new)).encode()).hexdigest()[:12]
             asked = replace(
                 self._asked("judge", 0),
-                name=f"judge-{told}",
+                name=f"judge-{self._judges}-{told}",
                 seed=study_seed(self.study.seed, "methods-table judge"),
                 search=SearchSpec("random"),
                 early_terminate=None,
@@ -230,7 +230,7 @@ class Runs:
         from hpo.store.journal import Journal
 
         known = dict[str, float]()
-        for folder in sorted(self._out.glob("judge-*")):
+        for folder in sorted(self._out.glob(f"judge-{self._judges}-*")):
             with Journal(folder) as journal:
                 if journal.head().phase == "finished":
                     known |= {key_of(row.params): self._mean(row.seed_values)

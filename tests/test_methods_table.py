@@ -89,6 +89,10 @@ def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, 
     assert table.main(words) == 0  # what was judged before is not judged again
     studies = [told(folder) for folder in (out / "methods").glob("judge-*")]
     assert len(studies) <= 2 and sum(count - 1 for count, *_ in studies) <= 15
+    words[8] = "4"
+    assert table.main(words) == 0  # what three seeds judged says nothing of four
+    (four,) = (out / "methods").glob("judge-4-*")
+    assert told(four)[2] == 4
 
 
 def told(folder):
