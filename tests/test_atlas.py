@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
+import shutil
+import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -16,11 +20,18 @@ from hpo.errors import ConfigError, StoreError
 from hpo.knobs import KNOBS
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.search.run import run
+from hpo.search.what_if.record import Guesses, read_record
+from hpo.search.what_if.replay import located, replay
 from hpo.store.explained import Column
 from hpo.store.query import query
 from hpo.studies.load import load as load_study
+from hpo.studies.spec import Budget, Evaluation, Racing, Seeds
 
 ROOT = Path(__file__).resolve().parent.parent
+_spec = importlib.util.spec_from_file_location("s", ROOT / "tests" / "search" / "samples.py")
+samples = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(samples)
 STUDIES = sorted((ROOT / "studies" / "atlas").glob("*.yaml"))
 
 
@@ -271,6 +282,9 @@ def test_a_search_without_a_rule_finds_the_best_of_those_it_could_pay(load):
         one = found["none", seeds, 24].value
         draws = np.random.default_rng(15).normal(size=(50_000, drawn))
         assert one.low < draws.max(axis=1).mean() < one.high and one.high - one.low < 1.5
+        beats = found["none", seeds, 24].beats
+        # the best of so many beats drawn / (drawn + 1) of all, and never itself whole
+        assert beats.estimate().low < drawn / (drawn + 1) < beats.estimate().high < 1.0
     usual = found["asha eta=4", 3, 24]
     assert usual.less is None and usual.verdict == ""
 
@@ -315,9 +329,65 @@ def test_the_interval_over_halves_holds_its_truth(load):
         for half in range(30):
             mine = rng.permutation(configurations)[:30]
             values[half] = [rng.choice(mine, 5, replace=False).max() for _ in range(8)]
-        one = load("rules").over_halves(values)
+        one = load("rules").Halves.of(values).estimate()
         hits += one.low <= truth <= one.high
     assert hits >= 180  # 190 or more expected; fewer than 180 once in 800
+
+
+def found_in_one(load, more, moved):
+    """What the usual rule and another one find, which beats that much more."""
+    module, noise = load("rules"), np.random.default_rng(19).normal(size=40)
+    noise = moved * 0.0195 * (noise - noise.mean()) / noise.std()
+    usual, other = (module.Halves(0.8 + noise * share) for share in (2, 3))
+    gain = module.Halves(more + noise)
+    return [
+        module.Found(*module.USUAL, 24, usual.estimate(), None, usual, None),
+        module.Found("none", 1, 24, other.estimate(), gain.estimate(), other, gain),
+    ]
+
+
+def test_environments_count_alike_and_are_held_together(load):
+    """Two environments of the same configurations: what moves both alike does not cancel."""
+    for moved, verdict in ((1, "better"), (-1, "better"), (3, "")):
+        environments = [found_in_one(load, 0.05, 1), found_in_one(load, 0.04, moved)]
+        usual, other = load("rules").overall(environments)
+        assert usual.more is None and usual.verdict == "" and other.verdict == verdict
+        assert other.more.value == pytest.approx(0.045)
+        reach = 2.0227 * 0.0195 * (1 + moved) / 2 * (41 / 39) ** 0.5
+        assert other.more.high - 0.045 == pytest.approx(reach, rel=1e-4, abs=1e-12)
+        assert other.beats.value == pytest.approx(0.8)
+    with pytest.raises(ValueError, match="other settings"):
+        load("rules").overall([environments[0], environments[1][::-1]])
+
+
+@pytest.mark.parametrize("diverges_above", [9.0, 3e-2])
+def test_a_race_ends_as_the_engines(load, tmp_path, diverges_above):
+    """Lanes for one and a half, or two and a half trials; budgets that end within a round."""
+    whole = samples.study(early_terminate=None, seeds=Seeds(5), budget=Budget(trials=14), seed=3,
+                          evaluation=Evaluation(every=1_000))  # fmt: skip
+    factory = AnalyticFactory(seed=3, lanes=5, diverges_above=diverges_above, best_rate=1e-2)
+    run(whole, tmp_path / "whole", factory, settings=samples.quick())
+    record = located(read_record(tmp_path / "whole", lambda *_: 1_000))
+    guesses = Guesses(record, 0)
+    seen = [[record.runs[trial, seed] for seed in range(5)] for trial in range(14)]
+    lost = np.array([[one.lost_at is not None for one in row] for row in seen])
+    assert lost.any() == (diverges_above < 1)
+    losses = np.array([
+        [np.nan if one.lost_at else -guesses.at(trial, seed, 16_000)[0].returns.mean()
+         for seed, one in enumerate(row)]
+        for trial, row in enumerate(seen)
+    ])  # fmt: skip
+    ends = np.array([[one.lost_at or 16_000 for one in row] for row in seen])
+    runs, winners, dropped = load("racing").Runs(losses, ends, ~lost), set(), 0
+    for start, budget in itertools.product((2, 3), range(48_000, 1_100_000, 56_000)):
+        seeds = Seeds(5, racing=Racing(start, 0.6))
+        asked = replace(whole, seeds=seeds, budget=Budget(trials=14, env_steps=budget))
+        found = replay(record, asked, guesses)
+        won = load("racing").winner_of_race(runs, seeds, 5, budget)
+        assert won == found.winner, (start, budget)
+        winners.add(won)
+        dropped += any("clearly" in (one.stop_rule or "") for one in found.trials.values())
+    assert len(winners) >= 3 and dropped >= 5
 
 
 # ---------------------------------------------------------------------- studies, tables, page
@@ -332,9 +402,8 @@ def test_a_study_of_the_atlas_is_what_the_page_says(path):
     assert study.search.method == "random"  # independent draws: what the intervals assume
     assert study.evaluation.every * 20 == study.env_steps
     assert all(KNOBS[name].traced for name in study.space.names)
-    assert (
-        study.space == load_study(STUDIES[0]).space and study.fixed == load_study(STUDIES[0]).fixed
-    )
+    other = load_study(STUDIES[0])
+    assert (study.space, study.fixed, study.seed) == (other.space, other.fixed, other.seed)
 
 
 @pytest.fixture(scope="module")
@@ -413,8 +482,22 @@ def test_the_whole_concludes_by_rule(load, monkeypatch):
         "0 of 3 pairs are shown to interact.",
     ]  # no default ran, so that nothing was searched
     text = load("page").page(load("page").TEMPLATE.read_text(), [found])
+    assert "Fewer than two whole environments were searched." in text
     assert "Not the whole" not in text and "- **x**: `x1` decided." in text
     assert "ORDER BY mean ASC" in text and "**late**" in text
+    assert "| unknown | unknown |" in text and "Together" not in text
+    paid = replace(found, atlas=replace(atlas, about={"cpu_seconds": 5_400.0}))
+    text = load("page").page(load("page").TEMPLATE.read_text(), [paid, paid])
+    # 150 configurations and the default, 10 seeds of 100 env steps
+    searched = [
+        replace(paid, searched=tuple(found_in_one(load, more, 1))) for more in (0.04, 0.05)
+    ]
+    said = load("page").rules_overall(searched)
+    assert said.startswith(
+        "Over `x` and `x`: For the env steps of 24 full runs of one seed, `none` "
+    )
+    assert "| `none` | 1 | 80.0% [" in said and "| 4.5 [0.5, 8.5], **better** |" in said
+    assert "| 1.5 | 28 |" in text and "Together 3.0 CPU-hours, 1.5 hours of two cores." in text
 
 
 def test_the_page_joins_the_navigation_once(load):
@@ -430,6 +513,19 @@ def test_seeds_that_diverged_count_as_the_worst(load):
                                values, ())  # fmt: skip
     assert atlas.filled[:, 0].tolist() == [[1.0, 2.0], [0.5, 2.0], [3.0, 4.0]]
     assert atlas.diverged == pytest.approx(1 / 3)
+
+
+def test_several_environments_are_analysed_side_by_side(load, made, tmp_path):
+    """By the command, in processes of their own: the same numbers as alone."""
+    for name in ("one", "other"):
+        shutil.copytree(made / "Acrobot-v1", tmp_path / "atlas-small" / name)
+    words = [sys.executable, ROOT / "scripts" / "atlas", "--docs", "--small", "--out", tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    numbers = json.loads((tmp_path / "atlas-small" / "figures" / "atlas.json").read_text())
+    alone = json.loads((made / "figures" / "atlas.json").read_text())
+    assert numbers["one"] == numbers["other"] == alone["Acrobot-v1"]
+    assert numbers["rules over environments"] == []
 
 
 def test_mistakes_are_a_line(load, tmp_path, capsys):

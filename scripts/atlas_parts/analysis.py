@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from .data import Atlas
 from .early import Judged, judged_early
 from .interactions import Interactions, interactions
 from .knobs_over_time import Shift, decided_over_time, shifts
-from .rules import USUAL, Found, can_be_searched, rules
+from .rules import USUAL, Found, Overall, can_be_searched, rules
 from .seeds import Ranked, ranking
 
 CONFIGURATIONS, SEEDS = 1_000, 10
@@ -64,9 +64,9 @@ class Analysis:
         last, moved = self.decided[-1], {one.name: one.verdict for one in self.shifts}
         names = [f"`{name}`" for name in last.names]
         none = "No knob is shown to explain more than chance at the end"
-        said = f"{_listed(names)} decided" if names else none
+        said = f"{listed(names)} decided" if names else none
         when = [
-            f"{_listed([f'`{name}`' for name, kind in moved.items() if kind == verdict])} {words}"
+            f"{listed([f'`{name}`' for name, kind in moved.items() if kind == verdict])} {words}"
             for verdict, words in (
                 ("early", "explained more at a quarter of the run than at its end"),
                 ("late", "explained more at the end than at a quarter of the run"),
@@ -119,7 +119,7 @@ class Analysis:
         if self.pairs is None:
             return "Too few configurations for interactions."
         real = [one for one in self.pairs.pairs if one.real]
-        named = _listed([f"`{one}` with `{other}`" for one, other in (p.names for p in real[:3])])
+        named = listed([f"`{one}` with `{other}`" for one, other in (p.names for p in real[:3])])
         which = "" if not real else f": {named}" if len(real) <= 3 else f", the largest {named}"
         pairs = counted(len(self.pairs.pairs), "pair")
         return (
@@ -130,21 +130,7 @@ class Analysis:
     def on_rules(self) -> str:
         """Which rules are shown to find better or worse configurations than the usual one."""
         most = max(one.budget for one in self.searched)
-        shown = dict[str, list[str]](better=[], worse=[])
-        for one in self.searched:
-            if one.budget == most and one.verdict:
-                shown[one.verdict].append(f"`{one.rule}` on {counted(one.seeds, 'seed')}")
-        said = [
-            f"{_listed(names)} {'is' if len(names) == 1 else 'are'} shown to find {verdict} "
-            "configurations"
-            for verdict, names in shown.items()
-            if names
-        ] or ["no rule and number of seeds is shown to find better or worse configurations"]
-        usual = f"`{USUAL[0]}` on {counted(USUAL[1], 'seed')}"
-        return (
-            f"For the env steps of {most} full runs of one seed, {', and '.join(said)} than "
-            f"{usual} (random search, nothing confirmed)."
-        )
+        return said_of_rules([one for one in self.searched if one.budget == most])
 
     def as_json(self) -> Mapping[str, Any]:
         """Return every number as plain data."""
@@ -177,7 +163,9 @@ class Analysis:
             "rules": [
                 {"rule": one.rule, "seeds": one.seeds, "full_runs": one.budget,
                  "value": one.value.as_json(), "less_usual":
-                 None if one.less is None else one.less.as_json(), "verdict": one.verdict}
+                 None if one.less is None else one.less.as_json(), "verdict": one.verdict,
+                 "beats": one.beats.estimate().as_json(), "more_than_usual":
+                 None if one.more is None else one.more.estimate().as_json()}
                 for one in self.searched
             ],
             "sentences": self.sentences,
@@ -209,5 +197,26 @@ def analyse(atlas: Atlas) -> Analysis:
     )
 
 
-def _listed(words: list[str]) -> str:
+def said_of_rules(found: Sequence[Found | Overall]) -> str:
+    """Say which of them, all of one budget, are shown to find better or worse configurations."""
+    shown = dict[str, list[str]](better=[], worse=[])
+    for one in found:
+        if one.verdict:
+            most = "up to " if one.rule.startswith("racing") else ""
+            shown[one.verdict].append(f"`{one.rule}` on {most}{counted(one.seeds, 'seed')}")
+    said = [
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} shown to find {verdict} "
+        "configurations"
+        for verdict, names in shown.items()
+        if names
+    ] or ["no rule and number of seeds is shown to find better or worse configurations"]
+    usual = f"`{USUAL[0]}` on {counted(USUAL[1], 'seed')}"
+    return (
+        f"For the env steps of {found[0].budget} full runs of one seed, {', and '.join(said)} "
+        f"than {usual} (random search, nothing confirmed)."
+    )
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as people list them: a, b and c."""
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

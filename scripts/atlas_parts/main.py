@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,22 +157,29 @@ def write_page(tables: Path, path: Path) -> str:
     """
     from .analysis import analyse
     from .data import read_atlas
-    from .page import TEMPLATE, page
+    from .page import TEMPLATE, page, searched_overall
     from .pictures import draw
 
     folders = sorted(folder.parent for folder in tables.glob("*/trials.parquet"))
     if not folders:
         raise ValueError(f"{tables} has no tables; make some with: scripts/atlas ENV")
-    found = [analyse(read_atlas(folder)) for folder in folders]
+    read = [read_atlas(folder) for folder in folders]
+    if len(read) == 1:
+        found = [analyse(read[0])]
+    else:  # minutes each
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+            found = list(processes.map(analyse, read))
     path.write_text(page(TEMPLATE.read_text(encoding="utf-8"), found), encoding="utf-8")
     if path == PAGE:
         site = ROOT / "mkdocs.yml"
         site.write_text(in_navigation(site.read_text(encoding="utf-8")), encoding="utf-8")
     drawn = draw(found, path.parent / "figures")
-    numbers = {one.atlas.name: one.as_json() for one in found}
+    numbers: dict[str, Any] = {one.atlas.name: one.as_json() for one in found}
+    names = ", ".join(numbers)
+    numbers["rules over environments"] = [one.as_json() for one in searched_overall(found)]
     where = drawn[0].with_name("atlas.json")
     where.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    return f"{path}: {', '.join(numbers)}; {len(drawn)} pictures, {where}"
+    return f"{path}: {names}; {len(drawn)} pictures, {where}"
 
 
 def in_navigation(text: str) -> str:

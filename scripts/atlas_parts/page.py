@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hpo.views.formatting import counted, number, steps
 
-from .analysis import CONFIGURATIONS, SEEDS, Analysis
+from .analysis import CONFIGURATIONS, SEEDS, Analysis, listed, said_of_rules
 from .resampling import Estimate
-from .rules import Found
+from .rules import Found, Overall, overall
 
 TEMPLATE = Path(__file__).with_name("page.md")
 STUDIES = Path(__file__).resolve().parents[2] / "studies" / "atlas"
@@ -60,12 +60,13 @@ def data(found: Sequence[Analysis]) -> str:
             f"{one.atlas.values.shape[1]}", steps(int(one.atlas.points[-1])),
             f"{one.atlas.values.shape[2]}", f"{one.atlas.episodes or ''}",
             f"{one.atlas.diverged:.1%}",
-            number(one.atlas.default), *_spread(one), _cost(one),
+            number(one.atlas.default), *_spread(one), *_cost(one),
         )
         for one in found
     ]  # fmt: skip
     head = ("environment", "metric", "configurations", "seeds", "env steps", "points",
-            "episodes a point", "diverged", "default", "median", "best", "CPU-hours")  # fmt: skip
+            "episodes a point", "diverged", "default", "median", "best", "CPU-hours",
+            "env steps a CPU-second")  # fmt: skip
     small = [one.atlas.name for one in found if not one.whole]
     lines = [f"<!-- made from {made} -->", ""]
     if small:
@@ -82,7 +83,8 @@ def data(found: Sequence[Analysis]) -> str:
     if missing and not small:
         lines += [f"Not made yet: {', '.join(missing)}.", ""]
     said = [f"- **{one.atlas.name}**: {' '.join(one.sentences)}" for one in found if one.whole]
-    return "\n".join([*lines, *said, *([""] if said else []), _table(head, rows)])
+    lines += [*said, *([""] if said else []), *_together(found), _table(head, rows)]
+    return "\n".join(lines)
 
 
 def _spread(found: Analysis) -> tuple[str, str]:
@@ -100,9 +102,28 @@ def _spread(found: Analysis) -> tuple[str, str]:
     )
 
 
-def _cost(found: Analysis) -> str:
+def _cost(found: Analysis) -> tuple[str, str]:
+    """Return CPU-hours and training env steps a CPU-second, the default's run among them."""
+    seconds = _seconds(found)
+    if seconds is None:
+        return "unknown", "unknown"
+    configurations, seeds, _ = found.atlas.values.shape
+    taken = (configurations + 1) * seeds * int(found.atlas.points[-1])
+    return f"{seconds / 3600:.1f}", steps(round(taken / seconds))
+
+
+def _seconds(found: Analysis) -> float | None:
     seconds = found.atlas.about.get("cpu_seconds")
-    return "unknown" if seconds is None else f"{float(seconds) / 3600:.1f}"
+    return None if seconds is None else float(seconds)
+
+
+def _together(found: Sequence[Analysis]) -> list[str]:
+    """Return what all environments cost, where that is known and there are several."""
+    costs = [_seconds(one) for one in found]
+    if len(found) < 2 or None in costs:
+        return []
+    hours = sum(cost or 0.0 for cost in costs) / 3600
+    return [f"Together {hours:.1f} CPU-hours, {hours / 2:.1f} hours of two cores.", ""]
 
 
 def knobs(found: Sequence[Analysis]) -> str:
@@ -202,6 +223,35 @@ def _gain(row: Found) -> str:
     return f"{said}, **{row.verdict}**" if row.verdict else said
 
 
+def searched_overall(found: Sequence[Analysis]) -> list[Overall]:
+    """Return what rules find over all whole environments; empty of fewer than two."""
+    whole = [one.searched for one in found if one.whole and one.searched]
+    shapes = {one.atlas.values.shape[:2] for one in found if one.whole and one.searched}
+    return overall(whole) if len(whole) > 1 and len(shapes) == 1 else []
+
+
+def rules_overall(found: Sequence[Analysis]) -> str:
+    """Return a table a rule and number of seeds over all whole environments, and what it says."""
+    every = searched_overall(found)
+    if not every:
+        return "Fewer than two whole environments were searched."
+    budgets = sorted({row.budget for row in every})
+    rows = list[list[str]]()
+    for rule, trained in dict.fromkeys((row.rule, row.seeds) for row in every):
+        cells = [f"`{rule}`", f"{trained}"]
+        for row in every:
+            if (row.rule, row.seeds) == (rule, trained):
+                more = "the usual" if row.more is None else _points(row.more)
+                cells += [_share(row.beats), f"{more}, **{row.verdict}**" if row.verdict else more]
+        rows.append(cells)
+    head = ["rule", "seeds"]
+    for budget in budgets:
+        head += [f"beats, {budget} full runs of one seed", "points more than the usual"]
+    said = [said_of_rules([row for row in every if row.budget == budget]) for budget in budgets]
+    names = listed([f"`{one.atlas.name}`" for one in found if one.whole and one.searched])
+    return "\n".join([f"Over {names}: {' '.join(said)}", "", _table(head, rows)])
+
+
 def query(found: Sequence[Analysis]) -> str:
     """Return a query that works on the first environment."""
     one = found[0]
@@ -220,6 +270,10 @@ def _share(one: Estimate) -> str:
     return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
 
 
+def _points(one: Estimate) -> str:
+    return f"{100 * one.value:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -232,5 +286,6 @@ _PARTS: dict[str, Callable[[Sequence[Analysis]], str]] = {
     "early": early,
     "interactions": pairs,
     "rules": rules,
+    "rules overall": rules_overall,
     "query": query,
 }

@@ -2,9 +2,9 @@
 
 A search asks for the default configuration and then for configurations of the atlas in a random
 order, trains them with a rule until its env steps are used up, and chooses by the seeds that it
-trained. Its rule is the real one; what it sees are the curves of the atlas (`winner_of`, which
-tests hold against the engine). The choice is worth what the other half of the seeds show at the
-end of its run. Where no trial came to its end it is the default.
+trained. Its rule is the real one; what it sees are the curves of the atlas (`winners_of` and
+`winner_of_race`, which tests hold against the engine). The choice is worth what the other half of
+the seeds show at the end of its run. Where no trial came to its end it is the default.
 
 *Less the usual*: the mean difference to the rule and the seeds that `hpo init` writes, over
 searches that see the same configurations in the same order on the same seeds.
@@ -20,25 +20,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
-from hpo.search.what_if.resampled import Curve, winner_of
+from hpo.search.what_if.resampled import Curve, winners_of
 from hpo.studies.load import recorded
 from hpo.studies.quanta import rung_steps
 from hpo.studies.spec import Study
 
 from .data import Atlas
+from .racing import Runs, winner_of_race
 from .resampling import LEVEL, Estimate, generator, halves, judges_of
 
 LANES = 12
-BUDGETS = (24, 60)
-"""In full runs of one seed; whole rounds of all lanes, also where nobody is stopped."""
+BUDGETS = (24, 48)
+"""In full runs of one seed; whole rounds of all lanes, also where nobody is stopped. With 60,
+`asha eta=4` on one seed had asked for all of a half in one of eight searches of Pendulum."""
 USUAL = ("asha eta=4", 3)
 """The rule and the seeds that `hpo init` writes."""
-_HALVES, _SEARCHES = 20, 30
+_HALVES, _SEARCHES = 20, 90
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,11 @@ class Setting:
 
     Attributes:
         rule: its words.
-        seeds: of a trial.
+        seeds: of a trial, at most where they race.
         type: of `early_terminate`, "" without.
         eta: its own.
         first: the first rung, as a share of the run.
+        start: seeds that a race begins with; 0: they do not race.
     """
 
     rule: str
@@ -58,6 +61,7 @@ class Setting:
     type: str = ""
     eta: float = 4.0
     first: float = 0.05
+    start: int = 0
 
     def study(self, atlas: Atlas) -> Study:
         """Return the study of the atlas with this rule."""
@@ -65,7 +69,10 @@ class Setting:
         if self.type:
             first = round(self.first * atlas.points[-1])
             early = {"type": self.type, "eta": self.eta, "min": first}
-        given = {"early_terminate": early, "seeds": {"per_config": self.seeds}}
+        seeds: dict[str, Any] = {"per_config": self.seeds}
+        if self.start:
+            seeds["racing"] = {"start": self.start}
+        given = {"early_terminate": early, "seeds": seeds}
         overrides = [f"{key}={json.dumps(value)}" for key, value in given.items()]
         return recorded(atlas.about["study"], overrides=overrides)
 
@@ -79,6 +86,8 @@ def _settings() -> Iterator[Setting]:
         yield Setting("hyperband eta=3", seeds, "hyperband", 3)
         yield Setting("median", seeds, "median", 2)
         yield Setting("plateau", seeds, "plateau")
+    for start in (2, 3):
+        yield Setting(f"racing start={start}", 5, start=start)
 
 
 SETTINGS = tuple(_settings())
@@ -93,6 +102,9 @@ class Found:
         budget: in full runs of one seed.
         value: of the choice on seeds that chose nothing, larger is better.
         less: that less what the usual one finds, all intervals at once; None of itself.
+        beats: the share of configurations, of the half that was searched, that are worse than
+            the choice on these seeds; equal ones count one half.
+        more: that less what the usual one's beats; None of itself.
     """
 
     rule: str
@@ -100,13 +112,78 @@ class Found:
     budget: int
     value: Estimate
     less: Estimate | None
+    beats: Halves
+    more: Halves | None
 
     @property
     def verdict(self) -> str:
         """`better` or `worse` where the interval of the difference leaves out 0, else ""."""
-        if self.less is None:
-            return ""
-        return "better" if self.less.low > 0 else "worse" if self.less.high < 0 else ""
+        return _verdict(self.less)
+
+
+@dataclass(frozen=True)
+class Overall:
+    """What one setting finds for one budget, over environments.
+
+    Attributes:
+        rule, seeds: of the setting.
+        budget: in full runs of one seed.
+        beats: the share of configurations that are worse than the choice, the mean of all
+            environments.
+        more: that less what the usual one's beats, all intervals at once; None of itself.
+    """
+
+    rule: str
+    seeds: int
+    budget: int
+    beats: Estimate
+    more: Estimate | None
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse` where the interval of the difference leaves out 0, else ""."""
+        return _verdict(self.more)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return every number as plain data."""
+        more = None if self.more is None else self.more.as_json()
+        return {"rule": self.rule, "seeds": self.seeds, "full_runs": self.budget,
+                "beats": self.beats.as_json(), "more_than_usual": more,
+                "verdict": self.verdict}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Means over searches, each on a random half of the configurations.
+
+    Attributes:
+        means: one a half.
+    """
+
+    means: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Halves:
+        """Return those of values [halves, searches]."""
+        return cls(values.mean(axis=1))
+
+    @property
+    def mean(self) -> float:
+        """Of all."""
+        return float(self.means.mean())
+
+    def estimate(self, tests: int = 1) -> Estimate:
+        """Return the mean with its interval over configurations; `tests` that hold at once."""
+        count = len(self.means)
+        deviation = np.sqrt(self.means.var(ddof=1) * (1.0 + 1.0 / count))
+        reach = student.ppf(1.0 - (1.0 - LEVEL) / 2 / tests, count - 1) * deviation
+        return Estimate(self.mean, float(self.mean - reach), float(self.mean + reach))
+
+
+def _verdict(difference: Estimate | None) -> str:
+    if difference is None:
+        return ""
+    return "better" if difference.low > 0 else "worse" if difference.high < 0 else ""
 
 
 def rules(
@@ -123,85 +200,141 @@ def rules(
         budgets: in full runs of one seed.
         samples: halves of the configurations, and searches on each.
     """
-    asked = list(product(settings, budgets))
-    worth = np.stack([_searches(atlas, asked, samples[1], half) for half in range(samples[0])])
-    usual = {
-        budget: at for at, (one, budget) in enumerate(asked) if (one.rule, one.seeds) == USUAL
-    }
-    others = len(asked) - len(usual)
+    drawn = [_searches(atlas, settings, budgets, samples[1], half) for half in range(samples[0])]
+    worth, beats = np.moveaxis(np.stack(drawn), -1, 0)
+    usual = [(one.rule, one.seeds) for one in settings].index(USUAL)
+    others = (len(settings) - 1) * len(budgets)
     found = list[Found]()
-    for at, (one, budget) in enumerate(asked):
-        less = None
-        if at != usual[budget]:
-            less = over_halves(worth[:, :, at] - worth[:, :, usual[budget]], others)
-        found.append(Found(one.rule, one.seeds, budget, over_halves(worth[:, :, at]), less))
+    for at, one in enumerate(settings):
+        for place, budget in enumerate(budgets):
+            value, share = worth[:, :, at, place], beats[:, :, at, place]
+            less = more = None
+            if at != usual:
+                less = Halves.of(value - worth[:, :, usual, place]).estimate(others)
+                more = Halves.of(share - beats[:, :, usual, place])
+            mine = Halves.of(value).estimate()
+            found.append(Found(one.rule, one.seeds, budget, mine, less, Halves.of(share), more))
     return found
 
 
-def over_halves(values: np.ndarray, tests: int = 1) -> Estimate:
-    """Return the mean of values [halves, searches] with its interval over configurations.
+def overall(environments: Sequence[Sequence[Found]]) -> list[Overall]:
+    """Return the same over environments, every one of which counts alike.
+
+    Intervals are over configurations of these environments, not over other environments.
 
     Args:
-        values: of searches on random halves of the configurations.
-        tests: intervals that are to hold all at once.
+        environments: what `rules` found in each, for the same settings and budgets, on the same
+            halves: of as many configurations and seeds.
+
+    Raises:
+        ValueError: the settings are not the same.
     """
-    means = values.mean(axis=1)
-    count = len(means)
-    deviation = np.sqrt(means.var(ddof=1) * (1.0 + 1.0 / count))
-    reach = student.ppf(1.0 - (1.0 - LEVEL) / 2 / tests, count - 1) * deviation
-    mean = float(means.mean())
-    return Estimate(mean, float(mean - reach), float(mean + reach))
+    rows = list(zip(*environments, strict=True))
+    others = sum(first.more is not None for first, *_ in rows)
+    found = list[Overall]()
+    for row in rows:
+        setting = (row[0].rule, row[0].seeds, row[0].budget)
+        if any((one.rule, one.seeds, one.budget) != setting for one in row):
+            raise ValueError("environments were searched by other settings")
+        gains = [one.more for one in row if one.more is not None]
+        more = _mean(gains).estimate(others) if gains else None
+        found.append(Overall(*setting, _mean([one.beats for one in row]).estimate(), more))
+    return found
+
+
+def _mean(environments: Sequence[Halves]) -> Halves:
+    """Return the mean of environments, half by half: all studies drew the same configurations."""
+    return Halves(np.mean([one.means for one in environments], axis=0))
 
 
 def _searches(
-    atlas: Atlas, asked: Sequence[tuple[Setting, int]], searches: int, half: int
+    atlas: Atlas, settings: Sequence[Setting], budgets: Sequence[int], searches: int, half: int
 ) -> np.ndarray:
-    """Return what the choices of some searches on one half are worth, [searches, asked]."""
+    """Return what the choices of some searches on one half are worth.
+
+    Returns:
+        The value, and the share of the half that is worse: [searches, settings, budgets, 2].
+    """
     count, seeds, _ = atlas.values.shape
     draws = generator(100 + half)
     rows = draws.permutation(count)[: count // 2]
-    studies = {setting: setting.study(atlas) for setting, _ in asked}
+    studies = [setting.study(atlas) for setting in settings]
     length = int(atlas.points[-1])
-    found = np.empty((searches, len(asked)))
+    found = np.empty((searches, len(settings), len(budgets), 2))
     for search, (choosing, judging) in enumerate(halves(draws, seeds, searches)):
-        order = [0, *(1 + draws.permutation(rows))]  # the default first
-        curves = {
-            setting: _curves(atlas, study, choosing, judging) for setting, study in studies.items()
-        }
+        order = draws.permutation(rows)
         default = -float(atlas.filled_default[judging, -1].mean())
-        for at, (setting, budget) in enumerate(asked):
-            trials = [curves[setting][row] for row in order]
+        everyone = np.sort(atlas.filled[rows][:, judging, -1].mean(axis=1))
+        for at, study in enumerate(studies):
             # Brackets of hyperband are drawn by the seed of the study: other ones each time.
-            study = replace(studies[setting], seed=searches * half + search)
-            rungs = rung_steps(study)
-            loss = winner_of(study, trials, rungs, length, LANES, budget * length)
-            found[search, at] = -(default if loss is None else loss)
+            drawn = replace(study, seed=searches * half + search)
+            spent = [budget * length for budget in budgets]
+            if study.seeds.racing is None:
+                curves = _curves(atlas, study, order, choosing, judging)
+                losses = winners_of(drawn, curves, rung_steps(study), length, LANES, spent)
+            else:
+                losses = _raced(atlas, study, order, choosing, judging, spent)
+            values = np.asarray([-(default if loss is None else loss) for loss in losses])
+            found[search, at, :, 0] = values
+            found[search, at, :, 1] = _share_below(values, everyone)
     return found
 
 
-def _curves(atlas: Atlas, study: Study, choosing: np.ndarray, judging: np.ndarray) -> list[Curve]:
-    """Return all configurations, the default first, as a rule sees them."""
+def _share_below(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Return the share of rising numbers that lies below each value, equal ones one half."""
+    below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+    return (below + upto) / 2 / len(ordered)
+
+
+def _raced(
+    atlas: Atlas,
+    study: Study,
+    order: np.ndarray,
+    choosing: np.ndarray,
+    judging: np.ndarray,
+    budgets: Sequence[float],
+) -> list[float | None]:
+    """Return the loss on the judging seeds of the trial that wins a race, for each budget."""
+    mine = choosing[: study.seeds.per_config]
+    losses = -np.concatenate([atlas.filled_default[None], atlas.filled[order]])[:, :, -1]
+    values = np.concatenate([atlas.default_values[None], atlas.values[order]])[:, mine]
+    points = np.isfinite(values).sum(axis=2)  # before a seed diverged
+    ends = np.append(atlas.points, atlas.points[-1])[points]
+    runs = Runs(losses[:, mine], ends, points == len(atlas.points))
+    winners = [winner_of_race(runs, study.seeds, LANES, budget) for budget in budgets]
+    judged = losses[:, judging].mean(axis=1)
+    return [None if winner is None else float(judged[winner]) for winner in winners]
+
+
+def _curves(
+    atlas: Atlas, study: Study, order: np.ndarray, choosing: np.ndarray, judging: np.ndarray
+) -> list[Curve]:
+    """Return the default and then configurations in an order, as a rule sees them."""
     places = [int(np.flatnonzero(atlas.points == rung)[0]) for rung in rung_steps(study)]
     mine = choosing[: study.seeds.per_config]
     first = mine[: study.seeds.first]
-    losses = -np.concatenate([atlas.filled_default[None], atlas.filled])
-    seen = np.isfinite(np.concatenate([atlas.default_values[None], atlas.values]))[:, first]
-    at_rungs = losses[:, first][:, :, places].mean(axis=1)
-    finals, judged = losses[:, mine, -1], losses[:, judging].mean(axis=1)
-    points = seen.all(axis=1).sum(axis=1)  # that a trial saw before a seed diverged
-    whole = points == len(atlas.points)
-    lost = np.append(atlas.points, 0)[points]  # by the next one
+    losses = -np.concatenate([atlas.filled_default[None], atlas.filled[order]])
+    values = np.concatenate([atlas.default_values[None], atlas.values[order]])
+    points = np.isfinite(values[:, first]).all(axis=1).sum(axis=1)  # before a seed diverged
+    after = np.append(atlas.points, 0)[points]  # when it had: the next point
+    judged = losses[:, judging].mean(axis=1)
+    columns = (
+        losses[:, first][:, :, places].mean(axis=1),
+        losses[:, mine, -1],
+        losses[:, mine, -1].mean(axis=1),
+        judged[:, -1],
+        judged[:, places],
+        (points[:, None] > np.asarray(places, int)).sum(axis=1),
+        after,
+        points == len(atlas.points),
+    )
     return [
-        Curve(
-            losses=tuple(at_rungs[row]),
-            seeds=tuple(finals[row]),
-            compared=float(finals[row].mean()),
-            final=float(judged[row, -1]),
-            at=tuple(judged[row, places]),
-            lost_at=None if whole[row] else sum(place < points[row] for place in places),
-            lost_after=None if whole[row] else int(lost[row]),
+        Curve(tuple(at_rungs), tuple(finals), compared, final, tuple(at))
+        if whole
+        else Curve(tuple(at_rungs), tuple(finals), compared, final, tuple(at), passed, lost)
+        for at_rungs, finals, compared, final, at, passed, lost, whole in zip(
+            *(column.tolist() for column in columns), strict=True
         )
-        for row in range(len(losses))
     ]
 
 

@@ -21,7 +21,7 @@ from ..rules.registry import Pruner, is_audited, make_pruner
 from ..rules.verdict import Standing
 from ..streams import generator
 
-__all__ = ["Curve", "Luck", "luck", "winner_of"]
+__all__ = ["Curve", "Luck", "luck", "winner_of", "winners_of"]
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,18 @@ def winner_of(
     lanes: int,
     budget: float = math.inf,
 ) -> float | None:
+    """Return what `winners_of` says of one budget; without one the search ends with its trials."""
+    return winners_of(study, trials, rungs, length, lanes, [budget])[0]
+
+
+def winners_of(
+    study: Study,
+    trials: Sequence[Curve],
+    rungs: Sequence[int],
+    length: int,
+    lanes: int,
+    budgets: Sequence[float],
+) -> list[float | None]:
     """Return the loss, over all recorded seeds, of the trial that wins a sketched search.
 
     Args:
@@ -118,21 +130,42 @@ def winner_of(
         rungs: env steps.
         length: env steps of a run.
         lanes: of the program.
-        budget: env steps of training after which it ends; what runs then has no value.
+        budgets: env steps of training after which it ends; what runs then has no value.
 
     Returns:
-        None where no trial came to its end.
+        One for each budget; None where no trial came to its end.
 
     Raises:
         ValueError: a budget of seeds that race, whose later seeds wait for lanes.
     """
-    if study.seeds.racing is not None and budget < math.inf:
+    if study.seeds.racing is not None and min(budgets) < math.inf:
         raise ValueError("what seeds that race have when a budget ends is not sketched")
     slots = max(1, lanes // study.seeds.first)
-    finished = _search(study, trials, rungs, length, slots, budget)
-    if not finished:
-        return None
-    return min(finished)[2]
+    finished = _search(study, trials, rungs, length, slots, max(budgets))
+    found = list[float | None]()
+    for budget in budgets:
+        # A search with less to spend does the same until it ends.
+        ended = [one for one in finished if one.spent <= budget]
+        best = min(ended, key=lambda one: (one.loss, one.trial), default=None)
+        found.append(None if best is None else best.final)
+    return found
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """A trial that came to its end.
+
+    Attributes:
+        loss: that it is compared by.
+        trial: its number.
+        final: loss over all recorded seeds.
+        spent: env steps of the search by then.
+    """
+
+    loss: float
+    trial: int
+    final: float
+    spent: int
 
 
 def _search(
@@ -142,8 +175,8 @@ def _search(
     length: int,
     slots: int,
     budget: float,
-) -> list[tuple[float, int, float]]:
-    """Return (loss that is compared, number, loss over all seeds) of each that came to its end."""
+) -> list[_Finished]:
+    """Return the trials that came to their end."""
     pruner, early = make_pruner(study), study.early_terminate
     race = _Race(study)
     ahead = iter(range(len(trials)))
@@ -151,7 +184,7 @@ def _search(
     coming: list[tuple[int, int, int]] = []
     judged: dict[int, list[Standing]] = {}
     audited: set[int] = set()
-    finished: list[tuple[float, int, float]] = []
+    finished: list[_Finished] = []
     clock, spent = 0, 0
 
     def run(now: int, rung: int, number: int) -> None:
@@ -182,7 +215,8 @@ def _search(
         ended = set(arriving) - set(sound)
         if rung == len(rungs):
             for number in sound:
-                finished.append((race.value(trials[number]), number, trials[number].final))
+                curve = trials[number]
+                finished.append(_Finished(race.value(curve), number, curve.final, spent))
                 ended.add(number)
         elif pruner is not None:
             due = [number for number in sound if number not in audited]
@@ -193,7 +227,7 @@ def _search(
                 ended.add(number)
                 if how:
                     curve = trials[number]
-                    finished.append((curve.losses[rung], number, curve.at[rung]))
+                    finished.append(_Finished(curve.losses[rung], number, curve.at[rung], spent))
         for number in arriving:
             if number in ended:
                 enter(now)

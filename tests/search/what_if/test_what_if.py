@@ -10,7 +10,7 @@ from hpo.errors import ConfigError
 from hpo.search.run import run
 from hpo.search.what_if.record import Guesses, _without_row, read_record
 from hpo.search.what_if.replay import located, matches, replay
-from hpo.search.what_if.resampled import Curve, winner_of
+from hpo.search.what_if.resampled import Curve, winner_of, winners_of
 from hpo.search.what_if.rules import asked_rules
 from hpo.search.what_if.what_if import what_if
 from hpo.store.journal import Journal
@@ -185,12 +185,15 @@ def test_the_sketch_of_a_resample_picks_the_engines_winner(tmp_path):
 
         found = replay(record, asked, guesses)
         assert winner_of(asked, curves, rungs, 16_000, 6) == won_by(found)
-        for budget in (96_000, 120_000, 192_000, 264_000):
+        budgets = (96_000, 120_000, 192_000, 264_000)
+        together = winners_of(asked, curves, rungs, 16_000, 6, budgets)
+        for budget, won_beside_others in zip(budgets, together, strict=True):
             bounded = dataclasses.replace(asked, budget=Budget(trials=12, env_steps=budget))
             found = replay(record, bounded, guesses)
             won = winner_of(asked, curves, rungs, 16_000, 6, budget)
             assert found.env_steps <= budget and (won is None) == (found.winner is None)
             assert won is None or won == won_by(found), (budget, rule)
+            assert won == won_beside_others, (budget, rule)
 
 
 def test_a_sketch_by_hand():
