@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -498,6 +499,16 @@ def test_the_whole_concludes_by_rule(load, monkeypatch):
     )
     assert "| `none` | 1 | 80.0% [" in said and "| 4.5 [0.5, 8.5], **better** |" in said
     assert "| 1.5 | 28 |" in text and "Together 3.0 CPU-hours, 1.5 hours of two cores." in text
+
+
+def test_a_gain_that_judging_early_adds_is_in_the_picture(load):
+    """Acrobot's is: what is lost is below nothing, at nearly every point."""
+    early, estimate = load("early"), load("resampling").Estimate
+    whole, lost = estimate(0.6, 0.5, 0.7), estimate(-0.16, -0.3, 0.0)
+    found = SimpleNamespace(
+        atlas=SimpleNamespace(name="x"), early=[early.Judged(0.5, whole, whole, lost)]
+    )
+    assert load("pictures").early_panel(found).y.low < -0.16
 
 
 def test_the_page_joins_the_navigation_once(load):

@@ -81,7 +81,7 @@ def early_panel(found: Analysis) -> XY:
         *_estimates(at, [one.kept for one in found.early], "c2"),
         *_estimates(at, [one.lost for one in found.early], "c1"),
     ]
-    low = min(-0.05, *(one.correlation.low for one in found.early))
+    low = min(-0.05, *(min(one.correlation.low, one.lost.value - 0.05) for one in found.early))
     return XY(
         found.atlas.name, Scale(0.0, 1.02, _PERCENT, "of the run"),
         Scale(max(-1.0, low), 1.1, _PERCENT, "", cut=True), tuple(marks),
