@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib.util
 import os
+import re
 import sys
 import tempfile
+import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +62,10 @@ _SLOW = frozenset(
 )
 """Files that take three quarters of the time of all tests: they compile, or kill processes."""
 _OPTIMISATIONS = "jax_disable_most_optimizations"
-_EMITTERS = "xla_cpu_use_fusion_emitters"
+_QUICK_OPTIONS: dict[str, bool | int] = {
+    "xla_cpu_use_fusion_emitters": False,  # the older ones compile in half the time
+    "xla_cpu_parallel_codegen_split_count": 1,  # other tests use the other core
+}
 _LINKS = tempfile.TemporaryDirectory(prefix="hpo-link-")
 
 
@@ -85,10 +92,32 @@ def _settle_jax() -> None:
 
 
 def _check_shapes() -> None:
-    """Check every jaxtyping annotation of the core at call time, by beartype."""
-    from jaxtyping import install_import_hook
+    """Check every jaxtyping annotation of the core at call time, by beartype.
 
-    install_import_hook("hpo.core", "beartype.beartype")
+    Functions without arrays are left as they are: pyright checks those.
+    """
+    import jaxtyping
+
+    checked = jaxtyping.jaxtyped
+
+    def jaxtyped(*, typechecker: Any) -> Any:
+        decorate = checked(typechecker=typechecker)
+        return lambda made: decorate(made) if _has_arrays(made) else made
+
+    jaxtyping.jaxtyped = jaxtyped
+    jaxtyping.install_import_hook("hpo.core", "beartype.beartype")
+
+
+def _has_arrays(made: Any) -> bool:
+    """Return whether an annotation of a function, descriptor or class is of arrays."""
+    if isinstance(made, property):
+        return any(_has_arrays(part) for part in (made.fget, made.fset, made.fdel) if part)
+    function = getattr(made, "__func__", made)
+    within = vars(sys.modules[function.__module__])
+    said = [str(text) for text in getattr(function, "__annotations__", {}).values()]
+    named = [within.get(word) for word in re.findall(r"\w+", " ".join(said))]
+    aliases = [str(one) for one in named if typing.get_origin(one) is not None]
+    return any("Array" in text for text in (*said, *aliases))
 
 
 def _have_patience() -> None:
@@ -101,6 +130,12 @@ def _have_patience() -> None:
     settings.load_profile("patient")
 
 
+def _collect_garbage_seldom() -> None:
+    """Search for cycles a hundredth as often: traces and 6,000 tests are many objects."""
+    gc.set_threshold(70_000, 10, 100)
+
+
+_collect_garbage_seldom()
 _make_importable()
 _settle_jax()
 _have_patience()
@@ -122,26 +157,28 @@ def pytest_collection_modifyitems(items):
 
 
 @functools.cache
-def _has_older_emitters() -> bool:
-    """Return whether this XLA still has the emitters that compile in half the time."""
+def _quick_options() -> dict[str, bool | int]:
+    """Return those of the options that this XLA has."""
     import jax
 
-    try:
-        jax.jit(lambda: 0, compiler_options={_EMITTERS: False})()
-    except jax.errors.JaxRuntimeError as problem:
-        if "No such compile option" in str(problem):
-            return False
-        raise
-    return True
+    found = dict[str, bool | int]()
+    for name, value in _QUICK_OPTIONS.items():
+        try:
+            jax.jit(lambda: 0, compiler_options={name: value})()
+        except jax.errors.JaxRuntimeError as problem:
+            if "No such compile option" not in str(problem):
+                raise
+        else:
+            found[name] = value
+    return found
 
 
 @contextlib.contextmanager
 def _plain_code():
     """Leave out what LLVM does to make code fast; XLA's own passes stay. For children, too.
 
-    XLA's newer emitters are left out as well. XLA has read its flags by then, which it does once:
-    the flag is for children. In this process it is an option of each compile, so that tests of
-    bits get the code of users.
+    XLA has read its flags by then, which it does once: the flags are for children. In this process
+    they are options of each compile, so that tests of bits get the code of users.
     """
     import jax
     from jax._src import compiler
@@ -150,16 +187,16 @@ def _plain_code():
 
     def plain_options(*words, **named):
         found = options(*words, **named)
-        found.env_option_overrides = [*found.env_option_overrides, (_EMITTERS, False)]
+        found.env_option_overrides = [*found.env_option_overrides, *_quick_options().items()]
         return found
 
     optimised = jax.config.values[_OPTIMISATIONS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(_OPTIMISATIONS.upper(), "1")
-        if _has_older_emitters():
-            flags = [*os.environ.get("XLA_FLAGS", "").split(), f"--{_EMITTERS}=false"]
-            patch.setenv("XLA_FLAGS", " ".join(dict.fromkeys(flags)))
-            patch.setattr(compiler, "get_compile_options", plain_options)
+        ours = [f"--{name}={value}".lower() for name, value in _quick_options().items()]
+        flags = dict.fromkeys([*os.environ.get("XLA_FLAGS", "").split(), *ours])
+        patch.setenv("XLA_FLAGS", " ".join(flags))
+        patch.setattr(compiler, "get_compile_options", plain_options)
         jax.config.update(_OPTIMISATIONS, True)
         try:
             yield

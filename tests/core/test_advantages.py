@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from jaxtyping import TypeCheckError
 
 from hpo.core.advantages import Steps, gae, temporal_differences, v_trace
 
@@ -46,6 +47,16 @@ def flags():
 @given(st.tuples(reals(), reals(), reals(), flags(), flags(), st.floats(0, 1), st.floats(0, 1)))
 def test_it_is_the_sum_over_each_episode(numbers):
     np.testing.assert_allclose(run(*numbers), slow.gae(*numbers), rtol=1e-4, atol=2e-3)
+
+
+def test_shapes_and_kinds_of_arrays_are_checked_while_tests_run():
+    """By the hook of tests/conftest.py: a function's, and those of a tree of arrays."""
+    steps = steps_of(*numbers())
+    with pytest.raises(TypeCheckError, match="gamma"):
+        temporal_differences(steps, jnp.int32(1))
+    for value in (steps.value > 0, steps.value[:, 1:]):
+        with pytest.raises(TypeCheckError, match="value"):
+            Steps(steps.reward, value, steps.next_value, steps.terminated, steps.truncated)
 
 
 def test_numbers_by_hand():
