@@ -114,7 +114,8 @@ def _has_arrays(made: Any) -> bool:
         return any(_has_arrays(part) for part in (made.fget, made.fset, made.fdel) if part)
     function = getattr(made, "__func__", made)
     within = vars(sys.modules[function.__module__])
-    said = [str(text) for text in getattr(function, "__annotations__", {}).values()]
+    bases = getattr(function, "__mro__", (function,))  # a class checks inherited fields, too
+    said = [str(text) for one in bases for text in getattr(one, "__annotations__", {}).values()]
     named = [within.get(word) for word in re.findall(r"\w+", " ".join(said))]
     aliases = [str(one) for one in named if typing.get_origin(one) is not None]
     return any("Array" in text for text in (*said, *aliases))

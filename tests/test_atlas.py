@@ -363,7 +363,7 @@ def test_environments_count_alike_and_are_held_together(load):
 
 @pytest.mark.parametrize("diverges_above", [9.0, 3e-2])
 def test_a_race_ends_as_the_engines(load, tmp_path, diverges_above):
-    """Lanes for one and a half, or two and a half trials; budgets that end within a round."""
+    """Five lanes, which trials of two or three seeds never fill; budgets end within a round."""
     whole = samples.study(early_terminate=None, seeds=Seeds(5), budget=Budget(trials=14), seed=3,
                           evaluation=Evaluation(every=1_000))  # fmt: skip
     factory = AnalyticFactory(seed=3, lanes=5, diverges_above=diverges_above, best_rate=1e-2)
