@@ -1,0 +1,139 @@
+"""How often does a search method choose better than the usual one? Over environments.
+
+Values of environments have no common unit; orders have. A method's *share of pairs* is the chance
+that a search by it chooses something better than a search by the usual method does, equal ones one
+half: the share of all pairs of repetitions in each environment (Mann and Whitney's U), the mean
+over environments, every one of which counts alike.
+
+Its interval is of these environments and over repetitions: Student's, by what each repetition adds
+(DeLong et al. 1988, with a covariance within repetitions, which share their random streams), with
+degrees of freedom by Welch and Satterthwaite. Shares of ten repetitions are often 0 or 1, where
+that has no width; so one more repetition counts, in which both are level with everyone, as Agresti
+and Coull add successes and failures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+LEVEL = 0.95
+Choices = Mapping[str, Sequence[Sequence[float | None]]]
+"""Method -> repetition -> judge mean of the choice at every budget, larger is better."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """One method beside the usual one, over environments.
+
+    Attributes:
+        method, usual: which.
+        budget: share of the whole one.
+        environments: in which both have choices.
+        share: of pairs in which the method's choice is better.
+        low, high: its interval; all of a table hold at once.
+    """
+
+    method: str
+    usual: str
+    budget: float
+    environments: int
+    share: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse` where the interval leaves out one half, else ""."""
+        return "better" if self.low > 0.5 else "worse" if self.high < 0.5 else ""
+
+
+def against(
+    environments: Sequence[Choices], usual: str, budgets: Sequence[float], shown: Sequence[float]
+) -> list[Against]:
+    """Return every other method beside the usual one; none where the usual one did not run.
+
+    Args:
+        environments: what was chosen in each, by the same methods.
+        usual: the method.
+        budgets: shares of the whole one, as the choices have them.
+        shown: those of them to compare at. A method is left out at a budget where in some
+            environment it, or the usual one, has fewer than two choices.
+    """
+    pairs = dict[tuple[str, float], list[tuple[np.ndarray, np.ndarray]]]()
+    for method in environments[0]:
+        for budget in shown:
+            at = budgets.index(budget)
+            both = [_both(one, method, usual, at) for one in environments]
+            if method != usual and all(len(mine) > 1 for mine, _ in both):
+                pairs[method, budget] = both
+    found = list[Against]()
+    for (method, budget), both in pairs.items():
+        share, low, high = share_of_pairs(both, tests=len(pairs))
+        found.append(Against(method, usual, budget, len(both), share, low, high))
+    return found
+
+
+def _both(one: Choices, method: str, usual: str, at: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what both have chosen at a budget, of the repetitions in which both did."""
+    rows = zip(one[method], one.get(usual, ()), strict=False)
+    chosen = [(mine[at], theirs[at]) for mine, theirs in rows]
+    whole = [(a, b) for a, b in chosen if a is not None and b is not None]
+    mine, theirs = np.asarray(whole, float).reshape(-1, 2).T
+    return mine, theirs
+
+
+def share_of_pairs(
+    environments: Sequence[tuple[np.ndarray, np.ndarray]], tests: int = 1
+) -> tuple[float, float, float]:
+    """Return the share of pairs in which the first is larger, and its interval.
+
+    Args:
+        environments: values of both by repetition, at least 2.
+        tests: intervals that hold at once (Bonferroni).
+    """
+    shares, centres, variances, degrees = list[float](), [], [], []
+    for mine, theirs in environments:
+        larger = mine[:, None] > theirs[None]
+        order = larger + 0.5 * (mine[:, None] == theirs[None])  # [mine, theirs]
+        shares.append(float(order.mean()))
+        count = len(mine) + 1
+        order = np.pad(order, (0, 1), constant_values=0.5)
+        centre = order.mean()
+        adds = order.mean(axis=1) + order.mean(axis=0) - 2 * centre
+        centres.append(centre)
+        variances.append(float((adds**2).sum()) / (count * (count - 1)))
+        degrees.append(count - 2)  # of those that ran
+    count, total = len(environments), math.fsum(variances)
+    centre, reach = float(np.mean(centres)), 0.0
+    if total > 0:
+        parts = (v**2 / d for v, d in zip(variances, degrees, strict=True))
+        freedom = total**2 / math.fsum(parts)
+        reach = student.ppf(1 - (1 - LEVEL) / 2 / tests, freedom) * math.sqrt(total) / count
+    return float(np.mean(shares)), max(0.0, centre - reach), min(1.0, centre + reach)
+
+
+def table(rows: Sequence[Against]) -> str:
+    """Return the rows as a table of Markdown, a line a method."""
+    shown = sorted({row.budget for row in rows})
+    cells = {(row.method, row.budget): row for row in rows}
+    head = [
+        "method",
+        *(f"better than {rows[0].usual}, {share:.0%} of the budget" for share in shown),
+    ]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for method in dict.fromkeys(row.method for row in rows):
+        said = [_cell(cells.get((method, share))) for share in shown]
+        lines.append(f"| {' | '.join([method, *said])} |")
+    return "\n".join(lines)
+
+
+def _cell(row: Against | None) -> str:
+    if row is None:
+        return ""
+    verdict = f", **{row.verdict}**" if row.verdict else ""
+    return f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]{verdict}"
