@@ -165,7 +165,8 @@ class _Reader:
             env = listed.specs[0] if listed.specs else None
         else:
             env, known = read_env(notes, root, bool(imports))
-        values: Mapping[str, Any] = {} if env is None else env.values
+        specs = listed.specs if listed is not None else () if env is None else (env,)
+        values = {key: value for one in reversed(specs) for key, value in one.values.items()}
         vocabulary = Vocabulary(known, values, bool(imports))
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)

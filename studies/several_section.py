@@ -38,6 +38,11 @@ class Listed:
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
         """Return them with their scores: those given, or those measured by a metric."""
         each = zip(self.items, self.specs, self.entries, strict=True)
+        if not all(self.entries):  # otherwise noted where the metric is read
+            for item, spec, entry in zip(self.items, self.specs, self.entries, strict=True):
+                fault = None if entry is None else metric_fault(metric, entry)
+                if fault is not None:
+                    notes.add(f"metric: of {spec.id}: {fault}", item)
         found = [_scale(notes, *one, metric) for one in each]
         return tuple(
             replace(spec, scale=scale) for spec, scale in zip(self.specs, found, strict=True)
@@ -81,7 +86,7 @@ def _scale(
     if given is not None:
         return _given_scale(notes, given)
     if metric_fault(metric, entry) is not None:
-        return None  # noted where the metric is read
+        return None  # noted
     changed = [key for key, value in spec.values.items() if not _is_default(entry, key, value)]
     found = None if changed else reference_of(spec.id, metric)
     if found is None:
@@ -128,8 +133,7 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     """Return what is known of several environments together; None where one is not known.
 
     Parameters and keys are those of any, the first one's where several have them; metrics are
-    those of all. Values that a study gives under `env` are defaults here, so that a searched
-    parameter's default is that of the first environment which has it.
+    those of all.
     """
     known = [one for one in entries if one is not None]
     if not known or len(known) < len(specs):
@@ -137,9 +141,8 @@ def merged_entry(specs: Sequence[EnvSpec], entries: Sequence[EnvEntry | None]) -
     params: dict[str, float] = {}
     keys: dict[str, EnvKey] = {}
     elsewhere: dict[str, str] = {}
-    for spec, one in zip(specs, known, strict=True):
-        own = {key: value for key, value in spec.values.items() if key in one.params}
-        params = {**one.params, **own, **params}
+    for one in known:
+        params = {**one.params, **params}
         keys = {**one.keys, **keys}
         elsewhere = {**one.elsewhere, **elsewhere}
     shared = [name for name in known[0].metrics if all(name in one.metrics for one in known)]

@@ -26,7 +26,7 @@ class Vocabulary:
 
     Attributes:
         env: the table's entry of the environment; None when it is not known.
-        env_values: what the study gives under `env:`.
+        env_values: what the study gives under `env:`; the first environment's of several.
         imports: user code may register what the tables do not know.
     """
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...store.journal import Journal
 from ...store.rows import Stream, TrialRow
+from ...studies.load import recorded
 from ...studies.metrics import COSTS
 
 __all__ = ["FrontValues", "front_values"]
@@ -28,10 +29,11 @@ def front_values(
     """
     if not journal.meta.objectives:
         return {}
-    from ..book.objective import measure  # numpy is loaded on use
+    from ..book.objective import Objective, measure  # numpy is loaded on use
     from .looking_back import result_of
 
-    names = [str(objective["name"]) for objective in journal.meta.objectives]
+    first = Objective.of(recorded(journal.meta.study_text))  # a score over several environments
+    others = [str(objective["name"]) for objective in journal.meta.objectives[1:]]
     whole = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
     values: dict[int, dict[int, tuple[float, ...]]] = {}
     for packed in journal.packed_evaluations(without=Stream.SEARCH):
@@ -39,8 +41,11 @@ def front_values(
             continue  # of other seeds, or of a trial that has not a value on every seed
         found, known = result_of(packed), whole[packed.trial]
         of_trial = values.setdefault(packed.trial, {})
-        of_trial[packed.replicate] = tuple(  # in the order of env steps: the last one stays
-            known[place] if name in COSTS else measure(name, found)
-            for place, name in enumerate(names)
+        of_trial[packed.replicate] = (  # in the order of env steps: the last one stays
+            first.measure(found),
+            *(
+                known[place] if name in COSTS else measure(name, found)
+                for place, name in enumerate(others, start=1)
+            ),
         )
     return values

@@ -19,6 +19,7 @@ from ...disk import new_folder
 from ...errors import ConfigError
 from ...store.by_environment import environment_metric
 from ...store.rows import Stream
+from ...studies.metrics import METRICS
 from ...studies.several import each_alone, labels, own_config
 from ...studies.spec import Study
 from .contract import (
@@ -141,7 +142,7 @@ class SeveralFactory:
                 for population, (factory, one) in zip(made, pairs, strict=True)
             ]
         with self.study.env.named_in_errors():
-            return SeveralPopulation(labels(self.study), made)
+            return SeveralPopulation(labels(self.study), made, self.study.metric.name)
 
     def baseline(
         self, name: str, resolved: Resolved, seeds: Sequence[tuple[Stream, int]]
@@ -160,13 +161,15 @@ class SeveralPopulation:
     Args:
         names: of the environments, for folders and words.
         populations: one each, with equal lanes.
+        metric: of the study, which all of them measure.
 
     Raises:
         ConfigError: they have unlike warm-ups.
     """
 
-    def __init__(self, names: Sequence[str], populations: Sequence[Population]):
+    def __init__(self, names: Sequence[str], populations: Sequence[Population], metric: str):
         first = populations[0]
+        self._metric = metric
         self._names, self._populations = tuple(names), tuple(populations)
         self.lanes, self.steps_per_chunk = first.lanes, first.steps_per_chunk
         self.warmup_chunks = first.warmup_chunks
@@ -269,7 +272,11 @@ class SeveralPopulation:
             one.compile_evaluation()
 
     def evaluate(self, lanes: Sequence[int]) -> list[EvaluationResult]:
-        """See `Population`; episodes of all environments, those of the first one first."""
+        """See `Population`; episodes of all environments, those of the first one first.
+
+        Raises:
+            ConfigError: an environment does not measure the study's metric.
+        """
         each = zip(*(one.evaluate(lanes) for one in self._populations), strict=True)
         return [self._joined(results) for results in each]
 
@@ -278,6 +285,15 @@ class SeveralPopulation:
             if one.failed:
                 return EvaluationResult(
                     np.zeros(0), np.zeros(0, np.int64), {}, f"{name}: {one.failed}"
+                )
+            if (
+                self._metric not in METRICS
+                and self._metric.removeprefix("eval/") not in one.metrics
+            ):
+                own = ", ".join(f"eval/{key}" for key in one.metrics) or "none of its own"
+                raise ConfigError(
+                    f"{name} does not measure {self._metric}; it measures {own}, and "
+                    f"{', '.join(METRICS)}; take a metric that every environment has"
                 )
         counts = [len(one.returns) for one in results]
         if len(set(counts)) > 1:

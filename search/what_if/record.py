@@ -68,8 +68,13 @@ class Seen:
         return tuple(sorted(self.results))
 
     def between(self, env_steps: int) -> EvaluationResult:
-        """Return an evaluation on the straight line between its neighbours."""
+        """Return an evaluation on the straight line between its neighbours.
+
+        Behind its last one, the last: runs of other chunks end a little later.
+        """
         at = bisect_left(self.points, env_steps)
+        if at == len(self.points):
+            return self.results[self.points[-1]]
         low, high = self.points[max(0, at - 1)], self.points[at]
         share = 1.0 if high == low else (env_steps - low) / (high - low)
         return _mixed(self.results[low], self.results[high], 1.0 - share, share)
@@ -220,11 +225,15 @@ def _with_losses(record: Record, last: Mapping[tuple[int, int], int]) -> Record:
         elif row.state is TrialState.FINISHED:  # of which some seeds may diverge
             end = max((runs[row.trial, rep].points[-1] for rep in mine
                        if (row.trial, rep) in runs), default=0)  # fmt: skip
-            for replicate in range(record.replicates):
-                seen = runs.get((row.trial, replicate), Seen())
-                if end not in seen.results:
-                    here = last.get((row.trial, replicate), seen.points[-1] if seen.points else 0)
-                    runs[row.trial, replicate] = Seen(seen.results, here + quantum)
+            known = {rep: runs.get((row.trial, rep), Seen()) for rep in range(record.replicates)}
+            lost = [rep for rep, seen in known.items() if end not in seen.results]
+            rest = row.env_steps // record.study.spread - end * (record.replicates - len(lost))
+            for replicate in lost:
+                seen = known[replicate]
+                here = last.get((row.trial, replicate), seen.points[-1] if seen.points else 0)
+                # Rows may be rarer than chunks: of one seed the trial's env steps say where.
+                at = rest if len(lost) == 1 and rest >= here else here + quantum
+                runs[row.trial, replicate] = Seen(seen.results, at)
     return replace(record, runs=runs, warmup_chunks=warmup, last_rows=last)
 
 

@@ -154,6 +154,15 @@ def matches(record: Record, found: Replayed) -> tuple[int, int]:
     return same, len(record.decisions) + len(record.asks)
 
 
+def trained_as_recorded(record: Record, found: Replayed) -> bool:
+    """Return whether every trial that had ended trained as many env steps as is recorded."""
+    return all(
+        found.trials[row.trial].env_steps == row.env_steps
+        for row in record.trials
+        if row.ended_at is not None and row.trial in found.trials
+    )
+
+
 def _told(row: DecisionRow) -> tuple[object, ...]:
     return row.action, row.env_steps, row.value, row.cutoff, row.rank, row.judged
 

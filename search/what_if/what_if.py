@@ -14,7 +14,7 @@ from ...studies.several import metric_words
 from ..book.objective import Objective
 from ..book.schedule import schedule_of
 from .record import LOST, Guesses, Quantum, Record, Seen, quantum_of, read_record, value_at
-from .replay import Replayed, located, matches, replay
+from .replay import Replayed, located, matches, replay, trained_as_recorded
 from .resampled import Curve, Luck, luck
 from .rules import Asked, asked_rules
 
@@ -59,7 +59,7 @@ class WhatIfRow:
         kept: the share of draws in which it is the best trial of the record over all seeds.
         lost: the best value of the record less the winner's, both over all recorded seeds; in
             units of the metric, above 0 where the winner is worse.
-        luck: the value lost over resamples of the trials.
+        luck: the value lost over resamples of the trials; None of a rule that pauses them.
     """
 
     rule: str
@@ -144,7 +144,8 @@ def what_if(
         record.study.search.method not in METHODS or METHODS[record.study.search.method].learns
     )
     same_asks = not learns and record.study.search.driver == "lanes"
-    ordered = "order" if matched < judgements else ""
+    ordered = "order" if matched < judgements or not trained_as_recorded(record, own) else ""
+    ordered = ordered or ("lost" if _guessed_losses(record) else "")
 
     def hangs(asked: Asked) -> str:
         """Return what hangs on what was asked for; its own rule asks for what it asked for."""
@@ -223,6 +224,15 @@ def _is_tolerated(record: Record, trial: int) -> bool:
     return True
 
 
+def _guessed_losses(record: Record) -> bool:
+    """Return whether it is taken to be, and not recorded, which seed of a trial was lost where.
+
+    Where seeds may be lost, a trial that lost more of them says its env steps together alone.
+    """
+    lost = any(row.state in LOST and row.env_steps for row in record.trials)
+    return lost and record.study.seeds.tolerate > 0 and record.replicates > 1
+
+
 def _is_own(record: Record, asked: Asked) -> bool:
     """Return whether this is the rule, and are these the seeds, that the study ran with."""
     own = record.study
@@ -261,8 +271,16 @@ def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int
         winner=first.winner,
         kept=sum(kept) / len(kept) if kept else None,
         lost=Span.of(lost) if lost else None,
-        luck=_luck(record, truth, asked, resamples) if lost and resamples else None,
+        luck=_luck(record, truth, asked, resamples)
+        if lost and resamples and not _pauses(asked)
+        else None,
     )
+
+
+def _pauses(asked: Asked) -> bool:
+    """Return whether trials wait at rungs, which the sketch of a resample does not know."""
+    early = asked.study.early_terminate
+    return early is not None and early.pause > 0
 
 
 def _winners_loss(record: Record, truth: _Truth, draw: int, done: Replayed) -> float | None:

@@ -7,7 +7,7 @@ import pytest
 from hpo.environment_references import reference_of
 from hpo.errors import ConfigError, StudyError
 from hpo.studies.expected import expected_steps
-from hpo.studies.load import loads
+from hpo.studies.load import load, loads
 from hpo.studies.quanta import quanta_of
 from hpo.studies.resolved import resolved, resolved_yaml, study_hash
 from hpo.studies.several import (
@@ -103,6 +103,16 @@ def test_all_environments_count():
         ("space: {env.lenth: {min: 1, max: 2}}", "did you mean 'env.length'"),
         ("fixed: {distribution: gaussian}", "does not fit CartPole-v1"),
         ("over_environments: median", "Known: mean, iqm, worst"),
+        (
+            "env: [CartPole-v1, {id: rmsa, load: 150, scores: {random: 0.5, reference: 0.1}}]\n"
+            "space: {env.load: {min: 100, max: 400}}",
+            "env.load is searched and given under env:; remove one",
+        ),
+        (
+            "env: [CartPole-v1, {id: rmsa, k: 7, scores: {random: 0.5, reference: 0.1}}]\n"
+            "space: {env.k: {values: [5, 7]}}",
+            "env.k is searched and given under env:; remove one",
+        ),
     ],
 )
 def test_what_does_not_go_is_refused_in_a_line(change, text):
@@ -112,6 +122,16 @@ def test_what_does_not_go_is_refused_in_a_line(change, text):
         loads("\n".join(base.values()))
     assert text in str(caught.value)
     assert "study.yaml:" in str(caught.value)
+
+
+def test_what_a_known_environment_does_not_measure_is_no_metric_beside_an_unknown_one(tmp_path):
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "s.yaml").write_text(
+        "env: [CartPole-v1, {id: mine, scores: {random: 0.9, reference: 0.1}}]\n"
+        "env_steps: 10k\nimports: [mine.py]\nmetric: {name: eval/slip_share}\n"
+    )
+    with pytest.raises(StudyError, match="metric: of CartPole-v1: unknown metric 'eval/slip_"):
+        load(tmp_path / "s.yaml")
 
 
 def test_verbs_for_one_environment_say_so():

@@ -22,8 +22,10 @@ _TWO_TABLES = ((0, 1, 2, 3, 7), (0, 4, 5, 6))  # what it did, and what came of i
 _WHY = {
     "asks": "asks: the method learns, so a study with this rule asks for other trials; this is "
     "its verdict on the trials that were asked for",
-    "order": "order: replaying the study's own rule did not give every recorded judgement, so "
-    "trials may meet at rungs in another order",
+    "order": "order: replaying the study's own rule did not give every recorded judgement, or "
+    "not every trial's env steps, so trials may meet at rungs in another order",
+    "lost": "lost: trials lost more seeds than they may, and which of them was lost where is not "
+    "recorded",
     "more": "more: what is saved would have paid for further trials, which nobody ran",
     "between": "between: some rungs lie between recorded evaluations; values there are "
     "interpolated",
@@ -115,7 +117,9 @@ def _notes(found: WhatIf) -> list[str]:
     if told:
         notes.append(
             f"95 %: what is lost in {told[0].resamples} resamples of the trials in random order "
-            "(bootstrap)."
+            "(bootstrap); none where trials wait at rungs."
+            if any(row.luck is None and row.lost is not None for row in found.rows)
+            else "(bootstrap)."
         )
     drawn = "their ends are drawn from trials that ran on, which flatters them"
     if found.audited:

@@ -13,6 +13,7 @@ import pytest
 
 from hpo.environment_references import Reference
 from hpo.errors import ConfigError
+from hpo.search.after.front_values import front_values
 from hpo.search.book.progress import Silent
 from hpo.search.lanes.several import SeveralFactory
 from hpo.search.run import run
@@ -155,6 +156,7 @@ STUDIES = {
         method="nsga2",
         budget=Budget(trials=10),
         objectives=(Metric(), Metric("env_steps", "minimize")),
+        confirm=CONFIRM,
         constraints=(Constraint("env_steps", max=1e6),),
     ),
     "joined rows": several(budget=Budget(trials=12), log_every=4_000, seeds=Seeds(3, tolerate=1)),
@@ -192,6 +194,42 @@ def test_a_study_that_is_killed_ends_with_equal_tables(tmp_path, name):
     assert tables_equal(tmp_path / "whole", tmp_path / "killed") == []
     with Journal(tmp_path / "whole") as one, Journal(tmp_path / "killed") as other:
         assert one.decisions() == other.decisions()
+
+
+def test_fresh_seeds_of_a_front_show_the_score(tmp_path):
+    asked = STUDIES["costs"]
+    run(asked, tmp_path, factory(asked), (), samples.quick())
+    with Journal(tmp_path) as journal:
+        rows = journal.trials()
+        values = front_values(journal, rows)
+    confirmed = [row for row in rows if row.choose_objectives]
+    assert confirmed and sorted(values) == [row.trial for row in confirmed]
+    for row in confirmed:
+        seeds = list(values[row.trial].values())
+        assert tuple(score for score, _ in seeds) == row.choose_values
+        assert {cost for _, cost in seeds} == {row.choose_objectives[1]}
+
+
+class WithoutSkill(samples.AnalyticFactory):
+    """Does not measure `eval/skill`."""
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        evaluate = population.evaluate
+        population.evaluate = lambda lanes: [
+            dataclasses.replace(one, metrics={}) for one in evaluate(lanes)
+        ]
+        return population
+
+
+def test_an_environment_that_lacks_the_metric_is_named(tmp_path):
+    asked = several(metric=Metric("eval/skill"), budget=Budget(trials=4))
+    parts = [*PARTS[:2], WithoutSkill(seed=3, lanes=12, block=4)]
+    run(asked, tmp_path, factory(asked, parts), (), samples.quick())
+    with Journal(tmp_path) as journal:
+        errors = {row.error for row in journal.trials() if row.error}
+    (error,) = errors
+    assert "MountainCar-v0 does not measure eval/skill; it measures none of its own" in error
 
 
 def test_env_steps_count_on_every_environment(tmp_path):

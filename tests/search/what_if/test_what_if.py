@@ -305,3 +305,65 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     assert max(map(len, narrow[3:])) <= 60  # two tables, each with the rules
     assert set(cells) == {word for line in narrow[3:] for word in line.split() if "--" not in word}
     assert max(map(len, table)) <= 80 and ("several objectives" in text) is not has_a_best
+
+
+class LosesItsSecondSeed(samples.AnalyticFactory):
+    """Its second seed diverges in the seventh chunk, of about half the configurations."""
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        step = population._step
+        population._step = lambda lane: (
+            bool(step(lane))
+            or (lane.replicate == 1 and lane.config["gamma"] > 0.97 and lane.chunks >= 7)
+        )
+        return population
+
+
+@pytest.mark.parametrize("log_every", [None, 5_000])
+def test_a_tolerated_loss_is_where_it_was_however_seldom_rows_are_written(tmp_path, log_every):
+    asked = study(early_terminate=None, seeds=Seeds(2, tolerate=1), budget=Budget(trials=12),
+                  seed=3, evaluation=EVERY, log_every=log_every)  # fmt: skip
+    real = dataclasses.replace(asked, early_terminate=EarlyTerminate("asha", 6_000, 2.0))
+    for name, one in (("record", asked), ("real", real)):
+        factory = LosesItsSecondSeed(seed=3, lanes=4, diverges_above=9.0)
+        run(one, tmp_path / name, factory, settings=quick())
+    with Journal(tmp_path / "real") as journal:
+        spent = sum(row.env_steps for row in journal.trials())
+    found = what_if(tmp_path / "record", ["asha,eta=2,min=6000"], None, 0, quantum)
+    (row,) = found.rows
+    assert row.exact and row.env_steps.value == spent
+
+
+def test_what_more_lost_seeds_than_are_allowed_leave_open_is_said(tmp_path):
+    asked = study(early_terminate=None, seeds=Seeds(3, tolerate=1), budget=Budget(trials=12),
+                  evaluation=EVERY)  # fmt: skip
+    found = what_if(ran(tmp_path, asked, diverges_above=0.05), ["none"], None, 0, quantum)
+    with Journal(tmp_path) as journal:
+        assert any(row.state == "diverged" for row in journal.trials())
+    assert [row.exact for row in found.rows] == [False]
+    assert found.rows[0].why in ("lost", "order")
+    assert "is not recorded" in what_if_text(found) or "env steps" in what_if_text(found)
+
+
+def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
+    """Whole chunks end a run of 15,500 env steps at 15,500, 16,000 or 16,000."""
+    quanta = {"16": 1_000, "32": 500, "64x64": 2_000}
+    for seed in range(4):
+        asked = study(samples.WITH_BUCKETS, early_terminate=EarlyTerminate("asha", 2_000, 4.0),
+                      seeds=Seeds(1), budget=Budget(trials=16), seed=seed, env_steps=15_500,
+                      evaluation=Evaluation(every=2_000))  # fmt: skip
+        factory = samples.AnalyticFactory(seed=seed, lanes=4, quanta=quanta, diverges_above=9.0)
+        run(asked, tmp_path / str(seed), factory, settings=quick())
+        found = what_if(
+            tmp_path / str(seed), ["none"], None, 3,
+            lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
+        )  # fmt: skip
+        assert found.rows[0].why == "unseen" and found.rows[0].luck is not None
+
+
+def test_a_rule_that_pauses_has_no_interval_of_resamples(tmp_path):
+    asked = study(early_terminate=None, budget=Budget(trials=12), evaluation=EVERY)
+    rules = ["asha,eta=2,min=2000,pause=6", "asha,eta=2,min=2000"]
+    paused, plain = what_if(ran(tmp_path, asked), rules, None, 20, quantum).rows
+    assert paused.luck is None and paused.lost is not None and plain.luck is not None
