@@ -31,6 +31,7 @@ __all__ = [
     "find_tables",
     "free_name",
     "list_studies",
+    "one_policy",
     "read_leaderboard",
     "state_of",
     "study_folders",
@@ -238,6 +239,12 @@ def state_of(folder: Path, head: Head) -> str:
     if lock_holder(folder) is not None:
         return "running"
     return "finished" if head.phase == "finished" else "interrupted"
+
+
+def one_policy(folder: Path) -> Path:
+    """Return the policy in a folder: of several environments that of the first by name."""
+    own = sorted(folder.glob("*/policy.json"))
+    return own[0].parent if own and not (folder / "policy.json").exists() else folder
 
 
 def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFolder:

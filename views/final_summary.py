@@ -13,7 +13,7 @@ from rich.console import Console
 from ..search.run import Results
 from ..store.conclusion_words import as_json
 from ..store.leaderboard import Entry
-from ..store.study_folder import RESULTS, StudyFolder, list_studies
+from ..store.study_folder import RESULTS, StudyFolder, list_studies, one_policy
 from .formatting import counted, duration, steps
 from .leaderboard_text import (
     front_line,
@@ -133,8 +133,9 @@ def next_commands(
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
         commands.append((train, "the default, which was better: train it, keep its policy"))
-    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
-        commands.append((f"hpo best --export policy/{which}", "then: hpo eval policy/"))
+    elif (kept := StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        here = "policy" / one_policy(kept).relative_to(kept)
+        commands.append((f"hpo best --export policy/{which}", f"then: hpo eval {here}/"))
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
     column = f", param.{knob}" if knob else ""
     sql = f"SELECT trial, value{column} FROM trials ORDER BY rank"

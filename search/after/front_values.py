@@ -30,10 +30,18 @@ def front_values(
     if not journal.meta.objectives:
         return {}
     from ..book.objective import Objective, measure  # numpy is loaded on use
+    from ..lanes.contract import EvaluationResult
     from .looking_back import result_of
 
-    first = Objective.of(recorded(journal.meta.study_text))  # a score over several environments
-    others = [str(objective["name"]) for objective in journal.meta.objectives[1:]]
+    meta = journal.meta
+    score = Objective.of(recorded(meta.study_text)) if meta.environments else None
+    names = [str(objective["name"]) for objective in meta.objectives]
+
+    def value(place: int, found: EvaluationResult, known: Sequence[float]) -> float:
+        if place == 0 and score is not None:  # over several environments
+            return score.measure(found)
+        return known[place] if names[place] in COSTS else measure(names[place], found)
+
     whole = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
     values: dict[int, dict[int, tuple[float, ...]]] = {}
     for packed in journal.packed_evaluations(without=Stream.SEARCH):
@@ -41,11 +49,6 @@ def front_values(
             continue  # of other seeds, or of a trial that has not a value on every seed
         found, known = result_of(packed), whole[packed.trial]
         of_trial = values.setdefault(packed.trial, {})
-        of_trial[packed.replicate] = (  # in the order of env steps: the last one stays
-            first.measure(found),
-            *(
-                known[place] if name in COSTS else measure(name, found)
-                for place, name in enumerate(others, start=1)
-            ),
-        )
+        # In the order of env steps: the last one stays.
+        of_trial[packed.replicate] = tuple(value(n, found, known) for n in range(len(names)))
     return values

@@ -219,10 +219,11 @@ def _chosen(
 def _search_seeds(study: Study) -> int:
     """Return how many seeds of the search have chosen nothing by an environment left out.
 
-    None where a rule stopped trials or let them copy each other: who came to the end was decided
-    by these very seeds on all environments.
+    None where a rule, or a scheduler of Ray Tune, stopped trials or let them copy each other: who
+    came to the end was decided by these very seeds on all environments.
     """
-    return 0 if study.early_terminate is not None else study.seeds.first
+    ruled = study.early_terminate is not None or study.search.driver == "ray_tune"
+    return 0 if ruled else study.seeds.first
 
 
 def _side(
@@ -235,21 +236,22 @@ def _side(
         left: number of the environment.
         trial: chosen without it.
         other: the other one; None where there is none.
-        of_search: how many seeds of the search may be asked.
+        of_search: the first so many seeds of the search may be asked.
     """
     if other is None:
         return Side(None, why="the default configuration has no trial")
     if trial == other:
         return Side(other, why="the same trial")
     for stream in (Stream.CHOOSE, Stream.REPORT, Stream.SEARCH):
-        pairs = _pairs(scores.of(trial, stream), scores.of(other, stream), left)
-        pairs = pairs[:of_search] if stream is Stream.SEARCH else pairs
+        ours, theirs = scores.of(trial, stream), scores.of(other, stream)
+        if stream is Stream.SEARCH:
+            ours = {seed: given for seed, given in ours.items() if seed < of_search}
+        pairs = _pairs(ours, theirs, left)
         if pairs:
-            ours, theirs = [x for x, _ in pairs], [y for _, y in pairs]
+            own, others = [x for x, _ in pairs], [y for _, y in pairs]
             apart = tuple(x - y for x, y in pairs)
-            around = paired_interval(ours, theirs)
-            difference = Estimate(mean(apart), around)
-            return Side(other, len(pairs), stream, mean(ours), mean(theirs), difference, apart)
+            difference = Estimate(mean(apart), paired_interval(own, others))
+            return Side(other, len(pairs), stream, mean(own), mean(others), difference, apart)
     return Side(other, why=f"trials {trial} and {other} share no seed that chose neither")
 
 
@@ -278,10 +280,15 @@ def _over(sides: Sequence[Side]) -> Estimate:
 
 def _adaptive(study: Study) -> str:
     """Return what in the search all environments decided beside the choice."""
-    row = METHODS.get(study.search.method)
+    search = study.search
+    row = METHODS.get(search.method)
     found: list[str] = []
-    if row is None or row.learns:
-        found.append(f"which configurations were proposed ({study.search.method})")
+    if search.driver == "ray_tune":
+        if search.searcher != "random":
+            found.append(f"which configurations were proposed ({search.searcher})")
+        found.append(f"which trials were stopped or copied others ({search.scheduler})")
+    elif row is None or row.learns:
+        found.append(f"which configurations were proposed ({search.method})")
     if study.early_terminate is not None:
         what = "copied others" if study.early_terminate.evolves else "were stopped"
         found.append(f"which trials {what} ({study.early_terminate.type})")

@@ -22,6 +22,7 @@ from ...spaces.from_optuna import open_storage, refusals
 from ...spaces.optuna_values import told_changes, written_params
 from ...store.codec import finite_json
 from ...store.rows import StudyMeta, TrialRow, TrialState
+from ...studies.several import environments_of
 from ..book.objective import Objectives
 from .looking_back import Points
 
@@ -85,6 +86,7 @@ def _directions(meta: StudyMeta) -> list[StudyDirection]:
 def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
     """Record what is measured, and what `hpo import optuna` needs to make a study of it again."""
     study = points.study
+    envs = [{"id": one.id, **one.values} for one in environments_of(study)]
     names = [str(objective["name"]) for objective in meta.objectives] or [meta.metric]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks names of metrics as experimental
@@ -92,7 +94,7 @@ def _describe(theirs: optuna.Study, meta: StudyMeta, points: Points) -> None:
     said = {
         "versions": dict(meta.versions),
         "study_hash": meta.study_hash,
-        "env": {"id": study.env.id, **study.env.values},
+        "env": envs if study.more_envs else envs[0],
         "env_steps": study.env_steps,
         "fixed": dict(study.fixed),
     }

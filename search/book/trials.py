@@ -189,6 +189,8 @@ class Trial:
         self.state, self.error, self.ended_at = state, error, now
         self.bits, self.lost = bits, False
         self.see_values()
+        if state is TrialState.STOPPED and self.rung >= 0:
+            self.scores = self._scores_at(self.rung)
 
     def forget_cut(self) -> None:
         """Go without the replicates that the budget has cut."""
@@ -274,6 +276,12 @@ class Trial:
     def scores_of(self, stream: Stream) -> tuple[float, ...]:
         """Return the mean score on each of several environments over the same replicates."""
         rows = [run.scores for run in self._measured(stream) if run.scores]
+        return tuple(mean(column) for column in zip(*rows, strict=True))
+
+    def _scores_at(self, rung: int) -> tuple[float, ...]:
+        """Return the mean scores behind what it showed at a rung, which some seeds may be past."""
+        runs = [run for run in self._measured(Stream.SEARCH) if len(run.rung_scores) > rung]
+        rows = [run.rung_scores[rung] for run in runs if run.rung_scores[rung]]
         return tuple(mean(column) for column in zip(*rows, strict=True))
 
     def _measured(self, stream: Stream) -> list[Run]:

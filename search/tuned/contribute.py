@@ -22,6 +22,7 @@ from ...store.leaderboard import leaderboard_of
 from ...store.rows import Stream
 from ...store.study_folder import StudyFolder
 from ...studies.load import loads, recorded
+from ...studies.metrics import METRICS
 from ...studies.resolved import diff, resolved
 from ...studies.several import only_one_environment
 from ...studies.spec import Study
@@ -34,7 +35,7 @@ from ..after.conclusion import conclusion_of
 from ..api import run
 from ..lanes.versions import versions
 from ..streams import study_seed
-from .prove import Runner, Runs, contender_of, curve_of, proof_study, run_proof
+from .prove import MEANS, Runner, Runs, contender_of, curve_of, proof_study, run_proof
 
 __all__ = ["TAKEN", "Candidate", "candidate_of", "commit_of_checkout", "contribute"]
 
@@ -89,6 +90,16 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
     if study.imports or study.init is not None or study.evaluation.env:
         raise ConfigError(
             f"study {folder.name!r} has imports, init or eval_env, which a record cannot hold"
+        )
+    if study.schedule_env_steps is not None:
+        raise ConfigError(
+            f"study {folder.name!r} has schedule_env_steps, which a record cannot hold: schedules "
+            "of a record end with its runs; leave it out and run the study with --new"
+        )
+    if study.metric.name in METRICS and study.metric.name not in MEANS:
+        raise ConfigError(
+            f"study {folder.name!r} is judged by {study.metric.name}; runs of a record are "
+            f"compared by a mean over episodes: {', '.join(MEANS)} or the environment's own"
         )
     if any(name.startswith("env.") for name in study.space.names):
         raise ConfigError(

@@ -20,6 +20,7 @@ from ...knobs import complete
 from ...spaces.space import Space
 from ...store.journal import Journal
 from ...store.query import has_column, query
+from ...store.rows import TrialState
 from ...store.statistics import interval, iqm, mean
 from ...store.tables import sql_names
 from ...studies.single import single
@@ -30,12 +31,23 @@ from ...studies.tuned.summary import area, time_to
 from ..api import run
 from ..run import Results
 
-__all__ = ["POINTS", "Runner", "Runs", "contender_of", "curve_of", "proof_study", "run_proof"]
+__all__ = [
+    "MEANS",
+    "POINTS",
+    "Runner",
+    "Runs",
+    "contender_of",
+    "curve_of",
+    "proof_study",
+    "run_proof",
+]
 
 Runner = Callable[[Study, Path], Results]
 """Runs a study in a folder of results, or goes on with it."""
 POINTS = 20
 """Evaluations of a run, and points of its curve."""
+MEANS = {"eval/return_mean": "episode_return", "eval/length_mean": "episode_length"}
+"""Metrics that are the mean over episodes of a column; so are those of an environment's own."""
 _TRAINING = "episode_return_100"
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 
@@ -147,20 +159,19 @@ def _counted(out: Path, name: str, commit: str) -> Generator[Callable[[], float 
 
 
 def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
+    with Journal(folder) as journal:
+        row = journal.trial(0)
+    assert row is not None  # a study that ended has its trial
+    if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
+        raise SearchError(
+            f"no seed of {study.name} got to its end: {row.error or 'every one diverged'}"
+        )
     values = _series(folder, "evaluations", _column(study.metric.name))
-    if not values:
-        with Journal(folder) as journal:
-            row = journal.trial(0)
-        why = f": {row.error}" if row is not None and row.error else ""
-        raise SearchError(f"no seed of {study.name} got to its end{why}")
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}
     at = tuple(sorted(next(iter(whole.values()))))
     told = has_column(folder, "curves", _TRAINING)
     curves = _series(folder, "curves", _TRAINING) if told else {}
-    with Journal(folder) as journal:
-        row = journal.trial(0)
-    assert row is not None  # a study that ended has its trial
     return Runs(
         env_steps=at,
         values={seed: tuple(points[step] for step in at) for seed, points in whole.items()},
@@ -171,9 +182,9 @@ def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
 
 
 def _column(metric: str) -> str:
+    """Return the column of the evaluations whose mean over episodes a metric is."""
     name = metric.removeprefix("eval/")
-    known = {"return_mean": "episode_return", "length_mean": "episode_length"}
-    return known.get(name) or sql_names([name], _KEYS)[name]
+    return MEANS.get(metric) or sql_names([name], _KEYS)[name]
 
 
 def _series(folder: Path, table: str, column: str) -> dict[int, dict[int, float]]:

@@ -51,12 +51,19 @@ def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Dr
 
 def _constants(draft: Draft, theirs: OptunaStudy, given: Mapping[str, Any]) -> None:
     """Put what is not searched: the environment given, and what a study of ours was begun with."""
-    env = dict(theirs.exported.get("env", {}))
+    env = theirs.exported.get("env", {})
     if "env" in given:
         draft.constant("env", given["env"])
+    elif is_list(env):
+        names = ", ".join(str(one["id"]) for one in env)
+        raise ConfigError(
+            f"{draft.source}: its trials were scored over {len(env)} environments ({names}); "
+            "`hpo import` makes a study of one: name it, as in --env "
+            f"{env[0]['id']} -- --metric eval/return_mean"
+        )
     elif "id" in env:
-        draft.constant("env", env.pop("id"))
-        draft.env.update(env)
+        draft.constant("env", env["id"])
+        draft.env.update({key: value for key, value in env.items() if key != "id"})
         draft.rest["env_steps"] = theirs.exported["env_steps"]
     for name, value in theirs.exported.get("fixed", {}).items():
         draft.constant(name, value)

@@ -14,7 +14,8 @@ from hpo.search.run import run
 from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
 from hpo.store.rows import Stream
 from hpo.store.score_tables import beside
-from hpo.store.study_folder import StudyFolder
+from hpo.store.study_folder import StudyFolder, one_policy, read_leaderboard
+from hpo.studies.load import load
 from hpo.studies.single import single
 from hpo.studies.spec import Budget, Confirm, Seeds
 from hpo.views.charts import curves_chart
@@ -22,6 +23,7 @@ from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands import train_one
 from hpo.views.environment_text import beside_lines
+from hpo.views.final_summary import next_commands
 from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
@@ -86,6 +88,36 @@ def test_an_exported_policy_is_a_folder_an_environment(capsys, folder, tmp_path)
     assert "wrote the policy of trial" in told
     first = sorted(engine.IDS)[0]
     assert f"try: hpo eval {tmp_path / 'policy' / first}" in " ".join(told.split())
+
+
+def test_the_next_command_evaluates_a_policy_that_is_there(folder):
+    entries = read_leaderboard(StudyFolder(folder))
+    told = dict(next_commands(folder, entries, worse=False))
+    (then,) = (why for command, why in told.items() if "--export policy/" in command)
+    assert then == f"then: hpo eval policy/{sorted(engine.IDS)[0]}/"
+
+
+@pytest.mark.parametrize("form", ["tensorboard", "wandb"])
+def test_a_tool_of_one_environment_is_refused_in_a_line(capsys, folder, tmp_path, form):
+    target = tmp_path / "there"
+    assert main(["export", form, "--study", str(folder), "--to", str(target)]) == 2
+    assert f"hpo export {form} is for one environment, but" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_a_study_in_optunas_storage_says_that_it_was_over_several(capsys, folder, tmp_path):
+    storage = f"sqlite:///{tmp_path / 'optuna.db'}"
+    assert main(["export", "optuna", "--study", str(folder), "--to", storage]) == 0
+    capsys.readouterr()
+    words = ["import", "optuna", storage, "--to", str(tmp_path / "again.yaml")]
+    assert main(words) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"scored over 3 environments ({', '.join(engine.IDS)})" in told
+    assert f"--env {engine.IDS[0]} -- --metric eval/return_mean" in told
+    assert not (tmp_path / "again.yaml").exists()
+    asked = ["--env", engine.IDS[0], "--", "--metric", "eval/return_mean"]
+    assert main([*words, *asked]) == 0
+    assert load(tmp_path / "again.yaml").env.id == engine.IDS[0]
 
 
 def scores_of(folder, trial, stream):
@@ -226,4 +258,4 @@ def test_training_one_configuration_tells_every_environment(tmp_path, capsys):
     assert data["value"] == pytest.approx(fmean(fmean(seeds) for seeds in given))
     policy = Path(data["policy"])
     assert sorted(path.name for path in policy.iterdir()) == sorted(engine.IDS)
-    assert train_one._to_try(policy) == policy / sorted(engine.IDS)[0]
+    assert one_policy(policy) == policy / sorted(engine.IDS)[0]

@@ -13,8 +13,10 @@ from ...store.journal import Journal
 from ...store.query import require_tables
 from ...store.study_folder import StudyFolder, find_study
 from ...store.tables import TABLES, damaged_table
+from ...studies.load import recorded
 from ...studies.logger_section import logger_of
 from ...studies.reader import plain, read_text
+from ...studies.several import only_one_environment
 from ..documents import print_json
 from ..formatting import counted
 from ..visible import echo
@@ -28,7 +30,7 @@ def do_export(args: Namespace) -> int:
     Raises:
         StudyError: an option of the format is wrong.
         StoreError: there is no such study, or it has no tables yet.
-        ConfigError: Optuna's storage cannot take it.
+        ConfigError: Optuna's storage cannot take it, or the format is of one environment.
         MissingExtraError: the tool's package is not installed.
     """
     folder = find_study(args.study, Path(args.out))
@@ -37,7 +39,10 @@ def do_export(args: Namespace) -> int:
     target = Path(args.to)
     _check(folder)
     with Journal(folder.path) as journal:
-        study = plain(read_text(journal.meta.study_text, "study.resolved.yaml"))
+        text = journal.meta.study_text
+    if args.format in ("tensorboard", "wandb"):
+        only_one_environment(recorded(text), f"hpo export {args.format}")
+    study = plain(read_text(text, "study.resolved.yaml"))
     sink = make_sink(logger_of(args.format, args.set), study, target)
     if not target.is_dir():  # which a link may be
         make_folder(target)

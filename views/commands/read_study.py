@@ -21,7 +21,14 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
 from ...store.query import streamed
 from ...store.rows import StudyMeta
-from ...store.study_folder import StudyFolder, find_study, find_tables, list_studies, state_of
+from ...store.study_folder import (
+    StudyFolder,
+    find_study,
+    find_tables,
+    list_studies,
+    one_policy,
+    state_of,
+)
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
 from ...user_files import parse_json
@@ -217,9 +224,7 @@ def print_exported(target: Path) -> None:
     """Print whose policy was written where, and how to evaluate it."""
     text = f"wrote the policy of {_whose(origin_of(target))} to {target}/"
     echo(fitted(text, sys.stderr), file=sys.stderr)
-    own = sorted(path.parent.name for path in target.glob("*/policy.json"))
-    where = target if (target / "policy.json").exists() or not own else target / own[0]
-    echo(f"try: hpo eval {where}", file=sys.stderr)
+    echo(f"try: hpo eval {one_policy(target)}", file=sys.stderr)
 
 
 def origin_of(policy: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ...search.engine.growth import single_as_begun
 from ...search.run import Results
 from ...store.by_environment import ENVIRONMENT
 from ...store.query import query
-from ...store.study_folder import StudyFolder
+from ...store.study_folder import StudyFolder, one_policy
 from ...studies.several import env_words, metric_words
 from ...studies.single import single
 from ...studies.spec import Study
@@ -80,12 +80,6 @@ def _data(study: Study, results: Results) -> dict[str, Any]:
         "picture": None,
         **{name: trial[name] for name in ("over_environments",) if name in trial},
     }
-
-
-def _to_try(policy: Path) -> Path:
-    """Return the folder to evaluate: of several environments that of the first by name."""
-    own = sorted(policy.glob("*/policy.json"))
-    return own[0].parent if own and not (policy / "policy.json").exists() else policy
 
 
 def _folders(parent: Path) -> list[str]:
@@ -167,7 +161,8 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
     if data["picture"] is not None:
         lines.append(f"picture  {data['picture']}")
     if data["policy"] is not None:
-        lines.append(f"policy   {data['policy']}/; try: hpo eval {_to_try(Path(data['policy']))}")
+        policy = one_policy(Path(data["policy"]))
+        lines.append(f"policy   {data['policy']}/; try: hpo eval {policy}")
         if len(data["seed_policies"]) > 1:
             every = Path(data["seed_policies"][0]).parent
             lines.append(f"         of the first seed; those of all seeds: {every}/")

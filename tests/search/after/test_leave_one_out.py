@@ -13,12 +13,17 @@ import pytest
 
 from hpo.errors import ConfigError, StoreError
 from hpo.search.after.environment_scores import EnvironmentScores, environment_scores
-from hpo.search.after.leave_one_out import _adaptive, leave_one_out, leave_one_out_of
+from hpo.search.after.leave_one_out import (
+    _adaptive,
+    _search_seeds,
+    leave_one_out,
+    leave_one_out_of,
+)
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.paired import paired_interval
 from hpo.store.rows import Stream
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Racing, Seeds
+from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Racing, SearchSpec, Seeds
 
 engine = SimpleNamespace(
     **run_path(str(Path(__file__).parents[1] / "engine" / "test_several_environments.py"))
@@ -161,6 +166,19 @@ def test_what_all_environments_decided_is_said_and_its_seeds_are_not_asked(
         values = {Stream.SEARCH: row.seed_values, Stream.CHOOSE: row.choose_values,
                   Stream.REPORT: row.report_values}[stream]  # fmt: skip
         assert [sum(given) / 3 for given in seeds.values()] == pytest.approx(list(values))
+
+
+def test_what_a_scheduler_of_ray_tune_decided_is_said_and_its_seeds_are_not_asked():
+    tune = SearchSpec("random", driver="ray_tune", scheduler="asha", searcher="optuna")
+    asked = engine.several(early_terminate=None, seeds=Seeds(2))
+    assert _search_seeds(asked) == 2
+    asked = dataclasses.replace(asked, search=tune)
+    assert _search_seeds(asked) == 0
+    told = (
+        "which configurations were proposed (optuna) and which trials were stopped or copied "
+        "others (asha)"
+    )
+    assert _adaptive(asked) == told
 
 
 def test_what_a_method_that_learns_proposed_is_said():

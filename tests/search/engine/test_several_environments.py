@@ -19,6 +19,7 @@ from hpo.search.lanes.several import SeveralFactory
 from hpo.search.run import run
 from hpo.store import tables_equal
 from hpo.store.journal import Journal
+from hpo.store.leaderboard import leaderboard_of
 from hpo.store.over_environments import together
 from hpo.studies.several import alone, labels
 from hpo.studies.spec import (
@@ -26,6 +27,7 @@ from hpo.studies.spec import (
     Constraint,
     EarlyTerminate,
     EnvSpec,
+    Evaluation,
     Metric,
     Racing,
     SearchSpec,
@@ -208,6 +210,19 @@ def test_fresh_seeds_of_a_front_show_the_score(tmp_path):
         seeds = list(values[row.trial].values())
         assert tuple(score for score, _ in seeds) == row.choose_values
         assert {cost for _, cost in seeds} == {row.choose_objectives[1]}
+
+
+def test_columns_of_a_stopped_trial_are_of_the_rung_it_is_ranked_by(tmp_path):
+    """Its seeds wait for lanes by turns, so that some are past the rung when it is judged."""
+    asked = several(evaluation=Evaluation(every=1_000), seeds=Seeds(3), budget=Budget(trials=20))
+    parts = [dataclasses.replace(part, lanes=4) for part in PARTS]
+    run(asked, tmp_path, factory(asked, parts), (), samples.quick())
+    with Journal(tmp_path) as journal:
+        entries = leaderboard_of(journal.meta, journal.trials())
+    stopped = [one for one in entries if one.value is None and one.scores and one.stop_rule]
+    assert len(stopped) > 5
+    for one in stopped:
+        assert sum(one.scores) / 3 == pytest.approx(one.rung_value)
 
 
 class WithoutSkill(samples.AnalyticFactory):

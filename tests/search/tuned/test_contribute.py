@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpo.errors import ConfigError
+from hpo.errors import ConfigError, SearchError
 from hpo.knobs import complete
 from hpo.search.lanes.analytic import AnalyticFactory, AnalyticPopulation
 from hpo.search.run import run
 from hpo.search.streams import study_seed
 from hpo.search.tuned.contribute import candidate_of, commit_of_checkout, contribute
-from hpo.search.tuned.prove import proof_study
+from hpo.search.tuned.prove import proof_study, run_proof
 from hpo.search.tuned.verify import judged, verify
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
@@ -23,7 +23,7 @@ from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate
+from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric
 from hpo.studies.tuned.published import published
 from hpo.studies.tuned.record import SEEDS
 from hpo.studies.tuned.record_file import record_text
@@ -226,10 +226,42 @@ def test_seeds_that_diverge_have_no_value_and_others_stand(tmp_path):
     study = samples.study(env_steps=40_000)
     own = proof_study(study, "all", complete({"learning_rate": 0.9}), 8, 5)
     assert own.seeds.per_config == 8 and own.seeds.tolerate == 7 and own.seed == 5
-    with pytest.raises(Exception, match="no seed of all got to its end"):
-        from hpo.search.tuned.prove import run_proof
-
+    with pytest.raises(SearchError, match="no seed of all got to its end"):
         run_proof(own, tmp_path, runner=analytic)
+
+
+def test_seeds_that_all_diverge_on_the_way_have_no_end(tmp_path):
+
+    class HalfWay(Population):
+        def _step(self, lane):
+            super()._step(lane)
+            return lane.chunks >= 25
+
+    class Diverging(Factory):
+        def make(self, resolved, lanes):
+            return HalfWay(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+    def runner(study, out):
+        settings = samples.quick(study_text=resolved_yaml(study))
+        return run(study, out / study.name, Diverging(seed=study.seed), (), settings)
+
+    own = proof_study(samples.study(env_steps=40_000), "all", complete({}), 8, 5)
+    with pytest.raises(SearchError, match="no seed of all got to its end: every one diverged"):
+        run_proof(own, tmp_path, runner=runner)
+    with Journal(tmp_path / "all") as journal:
+        assert len(list(journal.packed_evaluations())) > 8  # they showed something before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"schedule_env_steps": 80_000}, "has schedule_env_steps, which a record cannot hold"),
+        ({"metric": Metric("eval/return_median")}, "is judged by eval/return_median; runs of a"),
+    ],
+)
+def test_what_a_record_cannot_hold_is_refused_before_its_runs(tmp_path, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        candidate_of(searched(tmp_path, **changes), anyway=True)
 
 
 @pytest.mark.parametrize(
