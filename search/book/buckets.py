@@ -34,6 +34,8 @@ class Bucket:
         slots: the replicate in each lane; empty until the population is made.
         settled: the number of its lanes is what it stays; until then nothing has run in them.
         waiting: replicates without a lane, in (trial, stream, replicate) order.
+        offered: the lanes that it had room for when it was first made, some of which it may
+            have given up since; 0 before.
     """
 
     key: str
@@ -44,6 +46,7 @@ class Bucket:
     slots: list[Run | None] = field(default_factory=list)
     settled: bool = False
     waiting: list[Run] = field(default_factory=list)
+    offered: int = 0
 
     @classmethod
     def of(cls, study: Study, resolved: Resolved, example: int) -> Bucket:
@@ -87,6 +90,7 @@ class Bucket:
         """Take a population, with the lanes there were if it had one before."""
         self.population = population
         self.slots = self.slots or [None] * population.lanes
+        self.offered = self.offered or population.lanes
 
     def settle(self, population: Population | None = None) -> None:
         """Let the number of lanes be what it stays.
@@ -143,15 +147,16 @@ class Bucket:
             if run is not None and run.trial == trial:
                 self._free(lane, run)
 
-    def lay_out(self, lanes: int, settled: bool, runs: Iterable[Run]) -> None:
+    def lay_out(self, lanes: int, settled: bool, runs: Iterable[Run], offered: int) -> None:
         """Lay out lanes and queue as a commit saw them.
 
         Args:
             lanes: how many there were.
             settled: that is what they stay.
             runs: replicates of the bucket that wait or run.
+            offered: how many there were at first.
         """
-        self.slots, self.settled = [None] * lanes, settled
+        self.slots, self.settled, self.offered = [None] * lanes, settled, offered
         for run in runs:
             if run.state is RunState.WAITING:
                 self.enqueue([run])

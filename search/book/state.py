@@ -48,12 +48,14 @@ class BucketState:
         example: a trial whose configuration makes its population.
         lanes: how many.
         settled: that is what they stay.
+        offered: how many there were at first; 0 of a study from before this was kept.
     """
 
     key: str
     example: int
     lanes: int
     settled: bool = True
+    offered: int = 0
 
 
 @dataclass
@@ -330,6 +332,7 @@ class LoopState:
         value.setdefault("outlook", None)
         for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
             bucket.setdefault("settled", bucket["lanes"] > 0)
+            bucket.setdefault("offered", 0)
         for part in ("compile", "evaluate", "search", "store"):  # counted as `between` before
             value["usage"].setdefault(f"{part}_seconds", 0.0)
         value.setdefault("default", None)  # from before the default was confirmed

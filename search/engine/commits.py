@@ -78,8 +78,8 @@ class Committer:
         ledger, new = self._ledger, self._ledger.unwritten
         started = time.monotonic()
         ledger.state.note_buckets(
-            BucketState(bucket.key, bucket.example, bucket.lanes, bucket.settled)
-            for bucket in self._buckets.values()
+            BucketState(b.key, b.example, b.lanes, b.settled, b.offered)
+            for b in self._buckets.values()
         )
         self._store.commit(
             loop_state=ledger.state.to_text(),
@@ -171,7 +171,7 @@ def restore_buckets(
         bucket = Bucket.of(ledger.study, resolved, entry.example)
         mine = [trial for trial in ledger.state.live.values() if trial.bucket == entry.key]
         runs = [run for trial in mine for run in trial.runs]
-        bucket.lay_out(entry.lanes, entry.settled, runs)
+        bucket.lay_out(entry.lanes, entry.settled, runs, entry.offered)
         buckets[entry.key] = bucket
     ended = ledger.state.ended
     for bucket in buckets.values():

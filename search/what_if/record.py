@@ -90,6 +90,7 @@ class Record:
         runs: (trial, replicate) -> what was seen of it.
         decisions, asks: in their order.
         lanes: bucket -> lanes that it kept.
+        offered: bucket -> lanes that it was first made with, where that is known.
         devices: over which they were spread.
         warmup_chunks: at the start of every replicate.
         quantum: says how long chunks are.
@@ -108,6 +109,7 @@ class Record:
     quantum: Quantum = quantum_of
     exhausted: bool = False
     last_rows: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    offered: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def configs(self) -> tuple[dict[str, Any], ...]:
@@ -190,6 +192,7 @@ def read_record(folder: Path, quantum: Quantum = quantum_of) -> Record:
         study, rows, {key: Seen(found) for key, found in results.items()}, decisions, asks,
         {entry.key: entry.lanes for entry in state.buckets if entry.lanes}, devices,
         quantum=quantum, exhausted=state.exhausted,
+        offered={entry.key: entry.offered for entry in state.buckets if entry.offered},
     )  # fmt: skip
     return _with_losses(record, _last_rows(folder, rows))
 

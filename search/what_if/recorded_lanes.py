@@ -51,9 +51,9 @@ class RecordedFactory:
         return Resolved(config, row.bucket, self.record.quantum(self.study, config), trial)
 
     def make(self, resolved: Resolved, lanes: int | None) -> RecordedPopulation:
-        """See `PopulationFactory`; as many lanes as there were."""
-        most = max(self.record.lanes.values(), default=1)
-        wanted = lanes or self.record.lanes.get(resolved.bucket, most)
+        """See `PopulationFactory`; as many lanes as there were at first."""
+        known = {**self.record.lanes, **self.record.offered}
+        wanted = lanes or known.get(resolved.bucket, max(known.values(), default=1))
         return RecordedPopulation(self, resolved.steps_per_chunk, wanted)
 
     def count(self, trial: int, replicate: int, env_steps: int, now: int) -> None:

@@ -367,3 +367,14 @@ def test_a_rule_that_pauses_has_no_interval_of_resamples(tmp_path):
     rules = ["asha,eta=2,min=2000,pause=6", "asha,eta=2,min=2000"]
     paused, plain = what_if(ran(tmp_path, asked), rules, None, 20, quantum).rows
     assert paused.luck is None and paused.lost is not None and plain.luck is not None
+
+
+def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path):
+    """The first batch is as large as the lanes there were room for."""
+    for seed in range(4):
+        asked = study(samples.WITH_BUCKETS, early_terminate=None, seeds=Seeds(1), seed=seed,
+                      budget=Budget(trials=20), evaluation=Evaluation(every=2_000))  # fmt: skip
+        record = read_record(ran(tmp_path / str(seed), asked, lanes=16), quantum)
+        assert max(record.lanes.values()) < 16 and set(record.offered.values()) == {16}
+        same, count = matches(record, replay(record, asked, Guesses(record, 0)))
+        assert same == count > 0
