@@ -254,7 +254,8 @@ def _head(data: Mapping[str, Any]) -> str:
         told = data["conclusion"]["sentences"]
         lines += [f"{'shown' if not place else '':<10} {text}" for place, text in enumerate(told)]
     if data["stop_rule"]:
-        lines.append(f"stopped    by {data['stop_rule']}{' (audited)' * data['audited']}")
+        word = "paused" if data["state"] == "paused" else "stopped"
+        lines.append(f"{word:<10} by {data['stop_rule']}{' (audited)' * data['audited']}")
     if data.get("audit") is not None:
         lines.append(f"audit      {_audit(data['audit'])}")
     if data["error"]:

@@ -49,7 +49,9 @@ def records_table(records: Sequence[Record]) -> str:
         )
     header = ("environment", "steps", "tuned", "default", "verdict", "beside others")
     right = (False, True, True, True, False, False)
-    words = "IQM of 32 fresh seeds, greedy; the proof of one: hpo tuned ENV"
+    counts = sorted({len(record.tuned.greedy) for record in records})
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    words = f"IQM of {seeds} fresh seeds, greedy; the proof of one: hpo tuned ENV"
     if any(row[3].endswith("*") for row in rows):
         words += "\n*: the default of the day it was made, which was another one"
     return f"{aligned(header, rows, right)}\n\n{words}"

@@ -52,6 +52,8 @@ def test_a_stopped_trial_says_by_whom(results, folder):
     data = trial_data(folder, of_state(results, "stopped"))
     assert data["value"] is None and data["decisions"][-1]["action"] == "stop"
     assert "stopped    by asha" in trial_text(data)
+    waits = trial_text({**data, "state": "paused"})
+    assert "paused     by asha" in waits and "stopped    by" not in waits
 
 
 def test_a_diverged_trial_has_no_value(results, folder):
