@@ -296,13 +296,12 @@ def _raced(
 ) -> list[float | None]:
     """Return the loss on the judging seeds of the trial that wins a race, for each budget."""
     mine = choosing[: study.seeds.per_config]
-    losses = -np.concatenate([atlas.filled_default[None], atlas.filled[order]])[:, :, -1]
-    values = np.concatenate([atlas.default_values[None], atlas.values[order]])[:, mine]
-    points = np.isfinite(values).sum(axis=2)  # before a seed diverged
+    losses, trained = _in_order(atlas, order)
+    points = trained[:, mine].sum(axis=2)  # before a seed diverged
     ends = np.append(atlas.points, atlas.points[-1])[points]
-    runs = Runs(losses[:, mine], ends, points == len(atlas.points))
+    runs = Runs(losses[:, mine, -1], ends, points == len(atlas.points))
     winners = [winner_of_race(runs, study.seeds, LANES, budget) for budget in budgets]
-    judged = losses[:, judging].mean(axis=1)
+    judged = losses[:, judging, -1].mean(axis=1)
     return [None if winner is None else float(judged[winner]) for winner in winners]
 
 
@@ -313,9 +312,8 @@ def _curves(
     places = [int(np.flatnonzero(atlas.points == rung)[0]) for rung in rung_steps(study)]
     mine = choosing[: study.seeds.per_config]
     first = mine[: study.seeds.first]
-    losses = -np.concatenate([atlas.filled_default[None], atlas.filled[order]])
-    values = np.concatenate([atlas.default_values[None], atlas.values[order]])
-    points = np.isfinite(values[:, first]).all(axis=1).sum(axis=1)  # before a seed diverged
+    losses, trained = _in_order(atlas, order)
+    points = trained[:, first].all(axis=1).sum(axis=1)  # before a seed diverged
     after = np.append(atlas.points, 0)[points]  # when it had: the next point
     judged = losses[:, judging].mean(axis=1)
     columns = (
@@ -336,6 +334,17 @@ def _curves(
             *(column.tolist() for column in columns), strict=True
         )
     ]
+
+
+def _in_order(atlas: Atlas, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the default and then configurations in an order, [1 + configurations, s, p].
+
+    Returns:
+        Losses, the worst one of each point where a seed had diverged; and where none had.
+    """
+    values = np.concatenate([atlas.default_values[None], atlas.values[order]])
+    filled = np.concatenate([atlas.filled_default[None], atlas.filled[order]])
+    return -filled, np.isfinite(values)
 
 
 def can_be_searched(atlas: Atlas, settings: Sequence[Setting] = SETTINGS) -> bool:
