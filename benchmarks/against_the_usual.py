@@ -35,7 +35,8 @@ class Against:
         budget: share of the whole one.
         environments: in which both have choices.
         share: of pairs in which the method's choice is better.
-        low, high: its interval; all of a table hold at once.
+        low, high: its interval; verdicts of a table hold at once.
+        each: the share in each environment.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Against:
     share: float
     low: float
     high: float
+    each: tuple[float, ...]
 
     @property
     def verdict(self) -> str:
@@ -74,7 +76,8 @@ def against(
     found = list[Against]()
     for (method, budget), both in pairs.items():
         share, low, high = share_of_pairs(both, tests=len(pairs))
-        found.append(Against(method, usual, budget, len(both), share, low, high))
+        each = tuple(share_of_pairs([one])[0] for one in both)
+        found.append(Against(method, usual, budget, len(both), share, low, high, each))
     return found
 
 
@@ -118,7 +121,7 @@ def share_of_pairs(
 
 
 def table(rows: Sequence[Against]) -> str:
-    """Return the rows as a table of Markdown, a line a method."""
+    """Return the rows as a table of Markdown, a line a method; in (...) each environment's."""
     shown = sorted({row.budget for row in rows})
     cells = {(row.method, row.budget): row for row in rows}
     head = [
@@ -136,4 +139,5 @@ def _cell(row: Against | None) -> str:
     if row is None:
         return ""
     verdict = f", **{row.verdict}**" if row.verdict else ""
-    return f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]{verdict}"
+    each = ", ".join(f"{share:.0%}" for share in row.each)
+    return f"{row.share:.0%} [{row.low:.0%}, {row.high:.0%}]{verdict} ({each})"

@@ -1,17 +1,22 @@
 """Search methods side by side: regret over env steps, with intervals over repetitions.
 
-Every method searches the same study for the same env steps, several times with other seeds. At
-some shares of the budget its choice is the best finished trial by its own search values, of the
-trials that had ended when so many env steps were spent on ended trials. Every choice is then
-trained on judge seeds, which no search used. Regret is the judge mean of the best known
+Every method searches the same study for the same training env steps, several times with other
+seeds; evaluations are not counted. At some shares of the budget its choice is the best finished
+trial by its own search values, of the trials that had ended when so many env steps were spent on
+ended trials (at less than the whole, those of trials that still ran are not counted); before one
+has finished it is the default. Every choice is then trained on judge seeds, which no search used:
+each repetition has its own, the same for all methods. Regret is the judge mean of the best known
 configuration less that of the choice. The best known one has the best judge mean of all choices
-and the default, which flatters it, by the same for every method. Intervals: Student's over 5 to 10
-repetitions, bootstrap over more. The row `no search` is the default configuration. How often a
-method chooses better than tpe, which `hpo init` writes, is `against_the_usual.py`'s.
+and the default, which flatters it, by the same for every method. Shown is the median over
+repetitions with its interval by order statistics, which is right for any distribution; each
+interval holds alone. `no search` is the default configuration. How often a method chooses better
+than tpe is `against_the_usual.py`'s, and differences between methods are to be read there alone.
 
+Trials of all methods but `pbt` and `pb2` are stopped as the study says, and nothing is confirmed.
 `pbt` and `pb2` choose a schedule and not one configuration: a population as large as the budget
 pays for, without early stopping, whose choice is there at the end alone. Its confirm stage trains
-the schedule on judge seeds, which no budget counts for any method.
+the schedule on seeds of its own, which no budget counts for any method; the policy that the
+population made counts nothing.
 
     python benchmarks/methods_table.py benchmarks/methods/CartPole-v1.yaml --methods random,tpe,gp
     python benchmarks/methods_table.py benchmarks/methods/*.yaml --small
@@ -26,9 +31,10 @@ import hashlib
 import json
 import math
 import platform
+import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,11 +61,13 @@ class Ended:
         config: what it searched.
         value: at the end of a full run; None of one that was stopped.
         env_steps: it took.
+        number: of the trial.
     """
 
     config: Mapping[str, Any]
     value: float | None
     env_steps: int
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,9 +77,9 @@ class Row:
     Attributes:
         study, method: whose.
         env_steps: of the budget so far.
-        repetitions: that had a choice there.
-        regret: mean over repetitions, in units of the metric.
-        low, high: its 95 % interval, None with fewer than 5 repetitions.
+        repetitions: of the search.
+        regret: median over repetitions, in units of the metric.
+        low, high: its 95 % interval, None with fewer than 6 repetitions.
     """
 
     study: str
@@ -94,13 +102,13 @@ def choices(
         goal: of the metric.
     """
     sign = 1.0 if goal == "maximize" else -1.0
-    found, best, chosen, spent, place = [], -math.inf, None, 0, 0
+    found, best, chosen, spent, place = [], (-math.inf, 0), None, 0, 0
     for budget in budgets:
         while place < len(trials) and spent + trials[place].env_steps <= budget:
             one = trials[place]
             spent, place = spent + one.env_steps, place + 1
-            if one.value is not None and sign * one.value > best:
-                best, chosen = sign * one.value, one.config
+            if one.value is not None and (sign * one.value, -one.number) > best:
+                best, chosen = (sign * one.value, -one.number), one.config
         found.append(chosen)
     return found
 
@@ -121,25 +129,36 @@ def rows_of(
         best: judge mean of the best known configuration.
         goal: of the metric.
     """
-    from hpo.store.statistics import interval, mean
-
     sign, found = (1.0 if goal == "maximize" else -1.0), list[Row]()
     for method, repetitions in chosen.items():
         for at, budget in enumerate(budgets):
             seen = [values[at] for values in repetitions]
             regrets = [sign * (best - value) for value in seen if value is not None]
             if regrets:
-                around = interval(regrets)
-                found.append(Row(study, method, round(budget), len(regrets), mean(regrets),
-                                 around.low, around.high))  # fmt: skip
+                found.append(Row(study, method, round(budget), len(regrets), *middle(regrets)))
     return found
+
+
+def middle(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Return the median and its 95 % interval by order statistics, for any distribution.
+
+    None with fewer than 6 values.
+    """
+    ordered, count, below, rank = sorted(values), len(values), 0.0, 0
+    while True:  # how many may lie beyond each end: at most 2.5 % by chance
+        below += math.comb(count, rank) / 2**count
+        if below > 0.025:
+            break
+        rank += 1
+    half = statistics.median(ordered)
+    return (half, ordered[rank - 1], ordered[-rank]) if rank else (half, None, None)
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as a table of Markdown."""
     from hpo.views.formatting import number, steps
 
-    head = ("study", "method", "env steps", "repetitions", "regret", "95 %")
+    head = ("study", "method", "training env steps", "repetitions", "median regret", "95 %")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in rows:
         around = "" if row.low is None or row.high is None else (
@@ -182,7 +201,7 @@ class Runs:
         )  # fmt: skip
         rows = [row for row in rows if row.ended_at is not None]
         rows.sort(key=lambda row: (row.ended_at, row.trial))
-        return [Ended(row.params, row.value, row.env_steps) for row in rows]
+        return [Ended(row.params, row.value, row.env_steps, row.trial) for row in rows]
 
     def evolve(self, rule: str, repetition: int) -> float | None:
         """Let a population evolve once, and return the judge mean of the schedule that it chose.
@@ -204,22 +223,23 @@ class Runs:
         chosen = [row for row in rows if row.report_values]
         return self._mean(chosen[0].report_values) if chosen else None
 
-    def judge(self, configs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return the means on the judge seeds by `key_of`; one that diverged counts as the worst.
+    def judge(self, configs: Sequence[Mapping[str, Any]], repetition: int) -> dict[str, float]:
+        """Return the means on the judge seeds of a repetition by `key_of`.
 
-        All that were not judged before run side by side, in one study.
+        A seed that diverged counts as its configuration's worst one. All that were not judged
+        before run side by side, in one study.
         """
         from hpo.search.streams import study_seed
         from hpo.studies.spec import Budget, SearchSpec, Seeds
 
-        known = self._judged_before()
+        known = self._judged_before(repetition)
         new = {key_of(one): one for one in configs if key_of(one) not in known}
         if new:
             told = hashlib.sha256("".join(sorted(new)).encode()).hexdigest()[:12]
             asked = replace(
                 self._asked("judge", 0),
-                name=f"judge-{self._judges}-{told}",
-                seed=study_seed(self.study.seed, "methods-table judge"),
+                name=f"judge-{self._judges}-{repetition:02d}-{told}",
+                seed=study_seed(self.study.seed, "methods-table judge", repetition),
                 search=SearchSpec("random"),
                 early_terminate=None,
                 enqueue=tuple(new[key] for key in sorted(new)),
@@ -229,14 +249,14 @@ class Runs:
                 budget=Budget(trials=1 + len(new)),  # the default comes first
             )  # fmt: skip
             self._run(asked)
-            known = self._judged_before()
+            known = self._judged_before(repetition)
         return known
 
-    def _judged_before(self) -> dict[str, float]:
+    def _judged_before(self, repetition: int) -> dict[str, float]:
         from hpo.store.journal import Journal
 
         known = dict[str, float]()
-        for folder in sorted(self._out.glob(f"judge-{self._judges}-*")):
+        for folder in sorted(self._out.glob(f"judge-{self._judges}-{repetition:02d}-*")):
             with Journal(folder) as journal:
                 if journal.head().phase == "finished":
                     known |= {key_of(row.params): self._mean(row.seed_values)
@@ -290,25 +310,28 @@ def measure(
         if method not in EVOLVING
     }
     default = runs.study.space.default()
-    several = [row for each in picked.values() for row in each]
-    worth = runs.judge([default, *(one for row in several for one in row if one is not None)])
-    judged = dict[str, list[list[float | None]]]()
-    for method in methods:
+    worth = [
+        runs.judge([default, *(one for each in picked.values() for one in each[at] if one)], at)
+        for at in range(repetitions)
+    ]
+
+    def of(method: str, at: int) -> Iterator[float | None]:
+        """Yield what the choices of a repetition are worth; the default where there is none."""
         if method in EVOLVING:
-            early: list[float | None] = [None] * (len(SHARES) - 1)
-            judged[method] = [[*early, runs.evolve(method, at)] for at in range(repetitions)]
+            found = runs.evolve(method, at)
+            yield from [None] * (len(SHARES) - 1)
+            yield worth[at][key_of(default)] if found is None else found
         else:
-            judged[method] = [
-                [None if one is None else worth[key_of(one)] for one in row]
-                for row in picked[method]
-            ]
+            yield from (worth[at][key_of(one or default)] for one in picked[method][at])
+
+    nothing = [[worth[at][key_of(default)]] for at in range(repetitions)]
+    judged = {method: [list(of(method, at)) for at in range(repetitions)] for method in methods}
     known = [
         value for each in judged.values() for row in each for value in row if value is not None
     ]
-    known.append(worth[key_of(default)])
+    known += [value for (value,) in nothing]
     best = max(known) if goal == "maximize" else min(known)
-    nothing = {"no search": [[worth[key_of(default)]]]}
-    rows = rows_of(runs.study.name, nothing, [0.0], best, goal)
+    rows = rows_of(runs.study.name, {"no search": nothing}, [0.0], best, goal)
     rows += rows_of(runs.study.name, judged, budgets, best, goal)
     sign = 1.0 if goal == "maximize" else -1.0
     return rows, {

@@ -76,6 +76,7 @@ def test_methods_are_held_against_the_usual_one(load):
     assert found["random", 1.0].share == 1.0 and found["random", 1.0].verdict == "better"
     assert found["pbt", 1.0].share == pytest.approx(0.55) and found["pbt", 1.0].verdict == ""
     assert found["pbt", 1.0].environments == 3
+    assert found["pbt", 1.0].each == pytest.approx((0.55,) * 3)
     (worse,) = (
         row for row in load.against([one] * 3, "random", (0.5, 1.0), (1.0,)) if row.method == "tpe"
     )
