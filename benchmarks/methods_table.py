@@ -18,7 +18,7 @@ pays for, without early stopping, whose choice is there at the end alone. Its co
 the schedule on seeds of its own, which no budget counts for any method; the policy that the
 population made counts nothing.
 
-    python benchmarks/methods_table.py benchmarks/methods/CartPole-v1.yaml --methods random,tpe,gp
+    python benchmarks/methods_table.py benchmarks/methods/Acrobot-v1.yaml --methods random,tpe,gp
     python benchmarks/methods_table.py benchmarks/methods/*.yaml --small
 
 Everything resumes: run the same command again. More repetitions judge what is new alone.
@@ -298,16 +298,33 @@ def key_of(config: Mapping[str, Any]) -> str:
     return json.dumps(config, sort_keys=True, default=str)
 
 
+def shares_its_best(trials: Sequence[Ended], goal: str) -> bool:
+    """Return whether several trials have the best value, so that their order chose."""
+    values = [one.value for one in trials if one.value is not None]
+    best = max(values, default=0.0) if goal == "maximize" else min(values, default=0.0)
+    return values.count(best) > 1
+
+
 def measure(
     runs: Runs, methods: Sequence[str], repetitions: int
-) -> tuple[list[Row], against_the_usual.Choices]:
-    """Search, judge, and return the rows of one study, and what was chosen, larger is better."""
+) -> tuple[list[Row], against_the_usual.Choices, list[bool]]:
+    """Search and judge.
+
+    Returns:
+        The rows of one study; what was chosen, larger is better; and of each search whether
+        several trials had its best value.
+    """
     goal = runs.study.metric.goal
     budgets = [share * runs.budget for share in SHARES]
-    picked = {
-        method: [choices(runs.search(method, at), budgets, goal) for at in range(repetitions)]
+    searched = {
+        method: [runs.search(method, at) for at in range(repetitions)]
         for method in methods
         if method not in EVOLVING
+    }
+    tied = [shares_its_best(trials, goal) for each in searched.values() for trials in each]
+    picked = {
+        method: [choices(trials, budgets, goal) for trials in each]
+        for method, each in searched.items()
     }
     default = runs.study.space.default()
     worth = [
@@ -334,10 +351,11 @@ def measure(
     rows = rows_of(runs.study.name, {"no search": nothing}, [0.0], best, goal)
     rows += rows_of(runs.study.name, judged, budgets, best, goal)
     sign = 1.0 if goal == "maximize" else -1.0
-    return rows, {
+    larger = {
         method: [[None if value is None else sign * value for value in row] for row in each]
         for method, each in judged.items()
     }
+    return rows, larger, tied
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -375,8 +393,11 @@ def main(words: Sequence[str] | None = None) -> int:
             if study.objectives or study.constraints:
                 raise ConfigError(f"{path} has several objectives; regret needs one value")
             runs = Runs(study, args.out, args.full_runs, args.judges)
-            found, choices_here = measure(runs, methods, args.repetitions)
+            found, choices_here, tied = measure(runs, methods, args.repetitions)
             rows, chosen = [*rows, *found], [*chosen, choices_here]
+            if any(tied):
+                print(f"{study.name}: in {sum(tied)} of {len(tied)} searches several trials had "
+                      "the best value, and the first of them was chosen")  # fmt: skip
     except HpoError as error:
         print(error, file=sys.stderr)
         return 2

@@ -79,6 +79,13 @@ def test_the_interval_of_a_median_is_that_of_order_statistics(table):
     assert wrong <= 25
 
 
+def test_a_best_value_that_several_trials_have_is_noticed(table):
+    one, two, stopped = table.Ended({}, 1.0, 1), table.Ended({}, 0.5, 1), table.Ended({}, None, 1)
+    assert table.shares_its_best([one, two, one, stopped], "maximize")
+    assert not table.shares_its_best([one, two, one, stopped], "minimize")
+    assert not table.shares_its_best([stopped, stopped], "maximize")
+
+
 def test_of_equal_values_the_first_trial_is_chosen(table):
     trials = [table.Ended({"x": 5}, 4.0, 10, 5), table.Ended({"x": 2}, 4.0, 10, 2)]
     assert table.choices(trials, [10, 20], "maximize") == [{"x": 5}, {"x": 2}]
