@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ..disk import make_folder, replacing
-from ..errors import StoreError
+from ..errors import ConfigError, StoreError
 
 __all__ = ["part_path", "read_part", "write_parts"]
 
@@ -50,7 +50,8 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
         like: a tree of that structure, with the shapes it must have.
 
     Raises:
-        StoreError: it is not there, damaged, or of another structure.
+        StoreError: it is not there, or damaged.
+        ConfigError: it is of another structure.
     """
     path = part_path(directory, part)
     if not path.is_file():
@@ -69,7 +70,7 @@ def read_part(directory: Path, part: str, like: Any) -> Any:
         name for name in named if name in found and named[name].shape != found[name].shape
     ]
     if differing:
-        raise StoreError(
+        raise ConfigError(
             f"{path} is of another network or optimiser: {differing[0]} "
             f"and {len(differing) - 1} more differ"
         )

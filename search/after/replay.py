@@ -73,6 +73,8 @@ class Replay:
         curve_rows: rows of the training curve that could be compared; 0 before the study has
             published any.
         curve_same: of those, how many have the same bits in every metric that was written then.
+        left_out: seeds that have no evaluation at the end of the lineage: they diverged, or ended
+            sooner. They are not trained again.
     """
 
     study: str
@@ -81,6 +83,7 @@ class Replay:
     points: tuple[Point, ...]
     curve_rows: int
     curve_same: int
+    left_out: tuple[int, ...] = ()
 
     @property
     def same(self) -> bool:
@@ -139,6 +142,7 @@ def replay(
         tuple(points),
         len(both),
         sum(_same(was, tuple(now.values())) for was, now in both),
+        tuple(sorted({*range(study.seeds.first), *record.evaluated} - {*record.replicates})),
     )
 
 
@@ -195,6 +199,11 @@ class _Record:
     def env_steps(self) -> int:
         """Of the last evaluation."""
         return max(env_steps for _, env_steps in self.returns)
+
+    @property
+    def evaluated(self) -> frozenset[int]:
+        """Those that were ever evaluated."""
+        return frozenset(replicate for replicate, _ in self.returns)
 
     @property
     def replicates(self) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import ConfigError, suggestion
 from ...store.rows import Stream
 from ...studies.spec import Study
+from ...via_gymnasium import is_gymnasium
 from ..book.objective import measure
 from ..book.schedule import schedule_of
 from ..lanes.compile_cache import enable_compilation_cache
@@ -230,14 +231,15 @@ class AutoRLEnv:
 
         Args:
             directory: must not exist.
-            parts: of `autorl_parts.PARTS`.
+            parts: of `parts.PARTS`.
 
         Raises:
-            ConfigError: a part is not known, or a run was reset and not stepped yet.
+            ConfigError: a part is not known or cannot be written, or a run was reset and not
+                stepped yet.
         """
         if self._fresh:
             raise ConfigError("runs were reset and have no state yet; step() first")
-        self._population.save_fields(Path(directory), fields_of(parts))
+        self._population.save_fields(Path(directory), fields_of(self._movable(parts)))
 
     def restore(self, directory: str | Path, parts: Iterable[str] = tuple(PARTS)) -> None:
         """Read chosen parts of all runs back; what is not named stays as it is.
@@ -246,15 +248,31 @@ class AutoRLEnv:
 
         Args:
             directory: written by `save` with these parts among its own.
-            parts: of `autorl_parts.PARTS`.
+            parts: of `parts.PARTS`.
 
         Raises:
-            ConfigError: a part is not known, or a run was reset and not stepped yet.
+            ConfigError: a part is not known or cannot be read back, or a run was reset and not
+                stepped yet.
             StoreError: the folder is damaged, or of other runs.
         """
         if self._fresh:
             raise ConfigError("runs were reset and have no state yet; step() first")
-        self._population.restore_fields(Path(directory), fields_of(parts))
+        self._population.restore_fields(Path(directory), fields_of(self._movable(parts)))
+
+    def _movable(self, parts: Iterable[str]) -> tuple[str, ...]:
+        """Return the parts, all of which can be written and read back.
+
+        Raises:
+            ConfigError: `environment` of one that the host steps.
+        """
+        asked, id_ = tuple(parts), self._study.env.id
+        if "environment" in asked and is_gymnasium(id_):
+            others = ", ".join(repr(name) for name in PARTS if name != "environment")
+            raise ConfigError(
+                f"the host steps {id_}, whose environments cannot be brought back in mid-episode; "
+                f"name the other parts: [{others}]"
+            )
+        return asked
 
     # ------------------------------------------------------------------ one step
 

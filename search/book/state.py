@@ -141,7 +141,8 @@ class LoopState:
         usage: the counters.
         bits: how often the study went on with other hardware or versions.
         ended: what can go on if `env_steps` grows.
-        bests: live trial -> the loss of its best evaluation, if that policy is kept.
+        bests: trial that is live or may grow -> the loss of its best evaluation, if that policy
+            is kept.
         bounds: budget and confirm as they were when the study last went on; JSON text.
         outlook: what is expected of the rest, None before the first chunk and at the end.
     """
@@ -292,8 +293,9 @@ class LoopState:
         return True
 
     def forget_bests(self, live: Collection[int]) -> None:
-        """Forget the best evaluations of trials that have ended."""
-        self.bests = {number: loss for number, loss in self.bests.items() if number in live}
+        """Forget the best evaluations of trials that have ended and cannot grow."""
+        grows = set[int]() if self.ended is None else {self.ended.trial.number}
+        self.bests = {n: loss for n, loss in self.bests.items() if n in live or n in grows}
 
     # ------------------------------------------------------------------ time and text
 

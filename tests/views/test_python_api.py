@@ -26,6 +26,7 @@ from hpo.store.leaderboard import leaderboard_of
 from hpo.store.rows import BaselineRow, TrialRow, TrialState
 from hpo.studies.load import load
 from hpo.studies.sources import read_study
+from hpo.views.python import calls
 from hpo.views.python.one_line import OneLine
 
 MAPPING = {
@@ -298,6 +299,12 @@ def test_learn_gives_the_policy_and_leaves_nothing(tmp_path, monkeypatch, quickl
     assert int(action) in (0, 1) and policy.about["study"] == "learn"
     assert list(tmp_path.iterdir()) == []
     assert isinstance(policy, hpo.SavedPolicy)
+
+
+def test_learn_over_several_environments_is_refused_before_it_trains(monkeypatch):
+    monkeypatch.setattr(calls, "train", lambda *_, **__: pytest.fail("it trained"))
+    with pytest.raises(ConfigError, match=r"^env is \['CartPole-v1', .*; allowed: an id or a ma"):
+        hpo.learn(["CartPole-v1", "Acrobot-v1"])
 
 
 def test_learn_that_gives_nothing_says_why(monkeypatch):

@@ -65,6 +65,7 @@ def _data(found: Replay, target: Path | None) -> dict[str, Any]:
         ],
         "curve_rows": found.curve_rows,
         "curve_same": found.curve_same,
+        "left_out": list(found.left_out),
         "exported_to": None if target is None else str(target),
     }
 
@@ -92,7 +93,12 @@ def _text(found: Replay) -> str:
 def _verdict(found: Replay, other: Sequence[Point]) -> str:
     curve = f"{found.curve_same} of {found.curve_rows} rows of the training curve"
     if found.same:
-        return f"Bit for bit as recorded: {counted(len(found.points), 'evaluation')}, {curve}."
+        lost = ", ".join(map(str, found.left_out))
+        without = (
+            f"\nNot trained again, as they diverged or ended sooner: seeds {lost}." if lost else ""
+        )
+        compared = counted(len(found.points), "evaluation")
+        return f"Bit for bit as recorded: {compared}, {curve}.{without}"
     return (
         f"Evaluations that differ: {len(other)} of {len(found.points)}; equal: {curve}. Results "
         "differ on other versions, devices or code than the study's."

@@ -132,7 +132,7 @@ def _by_seed(rows: Sequence[tuple[Any, ...]]) -> Sequence[Sequence[tuple[int, fl
 
 
 def _text(study: Study, data: Mapping[str, Any]) -> str:
-    each = steps(data["env_steps"] // max(1, study.seeds.per_config * study.spread))
+    each = steps(max((point["env_steps"] for point in data["curve"]), default=study.env_steps))
     seeds = counted(study.seeds.per_config, "seed")
     on = " on each" if study.more_envs else ""
     lines = [f"{data['name']}: {data['env']}, {seeds} of {each} env steps{on}"]

@@ -178,6 +178,11 @@ def learn(
         raise ConfigError(
             f"config is {config!r}; allowed: a mapping of knobs, such as {{'learning_rate': 1e-3}}"
         )
+    if not isinstance(env, str | Mapping):
+        raise ConfigError(
+            f"env is {env!r}; allowed: an id or a mapping with `id`. Over several environments a "
+            "policy each is kept: hpo.train({'env': [...], ...}).open()"
+        )
     study: dict[str, Any] = {
         "name": "learn", "env": env, "env_steps": env_steps, "fixed": dict(config or {}),
         "seed": seed, "seeds": {"per_config": 1}, "budget": {"trials": 1},

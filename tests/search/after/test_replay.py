@@ -77,6 +77,18 @@ def test_a_lineage_over_several_lanes_comes_out_bit_for_bit(folder):
     assert sum(last) / 2 == pytest.approx(copied.value, rel=1e-12)
 
 
+def test_a_seed_that_was_lost_is_named(folder, monkeypatch, capsys):
+    record = module._Record
+    monkeypatch.setattr(record, "replicates", property(lambda self: (1,)))
+    where = ["--study", str(folder.path)]
+    row = max(trials(folder), key=lambda row: len(row.schedule))
+    assert replay(folder, row.trial).left_out == (0,)
+    main(["replay", str(row.trial), *where])
+    assert (
+        "Not trained again, as they diverged or ended sooner: seeds 0." in capsys.readouterr().out
+    )
+
+
 def test_a_number_that_differs_is_noticed(folder, monkeypatch):
     """Trained with other knobs than recorded, the same trial is not the same."""
     plain = module.lineage_of
@@ -139,7 +151,9 @@ def test_on_the_command_line(folder, tmp_path, capsys):
     policy = tmp_path / "policy"
     assert main(["replay", str(row.trial), *where, "--json", "--export", str(policy)]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["same"] is True and data["lineage"] == list(row.schedule)
+    assert (
+        data["left_out"] == [] and data["same"] is True and data["lineage"] == list(row.schedule)
+    )
     assert (policy / "policy.json").is_file()
     assert main(["replay", str(row.trial), *where, "--export", str(policy)]) == 2
     assert "exists already" in capsys.readouterr().err

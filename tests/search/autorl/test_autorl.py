@@ -3,6 +3,7 @@
 The program is that of test_replay.py, so that only one of them compiles it.
 """
 
+import dataclasses
 import re
 from pathlib import Path
 from runpy import run_path
@@ -154,6 +155,21 @@ def test_parts_come_back_exactly(env, tmp_path):
         env.restore(tmp_path / "policy", ["optimiser"])
     with pytest.raises(ConfigError, match="did you mean 'policy'"):
         env.save(tmp_path / "other", ["polcy"])
+
+
+def test_environments_that_the_host_steps_are_not_written_as_if_they_came_back(env, tmp_path):
+    env.reset(seed=4)
+    env.step()
+    study = env._study
+    env._study = dataclasses.replace(study, env=dataclasses.replace(study.env, id="gym:Any-v0"))
+    try:
+        with pytest.raises(ConfigError, match=r"gym:Any-v0, whose .* other parts: \['policy', "):
+            env.save(tmp_path / "whole")
+        env.save(tmp_path / "some", ["policy", "optimiser"])
+        env.restore(tmp_path / "some", ["policy"])
+    finally:
+        env._study = study
+    assert not (tmp_path / "whole").exists()
 
 
 def bits(env):

@@ -26,7 +26,7 @@ from hpo.studies.longer import moving_schedules
 from hpo.studies.quanta import quanta_of, updates_per_chunk
 from hpo.studies.resolved import diff, resolved, resolved_yaml, study_hash
 from hpo.studies.single import single
-from hpo.studies.spec import Confirm, Evaluation, Seeds
+from hpo.studies.spec import Confirm, Evaluation, Metric, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
@@ -59,13 +59,14 @@ def policies(folder):
     }
 
 
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])  # the best one is late, or early
 @pytest.mark.parametrize("ways", [(16_000,), (12_000, 16_000, 32_000)])
-def test_a_run_lengthened_equals_the_run_that_was_long(tmp_path, ways):
-    kept = replace(one().checkpoint, each_seed=True, best_evaluation=True)
-    go(one(checkpoint=kept), tmp_path / "grown")
+def test_a_run_lengthened_equals_the_run_that_was_long(tmp_path, ways, goal):
+    kept = replace(one().checkpoint, each_seed=True, best_evaluation=True, best_of_each=True)
+    go(one(checkpoint=kept, metric=Metric(goal=goal)), tmp_path / "grown")
     for env_steps in ways:
-        grown = go(one(env_steps, checkpoint=kept), tmp_path / "grown")
-    long = go(one(ways[-1], checkpoint=kept), tmp_path / "long")
+        grown = go(one(env_steps, checkpoint=kept, metric=Metric(goal=goal)), tmp_path / "grown")
+    long = go(one(ways[-1], checkpoint=kept, metric=Metric(goal=goal)), tmp_path / "long")
     assert grown.state == long.state == "finished"
     assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
     assert policies(tmp_path / "grown") == policies(tmp_path / "long") != {}
