@@ -37,9 +37,9 @@ class Listed:
 
     def with_scales(self, notes: Notes, metric: str) -> tuple[EnvSpec, ...]:
         """Return them with their scores: those given, or those measured by a metric."""
-        each = zip(self.items, self.specs, self.entries, strict=True)
+        each = list(zip(self.items, self.specs, self.entries, strict=True))
         if not all(self.entries):  # otherwise noted where the metric is read
-            for item, spec, entry in zip(self.items, self.specs, self.entries, strict=True):
+            for item, spec, entry in each:
                 fault = None if entry is None else metric_fault(metric, entry)
                 if fault is not None:
                     notes.add(f"metric: of {spec.id}: {fault}", item)

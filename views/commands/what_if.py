@@ -115,11 +115,10 @@ def _notes(found: WhatIf) -> list[str]:
             "seeds, less the winner's."
         )
     if told:
+        pauses = any(row.luck is None and row.lost is not None for row in found.rows)
         notes.append(
             f"95 %: what is lost in {told[0].resamples} resamples of the trials in random order "
-            "(bootstrap); none where trials wait at rungs."
-            if any(row.luck is None and row.lost is not None for row in found.rows)
-            else "(bootstrap)."
+            f"(bootstrap){'; none where trials wait at rungs' * pauses}."
         )
     drawn = "their ends are drawn from trials that ran on, which flatters them"
     if found.audited:

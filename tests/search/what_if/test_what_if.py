@@ -365,8 +365,12 @@ def test_runs_of_other_lengths_stand_in_for_what_nobody_saw(tmp_path):
 def test_a_rule_that_pauses_has_no_interval_of_resamples(tmp_path):
     asked = study(early_terminate=None, budget=Budget(trials=12), evaluation=EVERY)
     rules = ["asha,eta=2,min=2000,pause=6", "asha,eta=2,min=2000"]
-    paused, plain = what_if(ran(tmp_path, asked), rules, None, 20, quantum).rows
+    both = what_if(ran(tmp_path, asked), rules, None, 20, quantum)
+    paused, plain = both.rows
     assert paused.luck is None and paused.lost is not None and plain.luck is not None
+    note = "95 %: what is lost in 20 resamples of the trials in random order (bootstrap)"
+    assert f"{note}; none where trials wait at rungs." in what_if_text(both)
+    assert f"{note}.\n" in what_if_text(dataclasses.replace(both, rows=(plain,)))
 
 
 def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path):
