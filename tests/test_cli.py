@@ -470,6 +470,12 @@ def test_a_study_starts_from_that_policy(say, trained, tmp_path):
     code, _, err = say(*wider)
     assert code == 2 and "init: the parameter " in err and "(8,) in the saved" in err
     assert not (tmp_path / "results" / "wider").exists()
+    several = tmp_path / "several.yaml"
+    several.write_text((tmp_path / "next.yaml").read_text().replace(", hidden_sizes: [8]", ""))
+    searched = ["--set", "space.hidden_sizes={values: [[8], [9]]}"]
+    code, _, err = say("run", str(several), *words[2:], *searched)
+    assert code == 2 and "(8,) in the saved" in err and "(of hidden_sizes=[9])" in err
+    assert not (tmp_path / "results" / "several").exists()
 
 
 def test_tables_are_exported(say, tmp_path):

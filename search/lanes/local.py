@@ -36,7 +36,7 @@ from ...errors import ConfigError
 from ...machine.devices import prepare_devices
 from ...machine.workers import Workers
 from ...store.rows import Stream
-from ...studies.buckets import words_of_bucket
+from ...studies.buckets import buckets_of, words_of_bucket
 from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
 from .configuration import Parts, Split, parts_of
@@ -55,6 +55,9 @@ from .lane_count import (
 from .local_population import STREAMS, LocalPopulation, results_of
 
 __all__ = ["LocalFactory"]
+
+_TRIED = 12
+"""Buckets that a saved policy is held against before a study begins."""
 
 
 class LocalFactory:
@@ -89,9 +92,27 @@ class LocalFactory:
         self.device_count = len(self.devices)
         self.split = Split(study)
         self._saved = _saved(study)
-        if self._saved is not None:  # one that does not fit is refused before anything begins
-            default = self.split.parts(study.default())
-            self._initial(default.plan, default.hypers)
+        if self._saved is not None:
+            self._check_initial()
+
+    def _check_initial(self) -> None:
+        """Refuse a saved policy that does not fit a bucket of the study, before anything begins.
+
+        Of many buckets the first few are tried.
+
+        Raises:
+            ConfigError: as of `_initial`, and which bucket.
+        """
+        buckets = buckets_of(self.study, lambda config: self.split.resolve(config).bucket)
+        for bucket in buckets.found[:_TRIED]:
+            parts = self.split.parts(bucket.config)
+            try:
+                self._initial(parts.plan, parts.hypers)
+            except ConfigError as error:
+                if len(buckets.found) == 1:
+                    raise
+                where = words_of_bucket(self.study, bucket.config)
+                raise ConfigError(f"{error} (of {where})") from None
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a configuration that cannot run, or a population that finds no room.

@@ -145,6 +145,9 @@ def _text(study: Study, data: Mapping[str, Any]) -> str:
         lines.append(f"value    {number(data['value'])} {around}".rstrip())
         lines.append(f"         {data['metric']}, {how}, from evaluation episodes")
         lines.append(f"seeds    {' '.join(number(value) for value in data['seed_values'])}")
+        lost = study.seeds.per_config - data["seeds"]
+        if lost:
+            lines.append(f"lost     {counted(lost, 'seed')} diverged: no value, no policy")
     if "over_environments" in data:
         each_environment = data["over_environments"]["environments"]
         told = [f"{one['environment']} {number(one['score'])}" for one in each_environment]
