@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,22 +20,16 @@ from ...core.accumulation import for_platform
 from ...core.envs import registry as environments
 from ...core.envs.contract import same_observations
 from ...core.envs.traced_once import trace_once
-from ...core.hypers import Hypers
-from ...core.initial import Initial, kept
 from ...core.lane_state import lane_key
 from ...core.memory import estimate_memory, gpu_tile, parameter_count
 from ...core.plan import Plan
-from ...core.policy_folder import load_policy
-from ...core.policy_parts import read_part
-from ...core.population import Device, lane_shapes
-from ...core.reward_state import reward_notes
-from ...core.saved_policy import SavedPolicy
+from ...core.population import Device
 from ...environments import find
 from ...errors import ConfigError
 from ...machine.devices import prepare_devices
 from ...machine.workers import Workers
 from ...store.rows import Stream
-from ...studies.buckets import buckets_of, words_of_bucket
+from ...studies.buckets import words_of_bucket
 from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
 from .configuration import Parts, Split, parts_of
@@ -53,11 +46,9 @@ from .lane_count import (
     wanted_lanes,
 )
 from .local_population import STREAMS, LocalPopulation, results_of
+from .saved_start import SavedStart
 
 __all__ = ["LocalFactory"]
-
-_TRIED = 12
-"""Buckets that a saved policy is held against before a study begins."""
 
 
 class LocalFactory:
@@ -82,7 +73,6 @@ class LocalFactory:
         """Choose the devices; jax's backend starts here."""
         self.study = study
         self.compiling, self.warn = compiling, warn
-        self._noted: set[str] = set()
         self._cores = cores or os.cpu_count() or 1
         self._environments = environments
         self.devices = prepare_devices(
@@ -91,28 +81,7 @@ class LocalFactory:
         self.backend = self.devices[0].platform
         self.device_count = len(self.devices)
         self.split = Split(study)
-        self._saved = _saved(study)
-        if self._saved is not None:
-            self._check_initial()
-
-    def _check_initial(self) -> None:
-        """Refuse a saved policy that does not fit a bucket of the study, before anything begins.
-
-        Of many buckets the first few are tried.
-
-        Raises:
-            ConfigError: as of `_initial`, and which bucket.
-        """
-        buckets = buckets_of(self.study, lambda config: self.split.resolve(config).bucket)
-        for bucket in buckets.found[:_TRIED]:
-            parts = self.split.parts(bucket.config)
-            try:
-                self._initial(parts.plan, parts.hypers)
-            except ConfigError as error:
-                if len(buckets.found) == 1:
-                    raise
-                where = words_of_bucket(self.study, bucket.config)
-                raise ConfigError(f"{error} (of {where})") from None
+        self.saved_start = SavedStart(self.split, warn)
 
     def check(self, resolved: Resolved) -> None:
         """Refuse a configuration that cannot run, or a population that finds no room.
@@ -287,7 +256,7 @@ class LocalFactory:
             "evaluation": program.EvaluationPlan(how.episodes, how.greedy, how.steps),
             "devices": self.devices,
             "example": example,
-            "initial": self._initial(plan, example),
+            "initial": self.saved_start.of(plan, example),
         }
         if not is_gymnasium(plan.env.id):
             return program.Program(**parts)
@@ -351,46 +320,6 @@ class LocalFactory:
     def _workers(self) -> Workers | None:
         """The processes that step host environments, shared by all populations."""
         return workers_of(self.study, self._cores)
-
-    def _initial(self, plan: Plan, example: Hypers) -> Initial | None:
-        """Return what lanes of a plan start with, if the study says so.
-
-        Raises:
-            ConfigError: it does not fit this plan.
-            StoreError: it has no state of the optimiser, and that was asked for.
-        """
-        init = self.study.init
-        if init is None or self._saved is None:
-            return None
-        shapes, saved = lane_shapes(plan, example), self._saved
-        normalised = bool(saved.config["normalise_observations"])
-        raw, units = bool(saved.config.get("raw_reward_deviation")), self.split.reward_units
-        rewards = saved.rewards and saved.rewards.in_units(raw, units)
-        initial = kept(
-            plan, shapes, saved.params, saved.statistics, init.keep, normalised, rewards
-        )
-        if init.keep != "policy":
-            self._note(reward_notes(plan, rewards, units == {raw}))
-        if init.optimiser == "restored":
-            moments = read_part(_init_folder(self.study), "optimiser", shapes.moments)
-            initial = initial.replace(moments=moments)
-        return initial
-
-    def _note(self, lines: Sequence[str]) -> None:
-        """Warn of something once."""
-        for line in lines:
-            if line not in self._noted:
-                self._noted.add(line)
-                self.warn(line)
-
-
-def _init_folder(study: Study) -> Path:
-    return Path(study.source) / (study.init.folder if study.init is not None else "")
-
-
-def _saved(study: Study) -> SavedPolicy | None:
-    """Return the policy that the study's lanes start from."""
-    return None if study.init is None else load_policy(_init_folder(study))
 
 
 def _check_alike(plan: Plan) -> None:

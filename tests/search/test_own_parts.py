@@ -142,7 +142,7 @@ def test_it_starts_from_a_policy_with_its_optimiser(study, unbroken, folder, tmp
     again = load(folder / "on.yaml")
     factory = LocalFactory(again)
     parts = factory.split.parts(again.complete({"learning_rate": 1e-3}))
-    initial = factory._initial(parts.plan, parts.hypers)
+    initial = factory.saved_start.of(parts.plan, parts.hypers)
     counts = [leaf for leaf in initial.moments[0] if hasattr(leaf, "count")]
     assert counts and int(counts[0].count) > 0
 
