@@ -307,12 +307,13 @@ def shares_its_best(trials: Sequence[Ended], goal: str) -> bool:
 
 def measure(
     runs: Runs, methods: Sequence[str], repetitions: int
-) -> tuple[list[Row], against_the_usual.Choices, list[bool]]:
+) -> tuple[list[Row], against_the_usual.Choices, list[bool], list[float]]:
     """Search and judge.
 
     Returns:
-        The rows of one study; what was chosen, larger is better; and of each search whether
-        several trials had its best value.
+        The rows of one study; what was chosen, larger is better; of each search whether several
+        trials had its best value; and of each but those that evolve how much better than the
+        default its choice is in the end, on the same judge seeds.
     """
     goal = runs.study.metric.goal
     budgets = [share * runs.budget for share in SHARES]
@@ -355,7 +356,12 @@ def measure(
         method: [[None if value is None else sign * value for value in row] for row in each]
         for method, each in judged.items()
     }
-    return rows, larger, tied
+    gains = [
+        larger[method][at][-1] - sign * nothing[at][0]
+        for method in searched
+        for at in range(repetitions)
+    ]
+    return rows, larger, tied, gains
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -386,6 +392,7 @@ def main(words: Sequence[str] | None = None) -> int:
         args.repetitions, args.full_runs, args.judges = 2, 4, 2
         args.out = args.out / "small"
     begun, rows, chosen = time.process_time(), list[Row](), []
+    beside_default: list[dict[str, Any]] = []
     try:
         for path in args.studies:
             study = load(path)
@@ -393,8 +400,13 @@ def main(words: Sequence[str] | None = None) -> int:
             if study.objectives or study.constraints:
                 raise ConfigError(f"{path} has several objectives; regret needs one value")
             runs = Runs(study, args.out, args.full_runs, args.judges)
-            found, choices_here, tied = measure(runs, methods, args.repetitions)
+            found, choices_here, tied, gains = measure(runs, methods, args.repetitions)
             rows, chosen = [*rows, *found], [*chosen, choices_here]
+            better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+            beside_default.append({"study": study.name, "searches": len(gains),
+                                   "better": better, "worse": worse})  # fmt: skip
+            print(f"{study.name}: on judge seeds the choice of {len(gains)} searches is better "
+                  f"than the default in {better}, worse in {worse}")  # fmt: skip
             if any(tied):
                 print(f"{study.name}: in {sum(tied)} of {len(tied)} searches several trials had "
                       "the best value, and the first of them was chosen")  # fmt: skip
@@ -413,6 +425,7 @@ def main(words: Sequence[str] | None = None) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     data = {"about": about, "full_runs": args.full_runs, "judges": args.judges,
             "rows": [asdict(row) for row in rows],
+            "beside_default": beside_default,
             "against": [asdict(one) | {"verdict": one.verdict} for one in beside]}  # fmt: skip
     (args.out / "methods_table.json").write_text(json.dumps(data, indent=1) + "\n")
     return 0

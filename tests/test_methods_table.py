@@ -29,6 +29,9 @@ seeds: {per_config: 2}
 """
 
 
+SEARCHED = '"param.learning_rate", "param.gamma"'
+
+
 class Formulas(AnalyticFactory):
     """Lanes that follow formulas."""
 
@@ -103,6 +106,15 @@ def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, 
     rows = json.loads((out / "methods_table.json").read_text())["rows"]
     assert [row["method"] for row in rows if row["env_steps"] == 256_000] == ["random", "sobol"]
     assert min(row["regret"] for row in rows) >= 0.0
+    data = json.loads((out / "methods_table.json").read_text())
+    (beside,) = data["beside_default"]
+    assert beside["searches"] == 4 and beside["better"] + beside["worse"] <= 4
+    gains = [
+        gain_on_judges(out / "methods", method, at) for method in ("random", "sobol")
+        for at in (0, 1)
+    ]  # fmt: skip
+    assert beside["better"] == sum(gain > 0 for gain in gains)
+    assert beside["worse"] == sum(gain < 0 for gain in gains)
     searched = {folder.name: told(folder) for folder in (out / "methods").glob("*-*")}
     for judge in [name for name in searched if name.startswith("judge-")]:
         trials, _, seeds = searched.pop(judge)
@@ -117,6 +129,19 @@ def test_a_whole_table_resumes_and_spends_equally(table, tmp_path, monkeypatch, 
     assert table.main(words) == 0  # what three seeds judged says nothing of four
     four = list((out / "methods").glob("judge-4-*"))
     assert len(four) == 3 and {told(folder)[2] for folder in four} == {4}
+
+
+def gain_on_judges(folder, method, at):
+    """How much better than the default a search's choice is, out of the tables alone."""
+    ((rate, gamma),) = query(
+        folder / f"{method}-0{at}",
+        f"SELECT {SEARCHED} FROM trials WHERE state = 'finished' "
+        "ORDER BY value DESC, trial LIMIT 1",
+    )[1]
+    (judge,) = folder.glob(f"judge-3-0{at}-*")
+    rows = query(judge, f"SELECT {SEARCHED}, value FROM trials ORDER BY trial")[1]
+    (chosen,) = {value for *config, value in rows if config == [rate, gamma]}
+    return chosen - rows[0][2]
 
 
 def told(folder):
