@@ -476,6 +476,9 @@ def test_a_study_starts_from_that_policy(say, trained, tmp_path):
     code, _, err = say("run", str(several), *words[2:], *searched)
     assert code == 2 and "(8,) in the saved" in err and "(of hidden_sizes=[9])" in err
     assert not (tmp_path / "results" / "several").exists()
+    for file, changes in ((several, searched), (tmp_path / "next.yaml", wider[-2:])):
+        code, _, err = say("check", str(file), "--no-time", *changes)
+        assert code == 2 and "(8,) in the saved" in err
 
 
 def test_tables_are_exported(say, tmp_path):

@@ -84,11 +84,12 @@ class LocalFactory:
         self.saved_start = SavedStart(self.split, warn)
 
     def check(self, resolved: Resolved) -> None:
-        """Refuse a configuration that cannot run, or a population that finds no room.
+        """Refuse a configuration or a saved policy that cannot run, or a population without room.
 
         Raises:
             ConfigError: says why.
         """
+        self.saved_start.check()
         parts = parts_of(resolved)
         if find(parts.plan.env.id) is None:  # somebody's own: one clear error before six in trials
             for plan in dict.fromkeys((parts.plan.env, parts.plan.eval_env)):

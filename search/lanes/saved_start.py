@@ -31,7 +31,6 @@ class SavedStart:
 
     Raises:
         StoreError: there is no policy where the study says.
-        ConfigError: it does not fit; of many buckets the first few are tried.
     """
 
     def __init__(self, split: Split, warn: Callable[[str], None]):
@@ -43,10 +42,15 @@ class SavedStart:
             return
         self._folder = Path(split.study.source) / init.folder
         self._saved = load_policy(self._folder)
-        self._check()
 
-    def _check(self) -> None:
-        """Refuse what does not fit a bucket, and say which."""
+    def check(self) -> None:
+        """Refuse a policy that does not fit a bucket; of many buckets the first few are tried.
+
+        Raises:
+            ConfigError: as of `of`, and for which bucket.
+        """
+        if self._saved is None:
+            return
         study = self._split.study
         buckets = buckets_of(study, lambda config: self._split.resolve(config).bucket)
         for bucket in buckets.found[:_TRIED]:
