@@ -290,15 +290,16 @@ def _check_minibatches(plan: Plan) -> None:
 def as_seen(env: EnvPlan, config: Mapping[str, Any]) -> EnvPlan:
     """Return an environment that shows what the network reads: stacked, links to link networks.
 
-    Optical environments whose `observation` is left out show a graph to a gnn and link tokens to
-    a transformer.
+    Optical environments whose `observation` is left out show a graph to a gnn, link tokens to a
+    transformer and paths to a path_mlp.
 
     Args:
         env: as a study names it.
         config: complete, see `knobs.complete`.
     """
     env = dataclasses.replace(env, history=config["history"])
-    shown = {"gnn": "graph", "transformer": f"link_{config['transformer_obs_type']}"}
+    tokens = f"link_{config['transformer_obs_type']}"
+    shown = {"gnn": "graph", "path_mlp": "paths", "transformer": tokens}
     keys, network = dict(env.keys), config["network"]
     if network not in shown or "observation" in keys or not _is_optical(env.id):
         return env

@@ -13,7 +13,7 @@ from .values import check_value
 
 __all__ = ["complete"]
 
-_RECTIFIED = ("cnn", "gnn", "transformer")
+_RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 
 
 def complete(given: Mapping[str, Any], own_words: bool = False) -> dict[str, Any]:

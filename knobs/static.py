@@ -9,7 +9,7 @@ from .networks import NETWORK_KNOBS
 
 __all__ = ["STATIC"]
 
-_FLAT = ("mlp", "lstm", "gru")
+_FLAT = ("mlp", "path_mlp", "lstm", "gru")
 
 STATIC = (
     static("num_envs", "int", 8, "environments a lane steps side by side", low=1, high=4096,
@@ -21,7 +21,7 @@ STATIC = (
     static("minibatch_size", "int", None, "samples a gradient step, instead of num_minibatches",
            low=1, high=2**24, off=True),
     static("network", "choice", "mlp", "kind of network, or one that user code registers",
-           choices=("mlp", "cnn", "gnn", "transformer", "lstm", "gru"),
+           choices=("mlp", "cnn", "gnn", "transformer", "path_mlp", "lstm", "gru"),
            search={"values": ["mlp", "gnn", "transformer"]}),
     static("history", "int", 1, "observations stacked; cleared where an episode ends", low=1,
            high=1024, search={"values": [1, 4]}),
@@ -32,7 +32,7 @@ STATIC = (
     static("hidden_size", "int", None, "width of each of num_layers hidden layers", low=1,
            high=16384, off=True),
     static("activation", "choice", "tanh",
-           "non-linearity of the hidden layers; relu for cnn, gnn and transformer if unset",
+           "non-linearity of the hidden layers; if unset relu for cnn, gnn, transformer, path_mlp",
            choices=("tanh", "relu", "elu", "gelu", "leaky_relu", "silu"),
            search={"values": ["tanh", "relu", "silu"]}),
     static("layer_norm", "bool", False, "layer normalisation before each non-linearity",

@@ -17,6 +17,7 @@ from .gnn import GNN
 from .link_shares import SHARES
 from .mlp import MLP
 from .outputs import Outputs
+from .path_mlp import PathMLP, observed_size
 from .path_pooling import routes_of
 from .recurrent import Recurrent
 from .transformer import LinkTransformer, SequenceTransformer
@@ -112,6 +113,25 @@ def _transformer(plan: Plan, outputs: int, struct: Any) -> nn.Module:
     return LinkTransformer(plan, outputs, routes)
 
 
+def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
+    env, eval_env = (environments.make(where) for where in (plan.env, plan.eval_env))
+    routes = routes_of(env, eval_env)
+    shown = plan.env.history == 1 and dict(plan.env.keys).get("observation") == "paths"
+    if routes is None or not shown or tuple(struct.shape) != (observed_size(routes),):
+        raise ConfigError(
+            f"network path_mlp reads the candidate paths of an optical environment, which "
+            f"{plan.env.id} does not show here; take `observation: paths` and no `history`"
+        )
+    if plan.shared_encoder:
+        raise ConfigError(
+            "network path_mlp has no layers that actor and critic could share; leave out "
+            "shared_encoder"
+        )
+    if not plan.hidden_sizes:
+        raise ConfigError("network path_mlp needs a hidden layer; give hidden_sizes, as [32, 32]")
+    return PathMLP(plan, outputs, routes)
+
+
 def _shown(plan: Plan) -> set[Any]:
     return {dict(env.keys).get("observation") for env in (plan.env, plan.eval_env)}
 
@@ -129,6 +149,7 @@ _NETWORKS: dict[str, NetworkFactory] = {
     "cnn": _cnn,
     "gnn": _gnn,
     "transformer": _transformer,
+    "path_mlp": _path_mlp,
     "lstm": _recurrent,
     "gru": _recurrent,
 }

@@ -46,6 +46,12 @@ class TestLinkTransformer(NetworkContract):
     knobs = {"transformer_embedding_size": 16, "activation": "tanh"}  # noqa: RUF012
 
 
+class TestPathMLP(NetworkContract):
+    network = "path_mlp"
+    env = EnvPlan("rmsa", (*RMSA.keys, ("aggregate_slots", 3), ("no_op", True)))
+    knobs = {"hidden_sizes": (5, 4), "layer_norm": True, "activation": "tanh"}  # noqa: RUF012
+
+
 class TestSequenceTransformer(NetworkContract):
     network = "transformer"
     env = EnvPlan("Pendulum-v1")

@@ -1,0 +1,169 @@
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hpo.core.envs import registry as environments
+from hpo.core.envs.optical.heuristics import make_heuristic
+from hpo.core.networks import registry
+from hpo.core.networks.path_mlp import PathMLP, observed_size
+from hpo.core.plan import EnvPlan, make_plan
+from hpo.errors import ConfigError
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
+
+
+def plan_of(keys, eval_keys=None, id="rmsa", **knobs):
+    common = {"topology": "ring7", "slots": 8, "k": 2, "warmup_requests": 0}
+    where, there = (
+        EnvPlan(id, tuple(sorted({**common, **given}.items())))
+        for given in (keys, keys if eval_keys is None else eval_keys)
+    )
+    knobs = {"network": "path_mlp", "hidden_sizes": (6, 5), **knobs}
+    return make_plan(knobs, where, eval_env=there, features=())
+
+
+def made(plan):
+    env = environments.make(plan.env)
+    return env, registry.make(plan, env.action_space.n, env.observation_struct)
+
+
+def watched(env, steps=40):
+    """Return states and observations of a network that random requests fill, valid actions."""
+    key = jax.random.key(5, impl="threefry2x32")
+    state, _ = env.reset(key, env.default_params)
+    step, mask = jax.jit(env.step), jax.jit(env.action_mask)
+    states, seen, valid = [], [], []
+    for i in range(steps):
+        allowed = np.asarray(mask(state, env.default_params))
+        action = np.int32(np.flatnonzero(allowed)[0] if allowed.any() else 0)
+        made = step(jax.random.fold_in(key, i), state, action, env.default_params)
+        state = made.state
+        states.append(state)
+        seen.append(made.observation)
+        valid.append(np.asarray(mask(state, env.default_params)))
+    return states, jnp.stack(seen), np.stack(valid)
+
+
+def expected(plan, params, env, row):
+    """Return (logits, value) of one observation, path by path and option by option."""
+    routes, settings = env.routes, env.settings
+    nodes, paths = routes.num_nodes, settings.k
+    request = row[: 2 * nodes + 3]
+    of_paths = row[2 * nodes + 3 : 2 * nodes + 3 + 8 * paths]
+    free = row[2 * nodes + 3 + 8 * paths :]
+    assert len(free) == len(routes.km)
+    loads = [request[-1], *(2.0 - 4.0 * share for share in free)]
+    logits, last = [], []
+    for path in range(paths):
+        x = [np.arcsinh(value) for value in of_paths[8 * path : 8 * path + 8]]
+        x = np.array([*x, path / paths, 1.0 / (1.0 + path), *request, *loads])
+        layer = params["path_0"]
+        kernel = np.concatenate([layer["kernel"], params["shared"]["kernel"]])
+        x = slow.relu(x @ kernel + layer["bias"])
+        for i in range(1, len(plan.hidden_sizes)):
+            x = slow.relu(slow.dense(params[f"path_{i}"], x))
+        last.append(x)
+        scores = slow.head(params["actor_head"], x)
+        for option, score in enumerate(scores):
+            logits.append(score - params["slopes"][0] * path - params["slopes"][1] * option)
+    if "actor_further" in params:
+        rest = slow.head(params["actor_further"], np.mean(last, axis=0))
+        logits += list(rest - params["slopes"][0] * paths)
+    value = np.array(loads)
+    for i in range(len(plan.hidden_sizes)):
+        value = slow.relu(slow.dense(params[f"critic_{i}"], value))
+    return np.array(logits), slow.head(params["critic_head"], value)[0]
+
+
+@pytest.mark.parametrize(
+    ("id", "keys"),
+    [
+        ("rmsa", {"aggregate_slots": 3, "no_op": True}),
+        ("rmsa", {"aggregate_slots": 4, "directed": False}),
+        ("deeprmsa", {"fits": ("best", "first")}),
+        ("rwa_lightpath_reuse", {}),
+    ],
+)
+def test_it_computes_what_a_slow_reference_computes(id, keys):
+    plan = plan_of(keys, id=id)
+    assert dict(plan.env.keys)["observation"] == "paths"
+    env, module = made(plan)
+    _, seen, _ = watched(env, 8)
+    params = slow.drawn(module, seen[0])
+    outputs = module.apply({"params": jax.tree.map(jnp.asarray, params)}, seen.reshape((2, 4, -1)))
+    for place, row in enumerate(seen):
+        at = divmod(place, 4)
+        logits, value = expected(plan, slow.as_float64(params), env, np.asarray(row, np.float64))
+        np.testing.assert_allclose(outputs.policy[at], logits, rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(outputs.value[at], value, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "heuristic"),
+    [({"fits": ("first", "best")}, "ksp_ff"), ({"fits": ("best", "first")}, "ksp_bf")],
+)
+def test_untrained_it_chooses_as_the_heuristic_that_takes_the_first_path_with_room(
+    keys, heuristic
+):
+    keys = {**keys, "topology": "nsfnet_deeprmsa", "slots": 40, "k": 4, "load": 120.0}
+    env, module = made(plan_of(keys, id="deeprmsa"))
+    states, seen, valid = watched(env, 150)
+    params = module.init(jax.random.key(0, impl="threefry2x32"), seen[0])
+    logits = np.asarray(module.apply(params, seen).policy)
+    rule = make_heuristic(heuristic, env)
+
+    @jax.jit
+    def both(state, action):
+        offers = env.offers(state, env.default_params)
+        return env.decode(state, offers, action), rule(state, offers, env.default_params)
+
+    full = 0
+    for state, scores, allowed in zip(states, logits, valid, strict=True):
+        if allowed.any():
+            action = np.int32(np.where(allowed, scores, -np.inf).argmax())
+            ours, theirs = both(state, action)
+            assert jax.tree.map(int, ours) == jax.tree.map(int, theirs)
+            full += action >= len(keys["fits"])
+    assert full > 5  # the first path had no room in some
+
+
+def test_the_number_of_paths_changes_no_parameter_s_shape():
+    few, many = (
+        slow.drawn(module, jnp.zeros(observed_size(env.routes)))
+        for env, module in (made(plan_of({"k": k})) for k in (1, 2))
+    )
+    assert jax.tree.map(np.shape, few) == jax.tree.map(np.shape, many)
+
+
+@pytest.mark.parametrize(
+    ("id", "keys", "knobs", "words"),
+    [
+        ("rmsa", {"observation": "flat"}, {}, "take `observation: paths` and no `history`"),
+        ("rmsa", {}, {"history": 2}, "take `observation: paths` and no `history`"),
+        ("rmsa", {}, {"shared_encoder": True}, "leave out shared_encoder"),
+        ("rmsa", {}, {"hidden_sizes": ()}, "needs a hidden layer"),
+    ],
+)
+def test_what_it_cannot_read_is_refused(id, keys, knobs, words):
+    plan = plan_of(keys, id=id, **knobs)
+    env = environments.make(plan.env)
+    with pytest.raises(ConfigError, match=words):
+        registry.make(plan, env.action_space.n, env.observation_struct)
+
+
+def test_an_environment_without_paths_is_refused():
+    plan = make_plan({"network": "path_mlp"}, EnvPlan("CartPole-v1"), features=())
+    env = environments.make(plan.env)
+    with pytest.raises(ConfigError, match="CartPole-v1 does not show here"):
+        registry.make(plan, 2, env.observation_struct)
+
+
+def test_it_is_a_path_mlp():
+    assert isinstance(made(plan_of({}))[1], PathMLP)
