@@ -53,7 +53,7 @@ class PathMLP(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Float[Array, "... D"]) -> Outputs:
-        """Return policy outputs [..., A] and values [...] of observations with any leading axes."""
+        """Return policy outputs [..., A] and values [...] of observations, any leading axes."""
         plan, routes = self.plan, self.routes
         lead, paths = observation.shape[:-1], routes.hops.shape[1]
         rows = observation.reshape((-1, observation.shape[-1])).astype(plan.dtype)
