@@ -152,6 +152,7 @@ class Plan:
     matmul_precision: str
     features: tuple[str, ...] = ()
     accumulate_minibatches: int = dataclasses.field(default=1, repr=False)
+    path_mlp_begins: str = dataclasses.field(default="path", repr=False)
     backend: Backend = dataclasses.field(default=CPU, repr=False)
 
     @property

@@ -2,9 +2,9 @@
 
 A perceptron over the whole observation learns what each path's features mean once a path; this one
 learns it once, and so chooses among fifty paths as easily as among five. Before it has learned
-anything its most likely action is that of the heuristic which takes the first path that has room
-(`ksp_ff`, or `ksp_bf` with `fits: [best, ...]`), and learning goes on from there (Silver et al.
-2018, "Residual policy learning").
+anything its most likely action is that of a heuristic: the one that takes the first path with room
+(`ksp_ff`, or `ksp_bf` with `fits: [best, ...]`), or the one that takes the lowest start slot there
+is (`ff_ksp`). Learning goes on from there (Silver et al. 2018, "Residual policy learning").
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from .dense import Dense
 from .mlp import ACTIVATIONS, Head, initialiser
 from .outputs import Outputs
 
-__all__ = ["PathMLP", "observed_size"]
+__all__ = ["SLOT", "PathMLP", "observed_size"]
+
+SLOT = "slot"
+"""`path_mlp_begins` where the untrained network goes by the start slot, not by the path."""
 
 _REQUEST, _LOAD = 3, 1  # numbers about the request and the network; the last is the share in use
-_PATH = 8  # numbers about a path
+_PATH, _START = 8, 1  # numbers about a path, and which of them is its lowest start over S
 
 
 def observed_size(routes: Routes) -> int:
@@ -36,20 +39,24 @@ def observed_size(routes: Routes) -> int:
 class PathMLP(nn.Module):
     """Observations `paths` of optical environments to logits and values.
 
-    Path i's option o has the logit f(path, request, links)_o - a i - b o, in which a and b begin
-    at 1 and f, whose head is small, near 0. Numbers of a path are squashed by arcsinh, for free
-    blocks are up to S times as long as a request needs. The critic sees how full the links are
+    Path i's option o, of O, has the logit f(path, request, links)_o - a i - b o / O, where a and b
+    begin at 1 and f, whose head is small, near 0. Where `path_mlp_begins` is `slot` it is
+    f(path, request, links)_o - a i / K - b o / O - c s, s the path's lowest start, c too from 1.
+    Numbers of a path are squashed by arcsinh, for free blocks are up to S times as long as a
+    request needs. The critic sees how full the links are
     and nothing of the request, so that its value does not contain the luck of the next request.
 
     Attributes:
         plan: sizes.
         outputs: logits, A.
         routes: links and candidate paths.
+        slots: S.
     """
 
     plan: Plan
     outputs: int
     routes: Routes
+    slots: int
 
     @nn.compact
     def __call__(self, observation: Float[Array, "... D"]) -> Outputs:
@@ -65,14 +72,20 @@ class PathMLP(nn.Module):
         hidden = self._of_paths(seen.reshape((-1, paths, _PATH)), jnp.append(request, loads, -1))
         initial = initialiser(plan, plan.policy_gain)
         logits = Head(routes.outputs, initial, name="actor_head")(hidden)
-        slopes = self.param("slopes", nn.initializers.ones, (2,), jnp.float32)
+        by_slot = plan.path_mlp_begins == SLOT
+        slopes = self.param("slopes", nn.initializers.ones, (3 if by_slot else 2,), jnp.float32)
         places = jnp.asarray(np.indices((paths, routes.outputs)), jnp.float32)
-        order = jnp.einsum("s,sko->ko", slopes, places)
+        if by_slot:
+            starts = seen.reshape((-1, paths, _PATH))[..., _START, None] * self.slots
+            logits = logits - slopes[2] * starts
+        steps = jnp.array([1.0 / paths if by_slot else 1.0, 1.0 / routes.outputs])
+        order = jnp.einsum("s,sko->ko", slopes[:2] * steps, places)
         logits = (logits - order[None]).reshape((rows.shape[0], -1))
         further = self.outputs - logits.shape[-1]
         if further:  # actions of no path, which come last at first
             rest = Head(further, initial, name="actor_further")(jnp.mean(hidden, axis=-2))
-            logits = jnp.append(logits, rest - slopes[0] * np.float32(paths), axis=-1)
+            most = jnp.array([1.0, 1.0, self.slots] if by_slot else [paths, 1.0])
+            logits = jnp.append(logits, rest - jnp.sum(slopes * most), axis=-1)
         for i, width in enumerate(plan.hidden_sizes):
             loads = self._activated(Dense(width, self._kernel, name=f"critic_{i}")(loads),
                                     f"critic_norm_{i}")  # fmt: skip

@@ -11,13 +11,14 @@ from jaxtyping import Array, Bool
 from ...errors import ConfigError, UnknownNameError
 from ...knobs import allow_choice
 from ..envs import registry as environments
+from ..envs.optical.optical_settings import OpticalSettings
 from ..plan import RECURRENT, Plan
 from .cnn import CNN, convolutions_of, is_stacked
 from .gnn import GNN
 from .link_shares import SHARES
 from .mlp import MLP
 from .outputs import Outputs
-from .path_mlp import PathMLP, observed_size
+from .path_mlp import SLOT, PathMLP, observed_size
 from .path_pooling import routes_of
 from .recurrent import Recurrent
 from .transformer import LinkTransformer, SequenceTransformer
@@ -129,7 +130,14 @@ def _path_mlp(plan: Plan, outputs: int, struct: Any) -> nn.Module:
         )
     if not plan.hidden_sizes:
         raise ConfigError("network path_mlp needs a hidden layer; give hidden_sizes, as [32, 32]")
-    return PathMLP(plan, outputs, routes)
+    rounds = plan.dtype != "float32" or "normalise_observations" in plan.features
+    if plan.path_mlp_begins == SLOT and rounds:
+        raise ConfigError(
+            "path_mlp_begins is 'slot', for which start slots must be seen as they are; leave out "
+            "normalise_observations and dtype, or begin by path"
+        )
+    slots = dict(plan.env.keys).get("slots", OpticalSettings.slots)
+    return PathMLP(plan, outputs, routes, int(str(slots)))
 
 
 def _shown(plan: Plan) -> set[Any]:

@@ -26,7 +26,8 @@ def plan_of(keys, eval_keys=None, id="rmsa", **knobs):
         for given in (keys, keys if eval_keys is None else eval_keys)
     )
     knobs = {"network": "path_mlp", "hidden_sizes": (6, 5), **knobs}
-    return make_plan(knobs, where, eval_env=there, features=())
+    features = ("normalise_observations",) if knobs.get("normalise_observations") else ()
+    return make_plan(knobs, where, eval_env=there, features=features)
 
 
 def made(plan):
@@ -72,16 +73,26 @@ def expected(plan, params, env, row):
         last.append(x)
         scores = slow.head(params["actor_head"], x)
         for option, score in enumerate(scores):
-            logits.append(score - params["slopes"][0] * path - params["slopes"][1] * option)
+            order = params["slopes"][1] * option / env.routes.outputs
+            if plan.path_mlp_begins == "slot":
+                order += params["slopes"][0] * path / paths
+                order += params["slopes"][2] * of_paths[8 * path + 1] * settings.slots
+            else:
+                order += params["slopes"][0] * path
+            logits.append(score - order)
     if "actor_further" in params:
         rest = slow.head(params["actor_further"], np.mean(last, axis=0))
-        logits += list(rest - params["slopes"][0] * paths)
+        first, option, *start = params["slopes"]
+        logits += list(
+            rest - option - (first + start[0] * settings.slots if start else first * paths)
+        )
     value = np.array(loads)
     for i in range(len(plan.hidden_sizes)):
         value = slow.relu(slow.dense(params[f"critic_{i}"], value))
     return np.array(logits), slow.head(params["critic_head"], value)[0]
 
 
+@pytest.mark.parametrize("begins", ["path", "slot"])
 @pytest.mark.parametrize(
     ("id", "keys"),
     [
@@ -91,8 +102,8 @@ def expected(plan, params, env, row):
         ("rwa_lightpath_reuse", {}),
     ],
 )
-def test_it_computes_what_a_slow_reference_computes(id, keys):
-    plan = plan_of(keys, id=id)
+def test_it_computes_what_a_slow_reference_computes(id, keys, begins):
+    plan = plan_of(keys, id=id, path_mlp_begins=begins)
     assert dict(plan.env.keys)["observation"] == "paths"
     env, module = made(plan)
     _, seen, _ = watched(env, 8)
@@ -106,14 +117,19 @@ def test_it_computes_what_a_slow_reference_computes(id, keys):
 
 
 @pytest.mark.parametrize(
-    ("keys", "heuristic"),
-    [({"fits": ("first", "best")}, "ksp_ff"), ({"fits": ("best", "first")}, "ksp_bf")],
+    ("id", "keys", "begins", "heuristic"),
+    [
+        ("deeprmsa", {"fits": ("first", "best")}, "path", "ksp_ff"),
+        ("deeprmsa", {"fits": ("best", "first")}, "path", "ksp_bf"),
+        ("deeprmsa", {"fits": ("first", "best")}, "slot", "ff_ksp"),
+        ("rmsa", {"aggregate_slots": 7, "no_op": True}, "path", "ksp_ff"),
+        ("rmsa", {"aggregate_slots": 7, "no_op": True}, "slot", "ff_ksp"),
+        ("rmsa", {"no_op": True}, "slot", "ff_ksp"),
+    ],
 )
-def test_untrained_it_chooses_as_the_heuristic_that_takes_the_first_path_with_room(
-    keys, heuristic
-):
+def test_untrained_it_chooses_as_a_heuristic(id, keys, begins, heuristic):
     keys = {**keys, "topology": "nsfnet_deeprmsa", "slots": 40, "k": 4, "load": 120.0}
-    env, module = made(plan_of(keys, id="deeprmsa"))
+    env, module = made(plan_of(keys, id=id, path_mlp_begins=begins))
     states, seen, valid = watched(env, 150)
     params = module.init(jax.random.key(0, impl="threefry2x32"), seen[0])
     logits = np.asarray(module.apply(params, seen).policy)
@@ -126,11 +142,11 @@ def test_untrained_it_chooses_as_the_heuristic_that_takes_the_first_path_with_ro
 
     full = 0
     for state, scores, allowed in zip(states, logits, valid, strict=True):
-        if allowed.any():
+        if allowed[: env.settings.k * env.routes.outputs].any():  # else all block, or refuse
             action = np.int32(np.where(allowed, scores, -np.inf).argmax())
             ours, theirs = both(state, action)
             assert jax.tree.map(int, ours) == jax.tree.map(int, theirs)
-            full += action >= len(keys["fits"])
+            full += action >= env.routes.outputs
     assert full > 5  # the first path had no room in some
 
 
@@ -149,6 +165,8 @@ def test_the_number_of_paths_changes_no_parameter_s_shape():
         ("rmsa", {}, {"history": 2}, "take `observation: paths` and no `history`"),
         ("rmsa", {}, {"shared_encoder": True}, "leave out shared_encoder"),
         ("rmsa", {}, {"hidden_sizes": ()}, "needs a hidden layer"),
+        ("rmsa", {}, {"path_mlp_begins": "slot", "normalise_observations": True}, "as they are"),
+        ("rmsa", {}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "as they are"),
     ],
 )
 def test_what_it_cannot_read_is_refused(id, keys, knobs, words):
