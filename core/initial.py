@@ -89,7 +89,13 @@ def kept(
     }
     _check(wanted, here)
     normalises = "normalise_observations" in plan.features
-    if normalises and statistics.mean.shape != shapes.observation_statistics.mean.shape:
+    fits = statistics.mean.shape == shapes.observation_statistics.mean.shape
+    if normalises and not fits and statistics.mean.shape:
+        raise ConfigError(
+            "init: the saved policy saw observations of another shape, so its statistics do not "
+            "fit; take one that saw what this study shows"
+        )
+    if normalises and not fits:
         raise ConfigError(
             "init: the saved policy was trained without normalise_observations, this study can "
             "switch it on; fix normalise_observations to false"

@@ -111,6 +111,8 @@ def test_another_network_is_refused_by_the_name_of_what_differs(tiny, lanes):
 def test_normalisation_must_agree(tiny, lanes, shapes):
     with pytest.raises(ConfigError, match="without normalise_observations"):
         kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty(()), "all")
+    with pytest.raises(ConfigError, match="saw observations of another shape"):
+        kept(tiny.plan, shapes, lanes[0].params, RunningStatistics.empty((5,)), "all")
     plain = make_plan(tiny.knobs, tiny.plan.env, features=())
     bare = lane_shapes(plain, tiny.hypers())
     with pytest.raises(ConfigError, match="saw normalised observations"):
