@@ -115,6 +115,7 @@ SMALL = {"topology": "nsfnet_deeprmsa", "k": 2, "slots": 8}
         ({"network": "transformer"}, {"id": "rmsa", **SMALL}, {"continuous": False}),
         ({"network": "transformer"}, {"id": "rmsa", **SMALL}, {"id": "rsa", **SMALL}),
         ({"network": "gnn"}, {"id": "rmsa", **SMALL}, {"id": "rsa", **SMALL}),
+        ({"network": "path_mlp"}, {"id": "rmsa", **SMALL}, {"id": "rsa", **SMALL}),
         ({}, {"id": "rmsa", "observation": "packed", **SMALL}, {"continuous": False}),
     ],
 )

@@ -21,7 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SHIPPED = sorted((ROOT / "studies").glob("*.yaml"))
+SHIPPED = sorted(
+    path
+    for folder in ("", "below_heuristics")
+    for path in (ROOT / "studies" / folder).glob("*.yaml")
+)
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 NEEDED = ("env", "env_steps")
 NAMES_WHAT_IS_NOT_THERE = ("results/last-week", "from: policy/")
@@ -33,7 +37,8 @@ ENVS = (
 )
 """Words of a part of a study -> an environment that it fits."""
 PACKAGES = (("brax:", "brax"), ("gym:", "gymnasium"), ("gym:LunarLander", "Box2D"))
-COSTLY = ("architecture", "defaults_check", "nsfnet_networks", "nsfnet_rmsa")
+COSTLY = ("architecture", "cost239", "defaults_check", "jpn48", "nsfnet", "nsfnet_250",
+          "nsfnet_networks", "nsfnet_rmsa", "usnet")  # fmt: skip
 """Their programs, a dozen or large, take seconds to describe: checked without lanes and memory."""
 
 
