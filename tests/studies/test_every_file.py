@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHIPPED = sorted(
     path
-    for folder in ("", "below_heuristics")
+    for folder in ("", "from_heuristics")
     for path in (ROOT / "studies" / folder).glob("*.yaml")
 )
 VALIDATOR = jsonschema.Draft202012Validator(schema())
