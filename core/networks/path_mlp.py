@@ -1,4 +1,4 @@
-"""One perceptron for all candidate paths: what a path costs it sees, its number does not matter.
+"""One perceptron that scores every candidate path, by what it costs and by its rank.
 
 A perceptron over the whole observation learns what each path's features mean once a path; this one
 learns it once, and so chooses among fifty paths as easily as among five. Before it has learned
@@ -43,8 +43,8 @@ class PathMLP(nn.Module):
     begin at 1 and f, whose head is small, near 0. Where `path_mlp_begins` is `slot` it is
     f(path, request, links)_o - a i / K - b o / O - c s, s the path's lowest start, c too from 1.
     Numbers of a path are squashed by arcsinh, for free blocks are up to S times as long as a
-    request needs. The critic sees how full the links are
-    and nothing of the request, so that its value does not contain the luck of the next request.
+    request needs. The critic sees how full the links are and nothing of the request, so that its
+    value does not contain the luck of the next one.
 
     Attributes:
         plan: sizes.
