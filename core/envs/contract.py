@@ -199,7 +199,7 @@ class DrawingEnvironment(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """The fixed network that requests are routed over: what gnn and transformer build upon.
+    """The fixed network that requests are routed over: gnn, transformer and path_mlp build on it.
 
     Action path * outputs + o is option o of a candidate path; further actions belong to no path.
 

@@ -68,16 +68,16 @@ class PathMLP(nn.Module):
         request, seen, free = jnp.split(
             rows, [ends + _REQUEST, ends + _REQUEST + _PATH * paths], axis=-1
         )
+        seen = seen.reshape((-1, paths, _PATH))
         loads = jnp.concatenate([request[:, -_LOAD:], 2.0 - 4.0 * free], axis=-1)
-        hidden = self._of_paths(seen.reshape((-1, paths, _PATH)), jnp.append(request, loads, -1))
+        hidden = self._of_paths(seen, jnp.append(request, loads, -1))
         initial = initialiser(plan, plan.policy_gain)
         logits = Head(routes.outputs, initial, name="actor_head")(hidden)
         by_slot = plan.path_mlp_begins == SLOT
         slopes = self.param("slopes", nn.initializers.ones, (3 if by_slot else 2,), jnp.float32)
         places = jnp.asarray(np.indices((paths, routes.outputs)), jnp.float32)
         if by_slot:
-            starts = seen.reshape((-1, paths, _PATH))[..., _START, None] * self.slots
-            logits = logits - slopes[2] * starts
+            logits = logits - slopes[2] * (seen[..., _START, None] * self.slots)
         steps = jnp.array([1.0 / paths if by_slot else 1.0, 1.0 / routes.outputs])
         order = jnp.einsum("s,sko->ko", slopes[:2] * steps, places)
         logits = (logits - order[None]).reshape((rows.shape[0], -1))

@@ -10,7 +10,7 @@ import pytest
 from hpo.core.envs import registry as environments
 from hpo.core.envs.optical.heuristics import make_heuristic
 from hpo.core.networks import registry
-from hpo.core.networks.path_mlp import PathMLP, observed_size
+from hpo.core.networks.path_mlp import observed_size
 from hpo.core.plan import EnvPlan, make_plan
 from hpo.errors import ConfigError
 
@@ -19,15 +19,12 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 slow = SimpleNamespace(**run_path(str(Path(__file__).with_name("slow_networks.py"))))
 
 
-def plan_of(keys, eval_keys=None, id="rmsa", **knobs):
-    common = {"topology": "ring7", "slots": 8, "k": 2, "warmup_requests": 0}
-    where, there = (
-        EnvPlan(id, tuple(sorted({**common, **given}.items())))
-        for given in (keys, keys if eval_keys is None else eval_keys)
-    )
+def plan_of(keys, id="rmsa", **knobs):
+    keys = {"topology": "ring7", "slots": 8, "k": 2, "warmup_requests": 0, **keys}
+    where = EnvPlan(id, tuple(sorted(keys.items())))
     knobs = {"network": "path_mlp", "hidden_sizes": (6, 5), **knobs}
     features = ("normalise_observations",) if knobs.get("normalise_observations") else ()
-    return make_plan(knobs, where, eval_env=there, features=features)
+    return make_plan(knobs, where, features=features)
 
 
 def made(plan):
@@ -159,18 +156,18 @@ def test_the_number_of_paths_changes_no_parameter_s_shape():
 
 
 @pytest.mark.parametrize(
-    ("id", "keys", "knobs", "words"),
+    ("keys", "knobs", "words"),
     [
-        ("rmsa", {"observation": "flat"}, {}, "take `observation: paths` and no `history`"),
-        ("rmsa", {}, {"history": 2}, "take `observation: paths` and no `history`"),
-        ("rmsa", {}, {"shared_encoder": True}, "leave out shared_encoder"),
-        ("rmsa", {}, {"hidden_sizes": ()}, "needs a hidden layer"),
-        ("rmsa", {}, {"path_mlp_begins": "slot", "normalise_observations": True}, "as they are"),
-        ("rmsa", {}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "as they are"),
+        ({"observation": "flat"}, {}, "take `observation: paths` and no `history`"),
+        ({}, {"history": 2}, "take `observation: paths` and no `history`"),
+        ({}, {"shared_encoder": True}, "leave out shared_encoder"),
+        ({}, {"hidden_sizes": ()}, "needs a hidden layer"),
+        ({}, {"path_mlp_begins": "slot", "normalise_observations": True}, "as they are"),
+        ({}, {"path_mlp_begins": "slot", "dtype": "bfloat16"}, "as they are"),
     ],
 )
-def test_what_it_cannot_read_is_refused(id, keys, knobs, words):
-    plan = plan_of(keys, id=id, **knobs)
+def test_what_it_cannot_read_is_refused(keys, knobs, words):
+    plan = plan_of(keys, **knobs)
     env = environments.make(plan.env)
     with pytest.raises(ConfigError, match=words):
         registry.make(plan, env.action_space.n, env.observation_struct)
@@ -181,7 +178,3 @@ def test_an_environment_without_paths_is_refused():
     env = environments.make(plan.env)
     with pytest.raises(ConfigError, match="CartPole-v1 does not show here"):
         registry.make(plan, 2, env.observation_struct)
-
-
-def test_it_is_a_path_mlp():
-    assert isinstance(made(plan_of({}))[1], PathMLP)
