@@ -16,6 +16,7 @@ _CLIP_NOTE = (
     "compare"
 )
 _PREFIXES = {"gymnax/": "", "brax/": "brax:", "gymnasium/": "gym:"}
+_ENV_KEYS = {"episode_length": "max_steps_in_episode"}  # what brax calls its time limit
 _OFF = Words({float("inf"): None, "inf": None})
 
 
@@ -41,7 +42,8 @@ def _agent(value: Any) -> Settings:
 
 
 def _env_params(value: Any) -> Settings:
-    return Settings({f"env.{key}": one for key, one in mapping_of(value).items()})
+    given = mapping_of(value)
+    return Settings({f"env.{_ENV_KEYS.get(key, key)}": one for key, one in given.items()})
 
 
 REJAX = System(

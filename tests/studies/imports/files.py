@@ -252,6 +252,10 @@ FILES: dict[str, File] = {
         "rejax", "ant.yaml", "ppo: {env: brax/ant, num_envs: 128, normalize_observations: true}\n",
         {"env": "brax:ant", "fixed.activation": "silu", "fixed.max_grad_norm": None},
     ),
+    "rejax_brax_time_limit": File(
+        "rejax", "reacher.yaml", "ppo: {env: brax/reacher, env_params: {episode_length: 50}}\n",
+        {"env.id": "brax:reacher", "env.max_steps_in_episode": 50},
+    ),
     "rejax_own_network": File(
         "rejax", "x.yaml", "ppo: {env: CartPole-v1, agent_kwargs: {depth: 3}}\n", "depth"
     ),
