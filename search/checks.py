@@ -19,7 +19,7 @@ from ..studies.search_methods import method_row
 from ..studies.several import SCORE, environments_of, labels, scales
 from ..studies.spec import EarlyTerminate, Study
 from ..via_gymnasium import is_gymnasium
-from .lanes.versions import versions
+from .lanes.versions import versions_of_study
 from .study_files import files_of_study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta"]
@@ -110,7 +110,7 @@ def study_meta(study: Study, backend: str, devices: int) -> StudyMeta:
         goal=study.metric.goal,
         aggregate=study.metric.aggregate,
         param_kinds=_param_kinds(study.space),
-        versions=versions(),
+        versions=versions_of_study(study),
         backend=backend,
         devices=devices,
         created_at=time.time(),

@@ -13,7 +13,7 @@ from ..lanes.configuration import parts_of
 from ..lanes.contract import EvaluationResult, Resolved
 from ..lanes.division import Division
 from ..lanes.local_population import LocalPopulation
-from ..lanes.versions import versions
+from ..lanes.versions import versions_of_study
 from ..own_code import run_own_code
 from .share_host import Machine
 
@@ -56,11 +56,12 @@ class LocalShares:
 
         self._factory = LocalFactory(study, warn=warn, cores=cores)
         self._shares, self._neighbours = shares, neighbours
+        self._versions = versions_of_study(study)
 
     @property
     def machine(self) -> Machine:
         """See `ShareSource`."""
-        return Machine(self._factory.backend, self._factory.device_count, versions())
+        return Machine(self._factory.backend, self._factory.device_count, self._versions)
 
     def resolve(self, config: Mapping[str, Any]) -> Resolved:
         """See `PopulationFactory`."""

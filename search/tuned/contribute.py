@@ -236,7 +236,7 @@ def contribute(
         made=Made(
             on=datetime.datetime.fromtimestamp(meta.created_at, datetime.UTC).date().isoformat(),
             commit=commit,
-            versions={**versions(), "hpo-lanes": __version__},
+            versions={**versions([study.env.id]), "hpo-lanes": __version__},
             backend=meta.backend,
             devices=meta.devices,
         ),

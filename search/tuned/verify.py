@@ -101,7 +101,7 @@ def judged(record: Record, again: Contender, fresh: Contender) -> Verification:
 
     A seed that diverged counts as the worst value of all: it may not make up for itself.
     """
-    now, then = {**versions(), "hpo-lanes": __version__}, record.made.versions
+    now, then = {**versions([record.env]), "hpo-lanes": __version__}, record.made.versions
     finite = [v for one in (record.tuned, fresh) for v in one.greedy if v is not None]
     worst = min(finite) if record.goal == "maximize" else max(finite)
     sides = [[worst if v is None else v for v in one.greedy] for one in (record.tuned, fresh)]

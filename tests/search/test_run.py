@@ -10,11 +10,12 @@ import pytest
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.search.book.progress import Silent
 from hpo.search.book.state import LoopState, Phase
+from hpo.search.lanes import versions
 from hpo.search.run import Settings, run
 from hpo.spaces import Space, parse_rule
 from hpo.store import Stream, TrialState
 from hpo.store.journal import Journal
-from hpo.studies.spec import Budget, Checkpoint, EarlyTerminate, Seeds
+from hpo.studies.spec import Budget, Checkpoint, EarlyTerminate, EnvSpec, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 Factory = samples.AnalyticFactory
@@ -390,6 +391,18 @@ def test_another_machine_is_marked_though_it_dies_before_it_commits_anything(tmp
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path, grown, Factory(device_count=2), [Dies()], accept_new_bits=True)
     go(tmp_path, grown, Factory(device_count=2))
+    with opened(tmp_path) as journal:
+        assert [row.bits for row in journal.trials()] == [0] * 8 + [1] * 8
+
+
+def test_another_version_of_what_steps_the_environment_is_marked(tmp_path, monkeypatch):
+    study = samples.study(env=EnvSpec("gym:CartPole-v1"), budget=Budget(trials=8))
+    go(tmp_path, study)
+    installed = versions._version
+    monkeypatch.setattr(
+        versions, "_version", lambda name: "0.1" if name == "gymnasium" else installed(name)
+    )
+    go(tmp_path, dataclasses.replace(study, budget=Budget(trials=16)))
     with opened(tmp_path) as journal:
         assert [row.bits for row in journal.trials()] == [0] * 8 + [1] * 8
 
