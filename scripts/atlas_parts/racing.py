@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpo.search.engine.racing import clearly_worse, stages
+from hpo.search.book.looks import stages
+from hpo.search.engine.racing import clearly_worse
 from hpo.studies.spec import Seeds
 
 __all__ = ["Runs", "winner_of_race"]

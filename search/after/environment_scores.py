@@ -13,8 +13,12 @@ from ...store.score_tables import BySeed
 from ...studies.load import recorded
 from ...studies.several import labels
 from ...studies.spec import Study
+from ..book.looks import stages
 from ..book.objective import Objective
 from .looking_back import result_of
+
+_Points = Mapping[int, Mapping[int, Sequence[float]]]
+"""Env steps -> replicate -> its scores."""
 
 __all__ = ["EnvironmentScores", "environment_scores"]
 
@@ -68,12 +72,13 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
         here.setdefault(packed.env_steps, {})[packed.replicate] = tuple(scores)
     seeds: dict[tuple[int, Stream], BySeed] = {}
     for row in rows:
-        for stream, lost in _with_values(study, row):
+        for stream in _with_values(row):
             points = found.get((row.trial, stream), {})
             at = max(points, default=0)
             if stream is Stream.SEARCH:
                 at = ends.get(row.trial, at)
-            seeds[row.trial, stream] = _whole(points.get(at, {}), lost, len(objective.scales))
+            begun = _begun(study, row, stream, points)
+            seeds[row.trial, stream] = _whole(points.get(at, {}), begun, len(objective.scales))
     return EnvironmentScores(labels(study), study.over_environments, seeds)
 
 
@@ -82,16 +87,28 @@ def _ends(decisions: Sequence[DecisionRow]) -> dict[int, int]:
     return {row.trial: row.env_steps for row in decisions if row.action == "finish"}
 
 
-def _with_values(study: Study, row: TrialRow) -> list[tuple[Stream, Sequence[int]]]:
-    """Return the streams on which a trial has a value, each with all seeds it began with there."""
-    found: list[tuple[Stream, Sequence[int]]] = []
-    if row.value is not None:
-        found.append((Stream.SEARCH, range(study.seeds.first)))
-    if row.choose_values:
-        found.append((Stream.CHOOSE, range(len(row.choose_values))))
-    if row.report_values or row.report_diverged:
-        found.append((Stream.REPORT, sorted(row.by_report_seed)))
-    return found
+def _with_values(row: TrialRow) -> list[Stream]:
+    """Return the streams on which a trial has a value."""
+    has = {
+        Stream.SEARCH: row.value is not None,
+        Stream.CHOOSE: bool(row.choose_values),
+        Stream.REPORT: bool(row.report_values or row.report_diverged),
+    }
+    return [stream for stream, one in has.items() if one]
+
+
+def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points) -> Sequence[int]:
+    """Return the seeds that a trial began with on a stream, those that racing added with them.
+
+    Racing adds the seeds of a look all at once, so one that was evaluated speaks for its look.
+    """
+    if stream is Stream.REPORT:
+        return sorted(row.by_report_seed)
+    if stream is Stream.CHOOSE:
+        return range(len(row.choose_values))
+    seen = max((seed for scores in points.values() for seed in scores), default=0)
+    looks = stages(study.seeds.first, study.seeds.per_config)
+    return range(next(size for size in looks if size > seen))
 
 
 def _whole(

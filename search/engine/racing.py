@@ -14,22 +14,11 @@ from scipy.special import stdtrit
 
 from ...store.rows import Stream, TrialState
 from ..book.ledger import Ledger
+from ..book.looks import stages
 from ..book.runs import Run, RunState
 from ..book.trials import Trial
 
-__all__ = ["clearly_worse", "more_seeds", "stages", "value_of"]
-
-
-def stages(start: int, most: int) -> list[int]:
-    """Return how many seeds a trial has had at each look, the last of all it may have.
-
-    >>> stages(3, 20)
-    [3, 6, 12, 20]
-    """
-    sizes = [min(start, most)]
-    while sizes[-1] < most:
-        sizes.append(min(2 * sizes[-1], most))
-    return sizes
+__all__ = ["clearly_worse", "more_seeds", "value_of"]
 
 
 def clearly_worse(losses: Sequence[float], best: Sequence[float], risk: float) -> bool:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...studies.spec import Study
+from ..book.looks import stages
 from ..book.objective import Objective
-from ..engine.racing import clearly_worse, stages
+from ..engine.racing import clearly_worse
 from ..rules.registry import Pruner, is_audited, make_pruner
 from ..rules.verdict import Standing
 from ..streams import generator

@@ -16,6 +16,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _COLUMNS = 3
 _WIDE = 9.0
 _BAR = 0.3
+_LINE = 0.2  # of a name below a panel
+_BELOW = -0.24  # of a panel's height: room for the labels of its axis
 _ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
 _POINT = 0.75  # of a pixel
 _INK, _SOFT, _RULE, _GRID, _GROUND = (
@@ -102,7 +104,7 @@ def _rows(panels: Any) -> list[list[Panel]]:
 def _height(panel: Panel) -> float:
     if isinstance(panel, Bars):
         return max(1.6, _BAR * len(panel.bars) + 0.6)
-    return 4.0 if panel.wide else 2.7
+    return 4.0 if panel.wide else 2.7 + _LINE * len(panel.keys)
 
 
 def draw_panel(axes: Any, panel: Panel) -> None:
@@ -124,14 +126,16 @@ def draw_panel(axes: Any, panel: Panel) -> None:
     else:
         _draw_parallel(axes, panel)
     if panel.keys:
-        # Beside the title of a wide panel, so that it hides no mark.
+        # Beside the title of a wide panel, below others, so that it hides no mark.
         columns = math.ceil(len(panel.keys) / lines)
-        where = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns}
+        beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
+                  "borderaxespad": 0.1}  # fmt: skip
+        below = {"loc": "upper left", "bbox_to_anchor": (0.0, _BELOW), "borderaxespad": 0.0}
         axes.legend(
             handles=[_handle(key) for key in panel.keys],
             labelcolor=_SOFT,
             frameon=False,
-            **({**where, "borderaxespad": 0.1} if panel.wide else {}),
+            **(beside if panel.wide else below),
         )
 
 

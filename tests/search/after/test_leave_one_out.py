@@ -19,6 +19,7 @@ from hpo.search.after.leave_one_out import (
     leave_one_out,
     leave_one_out_of,
 )
+from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.paired import paired_interval
@@ -188,6 +189,24 @@ def test_what_a_method_that_learns_proposed_is_said():
     told = "which configurations were proposed (tpe) and which trials were stopped (asha)"
     assert _adaptive(asked) == told
     assert _adaptive(engine.several(method="sobol", early_terminate=None)) == ""
+
+
+def test_a_seed_that_racing_added_and_that_diverged_is_counted_as_lost(tmp_path, monkeypatch):
+    step = AnalyticPopulation._step
+
+    def dies(self, lane):
+        unlucky = lane.replicate == 3 and lane.config["gamma"] > 0.994
+        return step(self, lane) or (unlucky and lane.chunks == 10)
+
+    monkeypatch.setattr(AnalyticPopulation, "_step", dies)
+    seeds = Seeds(4, tolerate=1, racing=Racing(2, 0.95))
+    _, _, rows, scores = ran(tmp_path / "s", early_terminate=None, confirm=None, seeds=seeds)
+    raced = {row.trial: len(row.seed_values) for row in rows if row.value is not None}
+    assert set(raced.values()) == {2, 3, 4}  # dropped at the first look, one of four lost, none
+    for trial, ended in raced.items():
+        of = scores.of(trial, Stream.SEARCH)
+        assert set(of) == set(range(2 if ended == 2 else 4))
+        assert [seed for seed, one in of.items() if math.isnan(one[0])] == [3] * (ended == 3)
 
 
 def test_a_seed_that_diverged_is_in_no_difference(study):

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from scipy.stats import ttest_rel
 
-from hpo.search.engine.racing import clearly_worse, stages
+from hpo.search.book.looks import stages
+from hpo.search.engine.racing import clearly_worse
 from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
