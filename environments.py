@@ -14,7 +14,7 @@ from typing import Any
 
 from .env_entry import EnvEntry, EnvKey
 from .environment_table import ENVIRONMENTS
-from .errors import UnknownNameError
+from .errors import HpoError, UnknownNameError
 from .via_gymnasium import PREFIX, facts_of, is_gymnasium, registered
 
 __all__ = [
@@ -103,16 +103,15 @@ def gymnasium_id(id_: str) -> str | None:
 
 
 def find(id_: str) -> EnvEntry | None:
-    """Return the entry of an id, or None where only imported code knows it.
+    """Return the entry of an id.
 
-    Raises:
-        HpoError: what Gymnasium needs for one of its ids is not installed.
+    None where only imported code knows it, or Gymnasium or what it needs is not installed here.
     """
     if not is_gymnasium(id_):
         return ENVIRONMENTS.get(id_)
     try:
         return entry(id_)
-    except UnknownNameError:
+    except HpoError:
         return None
 
 

@@ -14,7 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .errors import ConfigError, MissingExtraError, UnimportedModuleError, UnknownNameError
+from .errors import (
+    ConfigError,
+    HpoError,
+    MissingExtraError,
+    UnimportedModuleError,
+    UnknownNameError,
+)
 from .faults import is_interrupt, named
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "Facts",
     "draw_unheard",
     "drawn_by",
+    "engine_of",
     "facts_of",
     "is_gymnasium",
     "make",
@@ -238,6 +245,21 @@ def _say_once(text: str) -> None:
     if kind not in _SAID:
         _SAID.add(kind)
         warn(f"MuJoCo: {text}", stacklevel=2)
+
+
+def engine_of(id_: str) -> str:
+    """Return which of Gymnasium's own groups an id is in, such as `box2d`; "" where none is known.
+
+    >>> engine_of("gym:CartPole-v1")
+    'classic_control'
+    """
+    try:
+        creator = _spec(id_).entry_point
+    except HpoError:
+        return ""
+    module = creator if isinstance(creator, str) else getattr(creator, "__module__", "")
+    words = module.partition(":")[0].split(".")
+    return words[2] if words[:2] == ["gymnasium", "envs"] and len(words) > 2 else ""
 
 
 def space_kinds(id_: str) -> Any:

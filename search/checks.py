@@ -19,7 +19,7 @@ from ..studies.search_methods import method_row
 from ..studies.several import SCORE, environments_of, labels, scales
 from ..studies.spec import EarlyTerminate, Study
 from ..via_gymnasium import is_gymnasium
-from .lanes.versions import versions_of_study
+from .lanes.versions import others, versions_of_study
 from .study_files import files_of_study
 
 __all__ = ["check_continues", "check_runnable", "gives_new_bits", "study_meta"]
@@ -206,7 +206,7 @@ def gives_new_bits(before: StudyMeta, now: StudyMeta, accept: bool) -> bool:
             f"go on with other bits on {now.devices} {now.backend} device(s); go on where it "
             "ran, or accept that with --accept-new-bits"
         )
-    return moved or before.devices != now.devices or dict(before.versions) != dict(now.versions)
+    return moved or before.devices != now.devices or others(before.versions, now.versions)
 
 
 def _param_kinds(space: Space) -> dict[str, str]:

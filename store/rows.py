@@ -276,7 +276,7 @@ class StudyMeta:
         aggregate: `mean`, `median`, `min`, `max` or `iqm` over replicates.
         param_kinds: searched knob -> `float`, `int`, `bool`, `text` or `json`; the type of its
             column (`store.codec.param_kind` finds it from the values a knob may take).
-        versions: package -> version the study was begun with.
+        versions: package -> version that the study ran with last.
         backend: `cpu`, `gpu`, ...
         devices: how many.
         created_at: seconds since the epoch.

@@ -46,13 +46,17 @@ def read_imports(notes: Notes, items: Sequence[Node], source: Path | None) -> tu
     return tuple(paths)
 
 
-def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, EnvEntry | None]:
+def read_env(
+    notes: Notes, root: Node, imports: bool, checked: bool = False
+) -> tuple[EnvSpec | None, EnvEntry | None]:
     """Read `env`: what the study asks for, and what the table knows of it.
 
     Args:
         notes: where mistakes go.
         root: the study.
         imports: user code may register ids that the table does not know.
+        checked: the study ran before, to be looked at now; what makes the environment need not
+            be installed here.
     """
     node = root.value.get("env")
     if node is None or node.is_list or node.value is None:
@@ -63,11 +67,11 @@ def read_env(notes: Notes, root: Node, imports: bool) -> tuple[EnvSpec | None, E
     if node.is_map and "id" not in node.value:
         notes.add("env needs `id`, such as env: {id: CartPole-v1}", root, "env")
         return None, None
-    return read_one_env(notes, node, imports)
+    return read_one_env(notes, node, imports, checked)
 
 
 def read_one_env(
-    notes: Notes, node: Node, imports: bool
+    notes: Notes, node: Node, imports: bool, checked: bool = False
 ) -> tuple[EnvSpec | None, EnvEntry | None]:
     """Read one environment, an id or a mapping; arguments as of `read_env`."""
     given = node.value.get("id") if node.is_map else node
@@ -83,14 +87,15 @@ def read_one_env(
     try:
         known = entry(given.value)
     except UnknownNameError as error:
-        if not imports:
+        if not (imports or checked):
             named = isinstance(error, UnimportedModuleError)
             hint = "" if named else "; own environments are registered by `imports`"
             notes.add(f"{error}{hint}", given)
             return None, None
     except (ConfigError, MissingExtraError) as error:
-        notes.add(str(error), given)
-        return None, None
+        if not checked:
+            notes.add(str(error), given)
+            return None, None
     return EnvSpec(given.value, _values(notes, known, node), place=place), known
 
 

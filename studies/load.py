@@ -161,13 +161,13 @@ class _Reader:
             run_imports_for_names(notes, root, imports, self.source)
         node, listed = root.value.get("env"), None
         if node is not None and node.is_list:
-            listed, known = read_envs(notes, node, bool(imports))
+            listed, known = read_envs(notes, node, bool(imports), self.checked)
             env = listed.specs[0] if listed.specs else None
         else:
-            env, known = read_env(notes, root, bool(imports))
+            env, known = read_env(notes, root, bool(imports), self.checked)
         specs = listed.specs if listed is not None else () if env is None else (env,)
         values = {key: value for one in reversed(specs) for key, value in one.values.items()}
-        vocabulary = Vocabulary(known, values, bool(imports))
+        vocabulary = Vocabulary(known, values, bool(imports) or self.checked)
         # Without an environment every env.<name> would be a mistake that follows from that one.
         fixed = self._fixed(vocabulary)
         parameters, rules = space_nodes(notes, root, self.source)

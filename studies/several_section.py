@@ -49,13 +49,16 @@ class Listed:
         )
 
 
-def read_envs(notes: Notes, node: Node, imports: bool) -> tuple[Listed, EnvEntry | None]:
+def read_envs(
+    notes: Notes, node: Node, imports: bool, checked: bool
+) -> tuple[Listed, EnvEntry | None]:
     """Read a list of environments: what the study asks for, and what they have together.
 
     Args:
         notes: where mistakes go.
         node: the list.
         imports: user code may register ids that the table does not know.
+        checked: as of `read_env`.
     """
     items: list[Node] = node.value
     if not 2 <= len(items) <= _MOST:
@@ -66,7 +69,7 @@ def read_envs(notes: Notes, node: Node, imports: bool) -> tuple[Listed, EnvEntry
     entries: list[EnvEntry | None] = []
     read: list[Node] = []
     for item in items:
-        spec, entry = read_one_env(notes, item, imports)
+        spec, entry = read_one_env(notes, item, imports, checked)
         if spec is None:
             continue
         if any((spec.id, spec.values) == (one.id, one.values) for one in specs):

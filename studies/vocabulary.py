@@ -27,7 +27,7 @@ class Vocabulary:
     Attributes:
         env: the table's entry of the environment; None when it is not known.
         env_values: what the study gives under `env:`; the first environment's of several.
-        imports: user code may register what the tables do not know.
+        imports: something else may know what the tables do not: user code, or where the study ran.
     """
 
     env: EnvEntry | None = None

@@ -13,14 +13,14 @@ from ...store.score_tables import BySeed
 from ...studies.load import recorded
 from ...studies.several import labels
 from ...studies.spec import Study
-from ..book.looks import stages
+from ..book.looks import BUDGET_ENDED, CLEARLY_BELOW, stages
 from ..book.objective import Objective
 from .looking_back import result_of
 
+__all__ = ["EnvironmentScores", "environment_scores"]
+
 _Points = Mapping[int, Mapping[int, Sequence[float]]]
 """Env steps -> replicate -> its scores."""
-
-__all__ = ["EnvironmentScores", "environment_scores"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
             at = max(points, default=0)
             if stream is Stream.SEARCH:
                 at = ends.get(row.trial, at)
-            begun = _begun(study, row, stream, points)
+            begun = _begun(study, row, stream, points, at)
             seeds[row.trial, stream] = _whole(points.get(at, {}), begun, len(objective.scales))
     return EnvironmentScores(labels(study), study.over_environments, seeds)
 
@@ -97,18 +97,23 @@ def _with_values(row: TrialRow) -> list[Stream]:
     return [stream for stream, one in has.items() if one]
 
 
-def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points) -> Sequence[int]:
-    """Return the seeds that a trial began with on a stream, those that racing added with them.
+def _begun(study: Study, row: TrialRow, stream: Stream, points: _Points, at: int) -> Sequence[int]:
+    """Return the seeds of a trial on a stream that are over, with those that diverged.
 
-    Racing adds the seeds of a look all at once, so one that was evaluated speaks for its look.
+    A trial that is finished has had all seeds of the search. One that racing dropped, or that was
+    audited, had those of the looks that evaluations show; the budget cuts the seeds of the last.
     """
     if stream is Stream.REPORT:
         return sorted(row.by_report_seed)
     if stream is Stream.CHOOSE:
         return range(len(row.choose_values))
-    seen = max((seed for scores in points.values() for seed in scores), default=0)
     looks = stages(study.seeds.first, study.seeds.per_config)
-    return range(next(size for size in looks if size > seen))
+    seen = max((seed for scores in points.values() for seed in scores), default=0)
+    reached = next(place for place, size in enumerate(looks) if size > seen)
+    if row.stop_rule.startswith(BUDGET_ENDED):
+        return sorted({*range(looks[max(0, reached - 1)]), *points.get(at, {})})
+    dropped = row.audited or row.stop_rule.startswith(CLEARLY_BELOW)
+    return range(looks[reached] if dropped else study.seeds.per_config)
 
 
 def _whole(

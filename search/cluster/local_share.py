@@ -13,7 +13,7 @@ from ..lanes.configuration import parts_of
 from ..lanes.contract import EvaluationResult, Resolved
 from ..lanes.division import Division
 from ..lanes.local_population import LocalPopulation
-from ..lanes.versions import versions_of_study
+from ..lanes.versions import versions
 from ..own_code import run_own_code
 from .share_host import Machine
 
@@ -56,7 +56,7 @@ class LocalShares:
 
         self._factory = LocalFactory(study, warn=warn, cores=cores)
         self._shares, self._neighbours = shares, neighbours
-        self._versions = versions_of_study(study)
+        self._versions = versions(env.id for env in (study.env, *study.more_envs))
 
     @property
     def machine(self) -> Machine:

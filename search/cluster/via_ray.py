@@ -363,8 +363,9 @@ def _words(machine: Machine, other: Machine) -> str:
     parts = []
     if machine.backend != other.backend or machine.device_count != other.device_count:
         parts.append(f"{machine.device_count} {machine.backend} device(s)")
-    for name, version in machine.versions.items():
-        if version != other.versions.get(name):
+    for name in {**machine.versions, **other.versions}:
+        version = machine.versions.get(name, "absent")
+        if version != other.versions.get(name, "absent"):
             parts.append(f"{name} {version}")
     return ", ".join(parts)
 

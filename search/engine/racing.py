@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from ...store.rows import Stream, TrialState
 from ..book.ledger import Ledger
-from ..book.looks import stages
+from ..book.looks import CLEARLY_BELOW, stages
 from ..book.runs import Run, RunState
 from ..book.trials import Trial
 
@@ -55,7 +55,7 @@ def more_seeds(ledger: Ledger, trial: Trial) -> list[Run]:
         own = [ledger.objective.loss(run.value or 0.0) for run in ended]
         other = [ledger.objective.loss(best.seed_values[run.replicate]) for run in ended]
         if clearly_worse(own, other, (1.0 - seeds.racing.confidence) / (len(looks) - 1)):
-            trial.stop_by(f"racing: clearly below trial {best.number} on {len(own)} seeds")
+            trial.stop_by(f"{CLEARLY_BELOW} trial {best.number} on {len(own)} seeds")
             return []
     wanted = next(size for size in looks if size > done)
     return [Run(trial.number, Stream.SEARCH, replicate) for replicate in range(done, wanted)]

@@ -14,6 +14,7 @@ from ...store.rows import Stream, TrialState
 from ...studies.spec import Checkpoint
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
+from ..book.looks import BUDGET_ENDED
 from ..book.runs import Run, RunState, cut
 from ..book.state import KeptPolicy
 from ..book.trials import Trial
@@ -167,5 +168,5 @@ def _end_cut(ledger: Ledger, trial: Trial) -> None:
         ledger.end(trial, TrialState.DIVERGED if trial.lost else TrialState.UNFINISHED)
         return
     trial.forget_cut()
-    trial.stop_by("racing: the budget ended before further seeds")
+    trial.stop_by(BUDGET_ENDED)
     ledger.settle(trial, value_of(ledger, trial))

@@ -9,7 +9,7 @@ from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
 from ..lanes.contract import Resolved
 from ..lanes.several import SeveralFactory
-from ..lanes.versions import versions_of_study
+from ..lanes.versions import versions
 from .costs import Costs
 from .kept import key_of
 from .rehearsed import First, Lanes, Part
@@ -96,7 +96,7 @@ class Machine:
             resolved.bucket, resolved.steps_per_chunk, about, self.factory.backend,
             self.factory.device_count, study.env, study.evaluation, sorted(study.fixed.items()),
             knobs, study.baselines, study.confirm, study.population,
-            sorted(versions_of_study(study).items()),
+            sorted(versions([study.env.id]).items()),
         )  # fmt: skip
 
 

@@ -6,23 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
 
+from ...studies.search_methods import method_row
 from ...studies.spec import Study
+from ...via_gymnasium import engine_of, is_gymnasium
 
-__all__ = ["versions", "versions_of_study"]
+__all__ = ["others", "versions", "versions_of_study"]
 
 _PACKAGES = ("hpo-lanes", "jax", "jaxlib", "flax", "optax", "gymnax", "optuna", "numpy")
 _OF_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "brax": ("brax", "mujoco", "mujoco-mjx"),
-    "gym": ("gymnasium", "box2d", "mujoco"),
     "jaxmarl": ("jaxmarl",),
     "playground": ("playground", "mujoco", "mujoco-mjx"),
 }
-"""What an id begins with -> the packages that step it; those installed are told."""
-_OF_METHODS: Mapping[str, tuple[str, ...]] = {
-    "cmaes": ("cmaes",),
-    "gp": ("torch",),
-    "smac": ("smac", "ConfigSpace"),
+"""What an id begins with -> the packages that step it."""
+_OF_ENGINES: Mapping[str, tuple[str, ...]] = {
+    "box2d": ("box2d", "box2d-py"),  # one of them is installed
+    "mujoco": ("mujoco",),
 }
+_OF_METHODS: Mapping[str, tuple[str, ...]] = {"smac": ("ConfigSpace", "scikit-learn")}
+"""Method -> packages that propose besides its own."""
 
 
 def versions(environments: Iterable[str] = ()) -> dict[str, str]:
@@ -36,9 +38,16 @@ def versions(environments: Iterable[str] = ()) -> dict[str, str]:
 
 
 def versions_of_study(study: Study) -> dict[str, str]:
-    """Return the same for a study: with those of its environments and its search method."""
+    """Return the same for a study: with those of its environments, and of what proposes."""
+    method = method_row(study.search.method)
+    proposing = ("scipy", method.package, *_OF_METHODS.get(method.name, ()))
     found = versions(env.id for env in (study.env, *study.more_envs))
-    return found | _installed(_OF_METHODS.get(study.search.method, ()))
+    return found | _installed(filter(None, proposing))
+
+
+def others(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Return whether a package that was recorded has another version now; new ones say nothing."""
+    return any(now.get(package) != version for package, version in before.items())
 
 
 def _installed(packages: Iterable[str]) -> dict[str, str]:
@@ -48,8 +57,12 @@ def _installed(packages: Iterable[str]) -> dict[str, str]:
 def _packages(id_: str) -> Iterator[str]:
     words = id_.split(":")
     yield from _OF_ENVIRONMENTS.get(words[0], ())
+    if is_gymnasium(id_):
+        yield "gymnasium"
+        yield from _OF_ENGINES.get(engine_of(id_), ())
     if len(words) == 3:  # gymnax:module:Class, gym:module:Id-v0
-        yield from _distributions().get(words[1].partition(".")[0], ())
+        named = _distributions().get(words[1].partition(".")[0], [])
+        yield from named[:1] if len(named) == 1 else ()  # several share a namespace
 
 
 @cache

@@ -11,10 +11,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...environments import find
 from ...errors import HpoError
 from ...knobs import KNOBS, complete
 from ...plain_data import as_lists
-from ..load import loads
+from ..load import loads, recorded
+from ..spec import Study
 from .catalogue import file_name
 from .published import published
 from .record import DEFAULT, SEEDS, TUNED, Record
@@ -83,7 +85,7 @@ def _study_faults(record: Record, folder: Path) -> list[str]:
     if hashlib.sha256(data).hexdigest() != record.origin.sha256:
         return [f"{name} has other bytes than the study that ran; take its changes back"]
     try:
-        study = loads(data.decode("utf-8"), str(path))
+        study = _read(data.decode("utf-8"), str(path), record)
     except HpoError as error:
         return [f"{name}: {error}"]
     if (study.env.id, study.env_steps) != (record.env, record.env_steps):
@@ -92,6 +94,11 @@ def _study_faults(record: Record, folder: Path) -> list[str]:
         return [f"{name} has other keys of {study.env.id} than the record"]
     missing = [rule for rule in study.baselines if rule not in record.heuristics]
     return [f"heuristics lacks {', '.join(missing)} of {name}"] if missing else []
+
+
+def _read(text: str, shown: str, record: Record) -> Study:
+    """Read a study; without what its environment needs where that is not installed here."""
+    return recorded(text, shown) if find(record.env) is None else loads(text, shown)
 
 
 def _configuration_faults(record: Record) -> list[str]:
@@ -107,8 +114,8 @@ def _configuration_faults(record: Record) -> list[str]:
     if not faults:
         try:
             complete(knobs_of(record))
-            loads(train_text(record), f"tuned:{record.name}")
-            loads(around_text(record), f"hpo init {record.name}")
+            _read(train_text(record), f"tuned:{record.name}", record)
+            _read(around_text(record), f"hpo init {record.name}", record)
         except HpoError as error:
             faults.append(str(error))
     return faults

@@ -3,10 +3,12 @@ import sys
 
 import pytest
 
-from hpo.errors import StudyError
+from hpo import environments
+from hpo.errors import MissingExtraError, StudyError
 from hpo.knobs import KNOBS
 from hpo.spaces import Condition
 from hpo.studies.load import load, loads, recorded
+from hpo.studies.resolved import resolved_yaml, study_hash
 
 BASE = """\
 env: CartPole-v1
@@ -420,3 +422,32 @@ def test_what_a_study_was_begun_with_is_read_without_the_files_that_it_names():
 def test_a_rule_in_the_place_of_a_method_is_sent_to_its_own(rule):
     (_, said), *_ = mistakes(BASE + f"search: {{method: {rule}}}\n")
     assert f"type `early_terminate: {{type: {rule}}}`" in said
+
+
+GYMNASIUM = """
+env: {id: "gym:FrozenLake-v1", map_name: 8x8, max_episode_steps: 50}
+env_steps: 8k
+space: {env.success_rate: {min: 0.3, max: 0.9, distribution: uniform}}
+eval_env: {success_rate: 0.5}
+budget: {trials: 2}
+"""
+SEVERAL = """
+env: [{id: "gym:CartPole-v1", scores: {random: 20, reference: 500}}, Acrobot-v1]
+env_steps: 8k
+budget: {trials: 2}
+"""
+
+
+@pytest.mark.parametrize("text", [GYMNASIUM, SEVERAL])
+def test_a_recorded_study_is_read_where_its_environment_is_not_installed(text, monkeypatch):
+    study = loads(text)
+    kept = resolved_yaml(study)
+
+    def missing(id_):
+        raise MissingExtraError("Box2D", "gym", f"env {id_}")
+
+    monkeypatch.setattr(environments, "_gymnasium", missing)
+    assert resolved_yaml(recorded(kept)) == kept
+    assert study_hash(recorded(kept)) == study_hash(study)
+    with pytest.raises(StudyError, match=r"study.yaml:2: env gym:.* needs the package 'Box2D'"):
+        loads(text)

@@ -191,22 +191,44 @@ def test_what_a_method_that_learns_proposed_is_said():
     assert _adaptive(engine.several(method="sobol", early_terminate=None)) == ""
 
 
-def test_a_seed_that_racing_added_and_that_diverged_is_counted_as_lost(tmp_path, monkeypatch):
+def diverge(monkeypatch, replicate):
+    """Make a seed of trials that discount little diverge before its first evaluation."""
     step = AnalyticPopulation._step
 
     def dies(self, lane):
-        unlucky = lane.replicate == 3 and lane.config["gamma"] > 0.994
-        return step(self, lane) or (unlucky and lane.chunks == 10)
+        unlucky = lane.replicate == replicate and lane.config["gamma"] > 0.994
+        return step(self, lane) or (unlucky and lane.chunks == 2)
 
     monkeypatch.setattr(AnalyticPopulation, "_step", dies)
-    seeds = Seeds(4, tolerate=1, racing=Racing(2, 0.95))
-    _, _, rows, scores = ran(tmp_path / "s", early_terminate=None, confirm=None, seeds=seeds)
-    raced = {row.trial: len(row.seed_values) for row in rows if row.value is not None}
-    assert set(raced.values()) == {2, 3, 4}  # dropped at the first look, one of four lost, none
-    for trial, ended in raced.items():
-        of = scores.of(trial, Stream.SEARCH)
-        assert set(of) == set(range(2 if ended == 2 else 4))
-        assert [seed for seed, one in of.items() if math.isnan(one[0])] == [3] * (ended == 3)
+
+
+@pytest.mark.parametrize("seeds", [3, 4])  # the lost seed is alone in its look, and is not
+def test_a_seed_that_racing_added_and_that_diverged_is_counted_as_lost(
+    tmp_path, monkeypatch, seeds
+):
+    diverge(monkeypatch, seeds - 1)
+    race = Seeds(seeds, tolerate=1, racing=Racing(2, 0.95))
+    _, _, rows, scores = ran(tmp_path / "s", early_terminate=None, confirm=None, seeds=race)
+    told = set()
+    for row in rows:
+        if row.value is not None:
+            ended, dropped = len(row.seed_values), row.stop_rule.startswith("racing: clearly")
+            of = scores.of(row.trial, Stream.SEARCH)
+            assert set(of) == set(range(2 if dropped else seeds))
+            lost = [seed for seed, one in of.items() if math.isnan(one[0])]
+            assert lost == ([] if dropped or ended == seeds else [seeds - 1])
+            told.add((dropped, len(lost)))
+    assert {(False, 0), (False, 1)} <= told
+
+
+def test_a_seed_that_racing_added_and_that_the_budget_cut_is_not_lost(tmp_path):
+    budget = Budget(trials=12, env_steps=450_000)
+    _, _, rows, scores = ran(tmp_path / "s", confirm=None, seeds=RACE, budget=budget)
+    ended = [row for row in rows if row.stop_rule.startswith("racing: the budget")]
+    assert ended and all(len(row.seed_values) == 2 for row in ended)
+    for row in ended:
+        of = scores.of(row.trial, Stream.SEARCH)
+        assert set(of) == {0, 1} and all(map(math.isfinite, (*of[0], *of[1])))
 
 
 def test_a_seed_that_diverged_is_in_no_difference(study):

@@ -12,9 +12,10 @@ import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
 from hpo.search.cluster.analytic_share import AnalyticShares, analytic_shares
-from hpo.search.cluster.share_host import ShareHost, pack, unpack
+from hpo.search.cluster.share_host import Machine, ShareHost, pack, unpack
 from hpo.search.cluster.shared_factory import SharedFactory
 from hpo.search.cluster.shares import Lost, SharedPopulation, WorkerError
+from hpo.search.cluster.via_ray import _words
 from hpo.search.lanes.contract import Change, Refill
 from hpo.search.lanes.division import Division
 from hpo.search.lanes.local import LocalFactory
@@ -452,3 +453,10 @@ def test_the_plan_says_how_lanes_are_divided():
     away = text.replace("workers: 3", "workers: 3, address: auto")
     report, _ = preview(loads(away + "population: {lanes: 4}\n"))
     assert any("if nodes have as many devices" in text for text in report.warnings)
+
+
+def test_workers_are_told_apart_by_packages_that_one_of_them_lacks():
+    head = Machine("cpu", 1, {"jax": "0.10", "brax": "0.14"})
+    node = Machine("cpu", 1, {"jax": "0.10"})
+    assert _words(head, node) == "brax 0.14" and _words(node, head) == "brax absent"
+    assert _words(head, head) == ""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.search.lanes import versions as module
-from hpo.search.lanes.versions import versions, versions_of_study
+from hpo.search.lanes.versions import others, versions, versions_of_study
 from hpo.studies.spec import EnvSpec
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
@@ -27,24 +27,39 @@ def everything(monkeypatch):
         ("CartPole-v1", set()),
         ("rsa", set()),
         ("brax:reacher", {"brax", "mujoco", "mujoco-mjx"}),
-        ("gym:CartPole-v1", {"gymnasium", "box2d", "mujoco"}),
+        ("gym:CartPole-v1", {"gymnasium"}),
+        ("gym:LunarLander-v3", {"gymnasium", "box2d", "box2d-py"}),
+        ("gym:HalfCheetah-v5", {"gymnasium", "mujoco"}),
+        ("gym:nobodys-v0", {"gymnasium"}),
         ("playground:WalkerWalk", {"playground", "mujoco", "mujoco-mjx"}),
         ("jaxmarl:MPE_simple_spread_v3", {"jaxmarl"}),
-        ("gymnax:gymnax.environments.classic_control.cartpole:CartPole", set()),
+        ("gymnax:mine.envs:Walk", {"mine-dist"}),
+        ("gym:mine:Walk-v0", {"gymnasium", "mine-dist"}),
+        ("gymnax:shared.envs:Walk", set()),
+        ("gymnax:script:Walk", set()),
     ],
 )
-def test_the_packages_that_step_an_environment_are_told(env, besides, everything):
+def test_the_packages_that_step_an_environment_are_told(env, besides, everything, monkeypatch):
+    installed = {"mine": ["mine-dist"], "shared": ["one-dist", "other-dist"]}
+    monkeypatch.setattr(module, "_distributions", lambda: installed)
     assert set(versions([env])) == BASE | besides
 
 
 @pytest.mark.parametrize(
     ("method", "besides"),
     [("random", set()), ("tpe", set()), ("cmaes", {"cmaes"}), ("gp", {"torch"}),
-     ("smac", {"smac", "ConfigSpace"})],
+     ("smac", {"smac", "ConfigSpace", "scikit-learn"})],
 )  # fmt: skip
 def test_those_of_the_method_and_of_every_environment_are_told(method, besides, everything):
     study = samples.study(method=method, more_envs=(EnvSpec("brax:ant"),))
-    assert set(versions_of_study(study)) == BASE | besides | {"brax", "mujoco", "mujoco-mjx"}
+    physics = {"brax", "mujoco", "mujoco-mjx"}
+    assert set(versions_of_study(study)) == BASE | besides | physics | {"scipy"}
+
+
+def test_only_a_recorded_package_of_another_version_gives_other_bits():
+    assert not others({"jax": "1"}, {"jax": "1", "brax": "2"})  # a study of before brax was told
+    assert others({"jax": "1", "brax": "2"}, {"jax": "1", "brax": "3"})
+    assert others({"jax": "1", "brax": "2"}, {"jax": "1"})
 
 
 def test_a_package_that_is_not_there_is_told_only_of_the_base(monkeypatch):
