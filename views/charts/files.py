@@ -17,7 +17,7 @@ _COLUMNS = 3
 _WIDE = 9.0
 _BAR = 0.3
 _LINE = 0.2  # of a name below a panel
-_BELOW = -0.24  # of a panel's height: room for the labels of its axis
+_BELOW = 30.0  # points under a panel: room for the labels of its axis
 _ROW, _KEY, _RAISED = 125, 8, 22.0  # letters of a row, of a mark beside its name; points
 _POINT = 0.75  # of a pixel
 _INK, _SOFT, _RULE, _GRID, _GROUND = (
@@ -126,11 +126,15 @@ def draw_panel(axes: Any, panel: Panel) -> None:
     else:
         _draw_parallel(axes, panel)
     if panel.keys:
+        from matplotlib.transforms import ScaledTranslation
+
         # Beside the title of a wide panel, below others, so that it hides no mark.
         columns = math.ceil(len(panel.keys) / lines)
         beside = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": columns,
                   "borderaxespad": 0.1}  # fmt: skip
-        below = {"loc": "upper left", "bbox_to_anchor": (0.0, _BELOW), "borderaxespad": 0.0}
+        down = ScaledTranslation(0.0, -_BELOW / 72.0, axes.figure.dpi_scale_trans)
+        below = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "borderaxespad": 0.0,
+                 "bbox_transform": axes.transAxes + down}  # fmt: skip
         axes.legend(
             handles=[_handle(key) for key in panel.keys],
             labelcolor=_SOFT,
