@@ -18,7 +18,7 @@ from hpo.store.study_folder import StudyFolder
 from hpo.studies.spec import EnvSpec, Metric, SearchSpec
 from hpo.views.charts import curves_chart
 from hpo.views.charts.curves_chart import curves
-from hpo.views.charts.files import draw_picture, fill_figure
+from hpo.views.charts.files import draw_picture, figure_size, fill_figure
 from hpo.views.charts.history_chart import history
 from hpo.views.charts.importance_chart import importance
 from hpo.views.charts.knob_charts import parallel, slices
@@ -323,3 +323,17 @@ def test_a_legend_of_many_names_stays_inside_the_picture():
     box = many.get_legend().get_window_extent()
     assert inside.x0 <= box.x0 and box.x1 <= inside.x1
     assert many.get_window_extent().width == pytest.approx(few.get_window_extent().width, rel=0.05)
+
+
+def test_names_below_a_narrow_panel_hide_nothing():
+    figures = pytest.importorskip("matplotlib.figure")
+    keys = tuple(Key(f"knob {i}", "c0", "line") for i in range(5))
+    scale = Scale(0, 1, ((0, "0"),), "env steps")
+    panels = tuple(XY(f"Panel {i}", scale, scale, (), keys) for i in range(3))
+    picture = Picture("knobs", "Knobs", "", panels)
+    figure = figures.Figure(layout="constrained", figsize=figure_size(picture))
+    drawn = fill_figure(figure, picture, "s")
+    figure.draw_without_rendering()
+    for axes in drawn:
+        box = axes.get_legend().get_window_extent()
+        assert box.y1 <= axes.xaxis.label.get_window_extent().y0 and box.y0 >= figure.bbox.y0
