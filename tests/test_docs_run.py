@@ -146,7 +146,7 @@ def reader(finished, tmp_path, monkeypatch):
 
 def finished_trials(study):
     """Return two trials for those that a page compares: which ones finish is nobody's choice."""
-    done = query(Path("results") / study, "SELECT trial FROM trials WHERE state = 'finished'")[1]
+    done = query(Path("results") / study, "SELECT trial FROM trials WHERE value IS NOT NULL")[1]
     return [str(trial) for (trial,) in done[:2]]
 
 

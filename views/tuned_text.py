@@ -47,21 +47,22 @@ def records_table(records: Sequence[Record]) -> str:
                 _standing([*others, *rules]),
             ]
         )
-    header = ("environment", "steps", "tuned", "default", "verdict", "beside others")
+    header = ("environment", "steps", "tuned", "default", "verdict", "others")
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     words = f"IQM of {seeds} fresh seeds, greedy; the proof of one: hpo tuned ENV"
+    if any(row[5] != "-" for row in rows):
+        words += "\nothers, published ones and heuristics: +better than, =tied with, -worse than"
     if any(row[3].endswith("*") for row in rows):
         words += "\n*: the default of the day it was made, which was another one"
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
 def _standing(others: Sequence[Comparison | BesideHeuristic]) -> str:
-    counts = {
-        word: sum(one.verdict == word for one in others) for word in ("better", "tied", "worse")
-    }
-    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "-"
+    signs = {"better": "+", "tied": "=", "worse": "-"}
+    counts = {word: sum(one.verdict == word for one in others) for word in signs}
+    return " ".join(f"{signs[word]}{count}" for word, count in counts.items() if count) or "-"
 
 
 def record_words(record: Record, stream: TextIO) -> str:
