@@ -44,18 +44,23 @@ class EnvSpec:
 def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
     """Return what tables, folders and words call the environments of a study, each once.
 
-    The id; of several with one id what they differ in, too. Only letters, digits, `.`, `_`, `-`,
-    `=` are left, so that a label can name a folder.
+    The id; of several with one id the keys in which they differ, too. Only letters, digits, `.`,
+    `_`, `-`, `=` are left, so that a label can name a folder.
 
     >>> labels_of([EnvSpec("CartPole-v1"), EnvSpec("rmsa", {"load": 200}), EnvSpec("rmsa")])
     ('CartPole-v1', 'rmsa_load=200', 'rmsa')
+    >>> labels_of([EnvSpec("rmsa", {"k": 5, "load": load}) for load in (150.0, 250.0)])
+    ('rmsa_load=150', 'rmsa_load=250')
     """
-    ids = [one.id for one in environments]
     found: list[str] = []
     for one in environments:
+        same = [other.values for other in environments if other.id == one.id]
         words = [one.id]
-        if ids.count(one.id) > 1:
-            words += [f"{key}={value}" for key, value in sorted(one.values.items())]
+        words += [
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+            for key, value in sorted(one.values.items())
+            if not all(key in other and other[key] == value for other in same)
+        ]
         label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
         found.append(label if label not in found else f"{label}_{len(found)}")
     return tuple(found)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...store.by_environment import environment_names
 from ...store.journal import Journal
 from ...store.over_environments import Over
 from ...store.rows import DecisionRow, Stream, TrialRow
 from ...store.score_tables import BySeed
 from ...studies.load import recorded
-from ...studies.several import labels
 from ...studies.spec import Study
 from ..book.looks import BUDGET_ENDED, CLEARLY_BELOW, stages
 from ..book.objective import Objective
@@ -79,7 +79,7 @@ def environment_scores(journal: Journal, rows: Sequence[TrialRow]) -> Environmen
                 at = ends.get(row.trial, at)
             begun = _begun(study, row, stream, points, at)
             seeds[row.trial, stream] = _whole(points.get(at, {}), begun, len(objective.scales))
-    return EnvironmentScores(labels(study), study.over_environments, seeds)
+    return EnvironmentScores(environment_names(meta.environments), study.over_environments, seeds)
 
 
 def _ends(decisions: Sequence[DecisionRow]) -> dict[int, int]:

@@ -1,0 +1,155 @@
+"""The defaults of several programs over all environments that have a tuned record.
+
+Puts together studies over several environments whose trials of one number are one configuration:
+studies/defaults_check.yaml, defaults_check_rest.yaml and defaults_check_networks.yaml. Each score
+of each seed is kept in the file, so the table is made again from it alone.
+
+    python benchmarks/defaults_together.py results/defaults-check results/defaults-check-rest \\
+        results/defaults-check-networks --out benchmarks/defaults_together.json
+    python benchmarks/defaults_together.py --table benchmarks/defaults_together.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpo.errors import HpoError
+from hpo.search.after.environment_scores import environment_scores
+from hpo.store.journal import Journal
+from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
+from hpo.store.rows import Stream
+
+TRIALS = {3: "this project", 0: "this project before 2026-11-23", 1: "CleanRL, purejaxrl",
+          2: "Stable-Baselines3"}  # fmt: skip
+RESAMPLES = 10_000
+Scores = Mapping[str, Mapping[str, Sequence[float]]]
+"""Whose defaults -> environment -> the score of each seed."""
+
+
+def scores_of(folder: Path) -> dict[str, dict[str, list[float]]]:
+    """Return the scores of one study, by the seeds of its search.
+
+    Raises:
+        ValueError: a trial is missing, or a seed has no score.
+    """
+    with Journal(folder) as journal, journal.at_one_commit():
+        found = environment_scores(journal, list(journal.trials()))
+    scores: dict[str, dict[str, list[float]]] = {}
+    for trial, whose in TRIALS.items():
+        seeds = found.of(trial, Stream.SEARCH)
+        rows = [seeds[seed] for seed in sorted(seeds)]
+        if not rows or not all(math.isfinite(score) for row in rows for score in row):
+            raise ValueError(f"{folder}: trial {trial} has seeds without a score")
+        scores[whose] = {
+            name: list(column)
+            for name, column in zip(found.names, zip(*rows, strict=True), strict=True)
+        }
+    return scores
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray, over: str) -> tuple[float, float, float]:
+    """Return ours less theirs by `overall`, with its 95 % stratified bootstrap interval.
+
+    Seeds are drawn anew in each environment, 10,000 times, the same ones of both: seed i of both
+    has the same key.
+
+    Args:
+        ours: scores, [environments, seeds].
+        theirs: likewise.
+        over: `mean` or `iqm`.
+    """
+    environments, seeds = ours.shape
+    generator = np.random.Generator(np.random.PCG64(0))
+    sampled = np.empty(RESAMPLES)
+    rows = np.arange(environments)[:, None]
+    for at in range(RESAMPLES):
+        drawn = generator.integers(0, seeds, (environments, seeds))
+        sampled[at] = overall(ours[rows, drawn], over) - overall(theirs[rows, drawn], over)
+    low, high = np.quantile(sampled, [0.025, 0.975])
+    return overall(ours, over) - overall(theirs, over), float(low), float(high)
+
+
+def left_out(scores: Scores) -> tuple[str, float]:
+    """Return the environment whose absence costs the gain most, and the share of it that is left.
+
+    The gain is the present default's IQM less the former's.
+    """
+    mine, former = (scores[TRIALS[trial]] for trial in (3, 0))
+
+    def gain(names: Sequence[str]) -> float:
+        return overall([mine[n] for n in names]) - overall([former[n] for n in names])
+
+    without = {one: gain([n for n in mine if n != one]) / gain(list(mine)) for one in mine}
+    worst = min(without, key=lambda one: without[one])
+    return worst, without[worst]
+
+
+def table(scores: Scores) -> str:
+    """Return the rows as a table of Markdown."""
+    arrays = {whose: np.array(list(each.values())) for whose, each in scores.items()}
+    ours = arrays[TRIALS[3]]
+    lines = ["| defaults of | mean score | IQM | IQM less the present default's | a run of the "
+             "present default beats one of it |", "|---|---|---|---|---|"]  # fmt: skip
+    for whose, array in arrays.items():
+        cells = [whose]
+        for over in ("mean", "iqm"):
+            around = overall_interval(array, over)
+            cells.append(f"{overall(array, over):.3f} [{around.low:.3f}, {around.high:.3f}]")
+        if whose == TRIALS[3]:
+            lines.append(f"| **{cells[0]}** | **{cells[1]}** | **{cells[2]}** | | |")
+            continue
+        value, low, high = difference(array, ours, "iqm")
+        chance, spread = probability_of_improvement(ours, array)
+        cells += [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]",
+                  f"{chance:.2f} [{spread.low:.2f}, {spread.high:.2f}]"]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def each(scores: Scores) -> str:
+    """Return the mean score on each environment as a table of Markdown."""
+    names = list(next(iter(scores.values())))
+    lines = [f"| score | {' | '.join(scores)} |", f"|---|{'---|' * len(scores)}"]
+    for name in names:
+        means = [f"{np.mean(scores[whose][name]):.3f}" for whose in scores]
+        lines.append(f"| {name} | {' | '.join(means)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the tables; 2 where a study cannot be read."""
+    parser = argparse.ArgumentParser(description="Put the defaults together over all studies.")
+    parser.add_argument("studies", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="of an earlier run")
+    args = parser.parse_args()
+    if bool(args.studies) == (args.table is not None):
+        parser.error("give folders of studies, or --table FILE")
+    try:
+        found: dict[str, dict[str, Any]] = {whose: {} for whose in TRIALS.values()}
+        for folder in args.studies:
+            for whose, scores in scores_of(folder).items():
+                found[whose] |= scores
+    except (HpoError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.table is not None:
+        found = json.loads(args.table.read_text())
+    print(table(found), each(found), sep="\n\n")
+    print(f"\nWithout {left_out(found)[0]}, the share of the gain that is left: "
+          f"{left_out(found)[1]:.2f}")  # fmt: skip
+    if args.out is not None:
+        args.out.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
