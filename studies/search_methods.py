@@ -37,6 +37,7 @@ class Method:
         conditional: how it deals with parameters that are active only at times.
         choices: how it deals with values without an order.
         package: what must be installed, "" if nothing.
+        rests_on: further packages that decide what `package` proposes.
         extra: the extra of ours that installs it.
     """
 
@@ -52,6 +53,7 @@ class Method:
     choices: Dealt = "modelled"
     package: str = ""
     extra: str = ""
+    rests_on: tuple[str, ...] = ()
 
     @property
     def learns(self) -> bool:
@@ -148,6 +150,7 @@ METHODS: dict[str, Method] = {
             constraints="as losses",
             package="smac",
             extra="smac",
+            rests_on=("ConfigSpace", "scikit-learn"),
         ),
     )
 }  # fmt: skip

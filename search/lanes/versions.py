@@ -23,8 +23,6 @@ _OF_ENGINES: Mapping[str, tuple[str, ...]] = {
     "box2d": ("box2d", "box2d-py"),  # one of them is installed
     "mujoco": ("mujoco",),
 }
-_OF_METHODS: Mapping[str, tuple[str, ...]] = {"smac": ("ConfigSpace", "scikit-learn")}
-"""Method -> packages that propose besides its own."""
 
 
 def versions(environments: Iterable[str] = ()) -> dict[str, str]:
@@ -40,7 +38,7 @@ def versions(environments: Iterable[str] = ()) -> dict[str, str]:
 def versions_of_study(study: Study) -> dict[str, str]:
     """Return the same for a study: with those of its environments, and of what proposes."""
     method = method_row(study.search.method)
-    proposing = ("scipy", method.package, *_OF_METHODS.get(method.name, ()))
+    proposing = ("scipy", method.package, *method.rests_on)
     found = versions(env.id for env in (study.env, *study.more_envs))
     return found | _installed(filter(None, proposing))
 
