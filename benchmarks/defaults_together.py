@@ -26,6 +26,8 @@ from hpo.search.after.environment_scores import environment_scores
 from hpo.store.journal import Journal
 from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
 from hpo.store.rows import Stream
+from hpo.studies.load import recorded
+from hpo.studies.several import labels
 
 TRIALS = {3: "this project", 0: "this project before 2026-11-23", 1: "CleanRL, purejaxrl",
           2: "Stable-Baselines3"}  # fmt: skip
@@ -42,6 +44,7 @@ def scores_of(folder: Path) -> dict[str, dict[str, list[float]]]:
     """
     with Journal(folder) as journal, journal.at_one_commit():
         found = environment_scores(journal, list(journal.trials()))
+        names = labels(recorded(journal.meta.study_text))
     scores: dict[str, dict[str, list[float]]] = {}
     for trial, whose in TRIALS.items():
         seeds = found.of(trial, Stream.SEARCH)
@@ -50,7 +53,7 @@ def scores_of(folder: Path) -> dict[str, dict[str, list[float]]]:
             raise ValueError(f"{folder}: trial {trial} has seeds without a score")
         scores[whose] = {
             name: list(column)
-            for name, column in zip(found.names, zip(*rows, strict=True), strict=True)
+            for name, column in zip(names, zip(*rows, strict=True), strict=True)
         }
     return scores
 

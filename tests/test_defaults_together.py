@@ -1,0 +1,75 @@
+"""The defaults over all tuned environments: the table of the page is that of the kept scores."""
+
+import json
+import math
+import random
+from pathlib import Path
+from runpy import run_path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+together = SimpleNamespace(**run_path(str(ROOT / "benchmarks" / "defaults_together.py")))
+
+
+def iqm(scores):
+    """Return the interquartile mean of all runs, written out."""
+    flat = sorted(score for seeds in scores for score in seeds)
+    kept = flat[len(flat) // 4 : len(flat) - len(flat) // 4]
+    return math.fsum(kept) / len(kept)
+
+
+@pytest.fixture(scope="module")
+def kept():
+    return json.loads((ROOT / "benchmarks" / "defaults_together.json").read_text())
+
+
+def test_the_page_shows_the_kept_scores(kept):
+    page = (ROOT / "docs" / "defaults.md").read_text()
+    for line in together.table(kept).splitlines() + together.each(kept).splitlines():
+        assert line in page
+
+
+def test_every_tuned_environment_is_there_with_eight_seeds(kept):
+    names = {name.partition("_load")[0] for name in kept["this project"]}
+    tuned = {path.stem for path in (ROOT / "results" / "tuned").glob("*.yaml")}
+    for record in tuned:
+        family = record.partition("-")[0]
+        wanted = {"brax": record.replace("-", ":", 1), "gym": record.replace("-", ":", 1),
+                  "deeprmsa": "deeprmsa", "rmsa": "rmsa"}  # fmt: skip
+        assert wanted.get(family, record) in names
+    for each in kept.values():
+        assert list(each) == list(kept["this project"])
+        assert {len(seeds) for seeds in each.values()} == {8}
+
+
+def test_difference_of_interquartile_means_by_hand(kept):
+    rows = {whose: np.array(list(each.values())) for whose, each in kept.items()}
+    ours, former = (rows[together.TRIALS[trial]] for trial in (3, 0))
+    value, low, high = together.difference(ours, former, "iqm")
+    assert value == pytest.approx(iqm(ours) - iqm(former))
+    draw = random.Random(5)
+    sampled = []
+    for _ in range(2000):
+        picks = [[draw.randrange(8) for _ in range(8)] for _ in ours]
+        sampled.append(
+            iqm([[row[i] for i in pick] for row, pick in zip(ours, picks, strict=True)])
+            - iqm([[row[i] for i in pick] for row, pick in zip(former, picks, strict=True)])
+        )
+    sampled.sort()
+    width = high - low
+    assert sampled[50] == pytest.approx(low, abs=0.2 * width)
+    assert sampled[-51] == pytest.approx(high, abs=0.2 * width)
+
+
+def test_the_environment_that_decides_is_found_by_leaving_each_out():
+    flat = {name: [0.5] * 8 for name in "abcd"}
+    scores = {"this project": flat | {"a": [1.0] * 8, "b": [0.9] * 8},
+              "this project before 2026-11-23": flat}  # fmt: skip
+    # of the 32 runs a quarter is cut at either end: the gain is (0.9 - 0.5) / 2; without a, of 24
+    # runs, six are cut at either end, which leaves two runs of b: (0.9 - 0.5) * 2 / 12
+    name, left = together.left_out(scores)
+    assert name == "a"
+    assert left == pytest.approx((0.4 * 2 / 12) / 0.2)
