@@ -59,29 +59,45 @@ def compare(
 def found_loads(
     environment: OpticalEnvironment,
     rules: Rules,
+    policies: Sequence[str],
     target: float,
     seeds: int,
     steps: int,
     seed: int,
-) -> list[dict[str, Any]]:
-    """Find, for every rule, the load at which it blocks a share `target` of the services."""
-    from ..core.envs.optical.supported_load import find_load
+) -> dict[str, list[dict[str, Any]]]:
+    """Find, for every rule, the load at which it blocks a share `target` of the services.
 
-    rows: list[dict[str, Any]] = []
-    for name, rule in rules.items():
-        found = find_load(environment, rule, target, seeds=seeds, steps=steps, seed=seed)
-        rows.append(
-            {
-                "rule": name,
-                "service_blocking_probability": target,
-                "load": found.load,
-                "ci_low": found.low,
-                "ci_high": found.high,
-                "seeds": seeds,
-                "requests_per_seed": steps,
-            }
-        )
-    return rows
+    Returns:
+        Under `supported_loads` a row a rule, and under `more_load` one for each policy beside each
+        heuristic: how much more it carries, as a share of the heuristic's load, paired by seed.
+    """
+    from ..core.envs.optical.supported_load import find_load, more_load
+
+    loads = {
+        name: find_load(environment, rule, target, seeds=seeds, steps=steps, seed=seed)
+        for name, rule in rules.items()
+    }
+    rows = [
+        {
+            "rule": name,
+            "service_blocking_probability": target,
+            "load": found.load,
+            "ci_low": found.low,
+            "ci_high": found.high,
+            "seeds": seeds,
+            "requests_per_seed": steps,
+        }
+        for name, found in loads.items()
+    ]
+    beside: list[dict[str, Any]] = []
+    for policy in policies:
+        for other in (name for name in loads if name not in policies):
+            more = more_load(loads[policy], loads[other])
+            beside.append(
+                {"policy": policy, "heuristic": other, "more": more.value, "ci_low": more.low,
+                 "ci_high": more.high}
+            )  # fmt: skip
+    return {"supported_loads": rows, "more_load": beside}
 
 
 def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
@@ -164,7 +180,9 @@ def results_text(data: Mapping[str, Any]) -> str:
              between(row["ci_low"], row["ci_high"])]
             for row in data["supported_loads"]
         ]  # fmt: skip
-        return "\n".join([*lines, aligned(header, rows, [False, True, True, False])])
+        lines.append(aligned(header, rows, [False, True, True, False]))
+        lines += [_more(row) for row in data["more_load"]]
+        return "\n".join(lines)
     requests = counted(data["requests_per_seed"], "request")
     lines.append(
         f"{counted(data['seeds'], 'seed')} x {requests} after "
@@ -182,6 +200,13 @@ def results_text(data: Mapping[str, Any]) -> str:
         ]  # fmt: skip
         lines += ["", aligned(header, rows, [False, True, True, True, False])]
     return "\n".join(lines)
+
+
+def _more(row: Mapping[str, Any]) -> str:
+    """Return how much more load a policy carries than a heuristic, in words."""
+    value, low, high = (f"{100 * row[key]:+.2f}" for key in ("more", "ci_low", "ci_high"))
+    words = f"load of {row['policy']} less that of {row['heuristic']}: {value} % [{low}, {high}]"
+    return f"{words}, paired by seed"
 
 
 def _spread(std: float | None) -> str:

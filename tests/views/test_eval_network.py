@@ -143,6 +143,19 @@ def test_the_load_at_a_blocking(capsys, network):
     assert 1.0 < row["load"] < 60.0
 
 
+def test_how_much_more_load_a_policy_carries_than_each_heuristic(capsys, policy):
+    given = [policy, "--heuristic", "ksp_ff,ff_ksp", "--find-load", "0.2", *FEW]
+    data = answer(capsys, *given)
+    loads = {row["rule"]: row["load"] for row in data["supported_loads"]}
+    assert [row["heuristic"] for row in data["more_load"]] == ["ksp_ff", "ff_ksp"]
+    for row in data["more_load"]:
+        ratio = loads[row["policy"]] / loads[row["heuristic"]]
+        assert row["more"] == pytest.approx(ratio - 1.0)
+        assert row["ci_low"] < row["more"] < row["ci_high"]
+    assert main(["eval", *given]) == 0
+    assert "less that of ksp_ff: " in capsys.readouterr().out
+
+
 def test_the_strongest_of_rules_paths_and_orders(capsys, network):
     given = ["--env", network, "--heuristic", "ksp_ff,ksp_lf", *FEW]
     data = answer(capsys, *given, "--k", "1,2", "--path-order", "hops,distance")

@@ -77,9 +77,10 @@ def do_eval_network(args: Namespace) -> int:
         return _film(args, question)
     if args.find_load is not None:
         found = found_loads(
-            question.environment, question.rules, args.find_load, args.seeds, args.steps, args.seed
-        )
-        return _print(args, {**_head(question), "supported_loads": found})
+            question.environment, question.rules, question.policies, args.find_load, args.seeds,
+            args.steps, args.seed,
+        )  # fmt: skip
+        return _print(args, {**_head(question), **found})
     results = compare(
         question.environment, question.rules, args.seeds, args.steps, args.seed, loads
     )

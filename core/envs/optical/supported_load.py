@@ -16,7 +16,7 @@ from .agents import Rule
 from .heuristic_evaluation import Evaluation, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
-__all__ = ["SupportedLoad", "find_load"]
+__all__ = ["MoreLoad", "SupportedLoad", "find_load", "more_load"]
 
 POINTS = 8
 """Loads a round."""
@@ -32,12 +32,48 @@ class SupportedLoad:
         low: lower end of its 95 % interval.
         high: upper end.
         last: the evaluation of the last round, whose loads enclose it.
+        of_seeds: Erlang, float64 [seeds]: at which each seed crosses the target, by the slope of
+            the mean curve. Their geometric mean is `load`.
     """
 
     load: float
     low: float
     high: float
     last: Evaluation
+    of_seeds: np.ndarray
+
+
+@dataclass(frozen=True)
+class MoreLoad:
+    """How much more load one rule carries than another at the same blocking, as a share.
+
+    Attributes:
+        value: the load of the one over that of the other, less 1.
+        low: lower end of its 95 % interval.
+        high: upper end.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> MoreLoad:
+    """Compare the loads that two rules carry, seed by seed on the same requests.
+
+    The interval is Student's t of the logarithms of their ratios.
+
+    Args:
+        ours: of one rule.
+        theirs: of another, from the same seeds and number of requests.
+    """
+    from scipy import stats
+
+    logs = np.log(ours.of_seeds) - np.log(theirs.of_seeds)
+    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    reach = float(stats.t.ppf(0.975, len(logs) - 1)) * error
+    middle = float(logs.mean())
+    return MoreLoad(*(math.expm1(at) for at in (middle, middle - reach, middle + reach)))
 
 
 def find_load(
@@ -89,10 +125,13 @@ def find_load(
     means, logs = curve.service_blocking.mean(1), np.log(curve.loads)
     rise = (means[above] - means[below]) / (logs[above] - logs[below])
     share = (target - means[below]) / max(means[above] - means[below], np.finfo(float).tiny)
-    load = math.exp(logs[below] + min(max(share, 0.0), 1.0) * (logs[above] - logs[below]))
+    share = min(max(share, 0.0), 1.0)
+    load = math.exp(logs[below] + share * (logs[above] - logs[below]))
     spread = curve.service_blocking[[below, above]].std(1, ddof=1).mean()
     reach = float(stats.t.ppf(0.975, seeds - 1)) * spread / math.sqrt(seeds) / rise
-    return SupportedLoad(load, load * math.exp(-reach), load * math.exp(reach), curve)
+    here = (1.0 - share) * curve.service_blocking[below] + share * curve.service_blocking[above]
+    of_seeds = load * np.exp((here.mean() - here) / rise)
+    return SupportedLoad(load, load * math.exp(-reach), load * math.exp(reach), curve, of_seeds)
 
 
 def _enclose(
