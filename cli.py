@@ -304,7 +304,8 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     _option(evaluate, "--loads", "LOADS", "loads in Erlang, such as 100:300:10 or 100,150")
     _option(
         evaluate, "--find-load", "SHARE",
-        "find the load at which SHARE of the requests is blocked", type=float,
+        "find the load at which SHARE of the requests is blocked, and how much more of it a "
+        "policy carries than a heuristic", type=float,
     )  # fmt: skip
     _option(evaluate, "--k", "N,N", "numbers of candidate paths to compare")
     _option(evaluate, "--path-order", "NAMES", "orders of candidate paths to compare, or all")

@@ -1,4 +1,4 @@
-"""The defaults of several programs over all environments that have a tuned record.
+"""The defaults of several programs over all environments that have a tuned record, and Freeway.
 
 Puts together studies over several environments whose trials of one number are one configuration:
 studies/defaults_check.yaml, defaults_check_rest.yaml and defaults_check_networks.yaml. Each score
@@ -36,15 +36,28 @@ Scores = Mapping[str, Mapping[str, Sequence[float]]]
 """Whose defaults -> environment -> the score of each seed."""
 
 
-def scores_of(folder: Path) -> dict[str, dict[str, list[float]]]:
+def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
     """Return the scores of one study, by the seeds of its search.
 
+    Args:
+        folder: of the study.
+        known: trial -> its knobs in the studies before; those of this one are added.
+
     Raises:
-        ValueError: a trial is missing, or a seed has no score.
+        ValueError: a trial is missing, is another configuration than in a study before, or a seed
+            has no score.
     """
     with Journal(folder) as journal, journal.at_one_commit():
-        found = environment_scores(journal, list(journal.trials()))
-        names = labels(recorded(journal.meta.study_text))
+        trials = list(journal.trials())
+        found = environment_scores(journal, trials)
+        names = labels(recorded(journal.meta.study_text))  # of today, whenever it was begun
+    for row in trials:
+        before = known.setdefault(row.trial, {})
+        if any(before.get(name, value) != value for name, value in row.params.items()):
+            raise ValueError(
+                f"{folder}: trial {row.trial} is another one than in the study before"
+            )
+        before |= row.params
     scores: dict[str, dict[str, list[float]]] = {}
     for trial, whose in TRIALS.items():
         seeds = found.of(trial, Stream.SEARCH)
@@ -52,8 +65,7 @@ def scores_of(folder: Path) -> dict[str, dict[str, list[float]]]:
         if not rows or not all(math.isfinite(score) for row in rows for score in row):
             raise ValueError(f"{folder}: trial {trial} has seeds without a score")
         scores[whose] = {
-            name: list(column)
-            for name, column in zip(names, zip(*rows, strict=True), strict=True)
+            name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
         }
     return scores
 
@@ -138,8 +150,14 @@ def main() -> int:
         parser.error("give folders of studies, or --table FILE")
     try:
         found: dict[str, dict[str, Any]] = {whose: {} for whose in TRIALS.values()}
+        knobs: dict[int, dict[str, Any]] = {}
         for folder in args.studies:
-            for whose, scores in scores_of(folder).items():
+            for whose, scores in scores_of(folder, knobs).items():
+                twice = sorted(found[whose].keys() & scores.keys())
+                if twice:
+                    raise ValueError(
+                        f"{folder}: {', '.join(twice)} came with an earlier study, too"
+                    )
                 found[whose] |= scores
     except (HpoError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -57,10 +57,16 @@ def labels_of(environments: Sequence[EnvSpec]) -> tuple[str, ...]:
         same = [other.values for other in environments if other.id == one.id]
         words = [one.id]
         words += [
-            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+            f"{key}={_short(value)}"
             for key, value in sorted(one.values.items())
             if not all(key in other and other[key] == value for other in same)
         ]
         label = re.sub(r"[^0-9A-Za-z._=-]+", "_", "_".join(words))
         found.append(label if label not in found else f"{label}_{len(found)}")
     return tuple(found)
+
+
+def _short(value: Any) -> str:
+    """Return a value in words, whole numbers without a point."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return str(int(value) if whole else value)

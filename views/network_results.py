@@ -181,7 +181,14 @@ def results_text(data: Mapping[str, Any]) -> str:
             for row in data["supported_loads"]
         ]  # fmt: skip
         lines.append(aligned(header, rows, [False, True, True, False]))
-        lines += [_more(row) for row in data["more_load"]]
+        if data["more_load"]:
+            header = ["policy less", "load", "95%"]
+            rows = [
+                [row["heuristic"], f"{row['more']:+.2%}",
+                 f"[{100 * row['ci_low']:+.2f}, {100 * row['ci_high']:+.2f}]"]
+                for row in data["more_load"]
+            ]  # fmt: skip
+            lines += ["", aligned(header, rows, [False, True, False])]
         return "\n".join(lines)
     requests = counted(data["requests_per_seed"], "request")
     lines.append(
@@ -200,13 +207,6 @@ def results_text(data: Mapping[str, Any]) -> str:
         ]  # fmt: skip
         lines += ["", aligned(header, rows, [False, True, True, True, False])]
     return "\n".join(lines)
-
-
-def _more(row: Mapping[str, Any]) -> str:
-    """Return how much more load a policy carries than a heuristic, in words."""
-    value, low, high = (f"{100 * row[key]:+.2f}" for key in ("more", "ci_low", "ci_high"))
-    words = f"load of {row['policy']} less that of {row['heuristic']}: {value} % [{low}, {high}]"
-    return f"{words}, paired by seed"
 
 
 def _spread(std: float | None) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from hpo.environment_references import reference_of
 from hpo.errors import ConfigError, StudyError
+from hpo.studies.env_spec import EnvSpec, labels_of
 from hpo.studies.expected import expected_steps
 from hpo.studies.load import load, loads
 from hpo.studies.quanta import quanta_of
@@ -51,6 +52,24 @@ def test_what_is_written_down_loads_to_the_same_study():
     assert resolved(again) == resolved(study)
     assert study_hash(again) == study_hash(study)
     assert "over_environments" not in resolved_yaml(loads("env: CartPole-v1\nenv_steps: 1k\n"))
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([{}], ["rmsa"]),
+        ([{"k": 5, "load": 90.0}, {"k": 5}], ["rmsa_load=90", "rmsa"]),
+        ([{"k": 5, "load": 0.25}, {"load": 1e6, "k": 5}], ["rmsa_load=0.25", "rmsa_load=1000000"]),
+        ([{"k": 5, "no_op": True}, {"k": 10, "no_op": True}], ["rmsa_k=5", "rmsa_k=10"]),
+        ([{"fits": ["first"]}, {"fits": ["first", "best"]}],
+         ["rmsa_fits=_first_", "rmsa_fits=_first_best_"]),
+        ([{"topology": "a/b.json"}, {"topology": "a b.json"}],
+         ["rmsa_topology=a_b.json", "rmsa_topology=a_b.json_2"]),
+    ],
+)  # fmt: skip
+def test_environments_with_one_id_are_called_by_what_they_differ_in(values, labels):
+    asked = [EnvSpec("rmsa", one) for one in values]
+    assert labels_of([EnvSpec("CartPole-v1", {"k": 1}), *asked]) == ("CartPole-v1", *labels)
 
 
 def test_each_alone_has_its_own_knobs():

@@ -12,9 +12,11 @@ from pathlib import Path
 from ...errors import HpoError
 from ...search.api import run as run_study
 from ...search.run import Results
+from ...store.by_environment import environment_names
+from ...store.journal import Journal
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...studies.given import Given
-from ...studies.several import labels, metric_words
+from ...studies.several import metric_words
 from ...studies.spec import Study
 from ..documents import print_json
 from ..final_summary import print_results, results_data
@@ -130,6 +132,8 @@ def _print(results: Results, study: Study, args: Namespace) -> None:
         print_json(results_data(results))
     else:
         names = [metric.name for metric in study.objectives]
+        with Journal(results.folder) as journal:
+            environments = environment_names(journal.meta.environments)
         print_results(
-            console(sys.stdout), results, metric_words(study), args.quiet, names, labels(study)
+            console(sys.stdout), results, metric_words(study), args.quiet, names, environments
         )

@@ -99,7 +99,8 @@ def find_load(
         seed: root of the streams.
 
     Raises:
-        ConfigError: a target or number of seeds out of range, or no load reaches the target.
+        ConfigError: a target or number of seeds out of range, no load reaches the target, or too
+            few requests are blocked to tell where.
     """
     from scipy import stats
 
@@ -123,9 +124,14 @@ def find_load(
         )
     below, above = _neighbours(curve, target)
     means, logs = curve.service_blocking.mean(1), np.log(curve.loads)
+    if not means[below] < target <= means[above]:
+        raise ConfigError(
+            f"blocking does not rise through {target:g} between {curve.loads[below]:.4g} and "
+            f"{curve.loads[above]:.4g} Erlang: too few requests are blocked; give more --seeds or "
+            "--steps"
+        )
     rise = (means[above] - means[below]) / (logs[above] - logs[below])
-    share = (target - means[below]) / max(means[above] - means[below], np.finfo(float).tiny)
-    share = min(max(share, 0.0), 1.0)
+    share = (target - means[below]) / (means[above] - means[below])
     load = math.exp(logs[below] + share * (logs[above] - logs[below]))
     spread = curve.service_blocking[[below, above]].std(1, ddof=1).mean()
     reach = float(stats.t.ppf(0.975, seeds - 1)) * spread / math.sqrt(seeds) / rise

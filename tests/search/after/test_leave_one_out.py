@@ -48,6 +48,18 @@ def study(tmp_path_factory):
     return folder, *ran(folder, early_terminate=None, seeds=Seeds(5))
 
 
+def test_names_are_those_that_the_study_was_begun_with(study):
+    with Journal(study[0]) as journal:
+        names = [{**one, "name": f"old_{one['name']}"} for one in journal.meta.environments]
+        begun = SimpleNamespace(
+            meta=dataclasses.replace(journal.meta, environments=names),
+            decisions=journal.decisions,
+            packed_evaluations=journal.packed_evaluations,
+        )
+        found = environment_scores(begun, journal.trials())
+    assert found.names == tuple(f"old_{name}" for name in engine.IDS)
+
+
 def slow_scores(folder):
     """(trial, stream, seed) -> scores, from `evaluations.parquet`."""
     found = {}

@@ -8,7 +8,8 @@ import pytest
 from hpo.core.envs.optical import supported_load
 from hpo.core.envs.optical.heuristic_evaluation import Evaluation
 from hpo.core.envs.optical.optical_environment import make_from_keys
-from hpo.core.envs.optical.supported_load import find_load, more_load
+from hpo.core.envs.optical.supported_load import SupportedLoad, find_load, more_load
+from hpo.errors import ConfigError
 
 TARGET, SEEDS, REQUESTS = 0.001, 10, 20_000
 NETWORK = make_from_keys(slots=40, k=3, load=100.0)
@@ -68,3 +69,36 @@ def test_the_load_of_each_seed_is_where_a_straight_line_crosses(monkeypatch):
     assert one.load == pytest.approx(80.0 * math.exp(-0.5))
     same = more_load(one, one)
     assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)
+
+
+def test_the_interval_of_a_ratio_by_hand():
+    def of(*loads):
+        return SupportedLoad(1.0, 1.0, 1.0, None, np.array(loads))
+
+    ratios = [1.02, 1.05, 0.99, 1.04, 1.01]
+    theirs = [90.0, 110.0, 100.0, 95.0, 105.0]
+    ours = [load * ratio for load, ratio in zip(theirs, ratios, strict=True)]
+    logs = [math.log(ratio) for ratio in ratios]
+    middle = sum(logs) / 5
+    deviation = math.sqrt(sum((one - middle) ** 2 for one in logs) / 4)
+    reach = 2.7764451 * deviation / math.sqrt(5)  # Student's t, 4 degrees of freedom
+    more = more_load(of(*ours), of(*theirs))
+    assert more.value == pytest.approx(math.exp(middle) - 1)
+    assert (more.low, more.high) == pytest.approx(
+        (math.exp(middle - reach) - 1, math.exp(middle + reach) - 1)
+    )
+
+
+def test_too_few_blocked_requests_are_said(monkeypatch):
+    def evaluate(environment, rule, *, seeds, steps, seed, loads):
+        share = np.zeros((len(loads), SEEDS))
+        share[len(loads) // 2] = 2 * TARGET  # a single load blocks anything, the highest none
+        share[-1] = 2 * TARGET if len(calls) == 0 else 0.0
+        share[len(loads) // 2] *= len(calls) == 0
+        calls.append(loads)
+        return evaluation(loads, share)
+
+    calls = []
+    monkeypatch.setattr(supported_load, "evaluate_heuristic", evaluate)
+    with pytest.raises(ConfigError, match="too few requests are blocked; give more --seeds"):
+        find_load(NETWORK, "any", TARGET, seeds=SEEDS)
