@@ -92,19 +92,28 @@ def difference(ours: np.ndarray, theirs: np.ndarray, over: str) -> tuple[float, 
     return overall(ours, over) - overall(theirs, over), float(low), float(high)
 
 
-def left_out(scores: Scores) -> tuple[str, float]:
-    """Return the environment whose absence costs the gain most, and the share of it that is left.
+def left_out(scores: Scores) -> list[tuple[str, str, float]]:
+    """Return each environment, whose IQM is highest without it, and what is left of the gain.
 
-    The gain is the present default's IQM less the former's.
+    The gain is the present default's IQM less the former's; what is left of it without the
+    environment is a share.
     """
-    mine, former = (scores[TRIALS[trial]] for trial in (3, 0))
 
-    def gain(names: Sequence[str]) -> float:
-        return overall([mine[n] for n in names]) - overall([former[n] for n in names])
+    def iqms(without: str | None) -> dict[str, float]:
+        return {
+            whose: overall([seeds for name, seeds in each.items() if name != without])
+            for whose, each in scores.items()
+        }
 
-    without = {one: gain([n for n in mine if n != one]) / gain(list(mine)) for one in mine}
-    worst = min(without, key=lambda one: without[one])
-    return worst, without[worst]
+    def gain(found: Mapping[str, float]) -> float:
+        return found[TRIALS[3]] - found[TRIALS[0]]
+
+    whole = gain(iqms(None))
+    rows: list[tuple[str, str, float]] = []
+    for name in scores[TRIALS[3]]:
+        found = iqms(name)
+        rows.append((name, max(found, key=lambda whose: found[whose]), gain(found) / whole))
+    return rows
 
 
 def table(scores: Scores) -> str:
@@ -165,8 +174,12 @@ def main() -> int:
     if args.table is not None:
         found = json.loads(args.table.read_text())
     print(table(found), each(found), sep="\n\n")
-    print(f"\nWithout {left_out(found)[0]}, the share of the gain that is left: "
-          f"{left_out(found)[1]:.2f}")  # fmt: skip
+    rows = left_out(found)
+    least = min(rows, key=lambda row: row[2])
+    print(
+        f"\nhighest IQM without any one environment: {', '.join(sorted({row[1] for row in rows}))}"
+    )
+    print(f"without {least[0]} {least[2]:.0%} of the gain over the former default is left")
     if args.out is not None:
         args.out.write_text(json.dumps(found, indent=1) + "\n")
     return 0

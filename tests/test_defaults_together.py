@@ -75,6 +75,7 @@ def test_the_environment_that_decides_is_found_by_leaving_each_out():
               "this project before 2026-11-23": flat}  # fmt: skip
     # of the 32 runs a quarter is cut at either end: the gain is (0.9 - 0.5) / 2; without a, of 24
     # runs, six are cut at either end, which leaves two runs of b: (0.9 - 0.5) * 2 / 12
-    name, left = together.left_out(scores)
-    assert name == "a"
-    assert left == pytest.approx((0.4 * 2 / 12) / 0.2)
+    rows = together.left_out(scores)
+    assert [row[:2] for row in rows] == [(name, "this project") for name in "abcd"]
+    assert rows[0][2] == pytest.approx((0.4 * 2 / 12) / 0.2)
+    assert min(rows, key=lambda row: row[2]) == rows[0]
