@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich import box
@@ -71,8 +72,9 @@ def print_leaderboard(
     notes: list[str] = []
     if scores and not _has_room(shown, objectives, scores, console.width):
         table, left_out = _alone(shown, scores, console.width)
-        console.print()
-        console.print(table)
+        if len(left_out) < len(scores):
+            console.print()
+            console.print(table)
         if left_out:
             notes.append(f"No room for the scores on {', '.join(left_out)}; see hpo show TRIAL.")
     if hidden:
@@ -154,7 +156,7 @@ def score_columns(entries: Sequence[Entry], environments: Sequence[str]) -> list
     found: list[_Column] = []
     for at, name in enumerate(environments):
         cells = [number(entry.scores[at]) if entry.scores else "" for entry in entries]
-        found.append((_folded(name, max(map(len, cells)), "-"), cells))
+        found.append((_folded(name, max(map(len, cells)), "-_"), cells))
     return found
 
 
@@ -335,9 +337,9 @@ def _width(header: str, cells: Sequence[str]) -> int:
 
 
 def _folded(name: str, width: int, after: str = "_") -> str:
-    """Return a name on several lines, broken after `_` or the like, no wider than it must be."""
+    """Return a name on several lines, broken after `_` or others, no wider than it must be."""
     lines: list[str] = []
-    for word in name.replace(after, f"{after}\n").split("\n"):
+    for word in re.split(f"(?<=[{re.escape(after)}])", name):
         if lines and len(lines[-1]) + len(word) <= max(width, len(word)):
             lines[-1] += word
         else:
