@@ -248,9 +248,10 @@ def test_of_one_trial_alone_every_knob_has_a_column():
 @pytest.mark.parametrize(("room", "shown"), [(80, True), (40, False)])
 def test_long_names_of_environments_are_folded_or_said_below(room, shown):
     names = ["deeprmsa_load=150_topology=nsfnet_deeprmsa", "x" * 60]
-    entries = samples.entries(*(samples.row(n, value=1.0, scores=(0.5, 1.5)) for n in range(3)))
+    trials = [samples.row(n, value=1.0, params={}, scores=(0.5, 1.5)) for n in range(3)]
     console = Console(file=io.StringIO(), width=room, markup=False, highlight=False)
-    print_leaderboard(console, entries, None, (), names if room == 80 else names[1:] * 2)
+    names = names if shown else names[1:] * 2
+    print_leaderboard(console, samples.entries(*trials), None, (), names)
     text = console.file.getvalue()
     assert ("topology=nsfnet_" in text.split()) == shown
     assert text.count("#  trial") == 1 + shown  # no table of numbers of trials alone
