@@ -182,7 +182,7 @@ def results_text(data: Mapping[str, Any]) -> str:
         ]  # fmt: skip
         lines.append(aligned(header, rows, [False, True, True, False]))
         if data["more_load"]:
-            header = ["policy less", "load", "95%"]
+            header = ["policy minus", "load", "95%"]
             rows = [
                 [row["heuristic"], f"{row['more']:+.2%}",
                  f"[{100 * row['ci_low']:+.2f}, {100 * row['ci_high']:+.2f}]"]

@@ -154,8 +154,8 @@ def test_how_much_more_load_a_policy_carries_than_each_heuristic(capsys, policy)
         assert row["ci_low"] < row["more"] < row["ci_high"]
     assert main(["eval", *given]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-4].split() == ["policy", "less", "load", "95%"]
-    assert lines[-2].startswith(f"ksp_ff       {data['more_load'][0]['more']:+.2%}  [")
+    assert lines[-4].split() == ["policy", "minus", "load", "95%"]
+    assert lines[-2].startswith(f"ksp_ff        {data['more_load'][0]['more']:+.2%}  [")
     assert max(map(len, lines[1:])) <= 80
 
 
