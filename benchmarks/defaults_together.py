@@ -1,4 +1,4 @@
-"""The defaults of several programs over all environments that have a tuned record, and Freeway.
+"""The defaults of several programs over all environments that have a tuned record.
 
 Puts together studies over several environments whose trials of one number are one configuration:
 studies/defaults_check.yaml, defaults_check_rest.yaml and defaults_check_networks.yaml. Each score
