@@ -1,8 +1,8 @@
 """The defaults of several programs over all environments that have a tuned record.
 
 Puts together studies over several environments whose trials of one number are one configuration:
-studies/defaults_check.yaml, defaults_check_rest.yaml and defaults_check_networks.yaml. Each score
-of each seed is kept in the file, so the table is made again from it alone.
+studies/defaults_check.yaml, and returns.yaml and networks.yaml of studies/defaults_elsewhere. Each
+score of each seed is kept in the file, so the table is made again from it alone.
 
     python benchmarks/defaults_together.py results/defaults-check results/defaults-check-rest \\
         results/defaults-check-networks --out benchmarks/defaults_together.json

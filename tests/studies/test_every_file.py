@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHIPPED = sorted(
     path
-    for folder in ("", "from_heuristics")
+    for folder in ("", "defaults_elsewhere", "from_heuristics")
     for path in (ROOT / "studies" / folder).glob("*.yaml")
 )
 VALIDATOR = jsonschema.Draft202012Validator(schema())
@@ -37,8 +37,8 @@ ENVS = (
 )
 """Words of a part of a study -> an environment that it fits."""
 PACKAGES = (("brax:", "brax"), ("gym:", "gymnasium"), ("gym:LunarLander", "Box2D"))
-COSTLY = ("architecture", "cost239", "defaults_check", "jpn48", "nsfnet", "nsfnet_250",
-          "nsfnet_networks", "nsfnet_rmsa", "usnet")  # fmt: skip
+COSTLY = ("architecture", "cost239", "defaults_check", "jpn48", "networks", "nsfnet",
+          "nsfnet_250", "nsfnet_networks", "nsfnet_rmsa", "returns", "usnet")  # fmt: skip
 """Their programs, a dozen or large, take seconds to describe: checked without lanes and memory."""
 
 
