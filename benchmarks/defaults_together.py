@@ -26,8 +26,6 @@ from hpo.search.after.environment_scores import environment_scores
 from hpo.store.journal import Journal
 from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
 from hpo.store.rows import Stream
-from hpo.studies.load import recorded
-from hpo.studies.several import labels
 
 TRIALS = {3: "this project", 0: "this project before 2026-11-23", 1: "CleanRL, purejaxrl",
           2: "Stable-Baselines3"}  # fmt: skip
@@ -50,7 +48,6 @@ def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[
     with Journal(folder) as journal, journal.at_one_commit():
         trials = list(journal.trials())
         found = environment_scores(journal, trials)
-        names = labels(recorded(journal.meta.study_text))  # of today, whenever it was begun
     for row in trials:
         before = known.setdefault(row.trial, {})
         if any(before.get(name, value) != value for name, value in row.params.items()):
@@ -65,13 +62,14 @@ def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[
         if not rows or not all(math.isfinite(score) for row in rows for score in row):
             raise ValueError(f"{folder}: trial {trial} has seeds without a score")
         scores[whose] = {
-            name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
+            name: list(column)
+            for name, column in zip(found.names, zip(*rows, strict=True), strict=True)
         }
     return scores
 
 
-def difference(ours: np.ndarray, theirs: np.ndarray, over: str) -> tuple[float, float, float]:
-    """Return ours less theirs by `overall`, with its 95 % stratified bootstrap interval.
+def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+    """Return the IQM of ours less that of theirs, with its 95 % stratified bootstrap interval.
 
     Seeds are drawn anew in each environment, 10,000 times, the same ones of both: seed i of both
     has the same key.
@@ -79,7 +77,6 @@ def difference(ours: np.ndarray, theirs: np.ndarray, over: str) -> tuple[float, 
     Args:
         ours: scores, [environments, seeds].
         theirs: likewise.
-        over: `mean` or `iqm`.
     """
     environments, seeds = ours.shape
     generator = np.random.Generator(np.random.PCG64(0))
@@ -87,9 +84,9 @@ def difference(ours: np.ndarray, theirs: np.ndarray, over: str) -> tuple[float, 
     rows = np.arange(environments)[:, None]
     for at in range(RESAMPLES):
         drawn = generator.integers(0, seeds, (environments, seeds))
-        sampled[at] = overall(ours[rows, drawn], over) - overall(theirs[rows, drawn], over)
+        sampled[at] = overall(ours[rows, drawn]) - overall(theirs[rows, drawn])
     low, high = np.quantile(sampled, [0.025, 0.975])
-    return overall(ours, over) - overall(theirs, over), float(low), float(high)
+    return overall(ours) - overall(theirs), float(low), float(high)
 
 
 def left_out(scores: Scores) -> list[tuple[str, str, float]]:
@@ -130,7 +127,7 @@ def table(scores: Scores) -> str:
         if whose == TRIALS[3]:
             lines.append(f"| **{cells[0]}** | **{cells[1]}** | **{cells[2]}** | | |")
             continue
-        value, low, high = difference(array, ours, "iqm")
+        value, low, high = difference(array, ours)
         chance, spread = probability_of_improvement(ours, array)
         cells += [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]",
                   f"{chance:.2f} [{spread.low:.2f}, {spread.high:.2f}]"]  # fmt: skip

@@ -53,7 +53,7 @@ def test_every_tuned_environment_is_there_with_eight_seeds(kept):
 def test_difference_of_interquartile_means_by_hand(kept):
     rows = {whose: np.array(list(each.values())) for whose, each in kept.items()}
     ours, former = (rows[together.TRIALS[trial]] for trial in (3, 0))
-    value, low, high = together.difference(ours, former, "iqm")
+    value, low, high = together.difference(ours, former)
     assert value == pytest.approx(iqm(ours) - iqm(former))
     draw = random.Random(5)
     sampled = []

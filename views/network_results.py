@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..store.paired import paired_interval
 from ..store.statistics import interval
 from .formatting import aligned, between, counted, number
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from ..core.envs.optical.agents import Rule
     from ..core.envs.optical.heuristic_evaluation import Evaluation, Summary
     from ..core.envs.optical.optical_environment import OpticalEnvironment
+    from ..core.envs.optical.supported_load import SupportedLoad
 
-__all__ = ["Compared", "compare", "found_loads", "results_data", "results_text"]
+__all__ = ["Compared", "compare", "found_loads", "more_load", "results_data", "results_text"]
 
 Rules = Mapping[str, "Rule"]
 
@@ -71,7 +73,7 @@ def found_loads(
         Under `supported_loads` a row a rule, and under `more_load` one for each policy beside each
         heuristic: how much more it carries, as a share of the heuristic's load, paired by seed.
     """
-    from ..core.envs.optical.supported_load import find_load, more_load
+    from ..core.envs.optical.supported_load import find_load
 
     loads = {
         name: find_load(environment, rule, target, seeds=seeds, steps=steps, seed=seed)
@@ -89,15 +91,28 @@ def found_loads(
         }
         for name, found in loads.items()
     ]
-    beside: list[dict[str, Any]] = []
-    for policy in policies:
-        for other in (name for name in loads if name not in policies):
-            more = more_load(loads[policy], loads[other])
-            beside.append(
-                {"policy": policy, "heuristic": other, "more": more.value, "ci_low": more.low,
-                 "ci_high": more.high}
-            )  # fmt: skip
+    beside = [
+        {"policy": policy, "heuristic": name, **more_load(loads[policy], found)}
+        for policy in policies
+        for name, found in loads.items()
+        if name not in policies
+    ]
     return {"supported_loads": rows, "more_load": beside}
+
+
+def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | None]:
+    """Return how much more load one rule carries than another, as a share of the other's.
+
+    The interval is that of the logarithms of their ratios, paired by seed.
+
+    Args:
+        ours: of one rule.
+        theirs: of another, from the same seeds and number of requests.
+    """
+    logs, others = ([math.log(load) for load in side.of_seeds] for side in (ours, theirs))
+    around = paired_interval(logs, others)
+    low, high = (None if end is None else math.expm1(end) for end in (around.low, around.high))
+    return {"more": ours.load / theirs.load - 1.0, "ci_low": low, "ci_high": high}
 
 
 def results_data(results: Sequence[Compared], policies: Sequence[str]) -> dict[str, Any]:
@@ -185,7 +200,7 @@ def results_text(data: Mapping[str, Any]) -> str:
             header = ["policy minus", "load", "95%"]
             rows = [
                 [row["heuristic"], f"{row['more']:+.2%}",
-                 f"[{100 * row['ci_low']:+.2f}, {100 * row['ci_high']:+.2f}]"]
+                 between(row["ci_low"], row["ci_high"], "+.2%")]
                 for row in data["more_load"]
             ]  # fmt: skip
             lines += ["", aligned(header, rows, [False, True, False])]

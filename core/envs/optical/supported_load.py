@@ -16,7 +16,7 @@ from .agents import Rule
 from .heuristic_evaluation import Evaluation, evaluate_heuristic
 from .optical_environment import OpticalEnvironment
 
-__all__ = ["MoreLoad", "SupportedLoad", "find_load", "more_load"]
+__all__ = ["SupportedLoad", "find_load"]
 
 POINTS = 8
 """Loads a round."""
@@ -41,39 +41,6 @@ class SupportedLoad:
     high: float
     last: Evaluation
     of_seeds: np.ndarray
-
-
-@dataclass(frozen=True)
-class MoreLoad:
-    """How much more load one rule carries than another at the same blocking, as a share.
-
-    Attributes:
-        value: the load of the one over that of the other, less 1.
-        low: lower end of its 95 % interval.
-        high: upper end.
-    """
-
-    value: float
-    low: float
-    high: float
-
-
-def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> MoreLoad:
-    """Compare the loads that two rules carry, seed by seed on the same requests.
-
-    The interval is Student's t of the logarithms of their ratios.
-
-    Args:
-        ours: of one rule.
-        theirs: of another, from the same seeds and number of requests.
-    """
-    from scipy import stats
-
-    logs = np.log(ours.of_seeds) - np.log(theirs.of_seeds)
-    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    reach = float(stats.t.ppf(0.975, len(logs) - 1)) * error
-    middle = float(logs.mean())
-    return MoreLoad(*(math.expm1(at) for at in (middle, middle - reach, middle + reach)))
 
 
 def find_load(
