@@ -24,12 +24,16 @@ import numpy as np
 from hpo.errors import HpoError
 from hpo.search.after.environment_scores import environment_scores
 from hpo.store.journal import Journal
-from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
+from hpo.store.over_environments import (
+    difference,
+    overall,
+    overall_interval,
+    probability_of_improvement,
+)
 from hpo.store.rows import Stream
 
 TRIALS = {3: "this project", 0: "this project before 2026-11-23", 1: "CleanRL, purejaxrl",
           2: "Stable-Baselines3"}  # fmt: skip
-RESAMPLES = 10_000
 Scores = Mapping[str, Mapping[str, Sequence[float]]]
 """Whose defaults -> environment -> the score of each seed."""
 
@@ -66,27 +70,6 @@ def scores_of(folder: Path, known: dict[int, dict[str, Any]]) -> dict[str, dict[
             for name, column in zip(found.names, zip(*rows, strict=True), strict=True)
         }
     return scores
-
-
-def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
-    """Return the IQM of ours less that of theirs, with its 95 % stratified bootstrap interval.
-
-    Seeds are drawn anew in each environment, 10,000 times, the same ones of both: seed i of both
-    has the same key.
-
-    Args:
-        ours: scores, [environments, seeds].
-        theirs: likewise.
-    """
-    environments, seeds = ours.shape
-    generator = np.random.Generator(np.random.PCG64(0))
-    sampled = np.empty(RESAMPLES)
-    rows = np.arange(environments)[:, None]
-    for at in range(RESAMPLES):
-        drawn = generator.integers(0, seeds, (environments, seeds))
-        sampled[at] = overall(ours[rows, drawn]) - overall(theirs[rows, drawn])
-    low, high = np.quantile(sampled, [0.025, 0.975])
-    return overall(ours) - overall(theirs), float(low), float(high)
 
 
 def left_out(scores: Scores) -> list[tuple[str, str, float]]:
@@ -127,9 +110,9 @@ def table(scores: Scores) -> str:
         if whose == TRIALS[3]:
             lines.append(f"| **{cells[0]}** | **{cells[1]}** | **{cells[2]}** | | |")
             continue
-        value, low, high = difference(array, ours)
+        value, around = difference(array, ours, paired=True)
         chance, spread = probability_of_improvement(ours, array)
-        cells += [f"{value:+.3f} [{low:+.3f}, {high:+.3f}]",
+        cells += [f"{value:+.3f} [{around.low:+.3f}, {around.high:+.3f}]",
                   f"{chance:.2f} [{spread.low:.2f}, {spread.high:.2f}]"]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -20,6 +20,7 @@ __all__ = [
     "OVER",
     "Over",
     "Scores",
+    "difference",
     "overall",
     "overall_interval",
     "performance_profile",
@@ -93,6 +94,42 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
     return _ends(statistic(_resampled(table, 0)))
 
 
+def difference(
+    ours: Scores, theirs: Scores, over: str = "iqm", paired: bool = False
+) -> tuple[float, Interval]:
+    """Return `overall` of ours less that of theirs, with its 95 % stratified bootstrap interval.
+
+    Seeds of either side are drawn anew in each environment, as `overall_interval` draws them. Of
+    paired seeds the same ones are drawn for both sides, so that the luck which they share leaves
+    the difference. There is no interval below 5 seeds, or where a score is not finite.
+
+    Args:
+        ours: at least one seed in each environment.
+        theirs: on the same environments.
+        over: kind of aggregate, see `overall`.
+        paired: seed i of both is the same one.
+
+    Raises:
+        ConfigError: unlike environments, paired scores of unlike numbers of seeds, or as of
+            `overall`.
+
+    >>> difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0]
+    0.05
+    """
+    import numpy as np
+
+    a, b = _both(ours, theirs)
+    if paired and a.shape != b.shape:
+        raise ConfigError(f"paired scores of {a.shape[1]} and {b.shape[1]} seeds")
+    statistic = _statistic(over)
+    apart = float(statistic(a[None])[0] - statistic(b[None])[0])
+    few = min(a.shape[1], b.shape[1]) < _FEWEST
+    if few or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return apart, NO_INTERVAL
+    sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
+    return apart, _ends(sampled)
+
+
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:
     """Return the share of all runs whose score is above each threshold (equation 1).
 
@@ -143,10 +180,7 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Int
     """
     import numpy as np
 
-    a, b = _table(ours), _table(theirs)
-    if len(a) != len(b):
-        raise ConfigError(f"scores on {len(a)} environments and on {len(b)}; compare equal ones")
-    a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
+    a, b = (np.where(np.isfinite(side), side, -np.inf) for side in _both(ours, theirs))
     wins = (a[:, :, None] > b[:, None, :]) + 0.5 * (a[:, :, None] == b[:, None, :])
     chance = float(wins.mean())
     if min(a.shape[1], b.shape[1]) < _FEWEST:
@@ -172,6 +206,13 @@ def _table(scores: Scores) -> np.ndarray:
         counts = ", ".join(str(len(seeds)) for seeds in scores)
         raise ConfigError(f"environments have {counts} seeds; give as many in each")
     return np.asarray(scores, np.float64)
+
+
+def _both(ours: Scores, theirs: Scores) -> tuple[np.ndarray, np.ndarray]:
+    a, b = _table(ours), _table(theirs)
+    if len(a) != len(b):
+        raise ConfigError(f"scores on {len(a)} environments and on {len(b)}; compare equal ones")
+    return a, b
 
 
 def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:

@@ -31,7 +31,7 @@ TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 AGGREGATES_NOTE = (
     "Of all: over runs on all environments (IQM: without a quarter of them at either end); worst: "
     "the lowest of the environments' means. Their intervals draw seeds anew in each environment "
-    "(stratified bootstrap)."
+    "(stratified bootstrap), for differences of paired seeds the same ones of both."
 )
 _STREAMS = {
     Stream.REPORT: "that chose nothing",
@@ -120,30 +120,36 @@ def beside_lines(
         for name, x, y, one in zip(names, a.each, b.each, found.each, strict=True)
     ]
     header = ("environment", *letters, "difference, 95%", "P(A > B)")
-    right = (False, True, True, False, False)
-    tables = [aligned(header, rows, right)]
-    if max(map(len, tables[0].split("\n"))) > _COLUMNS:
-        first, second = (0, 1, 2, 3), (0, 4)
-        tables = [
-            aligned([header[n] for n in some], [[row[n] for n in some] for row in rows],
-                    [right[n] for n in some]) + "\n"
-            for some in (first, second)
-        ]  # fmt: skip
     return [
-        *"\n".join(tables).rstrip("\n").split("\n"),
+        *_narrow(header, rows, (False, True, True, False, False)),
         "",
-        *_together(a, b, letters),
+        *_together(a, b, found, letters),
         f"over environments a run of {letters[0]} beats one of {letters[1]} with probability "
         f"{_chance(found.improvement)}",
     ]
 
 
-def _together(a: OnEach, b: OnEach, letters: str) -> list[str]:
+def _together(a: OnEach, b: OnEach, found: Beside, letters: str) -> list[str]:
     rows = [
-        [TOGETHER[over], *(_with_interval(side.together[over]) for side in (a, b))]
-        for over in TOGETHER
+        [name, *(_with_interval(side.together[over]) for side in (a, b)), signed(found.apart[over])]
+        for over, name in TOGETHER.items()
     ]
-    return aligned(("scores", *letters), rows, (False, False, False)).split("\n")
+    return _narrow(("scores", *letters, "difference, 95%"), rows, (False,) * 4)
+
+
+def _narrow(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]
+) -> list[str]:
+    """Return the lines of a table; the last column stands in one of its own if it is too wide."""
+    lines = aligned(header, rows, right).split("\n")
+    if max(map(len, lines)) <= _COLUMNS:
+        return lines
+    first, second = (
+        aligned([header[n] for n in some], [[row[n] for n in some] for row in rows],
+                [right[n] for n in some]).split("\n")
+        for some in (range(len(header) - 1), (0, len(header) - 1))
+    )  # fmt: skip
+    return [*first, "", *second]
 
 
 def _with_interval(found: Estimate) -> str:

@@ -11,6 +11,7 @@ from scipy import stats
 from hpo.errors import ConfigError
 from hpo.store import over_environments as over
 from hpo.store.over_environments import (
+    difference,
     overall,
     overall_interval,
     performance_profile,
@@ -112,11 +113,65 @@ def test_an_interval_of_the_probability_holds_what_resamples_give() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(rough), abs=0.06)
 
 
+@pytest.mark.parametrize("how", over.OVER)
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_difference_draws_paired_seeds_together(how: str, paired: bool) -> None:
+    """One resample and one environment after the other."""
+    ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
+
+    def told(table: list[list[float]]) -> float:
+        flat = [score for row in table for score in row]
+        worst = min(sum(row) / len(row) for row in table)
+        return {"mean": np.mean(flat), "iqm": stats.trim_mean(flat, 0.25), "worst": worst}[how]
+
+    draws = [np.random.Generator(np.random.PCG64(s)).integers(0, 6, (2_000, 3, 6)) for s in (0, 1)]
+    sampled = [
+        told([[ours[e][s] for s in row] for e, row in enumerate(left)])
+        - told([[theirs[e][s] for s in row] for e, row in enumerate(left if paired else right)])
+        for left, right in zip(*draws, strict=True)
+    ]
+    apart, around = difference(ours, theirs, how, paired)
+    assert apart == pytest.approx(overall(ours, how) - overall(theirs, how))
+    assert (around.low, around.high) == pytest.approx(tuple(np.quantile(sampled, [0.025, 0.975])))
+    assert around.kind == "bootstrap"
+
+
+def test_luck_that_paired_seeds_share_is_in_no_difference() -> None:
+    luck = np.random.default_rng(0).normal(0.0, 0.5, (4, 8))
+    ours, theirs = (luck + 0.1).tolist(), luck.tolist()
+    apart, around = difference(ours, theirs, "iqm", paired=True)
+    assert (apart, around.low, around.high) == pytest.approx((0.1, 0.1, 0.1))
+    wide = difference(ours, theirs, "iqm")[1]
+    assert wide.low is not None and wide.high is not None
+    assert wide.low < 0.0 < wide.high
+
+
+@pytest.mark.parametrize("how", ["mean", "iqm"])
+@pytest.mark.parametrize("paired", [True, False])
+def test_how_often_the_interval_of_a_difference_misses(how: str, paired: bool) -> None:
+    """Sides of equal worth on 5 environments of unlike levels and spreads, 10 seeds."""
+    rng = np.random.default_rng(1)
+    levels, spreads = np.array([0.1, 0.5, 0.7, 0.9, 1.0]), np.array([0.3, 0.2, 0.1, 0.1, 0.05])
+    rounds, missed = 200, 0
+    for _ in range(rounds):
+        luck = rng.normal(0.0, 1.0, (5, 10)) * paired
+        ours, theirs = (
+            (levels[:, None] + spreads[:, None] * (luck + rng.normal(0.0, 1.0, (5, 10)))).tolist()
+            for _ in range(2)
+        )
+        around = difference(ours, theirs, how, paired)[1]
+        assert around.low is not None and around.high is not None
+        missed += not around.low <= 0.0 <= around.high
+    assert missed <= stats.binom.ppf(0.999, rounds, 0.08)
+
+
 def test_few_or_lost_runs_have_no_interval() -> None:
     assert overall_interval(scores(1, seeds=4)).low is None
     assert profile_band(scores(1, seeds=4), [0.5]) is None
     assert overall_interval([[*[0.0] * 5, math.inf]]).low is None
     assert probability_of_improvement(scores(1), scores(2, seeds=4))[1].low is None
+    assert difference(scores(1), scores(2, seeds=4))[1].low is None
+    assert difference([[0.0] * 5], [[*[0.0] * 4, math.inf]], paired=True)[1].low is None
 
 
 def test_what_cannot_be_said_is_refused() -> None:
@@ -130,5 +185,9 @@ def test_what_cannot_be_said_is_refused() -> None:
         overall([])
     with pytest.raises(ConfigError, match="no environment"):
         together([], "mean")
+    with pytest.raises(ConfigError, match="paired scores of 8 and 6 seeds"):
+        difference(scores(1), scores(1, seeds=6), paired=True)
+    with pytest.raises(ConfigError, match="on 3 environments and on 2"):
+        difference(scores(1), scores(1, 2))
     with pytest.raises(ConfigError, match="on 3 environments and on 2"):
         probability_of_improvement(scores(1), scores(1, 2))

@@ -180,6 +180,7 @@ def test_two_trials_are_compared_on_every_environment(capsys, folder):
     assert told["improvement"]["value"] == pytest.approx(chance)
     for one, x, y in zip(told["each"], ours, theirs, strict=True):
         assert one["difference"]["value"] == pytest.approx(fmean(x) - fmean(y))
+    assert told["apart"]["iqm"]["value"] == pytest.approx(overall(ours) - overall(theirs))
     means = [one["difference"]["value"] for one in told["each"]]
     assert found["difference"] == pytest.approx(fmean(means))  # over_environments: mean
     assert main(["compare", str(a), str(b), "--study", str(folder)]) == 0

@@ -37,7 +37,7 @@ def environments_section(snapshot: Snapshot) -> str:
         told += f" {counted(lost, 'run')} diverged: in no mean, below everything in the profile."
     return (
         f'<p class="note">{escape(told)}</p>{_scores(snapshot, found, default, against)}'
-        f"{_improvement(trials[0], default, against, stream)}{_together(found, default)}"
+        f"{_improvement(trials[0], default, against, stream)}{_together(found, default, against)}"
         f'<p class="note">{escape(AGGREGATES_NOTE)}</p>{figure(profile(snapshot))}'
         f"{_left_out(snapshot.left_out)}"
     )
@@ -74,12 +74,15 @@ def _scores(
     return table("Scores on each environment", header, rows, right=right)
 
 
-def _together(found: dict[int, OnEach], default: int | None) -> str:
+def _together(found: dict[int, OnEach], default: int | None, against: Beside | None) -> str:
     header = ["scores", *(_name(trial, default) for trial in found)]
-    rows = [
-        [Cell(words), *(_cell(one.together[over]) for one in found.values())]
-        for over, words in TOGETHER.items()
-    ]
+    header += [] if against is None else ["difference"]
+    rows: list[list[Cell]] = []
+    for over, words in TOGETHER.items():
+        row = [Cell(words), *(_cell(one.together[over]) for one in found.values())]
+        if against is not None:
+            row.append(Cell(signed(against.apart[over]), against.apart[over].value))
+        rows.append(row)
     return table("Scores over all environments", header, rows)
 
 
