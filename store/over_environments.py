@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import ConfigError
-from .statistics import NO_INTERVAL, Interval
+from .statistics import NO_INTERVAL, Interval, t_quantile
 
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
@@ -101,7 +102,11 @@ def difference(
 
     Seeds of either side are drawn anew in each environment, as `overall_interval` draws them. Of
     paired seeds the same ones are drawn for both sides, so that the luck which they share leaves
-    the difference. There is no interval below 5 seeds, or where a score is not finite.
+    the difference. Seeds drawn anew vary less than seeds do, the more so the fewer there are: the
+    ends are quantiles further out than 2.5 and 97.5 % (the expanded percentile interval of
+    Hesterberg 2015, "What Teachers Should Know About the Bootstrap", with as many degrees of
+    freedom as the smaller side has seeds less environments). There is no interval below 5 seeds,
+    or where a score is not finite.
 
     Args:
         ours: at least one seed in each environment.
@@ -127,7 +132,7 @@ def difference(
     if few or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return apart, NO_INTERVAL
     sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
-    return apart, _ends(sampled)
+    return apart, _ends(sampled, _expanded(len(a), min(a.shape[1], b.shape[1])))
 
 
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:
@@ -256,8 +261,14 @@ def _weights(shape: tuple[int, ...], stream: int) -> np.ndarray:
     return np.stack([(drawn == seed).mean(axis=2) for seed in range(shape[1])], axis=2)
 
 
-def _ends(sampled: np.ndarray) -> Interval:
+def _expanded(environments: int, seeds: int) -> float:
+    """Return the share beyond either end of an expanded percentile interval, below 0.025."""
+    reach = t_quantile(0.975, environments * (seeds - 1)) * math.sqrt(seeds / (seeds - 1))
+    return NormalDist().cdf(-reach)
+
+
+def _ends(sampled: np.ndarray, beyond: float = 0.025) -> Interval:
     import numpy as np
 
-    low, high = np.quantile(sampled, [0.025, 0.975])
+    low, high = np.quantile(sampled, [beyond, 1.0 - beyond])
     return Interval(float(low), float(high), "bootstrap")

@@ -31,7 +31,7 @@ TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 AGGREGATES_NOTE = (
     "Of all: over runs on all environments (IQM: without a quarter of them at either end); worst: "
     "the lowest of the environments' means. Their intervals draw seeds anew in each environment "
-    "(stratified bootstrap), for differences of paired seeds the same ones of both."
+    "(stratified bootstrap), those of a difference with wider quantiles."
 )
 _STREAMS = {
     Stream.REPORT: "that chose nothing",
@@ -131,7 +131,11 @@ def beside_lines(
 
 def _together(a: OnEach, b: OnEach, found: Beside, letters: str) -> list[str]:
     rows = [
-        [name, *(_with_interval(side.together[over]) for side in (a, b)), signed(found.apart[over])]
+        [
+            name,
+            *(_with_interval(side.together[over]) for side in (a, b)),
+            signed(found.apart[over]),
+        ]
         for over, name in TOGETHER.items()
     ]
     return _narrow(("scores", *letters, "difference, 95%"), rows, (False,) * 4)

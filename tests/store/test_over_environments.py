@@ -132,7 +132,9 @@ def test_a_difference_draws_paired_seeds_together(how: str, paired: bool) -> Non
     ]
     apart, around = difference(ours, theirs, how, paired)
     assert apart == pytest.approx(overall(ours, how) - overall(theirs, how))
-    assert (around.low, around.high) == pytest.approx(tuple(np.quantile(sampled, [0.025, 0.975])))
+    beyond = stats.norm.cdf(-math.sqrt(6 / 5) * stats.t.ppf(0.975, 3 * 5))
+    ends = np.quantile(sampled, [beyond, 1.0 - beyond])
+    assert (around.low, around.high) == pytest.approx(tuple(ends), rel=1e-4)
     assert around.kind == "bootstrap"
 
 
@@ -147,22 +149,22 @@ def test_luck_that_paired_seeds_share_is_in_no_difference() -> None:
 
 
 @pytest.mark.parametrize("how", ["mean", "iqm"])
-@pytest.mark.parametrize("paired", [True, False])
-def test_how_often_the_interval_of_a_difference_misses(how: str, paired: bool) -> None:
-    """Sides of equal worth on 5 environments of unlike levels and spreads, 10 seeds."""
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize(("count", "paired"), [(5, True), (5, False), (10, True)])
+def test_how_often_the_interval_of_a_difference_misses(how: str, count: int, paired: bool) -> None:
+    """Sides of equal worth on 5 environments of unlike levels and spreads.
+
+    Without the wider quantiles 9 to 11 % of 800 missed with 5 seeds, with them 4 to 7 %.
+    """
+    rng = np.random.default_rng(3)
     levels, spreads = np.array([0.1, 0.5, 0.7, 0.9, 1.0]), np.array([0.3, 0.2, 0.1, 0.1, 0.05])
     rounds, missed = 200, 0
     for _ in range(rounds):
-        luck = rng.normal(0.0, 1.0, (5, 10)) * paired
-        ours, theirs = (
-            (levels[:, None] + spreads[:, None] * (luck + rng.normal(0.0, 1.0, (5, 10)))).tolist()
-            for _ in range(2)
-        )
-        around = difference(ours, theirs, how, paired)[1]
+        luck = rng.normal(0.0, 1.0, (5, count)) * paired
+        sides = levels[:, None] + spreads[:, None] * (luck + rng.normal(0.0, 1.0, (2, 5, count)))
+        around = difference(*sides.tolist(), how, paired)[1]
         assert around.low is not None and around.high is not None
         missed += not around.low <= 0.0 <= around.high
-    assert missed <= stats.binom.ppf(0.999, rounds, 0.08)
+    assert missed <= stats.binom.ppf(0.99, rounds, 0.06)
 
 
 def test_few_or_lost_runs_have_no_interval() -> None:

@@ -1,5 +1,6 @@
 """Views of a study over several environments: scores, and returns of one environment at a time."""
 
+import dataclasses
 import json
 from pathlib import Path
 from runpy import run_path
@@ -11,9 +12,14 @@ import pytest
 
 from hpo.cli import main
 from hpo.search.run import run
-from hpo.store.over_environments import overall, overall_interval, probability_of_improvement
+from hpo.store.over_environments import (
+    difference,
+    overall,
+    overall_interval,
+    probability_of_improvement,
+)
 from hpo.store.rows import Stream
-from hpo.store.score_tables import beside
+from hpo.store.score_tables import Estimate, beside
 from hpo.store.study_folder import StudyFolder, one_policy, read_leaderboard
 from hpo.studies.load import load
 from hpo.studies.single import single
@@ -22,8 +28,9 @@ from hpo.views.charts import curves_chart
 from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands import train_one
-from hpo.views.environment_text import beside_lines
+from hpo.views.environment_text import beside_lines, signed
 from hpo.views.final_summary import next_commands
+from hpo.views.report.environments_section import environments_section
 from hpo.views.report.report import report_html
 
 _TESTS = Path(__file__).parents[1]
@@ -241,6 +248,24 @@ def test_the_report_has_scores_the_profile_and_one_left_out(folder):
     flat = [s for seeds in scores_of(folder, first, Stream.REPORT.value) for s in seeds]
     for tau, share in line.points[::20]:
         assert share == pytest.approx(sum(score > tau for score in flat) / len(flat))
+
+
+def test_the_report_says_by_how_much_the_winner_is_above_the_default(folder):
+    """The winner of this study is the default, so another trial is made the default."""
+    snapshot = read_snapshot(StudyFolder(folder))
+    first = snapshot.winner.trial
+    other = next(e.trial for e in snapshot.entries if e.trial != first and e.value is not None)
+    ours = snapshot.scores.of(first, Stream.REPORT)
+    theirs = {seed: [score - 0.1 * seed for score in row] for seed, row in ours.items()}
+    seeds = {**snapshot.scores.seeds, (other, Stream.REPORT): theirs}
+    changed = dataclasses.replace(
+        snapshot,
+        entries=[dataclasses.replace(e, is_default=e.trial == other) for e in snapshot.entries],
+        scores=dataclasses.replace(snapshot.scores, seeds=seeds),
+    )
+    sides = [list(zip(*side.values(), strict=True)) for side in (ours, theirs)]
+    told = signed(Estimate(*difference(*sides, "iqm", paired=True)))
+    assert f">{told}</td>" in environments_section(changed)
 
 
 def test_training_one_configuration_tells_every_environment(tmp_path, capsys):
