@@ -20,7 +20,11 @@ from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from ...studies.load import recorded
 from ...studies.reader import plain, read_text
+from ...studies.spec import Study
+from ..book.budget import reserve
+from ..book.state import Phase
 from .evaluated_in import apart, evaluated_in
 from .front_values import FrontValues, front_values
 from .without_copying import copies, how_to_know, without_copying
@@ -140,7 +144,7 @@ def _why_nothing(
 ) -> list[str]:
     first = entries[0] if entries else None
     if first is None or first.value is None:
-        return ["No trial has finished its run, so nothing is concluded."]
+        return _why_unfinished(recorded(meta.study_text), entries, ended)
     if meta.objectives:
         stands = _front(entries) if front is None else []
         return ["Several objectives have a front and no winner.", *stands]
@@ -161,6 +165,31 @@ def _why_nothing(
     if first.value_from == Stream.CHOOSE:
         return ["Nothing is concluded: the winner has no value on the report seeds."]
     return ["Nothing is concluded: no trial has a value on every fresh seed."]
+
+
+def _why_unfinished(study: Study, entries: Sequence[Entry], ended: bool) -> list[str]:
+    """Return that nobody came to the end of a run and, if a budget did that, what to change."""
+    if not ended:
+        return ["Nothing is concluded yet: no trial has finished its run."]
+    said = ["Nothing is concluded: no trial has finished its run."]
+    if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
+        return said
+    budget, early = study.budget, study.early_terminate
+    if budget.env_steps is not None:
+        left = budget.env_steps - reserve(study, Phase.SEARCH, study.env_steps)
+        runs = left / (study.env_steps * study.spread * study.seeds.first)
+        said.append(
+            f"`budget.env_steps` pays for {runs:.3g} full trials of the search: raise it and run "
+            "the same command again."
+        )
+    elif budget.wall_seconds is not None:
+        said.append("`budget.wall` ended it: raise it and run the same command again.")
+    if early is not None and early.pause:
+        said.append(
+            f"With `pause` one in {early.eta:g} goes on from a rung, and none before so many "
+            "came; without it trials come to the end sooner."
+        )
+    return said
 
 
 def _front(entries: Sequence[Entry]) -> list[str]:

@@ -244,6 +244,22 @@ def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch)
     assert results.conclusion.said == (words,)
 
 
+@pytest.mark.parametrize("pause", [0, 50])
+def test_a_budget_that_ended_before_any_run_says_what_to_change(tmp_path, pause):
+    """What confirming keeps back pays for no trial; a trial is 2 seeds of 16,000 env steps."""
+    pausing = EarlyTerminate("asha", 2_000, 4.0, pause=pause) if pause else None
+    confirm, kept = (None, 0) if pause else (CONFIRM, CONFIRM.runs(1) * 16_000)
+    results = go(
+        tmp_path, budget=Budget(env_steps=kept + 48_000), early_terminate=pausing, confirm=confirm
+    )
+    said = results.conclusion.said
+    assert all(entry.state in ("stopped", "unfinished") for entry in results.leaderboard)
+    assert said[0] == "Nothing is concluded: no trial has finished its run."
+    assert said[1].startswith("`budget.env_steps` pays for 1.5 full trials of the search: ")
+    assert len(said) == 2 + (pause > 0)
+    assert pause == 0 or said[2].startswith("With `pause` one in 4 goes on from a rung")
+
+
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])
 def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
     """Of the default (1e-5), or of whoever else is on the report seeds, the winner."""
