@@ -112,7 +112,7 @@ def table(scores: Scores) -> str:
             continue
         value, around = difference(array, ours, paired=True)
         chance, spread = probability_of_improvement(ours, array)
-        cells += [f"{value:+.3f} [{around.low:+.3f}, {around.high:+.3f}]",
+        cells += [f"{value:+.2f} [{around.low:+.2f}, {around.high:+.2f}]",
                   f"{chance:.2f} [{spread.low:.2f}, {spread.high:.2f}]"]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import ConfigError
-from .statistics import NO_INTERVAL, Interval, t_quantile
+from .comparison import unpaired_interval
+from .paired import paired_interval
+from .statistics import NO_INTERVAL, Interval, expanded_tail
 
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
@@ -98,15 +99,16 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
 def difference(
     ours: Scores, theirs: Scores, over: str = "iqm", paired: bool = False
 ) -> tuple[float, Interval]:
-    """Return `overall` of ours less that of theirs, with its 95 % stratified bootstrap interval.
+    """Return `overall` of ours less that of theirs, with its 95 % interval.
 
-    Seeds of either side are drawn anew in each environment, as `overall_interval` draws them. Of
-    paired seeds the same ones are drawn for both sides, so that the luck which they share leaves
-    the difference. Seeds drawn anew vary less than seeds do, the more so the fewer there are: the
-    ends are quantiles further out than 2.5 and 97.5 % (the expanded percentile interval of
-    Hesterberg 2015, "What Teachers Should Know About the Bootstrap", with as many degrees of
-    freedom as the smaller side has seeds less environments). There is no interval below 5 seeds,
-    or where a score is not finite.
+    `mean`: that of the means of seeds over environments, seed by seed where they are paired
+    (`paired_interval`), else of two samples (`unpaired_interval`). `iqm`: a stratified bootstrap,
+    seeds drawn anew in each environment, of paired seeds the same ones for both sides; its ends
+    are expanded percentiles (`expanded_tail`), with Welch's degrees of freedom over environments
+    and sides, because one environment may hold most of the spread. `worst` has none: the least of
+    several means lies below the least that is true, by more where more are close to it, and so
+    may the difference on either side. Nor is there one below 5 seeds, where a score is not
+    finite, or where nothing varies.
 
     Args:
         ours: at least one seed in each environment.
@@ -118,7 +120,7 @@ def difference(
         ConfigError: unlike environments, paired scores of unlike numbers of seeds, or as of
             `overall`.
 
-    >>> difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0]
+    >>> round(difference([[0.5, 0.7], [0.9, 1.0]], [[0.4, 0.6], [0.9, 1.0]], "mean")[0], 3)
     0.05
     """
     import numpy as np
@@ -127,12 +129,41 @@ def difference(
     if paired and a.shape != b.shape:
         raise ConfigError(f"paired scores of {a.shape[1]} and {b.shape[1]} seeds")
     statistic = _statistic(over)
-    apart = float(statistic(a[None])[0] - statistic(b[None])[0])
-    few = min(a.shape[1], b.shape[1]) < _FEWEST
-    if few or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return apart, NO_INTERVAL
+    value = float(statistic(a[None])[0] - statistic(b[None])[0])
+    varying = (a - b,) if paired else (a, b)
+    if over == "worst" or not np.isfinite([a.sum(), b.sum()]).all() or _are_still(varying):
+        return value, NO_INTERVAL
+    if over == "mean":
+        seeds = a.mean(axis=0).tolist(), b.mean(axis=0).tolist()
+        return value, (paired_interval if paired else unpaired_interval)(*seeds)
+    fewest = min(a.shape[1], b.shape[1])
+    if fewest < _FEWEST:
+        return value, NO_INTERVAL
     sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
-    return apart, _ends(sampled, _expanded(len(a), min(a.shape[1], b.shape[1])))
+    return value, _ends(sampled, expanded_tail(fewest, _degrees(varying)))
+
+
+def _are_still(varying: Sequence[np.ndarray]) -> bool:
+    """Return whether all seeds of an environment show the same, but for rounding."""
+    import numpy as np
+
+    return all(
+        bool((np.ptp(side, axis=1) <= 1e-12 * np.abs(side).max(axis=1)).all()) for side in varying
+    )
+
+
+def _degrees(varying: Sequence[np.ndarray]) -> int:
+    """Return the degrees of freedom of the sum of all rows' means, rounded down (Welch 1947).
+
+    Args:
+        varying: tables [environments, seeds] of at least 2 seeds, not all constant.
+    """
+    variances, below = 0.0, 0.0
+    for side in varying:
+        shares = side.var(axis=1, ddof=1) / side.shape[1]
+        variances += float(shares.sum())
+        below += float((shares**2).sum()) / (side.shape[1] - 1)
+    return max(1, int(variances**2 / below))
 
 
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:
@@ -259,12 +290,6 @@ def _weights(shape: tuple[int, ...], stream: int) -> np.ndarray:
 
     drawn = _draws(shape, stream)
     return np.stack([(drawn == seed).mean(axis=2) for seed in range(shape[1])], axis=2)
-
-
-def _expanded(environments: int, seeds: int) -> float:
-    """Return the share beyond either end of an expanded percentile interval, below 0.025."""
-    reach = t_quantile(0.975, environments * (seeds - 1)) * math.sqrt(seeds / (seeds - 1))
-    return NormalDist().cdf(-reach)
 
 
 def _ends(sampled: np.ndarray, beyond: float = 0.025) -> Interval:

@@ -94,17 +94,20 @@ class Beside:
     Attributes:
         paired: compared seed by seed.
         seeds: how many pairs, or the fewer of both sides.
+        lost: how many of the pairs, or of the runs of both, are in no difference, because one
+            diverged; in probabilities it loses.
         each: one an environment.
-        apart: by how much `mean`, `iqm` and `worst` over all runs of ours are above theirs, with
-            stratified bootstrap intervals; of seeds that diverged on neither side where paired.
+        differences: of `mean`, `iqm` and `worst` over all runs, ours less theirs, see
+            `difference`; without the seeds that diverged, on either side where paired.
         improvement: the probability of improvement averaged over environments, see
             `probability_of_improvement`.
     """
 
     paired: bool
     seeds: int
+    lost: int
     each: tuple[OneEnvironment, ...]
-    apart: Mapping[str, Estimate]
+    differences: Mapping[str, Estimate]
     improvement: Estimate
 
     def as_json(self) -> dict[str, Any]:
@@ -169,11 +172,25 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
         raise ConfigError("there is nothing to compare: one side has no values")
     a, b = _columns(ours), _columns(theirs)
     each = tuple(_one(x, y, paired) for x, y in zip(a, b, strict=True))
-    chance, around = probability_of_improvement(a, b)
+    whole = _whole(ours), _whole(theirs)
+    if paired:
+        both = whole[0].keys() & whole[1].keys()
+        whole = tuple({seed: side[seed] for seed in both} for side in whole)
+        lost = len(ours) - len(both)
+    else:
+        lost = len(ours) - len(whole[0]) + len(theirs) - len(whole[1])
+    differences = dict.fromkeys(OVER, NOTHING)
+    if all(whole):
+        x, y = map(_columns, whole)
+        differences = {over: Estimate(*difference(x, y, over, paired)) for over in OVER}
     return Beside(
-        paired, min(len(ours), len(theirs)), each, _apart(ours, theirs, paired),
-        Estimate(chance, around),
-    )  # fmt: skip
+        paired,
+        min(len(ours), len(theirs)),
+        lost,
+        each,
+        differences,
+        Estimate(*probability_of_improvement(a, b)),
+    )
 
 
 def profiles(sides: Sequence[BySeed]) -> list[Profile]:
@@ -198,28 +215,17 @@ def _profile(table: Scores, taus: Sequence[float]) -> Profile:
     return Profile(tuple(taus), tuple(shares), None if band is None else tuple(band))
 
 
-def _apart(ours: BySeed, theirs: BySeed, paired: bool) -> dict[str, Estimate]:
-    whole = _whole(ours), _whole(theirs)
-    if paired:
-        both = whole[0].keys() & whole[1].keys()
-        whole = tuple({seed: side[seed] for seed in both} for side in whole)
-    if not all(whole):
-        return dict.fromkeys(OVER, NOTHING)
-    a, b = map(_columns, whole)
-    return {over: Estimate(*difference(a, b, over, paired)) for over in OVER}
-
-
 def _one(a: Sequence[float], b: Sequence[float], paired: bool) -> OneEnvironment:
     chance, around = chance_of_better(a, b, paired=paired)
     sides = [x for x in a if _finite(x)], [y for y in b if _finite(y)]
     if paired:
         pairs = [(x, y) for x, y in zip(a, b, strict=True) if _finite(x, y)]
         sides = [x for x, _ in pairs], [y for _, y in pairs]
-    difference = NOTHING
+    apart = NOTHING
     if all(sides):
         spread = paired_interval(*sides) if paired else unpaired_interval(*sides)
-        difference = Estimate(mean(sides[0]) - mean(sides[1]), spread)
-    return OneEnvironment(difference, Estimate(chance, around))
+        apart = Estimate(mean(sides[0]) - mean(sides[1]), spread)
+    return OneEnvironment(apart, Estimate(chance, around))
 
 
 def _finite(*values: float) -> bool:

@@ -1,24 +1,14 @@
 """The defaults over all tuned environments: the table of the page is that of the kept scores."""
 
 import json
-import math
-import random
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 together = SimpleNamespace(**run_path(str(ROOT / "benchmarks" / "defaults_together.py")))
-
-
-def iqm(scores):
-    """Return the interquartile mean of all runs, written out."""
-    flat = sorted(score for seeds in scores for score in seeds)
-    kept = flat[len(flat) // 4 : len(flat) - len(flat) // 4]
-    return math.fsum(kept) / len(kept)
 
 
 @pytest.fixture(scope="module")
@@ -48,25 +38,6 @@ def test_every_tuned_environment_is_there_with_eight_seeds(kept):
     for each in kept.values():
         assert list(each) == list(kept["this project"])
         assert {len(seeds) for seeds in each.values()} == {8}
-
-
-def test_difference_of_interquartile_means_by_hand(kept):
-    rows = {whose: np.array(list(each.values())) for whose, each in kept.items()}
-    ours, former = (rows[together.TRIALS[trial]] for trial in (3, 0))
-    value, low, high = together.difference(ours, former)
-    assert value == pytest.approx(iqm(ours) - iqm(former))
-    draw = random.Random(5)
-    sampled = []
-    for _ in range(2000):
-        picks = [[draw.randrange(8) for _ in range(8)] for _ in ours]
-        sampled.append(
-            iqm([[row[i] for i in pick] for row, pick in zip(ours, picks, strict=True)])
-            - iqm([[row[i] for i in pick] for row, pick in zip(former, picks, strict=True)])
-        )
-    sampled.sort()
-    width = high - low
-    assert sampled[50] == pytest.approx(low, abs=0.2 * width)
-    assert sampled[-51] == pytest.approx(high, abs=0.2 * width)
 
 
 def test_the_environment_that_decides_is_found_by_leaving_each_out():

@@ -31,7 +31,8 @@ TOGETHER = {"mean": "mean of all", "iqm": "IQM of all", "worst": "worst"}
 AGGREGATES_NOTE = (
     "Of all: over runs on all environments (IQM: without a quarter of them at either end); worst: "
     "the lowest of the environments' means. Their intervals draw seeds anew in each environment "
-    "(stratified bootstrap), those of a difference with wider quantiles."
+    "(stratified bootstrap), for a difference of IQMs with wider quantiles. A difference of means "
+    "has that of a mean over seeds, one of the worst has none."
 )
 _STREAMS = {
     Stream.REPORT: "that chose nothing",
@@ -124,6 +125,7 @@ def beside_lines(
         *_narrow(header, rows, (False, True, True, False, False)),
         "",
         *_together(a, b, found, letters),
+        *_lost(found),
         f"over environments a run of {letters[0]} beats one of {letters[1]} with probability "
         f"{_chance(found.improvement)}",
     ]
@@ -134,26 +136,43 @@ def _together(a: OnEach, b: OnEach, found: Beside, letters: str) -> list[str]:
         [
             name,
             *(_with_interval(side.together[over]) for side in (a, b)),
-            signed(found.apart[over]),
+            signed(found.differences[over]),
         ]
         for over, name in TOGETHER.items()
     ]
     return _narrow(("scores", *letters, "difference, 95%"), rows, (False,) * 4)
 
 
+def _lost(found: Beside) -> list[str]:
+    what = counted(found.lost, "seed" if found.paired else "run")
+    return [f"{what} diverged: in no difference, and beaten"] if found.lost else []
+
+
 def _narrow(
     header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]
 ) -> list[str]:
-    """Return the lines of a table; the last column stands in one of its own if it is too wide."""
-    lines = aligned(header, rows, right).split("\n")
-    if max(map(len, lines)) <= _COLUMNS:
-        return lines
-    first, second = (
-        aligned([header[n] for n in some], [[row[n] for n in some] for row in rows],
-                [right[n] for n in some]).split("\n")
-        for some in (range(len(header) - 1), (0, len(header) - 1))
-    )  # fmt: skip
-    return [*first, "", *second]
+    """Return the lines of a table within 80 columns: of several that begin with its first column.
+
+    A column that is too wide beside the first one alone stands so, wider.
+    """
+    tables: list[list[str]] = []
+    shown: list[int] = []
+    for column in range(1, len(header)):
+        wider = _columns_of(header, rows, right, [0, *shown, column])
+        if shown and max(map(len, wider)) > _COLUMNS:
+            shown = []
+            tables.append([])
+            wider = _columns_of(header, rows, right, [0, column])
+        shown.append(column)
+        tables[-1:] = [wider]
+    return [line for table in tables for line in ("", *table)][1:]
+
+
+def _columns_of(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], some: list[int]
+) -> list[str]:
+    cells = [[row[column] for column in some] for row in rows]
+    return aligned([header[n] for n in some], cells, [right[n] for n in some]).split("\n")
 
 
 def _with_interval(found: Estimate) -> str:

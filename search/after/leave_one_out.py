@@ -16,11 +16,11 @@ from ...errors import ConfigError, StoreError
 from ...store.default_trial import default_of
 from ...store.journal import Journal
 from ...store.leaderboard import Ranking
-from ...store.over_environments import overall, overall_interval, together
+from ...store.over_environments import together
 from ...store.paired import paired_interval
 from ...store.rows import Stream, StudyMeta, TrialRow, TrialState
 from ...store.score_tables import NOTHING, BySeed, Estimate
-from ...store.statistics import IQM_MIN_SEEDS, aggregate, mean
+from ...store.statistics import IQM_MIN_SEEDS, aggregate, interval, mean
 from ...studies.load import recorded
 from ...studies.search_methods import METHODS
 from ...studies.spec import Study
@@ -81,8 +81,8 @@ class LeaveOneOut:
         candidates: the trials that were chosen from.
         choosing_seeds: of the search, by which they were chosen.
         each: one an environment.
-        over_default: mean over environments of the difference to the default, with its
-            stratified bootstrap interval.
+        over_default: mean over environments of the difference to the default, with the interval
+            of that mean over seeds.
         over_whole: likewise to the trial that all environments choose.
         adaptive: what else in the search all environments decided, in words; "" for nothing.
     """
@@ -264,8 +264,8 @@ def _pairs(ours: BySeed, theirs: BySeed, left: int) -> list[tuple[float, float]]
 def _over(sides: Sequence[Side]) -> Estimate:
     """Return the mean difference over environments; the same trial differs by nothing.
 
-    There is none where an environment has no number, and no interval where they have unlike
-    numbers of seeds.
+    Its interval is that of the mean over seeds, of each the mean over environments. There is none
+    where an environment has no number, and no interval where they have unlike numbers of seeds.
     """
     if any(side.stream is None and side.why != "the same trial" for side in sides):
         return NOTHING
@@ -275,7 +275,7 @@ def _over(sides: Sequence[Side]) -> Estimate:
         return Estimate(value)
     (count,) = counts
     table = [side.differences or (0.0,) * count for side in sides]
-    return Estimate(overall(table, "mean"), overall_interval(table, "mean"))
+    return Estimate(value, interval([mean(seed) for seed in zip(*table, strict=True)]))
 
 
 def _adaptive(study: Study) -> str:

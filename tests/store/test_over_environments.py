@@ -113,58 +113,104 @@ def test_an_interval_of_the_probability_holds_what_resamples_give() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(rough), abs=0.06)
 
 
-@pytest.mark.parametrize("how", over.OVER)
+def welch(samples: list[np.ndarray]) -> int:
+    """Return the degrees of freedom of a sum of means, rounded down (Welch 1947)."""
+    shares = [np.var(one, ddof=1) / len(one) for one in samples]
+    below = sum(s**2 / (len(one) - 1) for s, one in zip(shares, samples, strict=True))
+    return int(sum(shares) ** 2 / below)
+
+
 @pytest.mark.parametrize("paired", [True, False])
-def test_a_difference_draws_paired_seeds_together(how: str, paired: bool) -> None:
+def test_a_difference_of_iqms_draws_paired_seeds_together(paired: bool) -> None:
     """One resample and one environment after the other."""
     ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
-
-    def told(table: list[list[float]]) -> float:
-        flat = [score for row in table for score in row]
-        worst = min(sum(row) / len(row) for row in table)
-        return {"mean": np.mean(flat), "iqm": stats.trim_mean(flat, 0.25), "worst": worst}[how]
-
     draws = [np.random.Generator(np.random.PCG64(s)).integers(0, 6, (2_000, 3, 6)) for s in (0, 1)]
+
+    def told(table: list[list[float]], drawn: np.ndarray) -> float:
+        flat = [table[e][s] for e, row in enumerate(drawn) for s in row]
+        return float(stats.trim_mean(flat, 0.25))
+
     sampled = [
-        told([[ours[e][s] for s in row] for e, row in enumerate(left)])
-        - told([[theirs[e][s] for s in row] for e, row in enumerate(left if paired else right)])
+        told(ours, left) - told(theirs, left if paired else right)
         for left, right in zip(*draws, strict=True)
     ]
-    apart, around = difference(ours, theirs, how, paired)
-    assert apart == pytest.approx(overall(ours, how) - overall(theirs, how))
-    beyond = stats.norm.cdf(-math.sqrt(6 / 5) * stats.t.ppf(0.975, 3 * 5))
+    apart = [np.subtract(x, y) for x, y in zip(ours, theirs, strict=True)]
+    degrees = welch(apart if paired else [np.array(row) for row in (*ours, *theirs)])
+    assert degrees < (15 if paired else 30)
+    beyond = stats.norm.cdf(-math.sqrt(6 / 5) * stats.t.ppf(0.975, degrees))
+    value, around = difference(ours, theirs, "iqm", paired)
+    assert value == pytest.approx(overall(ours) - overall(theirs))
     ends = np.quantile(sampled, [beyond, 1.0 - beyond])
     assert (around.low, around.high) == pytest.approx(tuple(ends), rel=1e-4)
     assert around.kind == "bootstrap"
 
 
+def test_a_difference_of_means_is_that_of_any_two_samples() -> None:
+    ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
+    seeds = [np.mean(side, axis=0) for side in (ours, theirs)]
+    value, around = difference(ours, theirs, "mean", paired=True)
+    assert value == pytest.approx(np.mean(ours) - np.mean(theirs))
+    apart = seeds[0] - seeds[1]
+    wide = stats.t.interval(0.95, 5, apart.mean(), stats.sem(apart))
+    assert (around.low, around.high) == pytest.approx(wide)
+    welch_s = stats.ttest_ind(*seeds, equal_var=False).confidence_interval(0.95)
+    around = difference(ours, theirs, "mean")[1]
+    assert (around.low, around.high) == pytest.approx((welch_s.low, welch_s.high), abs=0.02)
+
+
+def test_a_difference_of_the_worst_has_no_interval() -> None:
+    ours, theirs = scores(8, 3, 6), scores(9, 3, 6)
+    value, around = difference(ours, theirs, "worst", paired=True)
+    assert value == pytest.approx(min(map(np.mean, ours)) - min(map(np.mean, theirs)))
+    assert around.low is None
+
+
 def test_luck_that_paired_seeds_share_is_in_no_difference() -> None:
-    luck = np.random.default_rng(0).normal(0.0, 0.5, (4, 8))
-    ours, theirs = (luck + 0.1).tolist(), luck.tolist()
-    apart, around = difference(ours, theirs, "iqm", paired=True)
-    assert (apart, around.low, around.high) == pytest.approx((0.1, 0.1, 0.1))
-    wide = difference(ours, theirs, "iqm")[1]
-    assert wide.low is not None and wide.high is not None
-    assert wide.low < 0.0 < wide.high
+    rng = np.random.default_rng(0)
+    luck, own = rng.normal(0.0, 0.5, (4, 8)), rng.normal(0.1, 1e-3, (4, 8))
+    ours, theirs = (luck + own).tolist(), luck.tolist()
+    for how in ("mean", "iqm"):
+        near, far = (difference(ours, theirs, how, paired)[1] for paired in (True, False))
+        assert None not in (near.low, near.high, far.low, far.high)
+        assert 0.09 < near.low < near.high < 0.11 and far.low < 0.0 < far.high
 
 
 @pytest.mark.parametrize("how", ["mean", "iqm"])
-@pytest.mark.parametrize(("count", "paired"), [(5, True), (5, False), (10, True)])
-def test_how_often_the_interval_of_a_difference_misses(how: str, count: int, paired: bool) -> None:
-    """Sides of equal worth on 5 environments of unlike levels and spreads.
+def test_where_nothing_varies_nothing_says_how_far_another_seed_may_be(how: str) -> None:
+    luck = np.random.default_rng(0).normal(0.0, 0.5, (4, 8))
+    value, around = difference((luck + 0.1).tolist(), luck.tolist(), how, paired=True)
+    assert value == pytest.approx(0.1) and around.low is None
+    assert difference(luck.tolist(), luck.tolist(), how, paired=True) == (0.0, over.NO_INTERVAL)
 
-    Without the wider quantiles 9 to 11 % of 800 missed with 5 seeds, with them 4 to 7 %.
+
+SPREADS = {"unlike": [0.3, 0.2, 0.1, 0.1, 0.05], "one holds all": [0.01, 0.01, 0.3, 0.01, 0.01]}
+
+
+@pytest.mark.parametrize(
+    ("how", "paired", "case"),
+    [
+        ("mean", True, "one holds all"),
+        ("iqm", True, "one holds all"),
+        ("iqm", True, "unlike"),
+        ("iqm", False, "unlike"),
+    ],
+)
+def test_how_often_the_interval_of_a_difference_misses(how: str, paired: bool, case: str) -> None:
+    """Sides of equal worth on 5 environments with 5 seeds.
+
+    Of the IQM's, plain percentiles missed in 10 to 13 % of 400, expanded ones with the degrees of
+    freedom of equal spreads in up to 8 %, these in 3 to 5 %.
     """
     rng = np.random.default_rng(3)
-    levels, spreads = np.array([0.1, 0.5, 0.7, 0.9, 1.0]), np.array([0.3, 0.2, 0.1, 0.1, 0.05])
+    levels, spreads = np.array([0.1, 0.5, 0.7, 0.9, 1.0]), np.array(SPREADS[case])
     rounds, missed = 200, 0
     for _ in range(rounds):
-        luck = rng.normal(0.0, 1.0, (5, count)) * paired
-        sides = levels[:, None] + spreads[:, None] * (luck + rng.normal(0.0, 1.0, (2, 5, count)))
+        luck = rng.normal(0.0, 1.0, (5, 5)) * paired
+        sides = levels[:, None] + spreads[:, None] * (luck + rng.normal(0.0, 1.0, (2, 5, 5)))
         around = difference(*sides.tolist(), how, paired)[1]
         assert around.low is not None and around.high is not None
         missed += not around.low <= 0.0 <= around.high
-    assert missed <= stats.binom.ppf(0.99, rounds, 0.06)
+    assert missed <= stats.binom.ppf(0.99, rounds, 0.05)
 
 
 def test_few_or_lost_runs_have_no_interval() -> None:

@@ -50,7 +50,8 @@ def test_two_are_compared_seed_by_seed_where_they_share_seeds() -> None:
         wins = [float(x > y) for x, y in pairs] + [1.0]  # and loses
         assert one.probability.value == pytest.approx(np.mean(wins))
     sides = [[[side[n][at] for n in both] for at in range(3)] for side in (ours, theirs)]
-    for over, one in found.apart.items():
+    assert found.lost == 1
+    for over, one in found.differences.items():
         assert (one.value, one.interval) == difference(*sides, over, paired=True)
     chance = [
         float(ours[i][at] > theirs[j][at] or j == 5)
@@ -73,11 +74,12 @@ def test_other_seeds_are_compared_as_two_samples() -> None:
         wins = [float(a > b) for a in x for b in y]
         assert one.probability.value == pytest.approx(np.mean(wins))
     flat = [[score for row in side.values() for score in row] for side in (ours, theirs)]
-    apart = found.apart["iqm"]
+    apart = found.differences["iqm"]
     assert apart.value == pytest.approx(
         stats.trim_mean(flat[0], 0.25) - stats.trim_mean(flat[1], 0.25)
     )
-    assert apart.interval.kind == "bootstrap"
+    assert apart.interval.kind == "bootstrap" and found.lost == 0
+    assert beside({**ours, 9: NAN}, {**theirs, 8: NAN}, paired=False).lost == 2
 
 
 def test_profiles_share_thresholds_that_hold_every_score() -> None:
@@ -108,4 +110,4 @@ def test_what_is_not_there_is_said() -> None:
         on_each({})
     lost = beside({0: NAN}, {0: (1.0, 1.0, 1.0)}, paired=True)
     assert lost.each[0].difference.value is None and lost.each[0].probability.value == 0.0
-    assert {one.value for one in lost.apart.values()} == {None}
+    assert {one.value for one in lost.differences.values()} == {None}

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from runpy import run_path
 from statistics import fmean
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,7 +30,7 @@ from hpo.views.charts import curves_chart
 from hpo.views.charts.profile_chart import profile
 from hpo.views.charts.snapshot import read_snapshot
 from hpo.views.commands import train_one
-from hpo.views.environment_text import beside_lines, signed
+from hpo.views.environment_text import TOGETHER, beside_lines, signed
 from hpo.views.final_summary import next_commands
 from hpo.views.report.environments_section import environments_section
 from hpo.views.report.report import report_html
@@ -187,25 +189,55 @@ def test_two_trials_are_compared_on_every_environment(capsys, folder):
     assert told["improvement"]["value"] == pytest.approx(chance)
     for one, x, y in zip(told["each"], ours, theirs, strict=True):
         assert one["difference"]["value"] == pytest.approx(fmean(x) - fmean(y))
-    assert told["apart"]["iqm"]["value"] == pytest.approx(overall(ours) - overall(theirs))
+    assert told["differences"]["iqm"]["value"] == pytest.approx(overall(ours) - overall(theirs))
     means = [one["difference"]["value"] for one in told["each"]]
     assert found["difference"] == pytest.approx(fmean(means))  # over_environments: mean
     assert main(["compare", str(a), str(b), "--study", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "over environments a run of A beats one of B with probability" in text
-    assert max(map(len, text.splitlines())) <= 90
+    assert max(map(len, text.splitlines())) <= 80
 
 
-def test_environments_with_long_names_are_compared_within_eighty_columns():
-    names = ["CartPole-v1", "MountainCarContinuous-v0"]
-    sides = ({i: (0.5 + i / 70, 1e-5 * i) for i in range(8)}, {i: (0.4, 0.0) for i in range(8)})
-    lines = beside_lines(names, sides, beside(*sides, paired=True))
+def starting(widths):
+    """Return where columns of these widths begin, two blanks apart, each with its width."""
+    at = 0
+    for width in widths:
+        yield at, width
+        at += width + 2
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e7])
+def test_environments_with_long_names_are_compared_within_eighty_columns(scale):
+    names = ["CartPole-v1", "deeprmsa_load=350_topology=cost239_deeprmsa"]
+    rng = np.random.default_rng(0)
+    sides = [{i: tuple(row) for i, row in enumerate(rng.normal(-1.0, 1.0, (8, 2)) * scale)}
+             for _ in "AB"]  # fmt: skip
+    found = beside(*sides, paired=True)
+    lines = beside_lines(names, tuple(sides), found)
     assert max(map(len, lines)) <= 80
-    heads = [line for line in lines if line.startswith("environment ")]
-    assert [head.split()[1:] for head in heads] == [
-        ["A", "B", "difference,", "95%"], ["P(A", ">", "B)"]
-    ]  # fmt: skip
-    assert sum(line.startswith("MountainCarContinuous-v0") for line in lines) == 2
+    told = {}  # (row, column) -> cell
+    for table in "\n".join(lines).split("\n\n"):
+        head, rule, *rows = table.split("\n")
+        widths = map(len, rule.split())
+        columns = [slice(at, at + width) for at, width in starting(widths)]
+        header = [head[column].strip() for column in columns]
+        for row in rows:
+            name, *cells = [row[column].strip() for column in columns]
+            told |= {(name, title): cell for title, cell in zip(header[1:], cells, strict=True)}
+    for at, name in enumerate(names):
+        assert told[name, "difference, 95%"] == signed(found.each[at].difference)
+        assert told[name, "P(A > B)"].startswith(f"{found.each[at].probability.value:.2f} [")
+    for over, name in TOGETHER.items():
+        assert told[name, "difference, 95%"] == signed(found.differences[over])
+    assert found.differences["iqm"].interval.low is not None
+
+
+def test_seeds_that_diverged_are_said():
+    sides = {0: (0.5, 1.0), 1: (math.nan, math.nan)}, {0: (0.4, 0.9), 1: (0.2, 0.1)}
+    lines = beside_lines(["a", "b"], sides, beside(*sides, paired=True))
+    assert "1 seed diverged: in no difference, and beaten" in lines
+    lines = beside_lines(["a", "b"], sides, beside(*sides, paired=False))
+    assert "1 run diverged: in no difference, and beaten" in lines
 
 
 def test_studies_over_other_environments_or_aggregates_are_not_compared(capsys, tmp_path, folder):
@@ -227,7 +259,7 @@ def test_choices_without_an_environment_are_told(capsys, folder):
     assert main(["compare", "--leave-one-out", "--study", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "Not left out: all environments decided which trials were stopped (asha)" in text
-    assert max(map(len, text.splitlines())) <= 90
+    assert max(map(len, text.splitlines())) <= 80
     for words, told in (
         (["compare", "0", "1", "--leave-one-out"], "takes one study"),
         (["compare", "0"], "compare needs A and B"),

@@ -81,7 +81,7 @@ def _together(found: dict[int, OnEach], default: int | None, against: Beside | N
     for over, words in TOGETHER.items():
         row = [Cell(words), *(_cell(one.together[over]) for one in found.values())]
         if against is not None:
-            row.append(Cell(signed(against.apart[over]), against.apart[over].value))
+            row.append(Cell(signed(against.differences[over]), against.differences[over].value))
         rows.append(row)
     return table("Scores over all environments", header, rows)
 
@@ -97,7 +97,7 @@ def _improvement(first: int, default: int | None, against: Beside | None, stream
     text = (
         f"Averaged over environments a run of trial {first} beats one of the default with "
         f"probability {number(chance.value)} {around}".rstrip()
-        + f"; differences are paired over {counted(against.seeds, 'seed')}."
+        + f"; differences are paired over {counted(against.seeds - against.lost, 'seed')}."
     )
     return f"<p>{escape(text)}</p>"
 
