@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpo.studies.load import load
+
 ROOT = Path(__file__).resolve().parents[1]
 together = SimpleNamespace(**run_path(str(ROOT / "benchmarks" / "defaults_together.py")))
 
@@ -18,8 +20,21 @@ def kept():
 
 def test_the_page_shows_the_kept_scores(kept):
     page = (ROOT / "docs" / "defaults.md").read_text()
-    for line in together.table(kept).splitlines() + together.each(kept).splitlines():
-        assert line in page
+    fresh = together.that_chose_nothing(kept)
+    for text in (together.table(kept), together.table(fresh), together.each(kept)):
+        for line in text.splitlines():
+            assert line in page
+
+
+def test_what_chose_the_default_is_left_out(kept):
+    """By the environments of the study that chose it."""
+    study = load(ROOT / "studies" / "defaults_check.yaml")
+    fresh = together.that_chose_nothing(kept)
+    assert {env.id for env in (study.env, *study.more_envs)} == set(together.CHOSE)
+    assert all(
+        set(each) == set(kept[whose]) - set(together.CHOSE) for whose, each in fresh.items()
+    )
+    assert len(fresh["this project"]) == 17
 
 
 def name_of(record):
