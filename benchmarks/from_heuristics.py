@@ -1,0 +1,98 @@
+"""Policies that began as the strongest heuristic, beside heuristics on the same requests.
+
+Reads studies of studies/from_heuristics, by the names of their files; the blocking of each seed is
+kept in the file, so the numbers of docs/optical.md are made again from it alone.
+
+    python benchmarks/from_heuristics.py nsfnet=results/from-heuristics-nsfnet ... \\
+        --out benchmarks/from_heuristics.json
+    python benchmarks/from_heuristics.py --table benchmarks/from_heuristics.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpo.errors import HpoError
+from hpo.store.baselines import baselines_of
+from hpo.store.journal import Journal
+from hpo.store.paired import paired_interval
+from hpo.store.rows import Stream, TrialState
+from hpo.store.statistics import mean
+from hpo.studies.load import recorded
+
+
+def kept(folder: Path) -> dict[str, Any]:
+    """Return what one study showed: blocking of each seed, by the policy and by heuristics.
+
+    Raises:
+        ValueError: it is not one trial that has finished, or a heuristic lacks seeds.
+    """
+    with Journal(folder) as journal, journal.at_one_commit():
+        rows, study = journal.trials(), recorded(journal.meta.study_text)
+        rules = {row.baseline: list(row.values[Stream.SEARCH]) for row in baselines_of(journal)}
+    if len(rows) != 1 or rows[0].state is not TrialState.FINISHED:
+        raise ValueError(f"{folder}: one finished trial is read, and it holds {len(rows)} trials")
+    policy = list(rows[0].seed_values)
+    for rule, values in rules.items():
+        if len(values) != len(policy):
+            raise ValueError(
+                f"{folder}: {rule} ran on {len(values)} seeds, the policy on {len(policy)}"
+            )
+    env = study.env.values
+    trained = env["load"]
+    return {
+        "topology": env["topology"],
+        "trained_at": trained,
+        "judged_at": study.evaluation.env.get("load", trained),
+        "env_steps": study.env_steps,
+        "policy": policy,
+        "heuristics": rules,
+    }
+
+
+def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a row a study as a table of Markdown, the strongest heuristic by these requests."""
+    titles = ("network", "trained at", "judged at", "env steps", "policy", "heuristic", "less it")
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for one in found.values():
+        ours = one["policy"]
+        head = (f"| {one['topology']} | {one['trained_at']:g} | {one['judged_at']:g} | "
+                f"{one['env_steps']:,} | {mean(ours):.5f}")  # fmt: skip
+        for rule in sorted(one["heuristics"], key=lambda rule: mean(one["heuristics"][rule])):
+            theirs = one["heuristics"][rule]
+            apart, around = mean(ours) - mean(theirs), paired_interval(ours, theirs)
+            lines.append(f"{head} | {rule} {mean(theirs):.5f} | {apart:+.4f} "
+                         f"[{around.low:+.4f}, {around.high:+.4f}] |")  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Print the table; 2 where a study cannot be read."""
+    parser = argparse.ArgumentParser(description="Policies beside the heuristics they began as.")
+    parser.add_argument("studies", nargs="*", metavar="FILE=FOLDER")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="of an earlier run")
+    args = parser.parse_args()
+    if bool(args.studies) == (args.table is not None):
+        parser.error("give studies as nsfnet=FOLDER, or --table FILE")
+    try:
+        named = [word.partition("=") for word in args.studies]
+        found = {name: kept(Path(folder)) for name, _, folder in named}
+    except (HpoError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.table is not None:
+        found = json.loads(args.table.read_text())
+    print(table(found))
+    if args.out is not None:
+        args.out.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
