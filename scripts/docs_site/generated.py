@@ -98,7 +98,8 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
         if one.who == DEFAULT and former_default(record):
             name += f" of {record.made.on}"
         if length is not None:
-            name += f" ({steps(int(length))})"
+            elsewhere = one.source.get("written_for")
+            name += f" ({steps(int(length))}{f', for {elsewhere}' if elsewhere else ''})"
         chances = [""] * 3
         if other is not None:
             low, high = other.greedy[1].low, other.greedy[1].high

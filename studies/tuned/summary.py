@@ -40,7 +40,7 @@ class Summary:
             the training return of a network whose episodes never end.
         reached: seeds that got to the threshold.
         to_threshold: the median of the env steps that took, never counted as infinite; None where
-            less than half of the seeds got there.
+            at most half of the seeds got there.
         diverged: seeds without a value.
     """
 
