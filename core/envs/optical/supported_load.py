@@ -54,8 +54,9 @@ def find_load(
 ) -> SupportedLoad:
     """Find the load at which a heuristic blocks a share `target` of the services.
 
-    The interval is Student's t of blocking at that load over seeds, divided by the slope of the
-    mean curve there.
+    The interval is Student's t of blocking over seeds at the loads on either side, divided by the
+    slope of the mean curve there. Their mean spread is a little wider than that of the blocking
+    interpolated between them, on purpose: the slope is not known exactly either.
 
     Args:
         environment: its settings' load is where the search begins.

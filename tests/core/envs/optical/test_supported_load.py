@@ -43,17 +43,19 @@ def found(monkeypatch, evaluate):
     return find_load(NETWORK, "any", TARGET, seeds=SEEDS, steps=REQUESTS)
 
 
-def test_the_ratio_of_two_loads_lies_in_its_interval_as_often_as_it_says(monkeypatch):
+def test_loads_and_their_ratio_lie_in_their_intervals_as_often_as_these_say(monkeypatch):
     draw = np.random.default_rng(0)
-    held, narrower = 0, 0
+    held, narrower, known = 0, 0, 0
     for _ in range(300):
         luck = 0.2 * draw.standard_normal(SEEDS)
         ours = found(monkeypatch, traffic(draw, 103.0, luck, 13.0))
         theirs = found(monkeypatch, traffic(draw, 100.0, luck, 12.0))
         more = more_load(ours, theirs)
+        known += theirs.low <= 100.0 <= theirs.high
         held += more["ci_low"] <= 0.03 <= more["ci_high"]
         narrower += (more["ci_high"] - more["ci_low"]) < (ours.high - ours.low) / ours.load
     assert 0.90 <= held / 300 <= 0.99
+    assert 0.90 <= known / 300 <= 0.99
     assert narrower > 280  # what the requests have in common is gone
 
 
