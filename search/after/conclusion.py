@@ -23,8 +23,6 @@ from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from ...studies.spec import Study
-from ..book.budget import reserve
-from ..book.state import Phase
 from .evaluated_in import apart, evaluated_in
 from .front_values import FrontValues, front_values
 from .without_copying import copies, how_to_know, without_copying
@@ -176,11 +174,11 @@ def _why_unfinished(study: Study, entries: Sequence[Entry], ended: bool) -> list
         return said
     budget, early = study.budget, study.early_terminate
     if budget.env_steps is not None:
-        left = budget.env_steps - reserve(study, Phase.SEARCH, study.env_steps)
-        runs = left / (study.env_steps * study.spread * study.seeds.first)
+        kept_back = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
+        runs = budget.env_steps / (study.env_steps * study.spread) - kept_back
         said.append(
-            f"`budget.env_steps` pays for {runs:.3g} full trials of the search: raise it and run "
-            "the same command again."
+            f"`budget.env_steps` pays for {runs / study.seeds.first:.3g} full trials of the search: "
+            "raise it and run the same command again."
         )
     elif budget.wall_seconds is not None:
         said.append("`budget.wall` ended it: raise it and run the same command again.")
