@@ -177,8 +177,8 @@ def _why_unfinished(study: Study, entries: Sequence[Entry], ended: bool) -> list
         kept_back = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
         runs = budget.env_steps / (study.env_steps * study.spread) - kept_back
         said.append(
-            f"`budget.env_steps` pays for {runs / study.seeds.first:.3g} full trials of the search: "
-            "raise it and run the same command again."
+            f"`budget.env_steps` pays for {runs / study.seeds.first:.3g} full trials of the "
+            "search: raise it and run the same command again."
         )
     elif budget.wall_seconds is not None:
         said.append("`budget.wall` ended it: raise it and run the same command again.")
