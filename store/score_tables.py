@@ -172,17 +172,15 @@ def beside(ours: BySeed, theirs: BySeed, paired: bool) -> Beside:
         raise ConfigError("there is nothing to compare: one side has no values")
     a, b = _columns(ours), _columns(theirs)
     each = tuple(_one(x, y, paired) for x, y in zip(a, b, strict=True))
-    whole = _whole(ours), _whole(theirs)
+    x, y = _whole(ours), _whole(theirs)
     if paired:
-        both = whole[0].keys() & whole[1].keys()
-        whole = tuple({seed: side[seed] for seed in both} for side in whole)
-        lost = len(ours) - len(both)
-    else:
-        lost = len(ours) - len(whole[0]) + len(theirs) - len(whole[1])
-    differences = dict.fromkeys(OVER, NOTHING)
-    if all(whole):
-        x, y = map(_columns, whole)
-        differences = {over: Estimate(*difference(x, y, over, paired)) for over in OVER}
+        both = x.keys() & y.keys()
+        x, y = ({seed: side[seed] for seed in both} for side in (x, y))
+    lost = len(ours) - len(x) + (0 if paired else len(theirs) - len(y))
+    differences: dict[str, Estimate] = dict.fromkeys(OVER, NOTHING)
+    if x and y:
+        for over in OVER:
+            differences[over] = Estimate(*difference(_columns(x), _columns(y), over, paired))
     return Beside(
         paired,
         min(len(ours), len(theirs)),
