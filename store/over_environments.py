@@ -140,6 +140,8 @@ def difference(
     if fewest < _FEWEST:
         return value, NO_INTERVAL
     sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
+    if np.ptp(sampled) <= 1e-12 * max(np.abs(a).max(), np.abs(b).max()):
+        return value, NO_INTERVAL  # only what the IQM leaves out varies
     return value, _ends(sampled, expanded_tail(fewest, _degrees(varying)))
 
 

@@ -172,15 +172,18 @@ def _why_unfinished(study: Study, entries: Sequence[Entry], ended: bool) -> list
     said = ["Nothing is concluded: no trial has finished its run."]
     if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
         return said
-    budget, early = study.budget, study.early_terminate
+    budget, early, run = study.budget, study.early_terminate, study.env_steps * study.spread
     if budget.env_steps is not None:
-        kept_back = 0 if study.confirm is None else study.confirm.runs(len(study.objectives))
-        runs = budget.env_steps / (study.env_steps * study.spread) - kept_back
-        said.append(
-            f"`budget.env_steps` pays for {runs / study.seeds.first:.3g} full trials of the "
-            "search: raise it and run the same command again."
-        )
-    elif budget.wall_seconds is not None:
+        kept_back = 0 if study.confirm is None else study.confirm.runs(len(study.objectives)) * run
+        ours, trial = budget.env_steps - kept_back, study.seeds.first * run
+        if ours - sum(entry.env_steps for entry in entries) < trial:
+            said.append(
+                f"`budget.env_steps` pays for {ours / trial:.3g} full trials of the search: raise "
+                "it and run the same command again."
+            )
+    elif budget.wall_seconds is not None and any(
+        e.state == TrialState.UNFINISHED for e in entries
+    ):
         said.append("`budget.wall` ended it: raise it and run the same command again.")
     if early is not None and early.pause:
         said.append(
