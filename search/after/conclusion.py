@@ -22,7 +22,6 @@ from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
-from ...studies.spec import Study
 from .evaluated_in import apart, evaluated_in
 from .front_values import FrontValues, front_values
 from .without_copying import copies, how_to_know, without_copying
@@ -142,7 +141,7 @@ def _why_nothing(
 ) -> list[str]:
     first = entries[0] if entries else None
     if first is None or first.value is None:
-        return _why_unfinished(recorded(meta.study_text), entries, ended)
+        return _why_unfinished(meta, entries, ended)
     if meta.objectives:
         stands = _front(entries) if front is None else []
         return ["Several objectives have a front and no winner.", *stands]
@@ -165,13 +164,14 @@ def _why_nothing(
     return ["Nothing is concluded: no trial has a value on every fresh seed."]
 
 
-def _why_unfinished(study: Study, entries: Sequence[Entry], ended: bool) -> list[str]:
+def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
     """Return that nobody came to the end of a run and, if a budget did that, what to change."""
     if not ended:
         return ["Nothing is concluded yet: no trial has finished its run."]
     said = ["Nothing is concluded: no trial has finished its run."]
     if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
         return said
+    study = recorded(meta.study_text)
     budget, early, run = study.budget, study.early_terminate, study.env_steps * study.spread
     if budget.env_steps is not None:
         kept_back = 0 if study.confirm is None else study.confirm.runs(len(study.objectives)) * run
