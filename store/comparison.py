@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from .paired import FEWEST_PAIRS, chance_of_better, paired_interval
-from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile
+from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile, welch_degrees
 
 __all__ = ["Comparison", "compare", "unpaired_interval"]
 
@@ -112,8 +112,7 @@ def unpaired_interval(a: Sequence[float], b: Sequence[float]) -> Interval:
     centre, total = mean(a) - mean(b), sum(shares)
     if total == 0.0:
         return Interval(centre, centre, "t")
-    below = sum(share**2 / (len(values) - 1) for share, values in zip(shares, (a, b), strict=True))
-    reach = t_quantile(0.975, max(1, int(total**2 / below))) * math.sqrt(total)
+    reach = t_quantile(0.975, welch_degrees(shares, (len(a), len(b)))) * math.sqrt(total)
     return Interval(centre - reach, centre + reach, "t")
 
 

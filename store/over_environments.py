@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import ConfigError
 from .comparison import unpaired_interval
 from .paired import paired_interval
-from .statistics import NO_INTERVAL, Interval, expanded_tail
+from .statistics import NO_INTERVAL, Interval, expanded_tail, welch_degrees
 
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
@@ -155,17 +155,13 @@ def _are_still(varying: Sequence[np.ndarray]) -> bool:
 
 
 def _degrees(varying: Sequence[np.ndarray]) -> int:
-    """Return the degrees of freedom of the sum of all rows' means, rounded down (Welch 1947).
+    """Return the degrees of freedom of the sum of all rows' means.
 
     Args:
         varying: tables [environments, seeds] of at least 2 seeds, not all constant.
     """
-    variances, below = 0.0, 0.0
-    for side in varying:
-        shares = side.var(axis=1, ddof=1) / side.shape[1]
-        variances += float(shares.sum())
-        below += float((shares**2).sum()) / (side.shape[1] - 1)
-    return max(1, int(variances**2 / below))
+    rows = [row for side in varying for row in side]
+    return welch_degrees([float(row.var(ddof=1)) / len(row) for row in rows], list(map(len, rows)))
 
 
 def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[float]:

@@ -31,6 +31,7 @@ __all__ = [
     "mean",
     "median",
     "t_quantile",
+    "welch_degrees",
 ]
 
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
@@ -193,6 +194,22 @@ def expanded_tail(count: int, degrees: int) -> float:
     """
     widened = math.sqrt(count / (count - 1)) * t_quantile(1 - (1 - LEVEL) / 2, degrees)
     return math.erfc(widened / math.sqrt(2)) / 2  # Phi(-widened)
+
+
+def welch_degrees(shares: Sequence[float], counts: Sequence[int]) -> int:
+    """Return the degrees of freedom of a sum of means of unlike spreads (Welch 1947).
+
+    Rounded down, which widens an interval, and at least 1.
+
+    Args:
+        shares: of each mean its squared standard error, not all 0.
+        counts: of each the number of values, at least 2.
+
+    >>> welch_degrees([1.0, 1.0], [5, 5]), welch_degrees([1.0, 0.0], [5, 5])
+    (8, 4)
+    """
+    below = sum(share**2 / (count - 1) for share, count in zip(shares, counts, strict=True))
+    return max(1, int(sum(shares) ** 2 / below))
 
 
 @lru_cache(maxsize=64)

@@ -155,16 +155,15 @@ def _narrow(
 
     A column that is too wide beside the first one alone stands so, wider.
     """
-    tables: list[list[str]] = []
-    shown: list[int] = []
+    groups: list[list[int]] = []
     for column in range(1, len(header)):
-        wider = _columns_of(header, rows, right, [0, *shown, column])
-        if shown and max(map(len, wider)) > _COLUMNS:
-            shown = []
-            tables.append([])
-            wider = _columns_of(header, rows, right, [0, column])
-        shown.append(column)
-        tables[-1:] = [wider]
+        wider = [*(groups[-1] if groups else [0]), column]
+        lines = _columns_of(header, rows, right, wider)
+        if groups and max(map(len, lines)) <= _COLUMNS:
+            groups[-1] = wider
+        else:
+            groups.append([0, column])
+    tables = [_columns_of(header, rows, right, group) for group in groups]
     return [line for table in tables for line in ("", *table)][1:]
 
 

@@ -171,11 +171,14 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
     said = ["Nothing is concluded: no trial has finished its run."]
     if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
         return said
+    from ..book.budget import reserve  # numpy is loaded on use
+    from ..book.state import Phase
+
     study = recorded(meta.study_text)
-    budget, early, run = study.budget, study.early_terminate, study.env_steps * study.spread
+    budget, early = study.budget, study.early_terminate
     if budget.env_steps is not None:
-        kept_back = 0 if study.confirm is None else study.confirm.runs(len(study.objectives)) * run
-        ours, trial = budget.env_steps - kept_back, study.seeds.first * run
+        ours = budget.env_steps - reserve(study, Phase.SEARCH, study.env_steps)
+        trial = study.seeds.first * study.env_steps * study.spread
         if ours - sum(entry.env_steps for entry in entries) < trial:
             said.append(
                 f"`budget.env_steps` pays for {ours / trial:.3g} full trials of the search: raise "

@@ -10,11 +10,14 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from scipy import stats
 
 from hpo.errors import ConfigError, StoreError
 from hpo.search.after.environment_scores import EnvironmentScores, environment_scores
 from hpo.search.after.leave_one_out import (
+    Side,
     _adaptive,
+    _over,
     _search_seeds,
     leave_one_out,
     leave_one_out_of,
@@ -24,6 +27,7 @@ from hpo.search.run import run
 from hpo.store.journal import Journal
 from hpo.store.paired import paired_interval
 from hpo.store.rows import Stream
+from hpo.store.score_tables import Estimate
 from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Racing, SearchSpec, Seeds
 
 engine = SimpleNamespace(
@@ -142,6 +146,23 @@ def test_each_environment_is_left_out_of_the_choice(study):
                 (sum(ours) / len(ours), sum(theirs) / len(theirs))
             )
     assert "search" in kinds
+
+
+def test_the_mean_difference_over_environments_by_hand():
+    apart = [(0.1, 0.3, -0.2, 0.4, 0.2, 0.5), (0.0, 0.2, 0.1, -0.1, 0.3, 0.4)]
+    sides = [
+        Side(0, 6, Stream.CHOOSE, difference=Estimate(sum(row) / 6), differences=row)
+        for row in apart
+    ]
+    same = Side(0, why="the same trial")
+    found = _over([*sides, same])
+    seeds = [sum(pair) / 3 for pair in zip(*apart, strict=True)]
+    wide = stats.t.interval(0.95, 5, sum(seeds) / 6, stats.sem(seeds))
+    assert found.value == pytest.approx(sum(seeds) / 6)
+    assert (found.interval.low, found.interval.high) == pytest.approx(wide)
+    few = dataclasses.replace(sides[1], seeds=5, differences=apart[1][:5])
+    assert _over([sides[0], few]).interval.low is None
+    assert _over([*sides, Side(0, why="none")]).value is None
 
 
 @pytest.mark.parametrize(
