@@ -92,9 +92,20 @@ def factory_over(team):
     return SharedFactory(team, AnalyticShares(FACTORY, team.shares).machine)
 
 
+ATTEMPTS = 30
+"""Workers that may die one after the other where they die by chance."""
+
+
 def at_random(seed):
-    rng = random.Random(seed)
-    return lambda *_: rng.choice(["early", "late"]) if rng.random() < 0.04 else ""
+    """Deaths by chance, fewer than `ATTEMPTS`: each brings the calls since the last commit again,
+    as many as the machine is fast, and among those others may die."""
+    rng, left = random.Random(seed), iter(range(ATTEMPTS - 1))
+
+    def dies(*_):
+        fate = rng.choice(["early", "late"]) if rng.random() < 0.04 else ""
+        return fate if fate and next(left, None) is not None else ""
+
+    return dies
 
 
 STUDIES = {
@@ -111,7 +122,7 @@ STUDIES = {
 def test_a_study_over_shares_whose_hosts_die_has_the_tables_of_one_alone(
     tmp_path, monkeypatch, name, seed
 ):
-    monkeypatch.setattr("hpo.search.cluster.shares._ATTEMPTS", 30)  # by chance
+    monkeypatch.setattr("hpo.search.cluster.shares._ATTEMPTS", ATTEMPTS)
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     run(STUDIES[name], alone, FACTORY, (), samples.quick())
     team = FakeTeam(dies=at_random(f"{name}{seed}"))
@@ -365,7 +376,7 @@ def test_a_population_is_made_with_as_many_lanes_again():
 @pytest.mark.parametrize("name", STUDIES)
 def test_lanes_that_do_not_fill_all_blocks_are_the_same_study(tmp_path, monkeypatch, lanes, name):
     """Of three shares with blocks of two, rounding up to 6, 12, 24 would be other searches."""
-    monkeypatch.setattr("hpo.search.cluster.shares._ATTEMPTS", 30)
+    monkeypatch.setattr("hpo.search.cluster.shares._ATTEMPTS", ATTEMPTS)
     factory = dataclasses.replace(FACTORY, lanes=lanes)
     study = dataclasses.replace(STUDIES[name], budget=Budget(trials=2 if name == "pbt" else 9))
     run(study, tmp_path / "alone", factory, (), samples.quick())
