@@ -221,12 +221,15 @@ def environment_action(plan: Plan, env: Environment, action: Array) -> Array:
     Integers as they are. Real actions are mapped into the range of `action_range`: a Gaussian's
     are clipped to it where `action_low` or `action_high` is set (else the environment clips them
     to its box), a tanh-Gaussian's are mid + half tanh(u), a Beta's low + width / (1 + exp(-y)).
+    A distribution of one's own maps its actions itself, and is clipped as a Gaussian is.
     """
     space = env.action_space
     if not isinstance(space, Box):
         return action
-    kind = distribution_kind(plan, env)
-    if kind == "gaussian":
+    kind, own = distribution_kind(plan, env), _own(plan, env)
+    if own is not None:
+        action = own.environment_action(action, _actions(plan, env, own))
+    if kind == "gaussian" or own is not None:
         if _has_own_range(plan):
             low, high = _wide(action_range(plan, space), action)
             action = jnp.clip(action, low, high)

@@ -31,6 +31,7 @@ from .envs.contract import Box, Discrete, Environment
 from .hypers import Hypers, make_hypers
 from .networks.outputs import Outputs
 from .optimisers import apply_gradients, init_moments, step_sizes
+from .own_distributions import Family, own_family
 from .plan import EnvPlan, Plan, make_plan
 
 __all__ = ["DistributionContract", "OptimiserContract"]
@@ -206,6 +207,9 @@ class DistributionContract:
         if isinstance(env.action_space, Box):
             assert taken.shape == (_DRAWS, _ROWS, *env.action_space.shape)
             assert taken.dtype == np.float32
+            family = own_family(self.distribution)
+            if family and type(family).environment_action is Family.environment_action:
+                assert np.array_equal(taken.reshape(seen["actions"].shape), seen["actions"])
         else:
             assert np.all(taken >= 0) and np.all(taken < _choices(env))
 

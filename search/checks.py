@@ -90,6 +90,11 @@ def _check_evolves(study: Study, early: EarlyTerminate) -> None:
             f"early_terminate.every is {early.every}, but must be above 0 and below the "
             f"{study.env_steps} env steps of a run"
         )
+    if len(study.objectives) > 1 or study.constraints:
+        raise ConfigError(
+            f"{early.type} copies by one objective and knows no constraints; type "
+            "early_terminate: {type: asha}"
+        )
     if trials is None or trials < 2:
         raise ConfigError(f"{early.type} needs budget.trials of at least 2, its population")
     needed = trials * study.seeds.per_config

@@ -141,13 +141,13 @@ class Space:
             for name in params
             if name not in self.names
         ]
-        known = {**self.constants, **params}
+        known = dict(self.constants)
         active: dict[str, Parameter] = {}
-        for _, parameter in self.keyed:
+        for _, parameter in self.keyed:  # parents first: only what is active can make others so
             if parameter.active(known):
                 active[parameter.name] = parameter
-            elif parameter.name not in active:
-                known.pop(parameter.name, None)
+                if parameter.name in params:
+                    known[parameter.name] = params[parameter.name]
         for name in self.names:
             if name in active and name not in params:
                 reasons.append(f"{name} has no value")

@@ -74,6 +74,7 @@ def concluded(
             for entry in entries
             if entry.trial not in own and entry.state is not TrialState.REFERENCE
         ),
+        shown=_shown(rows, entries),
         feasible=first.feasible,
         rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
         why=apart or why_alone,
@@ -111,6 +112,14 @@ def _said(conclusion: Conclusion) -> Conclusion:
 
 def _sample(values: Sequence[float]) -> Sample:
     return dict(enumerate(values))
+
+
+def _shown(rows: Sequence[TrialRow], entries: Sequence[Entry]) -> list[float]:
+    """Return every value that the tables hold of any trial: seed by seed, and means at rungs."""
+    seeds = [value for row in rows for value in (*row.seed_values, *row.report_values)]
+    means = [value for entry in entries
+             for value in (entry.search_value, entry.choose_value, entry.rung_value)]  # fmt: skip
+    return seeds + [value for value in means if value is not None]
 
 
 def _has_all(entry: Entry, values: Sequence[float]) -> bool:

@@ -35,8 +35,8 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.lone:
         return [*said, *_of_a_lone_trial(conclusion)]
     said += _of_one(conclusion, conclusion.against)
-    if conclusion.against.verdict != "ceiling" and conclusion.ceiling is not None:
-        said += [_shared(conclusion)] if conclusion.sharing else []
+    if conclusion.against.verdict != "ceiling":
+        said += _shared(conclusion)
     for against in conclusion.baselines:
         said += _of_one(conclusion, against)[:1]
     return [*said, *([conclusion.tells] if conclusion.tells else [])]
@@ -75,7 +75,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
         case "ceiling":
             said = f"{_upper(winner)} and {rival} both reach the ceiling"
             said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
-            return [*said, *([_shared(conclusion)] if conclusion.sharing else [])]
+            return [*said, *_shared(conclusion)]
         case "better" if against.difference is None:
             return _fitted(
                 f"{_upper(winner)} is better than {rival}, which diverged", f" on {seeds}", seeds
@@ -91,7 +91,7 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
             more = f"{against.more_seeds} more seed{'' if against.more_seeds == 1 else 's'}"
             said.append(
                 f"{_upper(more)} would give a first interval."
-                if against.seeds - against.diverged < FEWEST_PAIRS
+                if against.pairs < FEWEST_PAIRS
                 else f"The difference is {numbers}; about {more} would tell, if it is as it looks."
             )
     said += _own_diverged(winner, against)
@@ -157,10 +157,17 @@ def _chance(winner: str, against: Against) -> list[str]:
     return [f"On a fresh seed {who} is better with probability {chance}."]
 
 
-def _shared(conclusion: Conclusion) -> str:
-    count, top = conclusion.sharing, _number(conclusion.ceiling)
-    who = "1 other trial ends" if count == 1 else f"{count} other trials end"
-    return f"{who} at {top} too: an environment or a budget that is harder would tell them apart."
+def _shared(conclusion: Conclusion) -> list[str]:
+    """Return how many others have the one value that all seeds of the winner have."""
+    top = conclusion.alike if conclusion.ceiling is None else conclusion.ceiling
+    if top is None or not conclusion.sharing:
+        return []
+    others = conclusion.sharing
+    who = "1 other trial ends" if others == 1 else f"{others} other trials end"
+    told = "an environment or a budget that is harder would"
+    if conclusion.ceiling is None:  # nobody left a floor, or all began at the ceiling
+        told = "another length of run, or another task, may"
+    return [f"{who} at {_number(top)} too: {told} tell them apart."]
 
 
 def _number(value: float | None) -> str:

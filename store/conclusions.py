@@ -7,7 +7,7 @@ Python. Values come from fresh seeds that chose nothing, the same for both sides
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,6 +36,7 @@ class Against:
         rival: its name, as a sentence takes it: `the default`, `ksp_ff`.
         verdict: about the winner.
         seeds: how many both ran on.
+        pairs: on how many of these both have a finite value.
         diverged: on how many of these the rival has no finite value.
         own_diverged: on how many the winner has none.
         means: of the winner and of the rival, over seeds where both have a value.
@@ -50,6 +51,7 @@ class Against:
     rival: str
     verdict: Verdict
     seeds: int = 0
+    pairs: int = 0
     diverged: int = 0
     means: tuple[float, float] | None = None
     difference: float | None = None
@@ -90,7 +92,9 @@ class Conclusion:
         against: the winner beside the default, or what stands for it.
         baselines: the winner beside each baseline.
         ceiling: the best value that can be had, given or seen, where the winner has it.
-        sharing: how many other trials have it too.
+        alike: the value of every seed of the winner and of others, where nothing tells whether it
+            is a ceiling or a floor.
+        sharing: how many other trials have the winner's values too.
         violates: the winner violates constraints, as all others do.
         why: nothing is concluded, in sentences; empty where something is.
         said: the whole conclusion in sentences, what matters most first.
@@ -105,6 +109,7 @@ class Conclusion:
     against: Against
     baselines: tuple[Against, ...] = ()
     ceiling: float | None = None
+    alike: float | None = None
     sharing: int = 0
     violates: bool = False
     why: tuple[str, ...] = ()
@@ -139,6 +144,7 @@ def conclude(
     baselines: Mapping[str, Sample] | None = None,
     ceiling: float | None = None,
     sharing: int = 0,
+    shown: Collection[float] = (),
     feasible: bool | None = None,
     rival_feasible: bool | None = None,
     why: str = "",
@@ -157,6 +163,7 @@ def conclude(
         baselines: name -> values on the same seeds.
         ceiling: the best possible value, where it is known.
         sharing: how many other trials were seen with the very values of the winner.
+        shown: what trials of the study showed at any time, seed by seed or as a mean.
         feasible: the winner keeps all constraints; None where there are none.
         rival_feasible: likewise its rival.
         why: `default` is None, as a sentence.
@@ -170,11 +177,15 @@ def conclude(
     if not winner:
         return Conclusion(None, Against(rival, "nothing"))
     sign = 1.0 if goal == "maximize" else -1.0
-    top = _top(winner, default, ceiling, sharing)
+    alike = _alike(winner, default, ceiling, sharing)
+    beside = [default or {}, *(baselines or {}).values()]
+    seen = [*shown, *(value for sample in beside for value in sample.values())]
+    known = ceiling is not None or _is_best([sign * one for one in seen], alike, sign)
+    top = alike if known else None
     if is_default:
-        against = Against(
-            rival, "default", len(winner), means=_own_means(winner), own_diverged=_lost(winner)
-        )
+        lost = _lost(winner)
+        against = Against(rival, "default", len(winner), len(winner) - lost,
+                          means=_own_means(winner), own_diverged=lost)  # fmt: skip
     else:
         against = _beside(winner, default or {}, rival, sign, top)
         if against.verdict == "nothing":
@@ -184,7 +195,9 @@ def conclude(
     others = tuple(
         _beside(winner, values, named, sign, top) for named, values in (baselines or {}).items()
     )
-    found = Conclusion(name, against, others, top, sharing, violates=feasible is False)
+    found = Conclusion(
+        name, against, others, top, None if known else alike, sharing, violates=feasible is False
+    )
     if alone is None:
         return found
     copying = _beside(winner, alone.values, "the best without copying", sign, top)
@@ -204,14 +217,10 @@ def _own_means(winner: Sample) -> tuple[float, float] | None:
     return (mean(finite), mean(finite)) if finite else None
 
 
-def _top(
+def _alike(
     winner: Sample, default: Sample | None, known: float | None, sharing: int
 ) -> float | None:
-    """Return the ceiling if the winner is at it on every seed.
-
-    One that was not given is seen where every seed of the winner has one value, and so has
-    another trial or the default.
-    """
+    """Return the value of every seed of the winner if it is the ceiling, or others have it too."""
     values = set(winner.values())
     if len(values) != 1:
         return None
@@ -220,6 +229,18 @@ def _top(
         return None
     seen = sharing > 0 or (bool(default) and set((default or {}).values()) == values)
     return only if known is not None or seen else None
+
+
+def _is_best(shown: Sequence[float], value: float | None, sign: float) -> bool:
+    """Return whether a value was seen to be a ceiling: worse ones were shown, and no better one.
+
+    Where nobody showed a worse one it may be a floor that nobody left.
+    """
+    if value is None:
+        return False
+    own = sign * value  # a mean of equal values may be a rounding away
+    apart = [one for one in shown if math.isfinite(one) and not math.isclose(one, own)]
+    return bool(apart) and max(apart) < own
 
 
 def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float | None) -> Against:
@@ -235,7 +256,7 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
     if not finite:
         enough = len(both) >= FEWEST_PAIRS and lost > own_lost
         told: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
-        return Against(rival, told, len(both), lost, probability=chance, own_diverged=own_lost,
+        return Against(rival, told, len(both), 0, lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
     ours, theirs = _sides(finite)
     interval = paired_interval(ours, theirs)
@@ -249,6 +270,7 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
         rival=rival,
         verdict=verdict,
         seeds=len(both),
+        pairs=len(finite),
         diverged=lost,
         means=(sign * mean(ours), sign * mean(theirs)),
         difference=mean(ours) - mean(theirs),

@@ -19,8 +19,16 @@ from .default_trial import default_of
 from .pareto import hypervolume, places
 from .rows import StudyMeta, TrialRow, TrialState
 from .statistics import NO_INTERVAL, Interval, IntervalKind, interval, mean
+from .statistics import aggregate as aggregated
 
-__all__ = ["Entry", "Ranking", "leaderboard", "leaderboard_of", "volume_of"]
+__all__ = [
+    "Entry",
+    "Ranking",
+    "leaderboard",
+    "leaderboard_of",
+    "search_interval",
+    "volume_of",
+]
 
 _CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
 _OTHER_ORDER = (
@@ -313,6 +321,24 @@ _Shown = tuple[
 ]
 
 
+def search_interval(
+    value: float, seeds: Sequence[float], aggregate: str, stop_rule: str
+) -> Interval:
+    """Return the interval of a value of the search; none where racing moved it or ended it.
+
+    Args:
+        value: the trial's.
+        seeds: one value a replicate.
+        aggregate: over these.
+        stop_rule: the words of the rule that ended the trial.
+    """
+    around = interval(seeds, aggregate)
+    if around is NO_INTERVAL or stop_rule.startswith("racing"):
+        return NO_INTERVAL
+    own = aggregated(seeds, aggregate)
+    return around if math.isclose(value, own, rel_tol=1e-9, abs_tol=1e-12) else NO_INTERVAL
+
+
 def _shown(row: TrialRow, choose: float | None, report: float | None, aggregate: str) -> _Shown:
     """The value shown, the seeds it is from, their values, its interval."""
     if choose is not None and report is not None:
@@ -320,8 +346,7 @@ def _shown(row: TrialRow, choose: float | None, report: float | None, aggregate:
     if choose is not None:
         return choose, "choose", row.choose_values, interval(row.choose_values)
     if row.state is TrialState.FINISHED and row.value is not None:
-        raced = row.stop_rule.startswith("racing")  # its value is not that of its seeds alone
-        around = NO_INTERVAL if raced else interval(row.seed_values, aggregate)
+        around = search_interval(row.value, row.seed_values, aggregate, row.stop_rule)
         return row.value, "search", row.seed_values, around
     if row.state is TrialState.REFERENCE and report is not None:
         return report, "report", row.report_values, interval(row.report_values)

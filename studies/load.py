@@ -58,7 +58,7 @@ from .spec import (
 from .together import check_together
 from .vocabulary import Vocabulary
 
-__all__ = ["load", "loads", "recorded"]
+__all__ = ["load", "loads", "of_its_day", "recorded"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -96,6 +96,11 @@ def loads(
     return _study(root, shown, Path(source), PurePosixPath(shown).stem, overrides, name)
 
 
+def of_its_day(root: Node) -> list[str]:
+    """Return what is to be overridden in a recorded study for the defaults that it began with."""
+    return [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(plain(root))]
+
+
 def recorded(
     text: str, shown: str = "study.resolved.yaml", overrides: Sequence[str] = ()
 ) -> Study:
@@ -105,8 +110,7 @@ def recorded(
         StudyError: the text is not one that this version knows, or an override is not legal.
     """
     root, notes = read_text(text, shown), Notes(shown)
-    of_old = [f"fixed.{name}={json.dumps(value)}" for name, value in defaults_of_old(plain(root))]
-    apply_overrides(notes, root, [*of_old, *overrides])
+    apply_overrides(notes, root, [*of_its_day(root), *overrides])
     return _Reader(notes, root, Path("."), PurePosixPath(shown).stem, checked=True).read()
 
 

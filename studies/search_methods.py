@@ -74,8 +74,8 @@ METHODS: dict[str, Method] = {
         Method(
             "grid",
             "grid",
-            (Field("points", "points", 5, "values taken of each continuous knob", low=1,
-                   high=1000),),
+            (Field("points", "points", 5, "values taken of each range; as a mapping, by name, "
+                   "`*` for the rest", low=1, high=1000),),
             ends=True,
             **_BLIND,
         ),

@@ -13,9 +13,14 @@ from .notes import Notes
 from .paths import is_inside
 from .reader import Node, read_file
 
-__all__ = ["space_nodes"]
+__all__ = ["ships", "space_nodes"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def ships(name: str) -> bool:
+    """Return whether a space of this name comes with the package."""
+    return (_PACKAGE / name).is_file()
 
 
 def space_nodes(notes: Notes, root: Node, source: Path) -> tuple[Node | None, list[Node]]:

@@ -165,6 +165,12 @@ class _Checks:
         if len(study.objectives) > 1:
             text = f"{early.type} copies by one objective; give one metric, or take asha"
             self._note(text, "objectives")
+        if study.constraints:
+            text = (
+                f"{early.type} copies by one objective and knows no constraints; leave them out, "
+            )
+            text += "or take asha"
+            self._note(text, "constraints")
         self._room(early.type)
 
     def _pausing(self, early: EarlyTerminate) -> None:

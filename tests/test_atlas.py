@@ -22,7 +22,8 @@ from hpo.knobs import KNOBS
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.search.run import run
-from hpo.search.what_if.record import Guesses, read_record
+from hpo.search.what_if.guesses import Guesses
+from hpo.search.what_if.record import read_record
 from hpo.search.what_if.replay import located, replay
 from hpo.store.explained import Column
 from hpo.store.query import query
@@ -556,3 +557,18 @@ def test_the_page_was_made_from_the_tables_and_by_the_code_that_are_there(load):
     if now:
         now["code"] = load("page").code_digest()
     assert made == now, "run scripts/atlas --docs"
+
+
+def test_what_a_killed_process_spent_is_unknown_and_not_left_out(load, tmp_path):
+    main, made = load("main"), tmp_path / "out" / "atlas-x.made.json"
+    main._begin(made)
+    assert main._made(made, 10.0, finished=False)["cpu_seconds"] == 10.0  # interrupted
+    main._begin(made)
+    told = main._made(made, 5.0, finished=True)
+    assert told["cpu_seconds"] == 15.0 and not {"running", "finished"} & told.keys()
+    main._begin(made)  # once more, to make its tables anew
+    assert main._made(made, 7.0, finished=True)["cpu_seconds"] == 15.0
+    other = tmp_path / "other.made.json"
+    main._begin(other)  # and is killed
+    main._begin(other)
+    assert main._made(other, 5.0, finished=True)["cpu_seconds"] is None

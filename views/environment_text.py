@@ -13,7 +13,7 @@ from ..search.after.leave_one_out import LeaveOneOut, Side
 from ..store.by_environment import environment_names
 from ..store.rows import Stream, StudyMeta
 from ..store.score_tables import Beside, BySeed, Estimate, OnEach, on_each
-from .formatting import aligned, between, counted, folded, number
+from .formatting import aligned, between, counted, folded, narrow, number
 
 __all__ = [
     "AGGREGATES_NOTE",
@@ -39,9 +39,6 @@ _STREAMS = {
     Stream.CHOOSE: "that chose among the confirmed",
     Stream.SEARCH: "of the search",
 }
-
-
-_COLUMNS = 80  # of a terminal; a wider table stands in two
 
 
 def seeds_words(count: int, stream: Stream) -> str:
@@ -122,7 +119,7 @@ def beside_lines(
     ]
     header = ("environment", *letters, "difference, 95%", "P(A > B)")
     return [
-        *_narrow(header, rows, (False, True, True, False, False)),
+        *narrow(header, rows, (False, True, True, False, False)),
         "",
         *_together(a, b, found, letters),
         *_lost(found),
@@ -140,38 +137,12 @@ def _together(a: OnEach, b: OnEach, found: Beside, letters: str) -> list[str]:
         ]
         for over, name in TOGETHER.items()
     ]
-    return _narrow(("scores", *letters, "difference, 95%"), rows, (False,) * 4)
+    return narrow(("scores", *letters, "difference, 95%"), rows, (False,) * 4)
 
 
 def _lost(found: Beside) -> list[str]:
     what = counted(found.lost, "seed" if found.paired else "run")
     return [f"{what} diverged: in no difference, and beaten"] if found.lost else []
-
-
-def _narrow(
-    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]
-) -> list[str]:
-    """Return the lines of a table within 80 columns: of several that begin with its first column.
-
-    A column that is too wide beside the first one alone stands so, wider.
-    """
-    groups: list[list[int]] = []
-    for column in range(1, len(header)):
-        wider = [*(groups[-1] if groups else [0]), column]
-        lines = _columns_of(header, rows, right, wider)
-        if groups and max(map(len, lines)) <= _COLUMNS:
-            groups[-1] = wider
-        else:
-            groups.append([0, column])
-    tables = [_columns_of(header, rows, right, group) for group in groups]
-    return [line for table in tables for line in ("", *table)][1:]
-
-
-def _columns_of(
-    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], some: list[int]
-) -> list[str]:
-    cells = [[row[column] for column in some] for row in rows]
-    return aligned([header[n] for n in some], cells, [right[n] for n in some]).split("\n")
 
 
 def _with_interval(found: Estimate) -> str:
@@ -230,7 +201,7 @@ def _sides(other: str, sides: Sequence[tuple[str, int, Side]]) -> str:
         told = "the same" if side.why == "the same trial" else signed(side.difference)
         rows.append([name, str(trial), number(side.score), number(side.other), told, seeds])
     header = ("left out", "trial", "score", other, "difference, 95%", "seeds")
-    return aligned(header, rows, (False, True, True, True, False, False))
+    return "\n".join(narrow(header, rows, (False, True, True, True, False, False)))
 
 
 def _over(what: str, found: Estimate) -> list[str]:

@@ -18,6 +18,7 @@ __all__ = [
     "duration",
     "folded",
     "moment",
+    "narrow",
     "number",
     "param",
     "sparkline",
@@ -227,6 +228,32 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(aligned_line(line, widths, right) for line in lines)
+
+
+def narrow(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], columns: int = 80
+) -> list[str]:
+    """Return the lines of a table in so many columns: of several that begin with its first column.
+
+    A column that is too wide beside the first one alone stands so, wider.
+    """
+    groups: list[list[int]] = []
+    for column in range(1, len(header)):
+        wider = [*(groups[-1] if groups else [0]), column]
+        lines = _some_columns(header, rows, right, wider)
+        if groups and max(map(len, lines)) <= columns:
+            groups[-1] = wider
+        else:
+            groups.append([0, column])
+    tables = [_some_columns(header, rows, right, group) for group in groups]
+    return [line for table in tables for line in ("", *table)][1:]
+
+
+def _some_columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], some: list[int]
+) -> list[str]:
+    cells = [[row[column] for column in some] for row in rows]
+    return aligned([header[n] for n in some], cells, [right[n] for n in some]).split("\n")
 
 
 def aligned_line(line: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -258,6 +258,11 @@ def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[_Colum
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     """Return how many trials are on the Pareto front, and their hypervolume."""
     placed = [entry for entry in entries if entry.front is not None]
+    if not placed and entries and entries[0].value is not None:
+        return (
+            "No trial keeps the constraints, so there is no Pareto front; trial "
+            f"{entries[0].trial} violates them least."
+        )
     if not placed:
         return "No trial has finished its run, so there is no Pareto front yet."
     group = [entry for entry in placed if entry.confirmed] or placed

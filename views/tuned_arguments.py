@@ -24,7 +24,10 @@ def add(parser: ArgumentParser) -> None:
         help="the folder of tuned configurations (default: results/tuned)",
     )
     parser.add_argument(
-        "--seeds", metavar="N", type=types.positive, help="run N fresh seeds (default: 32)"
+        "--seeds",
+        metavar="N",
+        type=types.positive,
+        help="verify, add: run N fresh seeds (default: 32)",
     )
     parser.add_argument(
         "--recorded",
@@ -36,7 +39,6 @@ def add(parser: ArgumentParser) -> None:
         "--seed",
         metavar="N",
         type=types.seed,
-        default=0,
         help="verify: take the N-th set of fresh seeds (default: 0)",
     )
     parser.add_argument(

@@ -18,7 +18,17 @@ from ..studies.tuned.summary import (
     summary,
 )
 from .documents import finite_or_none
-from .formatting import aligned, between, counted, duration, number, param, sparkline, steps
+from .formatting import (
+    aligned,
+    between,
+    counted,
+    duration,
+    narrow,
+    number,
+    param,
+    sparkline,
+    steps,
+)
 from .terminal.console import fitted, knows_blocks
 
 if TYPE_CHECKING:
@@ -126,7 +136,7 @@ def _proof(record: Record) -> list[str]:
     rules = beside_heuristics(record)
     rows += [[rule.who, _valued(*rule.greedy), *["-"] * 4] for rule in rules]
     header = ("who", "greedy", "training", "area", "steps to it", "reached")
-    table = aligned(header, rows, (False, True, True, True, True, True)).split("\n")
+    table = narrow(header, rows, (False, True, True, True, True, True))
     seeds = counted(len(record.tuned.greedy), "fresh seed")
     said = [
         f"{_sentence(one, compared[one.who])}" for one in record.contenders if one.who in compared

@@ -98,6 +98,7 @@ def make(name: str, out: Path, tables: Path, parts: Mapping[str, int]) -> int:
     for change in _changes(parts):
         words += ["--set", change]
     made = out / f"{study}.made.json"
+    _begin(made)
     begun = time.process_time()
     code = hpo(words)
     about = _made(made, time.process_time() - begun, finished=code == 0)
@@ -122,20 +123,32 @@ def _changes(parts: Mapping[str, int]) -> list[str]:
     return found
 
 
-def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
-    """Return commit, versions and CPU-seconds of a study over all lives of it.
-
-    Those of a process that was killed are lost. Once it has finished nothing is added.
-    """
+def _begin(path: Path) -> None:
+    """Note that a life of a study begins; where the one before was killed, its cost is unknown."""
     from hpo import disk
 
     known = json.loads(path.read_text()) if path.is_file() else {"cpu_seconds": 0.0}
+    if known.get("running"):
+        known["cpu_seconds"] = None
     if not known.get("finished"):
-        spent = known["cpu_seconds"] + seconds
-        known = {"cpu_seconds": spent, "finished": finished, **_about()}
         path.parent.mkdir(parents=True, exist_ok=True)
+        disk.write_text(path, json.dumps({**known, "running": True}))
+
+
+def _made(path: Path, seconds: float, finished: bool) -> dict[str, Any]:
+    """Return commit, versions and CPU-seconds of a study over all lives of it.
+
+    These are None where a process was killed. Once it has finished nothing is added.
+    """
+    from hpo import disk
+
+    known = json.loads(path.read_text())
+    if not known.get("finished"):
+        before = known["cpu_seconds"]
+        spent = None if before is None else before + seconds
+        known = {"cpu_seconds": spent, "finished": finished, **_about()}
         disk.write_text(path, json.dumps(known))
-    return {name: value for name, value in known.items() if name != "finished"}
+    return {name: value for name, value in known.items() if name not in ("finished", "running")}
 
 
 def _about() -> dict[str, Any]:

@@ -94,12 +94,19 @@ def _is_alone(entries: Sequence[Entry]) -> bool:
 def _default_and_front(
     meta: StudyMeta, rows: Sequence[TrialRow], entries: Sequence[Entry], values: FrontValues
 ) -> FrontConclusion | None:
-    """Return where the default stands to the front; None where it did not run beside it."""
+    """Return where the default stands to the front; None where it did not run beside it.
+
+    Who violates constraints is on no front and puts nobody behind it.
+    """
     default = default_of(rows)
-    if default is None or default.trial not in values:
+    kept = {
+        e.trial: values[e.trial]
+        for e in entries
+        if e.trial in values and (e.feasible or not meta.constraints)
+    }
+    if default is None or default.trial not in kept:
         return None
-    others = {e.trial: values[e.trial] for e in entries if e.trial in values}
-    others.pop(default.trial)
+    others = {trial: shown for trial, shown in kept.items() if trial != default.trial}
     metrics = meta.objectives
     return conclude_front(
         values[default.trial],
@@ -199,6 +206,8 @@ def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> l
 def _front(entries: Sequence[Entry]) -> list[str]:
     """Return how the default stands to the front, both from seeds of the same kind."""
     default = next((entry for entry in entries if entry.trial == 0), None)
+    if default is not None and default.feasible is False:
+        return ["The default violates the constraints, so that it is on no front."]
     if default is None or default.front is None:
         return []
     group = [e for e in entries if e.front is not None and e.confirmed == default.confirmed]

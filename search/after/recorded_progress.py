@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ...store.rows import DecisionRow, TrialRow, TrialState
-from ...store.statistics import interval
 from ...studies.spec import Study
-from ..book.objective import Objective
+from ..book.objective import Objective, Objectives
 from ..book.progress import Best, Leader, Progress
 from ..book.runs import Run
 from ..book.state import LoopState, Outlook, Phase
@@ -68,13 +68,22 @@ def in_lanes(state: LoopState, bucket: str) -> list[Run]:
 
 
 def _best(study: Study, rows: Sequence[TrialRow]) -> Best | None:
-    objective = Objective.of(study)
-    found = [(objective.loss(row.value), row) for row in rows if row.value is not None]
+    """Return the first of the trials with a value, in the order of the search."""
+    objective, more = Objective.of(study), Objectives.of(study)
+    found = sorted((row for row in rows if row.value is not None), key=lambda row: row.trial)
     if not found:
         return None
-    _, best = min(found, key=lambda pair: (pair[0], pair[1].trial))
-    around = interval(best.seed_values, study.metric.aggregate)
-    return Best(best.trial, best.value or 0.0, around.low, around.high, best.seed_values)
+    values = [row.value if row.value is not None else math.nan for row in found]
+    keys = more.keys(
+        [(objective.loss(value), *more.losses(row.objectives[1:]))
+         for value, row in zip(values, found, strict=True)],
+        [more.violation(row.constraints) for row in found],
+    )  # fmt: skip
+    at = min(range(len(found)), key=keys.__getitem__)
+    best = found[at]
+    return Best.of(
+        best.trial, values[at], best.seed_values, study.metric.aggregate, best.stop_rule
+    )
 
 
 def _leader(study: Study, state: LoopState, decisions: Iterable[DecisionRow]) -> Leader | None:

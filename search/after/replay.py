@@ -20,7 +20,8 @@ from ...store.query import query
 from ...store.rows import Stream, TrialRow
 from ...store.study_folder import StudyFolder
 from ...store.tables import sql_names
-from ...studies.load import loads
+from ...studies.load import loads, of_its_day
+from ...studies.reader import read_text
 from ...studies.several import only_one_environment
 from ...studies.spec import Study
 from ..book.curve_rows import rows_of
@@ -112,7 +113,8 @@ def replay(
         ConfigError: the study cannot run here.
     """
     record = _Record.read(folder, number)
-    study = loads(record.study_text, "study.resolved.yaml", source)
+    of_old = of_its_day(read_text(record.study_text, "study.resolved.yaml"))
+    study = loads(record.study_text, "study.resolved.yaml", source, of_old)
     only_one_environment(study, "a replay")
     _check_files(folder, study)
     run_own_code(study)

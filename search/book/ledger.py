@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...store.pareto import places
 from ...store.rows import (
     AskRow,
     AttributeRow,
@@ -241,8 +240,10 @@ class Ledger:
         more room around them.
         """
         listed = sorted(trials, key=lambda trial: trial.number)
-        keys = self._keys([self.losses(trial) for trial in listed],
-                          [self.violation(trial.constraints) for trial in listed])  # fmt: skip
+        keys = self.objectives.keys(
+            [self.losses(trial) for trial in listed],
+            [self.violation(trial.constraints) for trial in listed],
+        )
         return [trial for _, trial in sorted(zip(keys, listed, strict=True), key=lambda e: e[0])]
 
     def best(self, trials: Iterable[Trial]) -> Trial:
@@ -251,13 +252,6 @@ class Ledger:
             return min(trials, key=lambda trial: (*self.losses(trial), trial.number))
         return self.order(trials)[0]
 
-    def _keys(
-        self, losses: Sequence[Sequence[float]], violations: Sequence[float]
-    ) -> Sequence[Any]:
-        if self.objectives.is_plain:
-            return [own[0] for own in losses]
-        return [place.key for place in places(losses, violations)]
-
     def losses(self, trial: Trial) -> tuple[float, ...]:
         """Return one loss an objective of a trial that has a value."""
         first = self.objective.loss(trial.value if trial.value is not None else math.nan)
@@ -265,9 +259,7 @@ class Ledger:
 
     def violation(self, limited: Sequence[float]) -> float:
         """Return by how much constraints are violated in all; 0 where none is measured."""
-        if len(limited) != len(self.objectives.constraints):
-            return 0.0
-        return sum(max(0.0, amount) for amount in self.objectives.violations(limited))
+        return self.objectives.violation(limited)
 
     def resolved(self, params: Mapping[str, Any]) -> Resolved:
         """Return the configuration of some searched values, ready for lanes.

@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ...environment_references import Reference, normalised
 from ...errors import UnknownNameError
 from ...store.over_environments import Over, together
+from ...store.pareto import places
 from ...store.statistics import aggregate
 from ...studies.metrics import COSTS
 from ...studies.several import scales
@@ -212,6 +214,23 @@ class Objectives:
     def limited(self, extras: Sequence[float]) -> tuple[float, ...]:
         """Return the values that constraints bound."""
         return tuple(extras[len(self.others) :])
+
+    def violation(self, limited: Sequence[float]) -> float:
+        """Return by how much constraints are violated in all; 0 where none is measured."""
+        if len(limited) != len(self.constraints):
+            return 0.0
+        return sum(max(0.0, amount) for amount in self.violations(limited))
+
+    def keys(self, losses: Sequence[Sequence[float]], violations: Sequence[float]) -> list[Any]:
+        """Return what sorts trials, the best first: feasible ones, then by front and room there.
+
+        Args:
+            losses: of each trial, one an objective.
+            violations: of each.
+        """
+        if self.is_plain:
+            return [own[0] for own in losses]
+        return [place.key for place in places(losses, violations)]
 
     def violations(self, limited: Sequence[float]) -> tuple[float, ...]:
         """Return how far each constraint is violated, at most 0 where it holds."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...store.leaderboard import search_interval
 from ...store.rows import EvaluationRow, Stream, TrialRow, TrialState
-from ...store.statistics import interval
 from ...studies.spec import Study
 from .buckets import Bucket
 from .ledger import Ledger
@@ -47,6 +47,22 @@ class Best:
     low: float | None
     high: float | None
     seed_values: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, trial: int, value: float, seeds: tuple[float, ...], aggregate: str, stop_rule: str
+    ) -> Best:
+        """Return it with its interval: none where racing moved the value by what others showed.
+
+        Args:
+            trial: its number.
+            value: the metric.
+            seeds: one value a replicate.
+            aggregate: over these.
+            stop_rule: the words of the rule that ended it.
+        """
+        around = search_interval(value, seeds, aggregate, stop_rule)
+        return cls(trial, value, around.low, around.high, seeds)
 
 
 @dataclass(frozen=True)
@@ -235,8 +251,10 @@ def _best(ledger: Ledger) -> Best | None:
     if not finished:
         return None
     best = ledger.best(finished)
-    around = interval(best.seed_values, ledger.study.metric.aggregate)
-    return Best(best.number, best.value or 0.0, around.low, around.high, best.seed_values)
+    return Best.of(
+        best.number, best.value or 0.0, best.seed_values, ledger.study.metric.aggregate,
+        best.stop_rule,
+    )  # fmt: skip
 
 
 def _leader(ledger: Ledger, buckets: list[Bucket]) -> Leader | None:

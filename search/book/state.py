@@ -231,20 +231,24 @@ class LoopState:
         self.phase = Phase.DONE
 
     def go_on(self, bounds: str) -> bool:
-        """Return whether anything is left to do; a finished study whose bounds grew is reopened.
+        """Return whether anything is left to do.
+
+        A study whose bounds are others once its search is over is reopened; one that confirms
+        just now forgets whom, and what had come to its end is known when that begins anew.
 
         Args:
             bounds: budget and confirm as they are now, as JSON text.
         """
-        if self.phase is Phase.DONE:
-            if _with_default(self.bounds) == bounds:
-                return False
+        if self.phase is not Phase.SEARCH and _with_default(self.bounds) != bounds:
             self.phase, self.candidates, self.winner = Phase.SEARCH, [], None
             self.default, self.ended = None, None
+            for trial in self.live.values():
+                trial.leave()
+            self.live = {}
             if len(self.buckets) > 1:  # what each kept was for the trials that were to come then
                 self.buckets = [BucketState(b.key, b.example, 0, False) for b in self.buckets]
         self.bounds = bounds
-        return True
+        return self.phase is not Phase.DONE
 
     def take_bits(self, bits: int) -> None:
         """Note how often results differ from what one machine would have given."""

@@ -227,6 +227,20 @@ class Trial:
 
     # ------------------------------------------------------------------ its confirmation
 
+    def leave(self) -> None:
+        """Have no replicates any more: what they showed at their ends is written down."""
+        self.runs = []
+
+    def unchoose(self) -> None:
+        """Forget what the seeds that choose showed: it is no candidate any more."""
+        self.choose_values = self.choose_scores = ()
+        self.choose_objectives = self.choose_constraints = ()
+
+    def unprove(self) -> None:
+        """Forget what the seeds that report showed: another trial has won."""
+        self.report_values = self.report_scores = ()
+        self.report_diverged = ()
+
     def forget_lack(self) -> None:
         """Be confirmed again: what an earlier confirmation lacked counts no more."""
         self.error = ""

@@ -216,6 +216,17 @@ def _check_same_metrics(study: Study, meta: StudyMeta, path: Path) -> None:
             f"search.warm_start: {path} has other objectives: {_metrics(theirs)}; "
             f"here: {_metrics(ours)}"
         )
+    limited = [(limit.metric, limit.aggregate) for limit in study.constraints]
+    before = [(str(one["metric"]), str(one["aggregate"])) for one in meta.constraints]
+    if before and limited != before:
+        raise ConfigError(
+            f"search.warm_start: {path} has constraints on other metrics: {_limits(before)}; "
+            f"here: {_limits(limited)}"
+        )
+
+
+def _limits(pairs: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{how} of {name}" for name, how in pairs) or "none"
 
 
 def _metrics(pairs: Sequence[tuple[str, str]]) -> str:

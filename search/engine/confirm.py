@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...store.rows import Stream, TrialState
+from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
+from ...studies.spec import Confirm
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
@@ -51,6 +52,10 @@ def begin_confirm(
     best = finished[: confirm.top_k]
     best += default_beside(ledger, best, bucket_of)
     state.choose([trial.number for trial in best])
+    for trial in ledger.trials.values():
+        if trial.choose_values and trial.number not in state.candidates:
+            trial.unchoose()
+            ledger.touch(trial)
     for trial in best:
         state.admit(trial)
         trial.forget_lack()
@@ -96,17 +101,19 @@ def _end_choose(
     """Take the values of the seeds that choose, and let the winner run the others.
 
     A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
-    compared with others that had a harder task.
+    compared with others that had a harder task. Where an error cost it that, the others go on;
+    where the budget cut it, nobody was chosen.
     """
     state, confirm = ledger.state, ledger.study.confirm
     candidates = [ledger.trials[number] for number in state.candidates]
+    out_of_budget = any(_was_cut(trial) and not trial.error for trial in candidates)
     for trial in candidates:
         missing = _missing(trial.runs_of(Stream.CHOOSE), "choose")
         trial.lack(missing)
         _choose(ledger, trial, () if missing else trial.values_of(Stream.CHOOSE))
         ledger.touch(trial)
     whole = [trial for trial in candidates if trial.choose_values]
-    if confirm is None or not whole or any(_was_cut(trial) for trial in candidates):
+    if confirm is None or not whole or out_of_budget:
         state.close()
         return
     if ledger.objectives.others:  # a front has no winner
@@ -114,12 +121,24 @@ def _end_choose(
         return
     winner = min(whole, key=lambda trial: _best_choice(ledger, trial))
     state.win(winner.number, reports=confirm.report > 0)
+    _unprove_others(ledger, confirm, winner)
     if confirm.report:
         bucket = buckets[winner.bucket]
         _start(winner, Stream.REPORT, confirm.report, bucket, fresh)
         live = sum(run.is_live for run in winner.runs)
         needed = live * bucket.schedule.env_steps * ledger.study.spread
         start_default(ledger, bucket_of, fresh, needed)
+
+
+def _unprove_others(ledger: Ledger, confirm: Confirm, winner: Trial) -> None:
+    """Forget what an earlier confirmation proved of others than the winner and the default."""
+    kept = {winner.number} if confirm.report else set[int]()
+    if confirm.report and confirm.default:
+        kept |= {0, REFERENCE_TRIAL}
+    for trial in ledger.trials.values():
+        if trial.number not in kept and (trial.report_values or trial.report_diverged):
+            trial.unprove()
+            ledger.touch(trial)
 
 
 def _choose(ledger: Ledger, trial: Trial, values: tuple[float, ...]) -> None:

@@ -69,9 +69,9 @@ class Policies:
         the first seed. Where the others ended before, and the last one diverged, which is
         tolerated, no lane holds one any more: then none is kept.
         """
-        seeds = self._seeds(trial.number).glob("*")
-        seeds = sorted((p for p in seeds if p.name.isdecimal()), key=lambda path: int(path.name))
-        there = in_lanes(trial.runs_of(Stream.SEARCH))
+        runs = trial.runs_of(Stream.SEARCH)
+        there = in_lanes(runs)
+        seeds = self._seeds_of(ledger, bucket, trial.number, runs) if self._each_seed else []
         if trial.value is None or not (seeds or there):
             return
         numbers = [policy.trial for policy in ledger.state.kept] + [trial.number]
@@ -80,7 +80,9 @@ class Policies:
         kept = ordered[: self._keep]
         ledger.state.keep([KeptPolicy(one.number, ledger.losses(one)[0]) for one in kept])
         for number in dropped:
-            delete_folder(self._path(number))
+            known = ledger.trials[number]
+            if not (known.choose_values and known.report_values):  # a winner may win again
+                delete_folder(self._path(number))
         self._forget_seeds(ledger)
         if trial.number in dropped:
             return
@@ -89,6 +91,24 @@ class Policies:
             copy_folder(seeds[0], self._path(trial.number))
         else:
             self.export(ledger, bucket, there[0])
+
+    def _seeds_of(
+        self, ledger: Ledger, bucket: Bucket, number: int, runs: Sequence[Run]
+    ) -> list[Path]:
+        """Return the policies of the seeds that came to their end, by seed.
+
+        Those that a rule ended just now are in their lanes still; that of a seed that diverged in
+        a run that was made longer is of the shorter one, and deleted.
+        """
+        folder = self._seeds(number)
+        ended = {str(run.replicate): run for run in runs if run.state is RunState.ENDED}
+        for path in folder.glob("*"):
+            if path.name.isdecimal() and path.name not in ended:
+                delete_folder(path)
+        for name, run in ended.items():
+            if run.lane is not None and not (folder / name).is_dir():
+                self._write(ledger, bucket, run, folder / name)
+        return [folder / name for name in sorted(ended, key=int) if (folder / name).is_dir()]
 
     def _forget_seeds(self, ledger: Ledger) -> None:
         """Delete the seeds' policies of trials that have ended and are not kept."""

@@ -61,6 +61,7 @@ class TuneDesk:
         self._error: BaseException | None = None
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._has_nothing = False
         self._folder = tempfile.TemporaryDirectory(prefix="hpo-tune-", ignore_cleanup_errors=True)
 
     def close(self) -> None:
@@ -75,13 +76,19 @@ class TuneDesk:
     @property
     def is_over(self) -> bool:
         """See `Desk`."""
+        if self._has_nothing:
+            return True
         if self._thread is None or self._thread.is_alive():
             return False
         self._check()
         return True
 
     def begin(self, width: int, schedule: Schedule) -> None:
-        """See `Desk`."""
+        """See `Desk`; where all trials have ended before, Tune does not start."""
+        self._planned = self._left()
+        self._has_nothing = not self._planned
+        if self._has_nothing:
+            return
         _DESKS[self.name] = self
         self._width = width
         self._node = {f"node:{self._ray.util.get_node_ip_address()}": 0.0001}
@@ -186,9 +193,7 @@ class TuneDesk:
         space: dict[str, Any] = {EXCHANGE: self.name}
         if searcher is None:
             space[POINT] = tune.grid_search(points)
-            self._planned = len(points)
         else:
-            self._planned = (study.budget.trials or 0) - self._ended_before()
             searcher.set_search_properties(_VALUE, mode, domains(study.space))
             self.suggestions = Suggestions(study, searcher, points, self._ledger.trials)
             SUGGESTIONS[self.name] = self.suggestions
@@ -216,8 +221,13 @@ class TuneDesk:
             ),
         )
 
-    def _ended_before(self) -> int:
-        return sum(not trial.is_live for trial in self._ledger.trials.values())
+    def _left(self) -> int:
+        """Return how many trials Tune has to run."""
+        if self.study.search.searcher == "random":
+            return len(self._points())
+        trials = self._ledger.trials.values()
+        ended = sum(trial.number >= 0 and not trial.is_live for trial in trials)
+        return (self.study.budget.trials or 0) - ended
 
     def _points(self) -> list[dict[str, Any]]:
         """Return what is trained first: trials under way, then those that nobody has to propose.

@@ -161,7 +161,8 @@ class CmaEs:
         if len(earlier) < _ENOUGH_TO_START_FROM:
             middle = np.full(len(self._modelled), 0.5)
             return _Strategy(self._make(middle, self._sigma, None, size))
-        solutions = [(self._point_of(past.params), past.loss or 0.0) for past in earlier]
+        losses = penalised({past.trial: (past.loss or 0.0,) for past in earlier}, earlier)
+        solutions = [(self._point_of(past.params), losses[past.trial][0]) for past in earlier]
         mean, sigma, covariance = cmaes.get_warm_start_mgd(solutions)
         return _Strategy(self._make(np.clip(mean, 0.0, 1.0), sigma, covariance, size))
 

@@ -19,12 +19,14 @@ from ...knobs import complete
 from ...store.baselines import baselines_of
 from ...store.journal import Journal
 from ...store.leaderboard import leaderboard_of
-from ...store.rows import Stream
+from ...store.rows import Stream, StudyMeta
 from ...store.study_folder import StudyFolder
 from ...studies.load import loads, recorded
 from ...studies.metrics import METRICS
+from ...studies.reader import plain, read_text
 from ...studies.resolved import diff, resolved
 from ...studies.several import only_one_environment
+from ...studies.space_file import ships
 from ...studies.spec import Study
 from ...studies.tuned.catalogue import file_name
 from ...studies.tuned.published import published
@@ -82,30 +84,7 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
     first = entries[0] if entries else None
     if phase != "finished" or first is None or first.value is None:
         raise ConfigError(f"study {folder.name!r} is not finished; go on with: hpo run FILE")
-    if study.objectives or study.constraints:
-        raise ConfigError(
-            f"study {folder.name!r} has several objectives or constraints; a tuned configuration "
-            "is compared by one value"
-        )
-    if study.imports or study.init is not None or study.evaluation.env:
-        raise ConfigError(
-            f"study {folder.name!r} has imports, init or eval_env, which a record cannot hold"
-        )
-    if study.schedule_env_steps is not None:
-        raise ConfigError(
-            f"study {folder.name!r} has schedule_env_steps, which a record cannot hold: schedules "
-            "of a record end with its runs; leave it out and run the study with --new"
-        )
-    if study.metric.name in METRICS and study.metric.name not in MEANS:
-        raise ConfigError(
-            f"study {folder.name!r} is judged by {study.metric.name}; runs of a record are "
-            f"compared by a mean over episodes: {', '.join(MEANS)} or the environment's own"
-        )
-    if any(name.startswith("env.") for name in study.space.names):
-        raise ConfigError(
-            f"study {folder.name!r} searches parameters of its environment: what was found there "
-            "is a configuration of another task; write them under env"
-        )
+    _check_holds(folder, study, meta)
     row = next(row for row in rows if row.trial == first.trial)
     if row.schedule:
         raise ConfigError(
@@ -140,6 +119,52 @@ def candidate_of(folder: StudyFolder, anyway: bool = False) -> Candidate:
             seeds={stream.value: count for stream, count in fresh.items()},
         ),
     )
+
+
+def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
+    """Refuse a study of which a record cannot say all that trains, or what it is judged by.
+
+    Raises:
+        ConfigError: says what.
+    """
+    if study.objectives or study.constraints:
+        raise ConfigError(
+            f"study {folder.name!r} has several objectives or constraints; a tuned configuration "
+            "is compared by one value"
+        )
+    if study.imports or study.init is not None or study.evaluation.env:
+        raise ConfigError(
+            f"study {folder.name!r} has imports, init or eval_env, which a record cannot hold"
+        )
+    read = [*meta.files, *_own_space(folder)]
+    if read:
+        raise ConfigError(
+            f"study {folder.name!r} reads {', '.join(read)}, which a record cannot hold: what it "
+            "says must train from the record alone"
+        )
+    if study.schedule_env_steps is not None:
+        raise ConfigError(
+            f"study {folder.name!r} has schedule_env_steps, which a record cannot hold: schedules "
+            "of a record end with its runs; leave it out and run the study with --new"
+        )
+    if study.metric.name in METRICS and study.metric.name not in MEANS:
+        raise ConfigError(
+            f"study {folder.name!r} is judged by {study.metric.name}; runs of a record are "
+            f"compared by a mean over episodes: {', '.join(MEANS)} or the environment's own"
+        )
+    if any(name.startswith("env.") for name in study.space.names):
+        raise ConfigError(
+            f"study {folder.name!r} searches parameters of its environment: what was found there "
+            "is a configuration of another task; write them under env"
+        )
+
+
+def _own_space(folder: StudyFolder) -> list[str]:
+    """Return the file that a study's space is in, if it is none that ships."""
+    given = plain(read_text(folder.study_file.read_text(encoding="utf-8"), str(folder.study_file)))
+    space = given.get("space") if isinstance(given, Mapping) else None
+    name = str(space["file"]) if isinstance(space, Mapping) and "file" in space else ""
+    return [name] if name and not ships(name) else []
 
 
 def _confirm_steps(folder: StudyFolder) -> int:
@@ -205,7 +230,9 @@ def contribute(
         **{other.by: (complete(other.knobs), other.source) for other in others},
     }
     commit, runs = commit_of_checkout(), dict[str, Runs]()
-    for who, (config, _) in configs.items():
+    # The default first: an environment that it cannot be run on has no record.
+    for who in (DEFAULT, *(who for who in configs if who != DEFAULT)):
+        config, _ = configs[who]
         stem = f"{file_name(name).removesuffix('.yaml')}.proof.{who}"
         rules = study.baselines if who == TUNED else ()
         own = proof_study(study, stem, config, seeds, root, rules)

@@ -24,7 +24,7 @@ from ...store.rows import TrialState
 from ...store.statistics import interval, iqm, mean
 from ...store.tables import sql_names
 from ...studies.single import single
-from ...studies.spec import Checkpoint, Seeds, Study
+from ...studies.spec import Budget, Checkpoint, Seeds, Study
 from ...studies.tuned.record import Contender, Cost, Curve
 from ...studies.tuned.study_text import least
 from ...studies.tuned.summary import area, time_to
@@ -79,7 +79,9 @@ def proof_study(
     seed: int,
     baselines: Sequence[str] = (),
 ) -> Study:
-    """Return the study that trains one configuration on the seeds of a proof.
+    """Return the study that trains one configuration on the seeds of a proof, each to its end.
+
+    What bounds or aggregates a search has no part in it: a record holds every seed's own value.
 
     Args:
         study: whose environment, length, metric and evaluation.
@@ -100,6 +102,8 @@ def proof_study(
         fixed=least(config),
         space=Space(),
         seeds=Seeds(seeds, tolerate=seeds - 1),
+        metric=replace(study.metric, aggregate="mean"),
+        budget=Budget(trials=1),
         evaluation=replace(study.evaluation, every=every),
         log_every=every,
         loggers=(),
@@ -163,9 +167,8 @@ def _read(folder: Path, study: Study, cpu_seconds: float | None) -> Runs:
         row = journal.trial(0)
     assert row is not None  # a study that ended has its trial
     if row.state is not TrialState.FINISHED:  # what some seeds showed on the way is no end
-        raise SearchError(
-            f"no seed of {study.name} got to its end: {row.error or 'every one diverged'}"
-        )
+        why = "every one diverged" if row.state is TrialState.DIVERGED else f"it is {row.state}"
+        raise SearchError(f"no seed of {study.name} got to its end: {row.error or why}")
     values = _series(folder, "evaluations", _column(study.metric.name))
     last = max(max(points) for points in values.values())
     whole = {seed: points for seed, points in values.items() if max(points) == last}

@@ -29,13 +29,12 @@ from ...studies.load import recorded
 from ...studies.quanta import quanta_of
 from ...studies.spec import Study
 from ..after.looking_back import result_of
-from ..book.objective import Objective
+from ..book.looks import BUDGET_ENDED
 from ..book.schedule import schedule_of
 from ..book.state import LoopState
 from ..lanes.contract import EvaluationResult
-from ..streams import generator
 
-__all__ = ["LOST", "Guesses", "Quantum", "Record", "Seen", "quantum_of", "read_record"]
+__all__ = ["LOST", "Quantum", "Record", "Seen", "quantum_of", "read_record"]
 
 Quantum = Callable[[Study, Mapping[str, Any]], int]
 """Study and complete configuration -> env steps of a chunk of one lane."""
@@ -135,6 +134,11 @@ class Record:
         """Env steps of the earliest evaluation of all, 0 without any."""
         return min((seen.points[0] for seen in self.runs.values() if seen.points), default=0)
 
+    @cached_property
+    def ended_by_rule(self) -> dict[int, int]:
+        """Trial -> env steps of the rung at which its run was called over."""
+        return {one.trial: one.env_steps for one in self.decisions if one.action == "finish"}
+
     @property
     def replicates(self) -> int:
         """Seeds that every trial was to have at least."""
@@ -226,18 +230,39 @@ def _with_losses(record: Record, last: Mapping[tuple[int, int], int]) -> Record:
                 seen = runs.get((row.trial, replicate), Seen())
                 runs[row.trial, replicate] = Seen(seen.results, at)
         elif row.state is TrialState.FINISHED:  # of which some seeds may diverge
-            end = max((runs[row.trial, rep].points[-1] for rep in mine
-                       if (row.trial, rep) in runs), default=0)  # fmt: skip
-            known = {rep: runs.get((row.trial, rep), Seen()) for rep in range(record.replicates)}
-            lost = [rep for rep, seen in known.items() if end not in seen.results]
-            rest = row.env_steps // record.study.spread - end * (record.replicates - len(lost))
-            for replicate in lost:
-                seen = known[replicate]
-                here = last.get((row.trial, replicate), seen.points[-1] if seen.points else 0)
-                # Rows may be rarer than chunks: of one seed the trial's env steps say where.
-                at = rest if len(lost) == 1 and rest >= here else here + quantum
+            for replicate, at in _lost_of_finished(record, row, quantum, last, mine).items():
+                seen = runs.get((row.trial, replicate), Seen())
                 runs[row.trial, replicate] = Seen(seen.results, at)
     return replace(record, runs=runs, warmup_chunks=warmup, last_rows=last)
+
+
+def _lost_of_finished(
+    record: Record,
+    row: TrialRow,
+    quantum: int,
+    last: Mapping[tuple[int, int], int],
+    known: Sequence[int],
+) -> dict[int, int]:
+    """Return replicate -> env steps where it was lost, of a trial that has a value all the same.
+
+    Lost are those that were not evaluated at its end: where a rule ended it, at that rung, which
+    others may be past. Seeds that racing added are among them, unless the budget cut these.
+    """
+    runs = {rep: record.runs.get((row.trial, rep), Seen()) for rep in known}
+    points = [seen.points[-1] for seen in runs.values() if seen.points]
+    end = record.ended_by_rule.get(row.trial, max(points, default=0))
+    added = () if row.stop_rule == BUDGET_ENDED else known
+    lost = [rep for rep in sorted({*range(record.replicates), *added})
+            if end not in runs.get(rep, Seen()).results]  # fmt: skip
+    ran = {
+        rep: max(last.get((row.trial, rep), 0), *(seen.points or (0,)))
+        for rep, seen in runs.items()
+    }
+    others = sum(at for rep, at in ran.items() if rep not in lost)
+    rest = row.env_steps // record.study.spread - others
+    # Rows may be rarer than chunks: of one seed the trial's env steps say where.
+    alone = len(lost) == 1 and rest >= ran.get(lost[0], 0)
+    return {rep: rest if alone else ran.get(rep, 0) + quantum for rep in lost}
 
 
 def _lost(
@@ -282,68 +307,6 @@ def _without_row(rows: Sequence[int], missing: int, quantum: int) -> tuple[int, 
     return min(itertools.combinations(range(len(rows)), min(missing, len(rows))), key=apart)
 
 
-# ---------------------------------------------------------------------- what nobody saw
-
-
-class Guesses:
-    """What trials would have shown behind the last point that they were evaluated at.
-
-    A trial takes over what another one, drawn once for it, gained from there on. Drawn from are
-    the trials that were to be stopped at the same rung and ran on (`audit`), which stand for all
-    that were stopped there; without any, those that reached the end, who were let go on because
-    they were better.
-
-    Args:
-        record: of the study.
-        draw: number of the draw.
-    """
-
-    def __init__(self, record: Record, draw: int):
-        self._record, self._draw = record, draw
-        self._donors: dict[int, int] = {}
-
-    def at(self, trial: int, replicate: int, env_steps: int) -> tuple[EvaluationResult, str]:
-        """Return an evaluation and how it is known: `seen`, `between` or `guessed`.
-
-        Raises:
-            ConfigError: no trial of the study came so far.
-        """
-        seen = self._record.runs.get((trial, replicate), Seen())
-        if env_steps in seen.results:
-            return seen.results[env_steps], "seen"
-        if seen.points and env_steps < seen.points[-1]:
-            return seen.between(env_steps), "between"
-        number = self._donor(trial)
-        donor = self._record.runs.get((number, replicate)) or self._record.runs[number, 0]
-        there = (
-            donor.results[env_steps] if env_steps in donor.results else donor.between(env_steps)
-        )
-        if not seen.points:
-            return there, "guessed"
-        since = seen.points[-1]
-        before = donor.results[since] if since in donor.results else donor.between(since)
-        spread = self._record.study.spread
-        return _moved(seen.results[since], before, there, spread), "guessed"
-
-    def _donor(self, trial: int) -> int:
-        if trial not in self._donors:
-            donors = self._possible(self._record.trials[trial].rung)
-            rng = generator(self._record.study.seed, "what-if", self._draw, trial)
-            self._donors[trial] = donors[int(rng.integers(len(donors)))]
-        return self._donors[trial]
-
-    def _possible(self, rung: int) -> list[int]:
-        whole = [row for row in self._record.trials if self._record.is_whole(row.trial)]
-        audited = [row.trial for row in whole if row.audited and row.rung == rung]
-        found = audited or [row.trial for row in whole]
-        if not found:
-            raise ConfigError(
-                f"no trial of {self._record.study.name} ran to its end, so nothing says what "
-                "others would have shown there; run one with early_terminate: {audit: 0.1}"
-            )
-        return found
-
-
 def _mixed(
     one: EvaluationResult, other: EvaluationResult, first: float, second: float
 ) -> EvaluationResult:
@@ -354,39 +317,4 @@ def _mixed(
         mix(one.returns, other.returns),
         mix(one.lengths, other.lengths),
         {name: mix(values, other.metrics[name]) for name, values in one.metrics.items()},
-    )
-
-
-def _moved(
-    own: EvaluationResult, before: EvaluationResult, after: EvaluationResult, environments: int
-) -> EvaluationResult:
-    """Return one evaluation moved by what another replicate's means gained on each environment."""
-
-    def means(values: np.ndarray) -> np.ndarray:
-        return np.asarray(values, np.float64).reshape(environments, -1).mean(axis=1)
-
-    def move(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        each = np.asarray(a, np.float64).reshape(environments, -1)
-        return (each + (means(c) - means(b))[:, None]).ravel()
-
-    return EvaluationResult(
-        move(own.returns, before.returns, after.returns),
-        move(own.lengths, before.lengths, after.lengths),
-        {name: move(v, before.metrics[name], after.metrics[name])
-         for name, v in own.metrics.items()},
-    )  # fmt: skip
-
-
-def value_at(record: Record, guesses: Guesses, trial: int, env_steps: int) -> float | None:
-    """Return a trial's value over all its recorded seeds; None if too many were lost before."""
-    objective, values = Objective.of(record.study), list[float]()
-    lost = 0
-    for replicate in range(record.replicates):
-        seen = record.runs.get((trial, replicate), Seen())
-        if seen.lost_at is not None and seen.lost_at <= env_steps:
-            lost += 1
-            continue
-        values.append(objective.measure(guesses.at(trial, replicate, env_steps)[0]))
-    return (
-        None if lost > record.study.seeds.tolerate or not values else objective.aggregate(values)
     )

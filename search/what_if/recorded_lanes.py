@@ -14,7 +14,8 @@ from ...store.rows import Stream, TrialState
 from ...studies.spec import Study
 from ..lanes.contract import Change, ChunkResult, EvaluationResult, Refill, Resolved
 from ..lanes.not_written import Imagined
-from .record import LOST, Guesses, Record, Seen, config_key
+from .guesses import Guesses
+from .record import LOST, Record, Seen, config_key
 
 __all__ = ["RecordedFactory"]
 

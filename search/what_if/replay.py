@@ -22,7 +22,8 @@ from ..engine.loop import Loop
 from ..rules.registry import make_pruner
 from ..samplers.ask_ahead import AskAhead
 from ..samplers.proposer import Proposal, Proposals
-from .record import LOST, Guesses, Record, Seen
+from .guesses import Guesses
+from .record import LOST, Record, Seen
 from .recorded_lanes import RecordedFactory
 
 __all__ = ["Replayed", "located", "matches", "replay"]

@@ -13,7 +13,8 @@ from ...studies.search_methods import METHODS
 from ...studies.several import metric_words
 from ..book.objective import Objective
 from ..book.schedule import schedule_of
-from .record import LOST, Guesses, Quantum, Record, Seen, quantum_of, read_record, value_at
+from .guesses import Guesses, value_at
+from .record import LOST, Quantum, Record, Seen, quantum_of, read_record
 from .replay import Replayed, located, matches, replay, trained_as_recorded
 from .resampled import Curve, Luck, luck
 from .rules import Asked, asked_rules
@@ -315,7 +316,8 @@ def _luck(record: Record, truth: _Truth, asked: Asked, resamples: int) -> Luck |
 
     def curve(draw: int, trial: int) -> Curve:
         own = schedule_of(study, record.quantum(study, record.configs[trial]))
-        at = [own.env_steps_at(min(r, len(own.rungs) - 1)) for r in range(len(schedule.rungs))]
+        points = [own.env_steps_at(r) for r in range(len(own.rungs))] or [own.env_steps]
+        at = [points[min(r, len(points) - 1)] for r in range(len(schedule.rungs))]
         lost = _lost_at(record, trial)
         guesses = truth.guesses(draw)
 

@@ -13,8 +13,12 @@ _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "up
 def add_space(draft: Draft) -> None:
     """Search around a draft's fixed values, which become the space's default configuration."""
     for name in _SEARCHED:
-        value = draft.fixed.pop(name, KNOBS[name].default)
+        value = draft.fixed.get(name, KNOBS[name].default)
         fields = dict(KNOBS[name].search or {})
+        if fields.get("distribution") == "one_minus_log" and value >= 1.0:
+            draft.note(f"space: {name} stays {value!r}, the end of its range")
+            continue
+        draft.fixed.pop(name, None)
         if value > 0 or "zero" not in fields:
             fields["min"], fields["max"] = min(fields["min"], value), max(fields["max"], value)
         fields["default"] = value

@@ -28,12 +28,12 @@ from ..writer import to_yaml
 from .ranges import fitted, plain_value, switch, translated
 from .words import one_line, read_word
 
-__all__ = ["Draft"]
+__all__ = ["Draft", "is_of_the_file", "of_the_file"]
 
 _ORDER = (
     "name", "seed", "env", "env_steps", "fixed", "space", "forbid", "enqueue", "metric",
-    "evaluation", "baselines", "search", "early_terminate", "seeds", "confirm", "budget",
-    "population", "checkpoint", "init", "log_every", "loggers",
+    "evaluation", "eval_env", "baselines", "search", "early_terminate", "seeds", "confirm",
+    "budget", "population", "executor", "checkpoint", "init", "log_every", "loggers",
 )  # fmt: skip
 
 
@@ -164,12 +164,11 @@ class Draft:
             ConfigError: the value is not legal there.
         """
         section, _, key = target.partition(".")
+        self._search_no_more(target)
         if target in KNOBS:
-            self.space.pop(target, None)
             plain = plain_value(target, value)
             self.fixed[target] = _told(name, lambda: check_value(target, plain))
         elif section == "env" and key:
-            self.space.pop(target, None)
             self.env[key] = self._env_value(name, key, value)
         elif key:
             self.section(section)[key] = value
@@ -182,6 +181,11 @@ class Draft:
             if count is None:
                 raise ConfigError(f"{name} is {value!r}; allowed: a whole number")
             self.rest[target] = count
+
+    def _search_no_more(self, target: str) -> None:
+        self.space.pop(target, None)
+        for config in self.rest.get("enqueue", ()):
+            config.pop(target, None)
 
     def _env_value(self, name: str, key: str, value: Any) -> Any:
         entry = self.entry
@@ -263,7 +267,7 @@ class Draft:
             section, _, key = name.partition(".")
             if name in ("system", "without"):
                 continue
-            if section in SECTIONS and key:
+            if is_of_the_file(name):
                 self.section(section)[key] = read_word(value)
             elif name in ("name", "metric"):
                 self._name_or_metric(name, str(value))
@@ -332,6 +336,17 @@ class Draft:
             if items:
                 lines += [f"# {title}", *(f"#   {one_line(item)}" for item in items)]
         return "\n".join(lines) + "\n"
+
+
+def is_of_the_file(name: str) -> bool:
+    """Return whether a flag is a dotted key of a study file, such as `budget.trials`."""
+    section, _, key = name.partition(".")
+    return bool(key) and section in (*SECTIONS, "eval_env")
+
+
+def of_the_file(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some flags that are dotted keys of a study file."""
+    return {name: value for name, value in flags.items() if is_of_the_file(name)}
 
 
 def _told(name: str, check: Callable[[], Any]) -> Any:

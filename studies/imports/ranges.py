@@ -14,7 +14,7 @@ from ...plain_data import as_lists
 from ..vocabulary import check_env_value
 from .words import read_word
 
-__all__ = ["fitted", "plain_value", "switch", "translated"]
+__all__ = ["fitted", "plain_value", "settings_of", "switch", "translated"]
 
 Note = Callable[[str], None]
 _MOST_PROGRAMS = 16
@@ -38,12 +38,11 @@ def translated(note: Note, name: str, row: Row, fields: Mapping[str, Any]) -> di
 
 def _values(name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Translate listed values; of the targets that they set one may differ among them."""
-    sets = [_settings(row, theirs) for theirs in fields["values"]]
+    sets = [settings_of(row, theirs) for theirs in fields["values"]]
     found: dict[str, Any] = {}
     for target in dict.fromkeys(target for one in sets for target in one):
-        given = [one[target] for one in sets if target in one]
-        if target == row.target:
-            given = [one.get(target, _absent(target)) for one in sets]
+        needed = target == row.target or not _idles(target)
+        given = [one.get(target, _absent(target)) for one in sets if needed or target in one]
         distinct = _distinct(given)
         found[target] = {"value": given[0]} if len(distinct) == 1 else {"values": distinct}
     moving = [target for target, one in found.items() if "values" in one]
@@ -52,15 +51,26 @@ def _values(name: str, row: Row, fields: Mapping[str, Any]) -> dict[str, Any]:
     for target in moving:
         found[target] = {**fields, **found[target]}
         if fields.get("default") is not None:
-            default = _settings(row, fields["default"])
+            default = settings_of(row, fields["default"])
             found[target]["default"] = default.get(target, _absent(target))
     return found
 
 
-def _settings(row: Row, theirs: Any) -> dict[str, Any]:
-    """Return target -> value of one value of theirs."""
+def settings_of(row: Row, theirs: Any) -> dict[str, Any]:
+    """Return target -> value of one value of theirs.
+
+    Raises:
+        NoCounterpart: there is none.
+    """
     value = row.values.of(read_word(theirs))
     return dict(value) if isinstance(value, Settings) else {row.target: value}
+
+
+def _idles(target: str) -> bool:
+    """Return whether a target does nothing beside values that do not mention it."""
+    return target.endswith("_end_fraction") or target.startswith("lr_warmup_") or target in (
+        "recurrent_size", "raw_reward_deviation",
+    )  # fmt: skip
 
 
 def _absent(target: str) -> Any:
@@ -113,6 +123,12 @@ def fitted(
             note(f"{name}: whole numbers, as {target} takes no others")
     if not knob.traced and "min" in fields:
         fields = _listed(note, name, target, fields)
+    elif knob.low_open and fields.get("min") == knob.low and fields.get("q"):
+        first = knob.low + fields["q"]
+        fields = {**fields, "min": first}
+        if fields.get("default") == knob.low:
+            fields["default"] = first
+        note(f"{name}: begins at its first step, {first!r}, as {target} is above {knob.low:g}")
     elif knob.low_open and fields.get("min") == knob.low:
         fields = {**fields, "min": float(f"{knob.low + _INSIDE * (fields['max'] - knob.low):.6g}")}
         note(f"{name}: begins at {fields['min']!r}, as {target} is above {knob.low:g}")

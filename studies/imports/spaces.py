@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...elsewhere.values import NoCounterpart
 from ...errors import ConfigError
 from ...spaces.forbid import ValueRule
 from ...spaces.space import Parameter, Space
 from .draft import Draft
+from .ranges import plain_value, settings_of
 from .take import Source, recognised, unwanted
 
 _NOT_OF_A_SPACE = ("env", "seed")
@@ -57,7 +59,7 @@ def take_space(draft: Draft, space: Space) -> None:
         if values is not None:
             distribution.pop("distribution", None)
         distribution["default"] = parameter.default
-        when = _when(parameter, names)
+        when = _when(draft, parameter, names)
         if when:
             distribution["when"] = when
         draft.searched(parameter.name, distribution)
@@ -67,7 +69,7 @@ def take_space(draft: Draft, space: Space) -> None:
         if lost:
             raise ConfigError(f"the rule {rule} names {lost[0]!r}, which has no counterpart here")
         if isinstance(rule, ValueRule):
-            rules.append({names[name]: list(values) for name, values in rule.wanted})
+            rules.append({names[name]: _ours(draft, name, values) for name, values in rule.wanted})
         elif any(names[name] != name for name in rule.names):
             raise ConfigError(f"the rule {rule} names knobs that are called otherwise here")
         else:
@@ -76,7 +78,7 @@ def take_space(draft: Draft, space: Space) -> None:
         draft.rest["forbid"] = rules
 
 
-def _when(parameter: Parameter, names: dict[str, str | None]) -> dict[str, Any]:
+def _when(draft: Draft, parameter: Parameter, names: dict[str, str | None]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for condition in parameter.when:
         ours = names.get(condition.name)
@@ -85,5 +87,24 @@ def _when(parameter: Parameter, names: dict[str, str | None]) -> dict[str, Any]:
                 f"{parameter.name} is searched when {condition.name} has some value, "
                 f"but {condition.name} has no counterpart here"
             )
-        found[ours] = list(condition.values)
+        found[ours] = _ours(draft, condition.name, condition.values)
+    return found
+
+
+def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
+    """Return values that a condition or a rule names as the parameter's own values became.
+
+    Raises:
+        ConfigError: one of them has no counterpart.
+    """
+    row = draft.row(name)
+    if row is None:
+        return list(values)
+    found = list[Any]()
+    for value in values:
+        try:
+            ours = settings_of(row, value)
+        except NoCounterpart as reason:
+            raise ConfigError(f"a condition or rule names {name} {value!r}: {reason}") from None
+        found.append(plain_value(row.target, ours.get(row.target)))
     return found

@@ -15,12 +15,12 @@ from ...elsewhere import (
     recognise,
     system,
 )
-from ...elsewhere.rows import UNKNOWN
+from ...elsewhere.rows import UNKNOWN, plain_name
 from ...errors import ConfigError
 from ...knobs import KNOBS, check_value
 from ..fields import SECTIONS
 from .always import add_always, is_idle
-from .draft import Draft
+from .draft import Draft, is_of_the_file
 from .words import read_word
 
 __all__ = ["Rules", "Source", "recognised", "settle", "take", "unwanted"]
@@ -127,6 +127,7 @@ def take(
             draft.constant(name, source.constants.pop(name))
         elif len(source.searched[name].get("values", ())) == 1:
             draft.constant(name, source.searched.pop(name)["values"][0])
+    _once_each(draft, source)
     for name, value in source.constants.items():
         draft.constant(name, value)
     for name, distribution in source.searched.items():
@@ -148,9 +149,33 @@ def settle(draft: Draft, source: Source) -> None:
 
 
 def _is_of_the_source(draft: Draft, name: str) -> bool:
-    section, _, key = name.partition(".")
-    dotted = section in SECTIONS and bool(key)
-    return not dotted and name not in ("system", "without", "metric", "name")
+    return not is_of_the_file(name) and name not in ("system", "without", "metric", "name")
+
+
+def _once_each(draft: Draft, source: Source) -> None:
+    """Refuse names that end alike and would be one target of ours, such as actor.lr and critic.lr.
+
+    Raises:
+        ConfigError: there are two, and `--without` names neither.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in source.names():
+        target = draft.target(name)
+        if target is not None:
+            found.setdefault((plain_name(name), target), []).append(name)
+    for (leaf, target), names in found.items():
+        if len(names) == 1:
+            continue
+        kept = [name for name in names if name.replace("-", "_") not in draft.without]
+        if len(kept) > 1:
+            raise ConfigError(
+                f"{' and '.join(kept)} would both be {target} here, which has one value; leave "
+                f"one of them out, such as -- --without {kept[0]}"
+            )
+        for name in names:
+            if name not in kept:
+                source.drop(name)
+                draft.leave_out(name, f"{kept[0] if kept else leaf} is {target} here")
 
 
 def _names_env(draft: Draft, name: str) -> bool:

@@ -76,6 +76,7 @@ def read_sweep(path: Path, given: Mapping[str, Any]) -> Draft:
     _method(draft, sweep.get("method", "random"))
     _metric(draft, sweep.get("metric"), given)
     draft.override(given)
+    _every_step(draft)
     _early(draft, sweep.get("early_terminate"))
     cap = sweep.get("run_cap")
     if cap is not None:
@@ -282,6 +283,20 @@ def _method(draft: Draft, method: Any) -> None:
     draft.section("search")["method"] = _METHODS[method]
     if method == "bayes":
         draft.note("method: bayes is tpe here")
+
+
+def _every_step(draft: Draft) -> None:
+    """Let a grid try every step of a range, as it does there, and not some evenly spread."""
+    search = draft.section("search")
+    if search.get("method") != "grid" or "options" in search:
+        return
+    points = {
+        name: round((fields["max"] - fields["min"]) / (fields.get("q") or 1)) + 1
+        for name, fields in draft.space.items()
+        if "min" in fields and (fields.get("q") or fields.get("distribution") == "int_uniform")
+    }
+    if points:
+        search["options"] = {"points": points}
 
 
 def _metric(draft: Draft, metric: Any, given: Mapping[str, Any]) -> None:

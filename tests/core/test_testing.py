@@ -8,9 +8,11 @@ import optax
 import pytest
 
 from hpo.core import own_distributions, own_optimisers
+from hpo.core.actions import environment_action
 from hpo.core.distributions import Categorical, Gaussian
+from hpo.core.envs.registry import make
 from hpo.core.own_distributions import Family
-from hpo.core.plan import EnvPlan
+from hpo.core.plan import EnvPlan, make_plan
 from hpo.core.testing import DistributionContract, OptimiserContract
 from hpo.errors import ConfigError
 from hpo.knobs import check_value, known_choices
@@ -185,3 +187,30 @@ def test_a_distribution_of_other_actions_is_refused_by_name():
     plan = make_plan({"distribution": "laplace"}, EnvPlan("CartPole-v1"), features=())
     with pytest.raises(ConfigError, match="'laplace', which does not fit the actions of CartPole"):
         head_outputs(plan, registry.make(plan.env))
+
+
+class Halving(Family):
+    """A Gaussian whose actions the environment takes half of, within the box of the knobs."""
+
+    def make(self, outputs, actions, mask, log_std):
+        return Gaussian(outputs, jnp.zeros_like(outputs))
+
+    def environment_action(self, action, actions):
+        return 0.5 * action
+
+
+@pytest.mark.parametrize(
+    ("name", "ranged", "wanted"),
+    [
+        ("laplace", {}, [-3.0, 0.5, 2.5]),
+        ("test-halving", {}, [-1.5, 0.25, 1.25]),
+        ("test-halving", {"action_low": -1.0, "action_high": 1.0}, [-1.0, 0.25, 1.0]),
+    ],
+)
+def test_the_environment_takes_what_a_distribution_says(name, ranged, wanted):
+    documented("laplace", "class LaplaceFamily(")
+    once("test-halving", Halving())
+    plan = make_plan({"distribution": name, **ranged}, EnvPlan("Pendulum-v1"))
+    env = make(EnvPlan("Pendulum-v1"))
+    given = jnp.asarray([[-3.0], [0.5], [2.5]], jnp.float32)
+    assert environment_action(plan, env, given).ravel().tolist() == wanted

@@ -1,6 +1,8 @@
 """Small studies that tests share; test modules load this file by its path."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from hpo.search.lanes.analytic import AnalyticFactory
 from hpo.search.run import Settings
@@ -48,6 +50,31 @@ def study(space=REAL, method="random", **changes):
     return dataclasses.replace(base, **changes)
 
 
+@dataclasses.dataclass(frozen=True)
+class LosingFactory(AnalyticFactory):
+    """One replicate of every trial diverges in a chunk, of those configurations that `among` says.
+
+    Attributes:
+        replicate: which one.
+        chunk: in which.
+        among: configuration -> whether it loses it.
+    """
+
+    replicate: int = 1
+    chunk: int = 7
+    among: Callable[[Mapping[str, Any]], bool] = lambda config: True
+
+    def make(self, resolved, lanes):
+        population = super().make(resolved, lanes)
+        step = population._step
+        population._step = lambda lane: (
+            bool(step(lane))
+            or (lane.replicate == self.replicate and lane.chunks >= self.chunk
+                and self.among(lane.config))
+        )  # fmt: skip
+        return population
+
+
 def quick(**changes):
     """Settings that publish only at the end."""
     return Settings(**{"publish_seconds": 1e9, **changes})
@@ -60,6 +87,7 @@ __all__ = [
     "AnalyticFactory",
     "Budget",
     "Confirm",
+    "LosingFactory",
     "Space",
     "parse_rule",
     "quick",

@@ -159,6 +159,26 @@ def test_one_knob_may_have_another_distribution_elsewhere():
     assert not space.contains({"optimiser": "adam", "lr": 0.05})
 
 
+def test_a_child_of_a_knob_with_two_distributions_belongs_to_either():
+    space = Space(
+        (
+            parameter("optimiser", values=["adam", "sgd"]),
+            parameter(
+                "lr_schedule", values=["constant", "linear"], when=[("optimiser", ("adam",))]
+            ),
+            parameter("lr_schedule", values=["linear", "cosine"], when=[("optimiser", ("sgd",))]),
+            parameter("lr_end_fraction", min=0.0, max=0.5, when=[("lr_schedule", ("linear",))]),
+        )
+    )
+    given = {"optimiser": "sgd", "lr_schedule": "linear", "lr_end_fraction": 0.1}
+    assert space.complete(given) == given and space.contains(given)
+    rng = np.random.default_rng(0)
+    assert all(space.contains(space.sample(rng)) for _ in range(200))
+    assert all(map(space.contains, space.grid(3)))
+    other = {"optimiser": "sgd", "lr_schedule": "cosine", "lr_end_fraction": 0.1}
+    assert space.why_not(other) == ["lr_end_fraction has a value, but it is not active here"]
+
+
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [

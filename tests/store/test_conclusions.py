@@ -94,7 +94,7 @@ def test_what_many_more_seeds_would_not_tell_is_tied() -> None:
 
 
 def test_a_ceiling_is_seen_or_known() -> None:
-    seen = conclude(TOP, TOP, name="trial 17", sharing=9)
+    seen = conclude(TOP, TOP, name="trial 17", sharing=9, shown=[500.0, 499.0])
     assert (seen.verdict, seen.ceiling) == ("ceiling", 500.0)
     assert first(seen) == (
         "Trial 17 and the default both reach the ceiling: 500 on 16 fresh seeds."
@@ -108,6 +108,29 @@ def test_a_ceiling_is_seen_or_known() -> None:
     assert "9 other trials" in " ".join(sentences(below))
     alone = conclude(TOP, LOW)
     assert alone.ceiling is None and "other trial" not in " ".join(sentences(alone))
+
+
+@pytest.mark.parametrize(
+    ("shown", "goal", "ceiling"),
+    [
+        ([-200.0, -200.0], "maximize", None),  # nobody left it: -200 is MountainCar's floor
+        ([-200.0, -180.0], "maximize", None),  # one seed did
+        ([-200.0, -250.0, -180.0], "maximize", None),
+        ([-200.0, -250.0, float("-inf")], "maximize", -200.0),
+        ([-200.0, float("-inf")], "maximize", None),  # diverged: no value
+        ([-200.0, -180.0], "minimize", -200.0),
+        ([-200.0 + 3e-14, -250.0], "maximize", -200.0),  # a mean that was rounded
+    ],
+)
+def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
+    floor = sample(*[-200.0] * 16)
+    found = conclude(floor, floor, name="trial 7", sharing=4, shown=shown, goal=goal)
+    assert found.ceiling == ceiling and found.alike == (None if ceiling else -200.0)
+    assert found.verdict == ("ceiling" if ceiling else "tied")
+    said = " ".join(sentences(found))
+    assert "4 other trials end at -200 too" in said and ("harder" in said) == bool(ceiling)
+    own = conclude(floor, floor, is_default=True, sharing=4, shown=shown, goal=goal)
+    assert own.verdict == "default" and ("harder" in " ".join(sentences(own))) == bool(ceiling)
 
 
 def test_the_same_difference_on_every_seed_needs_no_interval() -> None:
@@ -124,6 +147,16 @@ def test_seeds_on_which_the_rival_diverged_are_told() -> None:
     every = conclude(HIGH, dict.fromkeys(HIGH, math.nan), name="trial 3")
     assert every.verdict == "better" and every.against.probability == 1.0
     assert "which diverged" in first(every)
+
+
+def test_pairs_are_those_of_two_values() -> None:
+    both = conclude({**HIGH, 3: math.nan}, {**LOW, 3: math.nan}, name="trial 3")
+    assert (both.against.seeds, both.against.pairs) == (16, 15)
+    six = conclude(
+        sample(math.nan, 1, 2, 3, 4, 5), sample(1, math.nan, 1, 2, 2, 3), name="trial 3"
+    )
+    assert (six.against.pairs, six.against.more_seeds) == (4, 1)
+    assert sentences(six)[1] == "1 more seed would give a first interval."
 
 
 def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:

@@ -14,6 +14,8 @@ from hpo.knobs import complete
 from hpo.search.tuned import verify as verifying
 from hpo.store.agreement import agreement
 from hpo.studies.load import loads
+from hpo.studies.tuned.record_file import read_record
+from hpo.views.tuned_text import record_data, record_words, records_table
 
 samples = SimpleNamespace(
     **run_path(str(Path(__file__).parents[1] / "studies" / "tuned" / "samples.py"))
@@ -67,8 +69,6 @@ def test_a_record_is_printed_with_its_proof(say):
         samples.record(),
         contenders=(samples.contender("tuned", 40.0), samples.contender("default", 50.0)),
     )
-    from hpo.views.tuned_text import record_data, record_words, records_table
-
     assert "today's was not run" not in out
     given = {"learning_rate": 3e-4, "normalise_rewards": False}
     ran = replace(samples.contender("default", 50.0), config=complete(given))
@@ -93,6 +93,17 @@ def test_a_record_is_printed_with_its_proof(say):
         assert "WORSE than default" in record_words(loser, stream)
 
 
+def test_every_proof_that_ships_fits_a_terminal(say):
+    shipped = Path(__file__).parents[2] / "results" / "tuned"
+    for path in sorted(shipped.glob("*.yaml")):
+        record = read_record(path)
+        with StringIO() as stream:
+            lines = record_words(record, stream).splitlines()
+        table = [line for line in lines if line.startswith(("who ", "---", "default ", "tuned "))]
+        assert len(table) >= 4 and max(map(len, table)) <= 80
+        assert all(len(line.split()) > 1 for line in table)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -102,6 +113,10 @@ def test_a_record_is_printed_with_its_proof(say):
         (["tuned", "CartPole-v1", "again"], "type: hpo tuned ENV"),
         (["tuned", "add", "nothing"], "there is no study 'nothing'"),
         (["tuned", "verify", "CartPole-v1", "--seeds", "4"], "at least 5"),
+        (["tuned", "add", "my", "--seed", "3"], "--seed is an option of: hpo tuned verify"),
+        (["tuned", "--seeds", "64"], "--seeds is an option of: hpo tuned verify and add"),
+        (["tuned", "check", "--anyway"], "--anyway is an option of: hpo tuned add"),
+        (["tuned", "CartPole-v1", "--write"], "--write is an option of: hpo tuned check"),
         (["train", "tuned:Nowhere-v1"], "unknown tuned configuration 'Nowhere-v1'"),
         (["tuned", "--tuned", "elsewhere", "CartPole-v1"], "no tuned configuration in elsewhere"),
     ],

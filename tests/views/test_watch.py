@@ -11,12 +11,14 @@ import pytest
 from rich.console import Console
 
 from hpo.cli import main
-from hpo.search.book.progress import Silent
+from hpo.search.book.looks import BUDGET_ENDED
+from hpo.search.book.progress import Best, Silent
 from hpo.search.run import run
 from hpo.store.commit import Commit
 from hpo.store.journal import Journal
 from hpo.store.lock import StudyLock
 from hpo.store.study_folder import StudyFolder
+from hpo.studies.spec import Budget, Constraint, Metric, Racing, Seeds
 from hpo.views.commands.watch_study import _WatchedView, standings
 from hpo.views.live.standing import read_standing
 
@@ -81,7 +83,17 @@ def test_json_is_one_document_a_line(tmp_path, capsys):
     assert data["best"]["trial"] == 0 and "compiles" not in data
 
 
-def test_what_is_recorded_is_what_the_loop_said(tmp_path):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"constraints": (Constraint("eval/return_max", max=0.6),)},
+        {"objectives": (Metric(), Metric("eval/return_min", "minimize"))},
+        {"seeds": Seeds(8, racing=Racing(5)), "budget": Budget(trials=6)},
+    ],
+    ids=["plain", "constraints", "objectives", "racing"],
+)
+def test_what_is_recorded_is_what_the_loop_said(tmp_path, changes):
     """At every commit the progress read from outside is the one its observers were shown."""
     told, pairs = [], []
 
@@ -93,7 +105,7 @@ def test_what_is_recorded_is_what_the_loop_said(tmp_path):
             told.append(progress)
 
     settings = samples.search.quick(commit_seconds=0.0)
-    run(samples.study(), tmp_path / "small", samples.FACTORY, [Observer()], settings)
+    run(samples.study(**changes), tmp_path / "small", samples.FACTORY, [Observer()], settings)
     compared = [(a, b) for a, b in pairs if b is not None and a.env_steps == b.env_steps]
     assert len(compared) > 10
     for shown, seen in compared:
@@ -102,6 +114,17 @@ def test_what_is_recorded_is_what_the_loop_said(tmp_path):
         assert seen.lanes in (shown.lanes, 0) and seen.lanes_busy <= 12
         if shown.leader is not None and seen.leader is not None:
             assert seen.leader == shown.leader
+
+
+def test_a_value_that_racing_moved_has_no_interval():
+    """It is the mean of five seeds moved by what the sixth of others showed."""
+    seeds = (0.86, 0.88, 0.9, 0.92, 0.94)
+    moved = Best.of(7, 0.75, seeds, "mean", BUDGET_ENDED)
+    assert (moved.value, moved.low, moved.high, moved.seed_values) == (0.75, None, None, seeds)
+    lost_one = Best.of(7, 0.75, seeds, "mean", "")  # five of six, one of which diverged
+    assert (lost_one.low, lost_one.high) == (None, None)
+    own = Best.of(7, 0.9, seeds, "mean", "")
+    assert own.low is not None and own.high is not None and own.low < 0.9 < own.high
 
 
 def test_the_picture_is_the_live_view_s(tmp_path):

@@ -39,6 +39,8 @@ def pareto(snapshot: Snapshot) -> Picture:
         f"{len(front)} of {len(group)} {'confirmed' if confirmed else 'finished'} trials are on "
         "the front: no other is better in one objective and no worse in the others."
     )
+    if not group:
+        caption = "No trial keeps the constraints, so that there is no front."
     if confirmed:
         caption += " Their values are from fresh seeds, the others' from the search."
     if snapshot.volume is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
-from ...studies.imports.draft import Draft
+from ...studies.imports.draft import Draft, of_the_file
 from ...studies.imports.flags import flags_of
 from ..visible import echo
 from .init_check_run import write_study
@@ -30,6 +30,7 @@ def do_import(args: Namespace) -> int:
     draft.override(given)
     if args.space:
         _add_space(draft)
+        draft.override(of_the_file(given))  # once more, over what came with the space
     text = draft.text()
     for title, items in (("changed", draft.notes), ("left out", draft.left_out)):
         for item in items:

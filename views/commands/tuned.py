@@ -32,14 +32,23 @@ if TYPE_CHECKING:
 __all__ = ["do_tuned"]
 
 _INTERRUPTED = 130
-_ACTIONS = ("verify", "add", "check")
+_OF_ACTIONS = {
+    "seeds": ("verify", "add"),
+    "recorded": ("verify",),
+    "seed": ("verify",),
+    "bits": ("verify",),
+    "anyway": ("add",),
+    "name": ("add",),
+    "write": ("check",),
+}
+"""Option -> the actions that it belongs to."""
 
 
 def do_tuned(args: Namespace) -> int:
     """List tuned configurations, print one, or do what the first word says.
 
     Raises:
-        ConfigError: too few or too many words.
+        ConfigError: too few or too many words, or an option of another action.
         HpoError: as the actions do.
     """
     first, *rest = args.words or [""]
@@ -47,6 +56,9 @@ def do_tuned(args: Namespace) -> int:
     if len(rest) != wanted:
         usage = {"verify": "verify ENV", "add": "add STUDY", "check": "check"}.get(first, "ENV")
         raise ConfigError(f"type: hpo tuned {usage}")
+    for option, actions in _OF_ACTIONS.items():
+        if getattr(args, option) not in (None, False) and first not in actions:
+            raise ConfigError(f"--{option} is an option of: hpo tuned {' and '.join(actions)}")
     place = None if args.tuned is None else Path(args.tuned)
     if first == "verify":
         return _verify(find_record(rest[0], place), args)
@@ -76,7 +88,7 @@ def _verify(record: Record, args: Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="hpo-verify-"))
     try:
         runner = _runner(args, folder)
-        found = verify(record, folder, args.recorded or RECORDED, seeds, args.seed, runner)
+        found = verify(record, folder, args.recorded or RECORDED, seeds, args.seed or 0, runner)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if found is None:

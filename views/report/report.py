@@ -177,7 +177,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     ]  # fmt: skip
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
-        seeds = counted(against.seeds - against.diverged - against.own_diverged, "fresh seed")
+        seeds = counted(against.pairs, "fresh seed")
         found.append(("the default configuration", number(against.means[1]),
                       f"on {seeds}; the winner {number(against.means[0])}"))  # fmt: skip
     if snapshot.audit is not None:

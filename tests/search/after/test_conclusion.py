@@ -13,6 +13,7 @@ import pytest
 import hpo
 from hpo.cli import main
 from hpo.search.after.conclusion import conclusion_from, conclusion_of
+from hpo.search.after.front_values import front_values
 from hpo.search.book.state import Phase
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
@@ -25,7 +26,8 @@ from hpo.store.leaderboard import leaderboard_of
 from hpo.store.paired import paired_interval
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
-from hpo.studies.spec import Budget, Constraint, EarlyTerminate, Metric, Racing, Seeds
+from hpo.studies.spec import Budget, Constraint, EarlyTerminate, EnvSpec, Metric, Racing, Seeds
+from hpo.views.leaderboard_text import front_line
 from hpo.views.report.report import write_report
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
@@ -181,6 +183,46 @@ def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys
     assert main(["top", "--json", *where]) == 0
     told = json.loads(capsys.readouterr().out)["conclusion"]
     assert told["verdict"] == "behind" and told["front"]["trial"] == found.trial
+
+
+def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys):
+    objectives = (Metric(), Metric("eval/return_min"))
+    limit = (Constraint("eval/return_max", min=-1e9),)
+    asked = {"objectives": objectives, "confirm": samples.Confirm(2, 6, 0)}
+    results = go(tmp_path / "s", constraints=limit, **asked)
+    assert results.conclusion.verdict == "behind"
+    with Journal(tmp_path / "s") as journal:
+        meta, rows = journal.meta, journal.trials()
+        fresh, entries = front_values(journal, rows), leaderboard_of(meta, rows)
+
+    def told(*violating):
+        changed = [
+            dataclasses.replace(e, feasible=False, front=None) if e.trial in violating else e
+            for e in entries
+        ]
+        return conclusion_from(meta, rows, changed, [], True, fresh)
+
+    ahead = [entry.trial for entry in entries if entry.trial in fresh and entry.trial != 0]
+    first, *others = ahead
+    assert told().front.trial == results.conclusion.front.trial
+    assert told(first).front.compared == len(others)
+    assert first not in {one.trial for one in told(first).front.objectives}
+    alone = told(*ahead)
+    assert alone.front is None and "behind" not in str(alone)
+    assert "The default violates the constraints, so that it is on no front." in str(told(0))
+    assert told(0).front is None
+    hard = (Constraint("eval/return_max", min=1e9),)
+    nobody = go(tmp_path / "nobody", constraints=hard, early_terminate=None, **asked)
+    words = "No trial keeps the constraints, so there is no Pareto front; trial "
+    words += f"{nobody.best.trial} violates them least."
+    assert front_line(nobody.leaderboard, None) == words
+    where = ["--study", str(tmp_path / "nobody")]
+    for command in ("top", "best"):
+        assert main([command, *where]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert words in said and "crowding" not in said and "has finished" not in said
+    page = unescape(write_report(StudyFolder(tmp_path / "nobody")).read_text())
+    assert words in page and "0 of 0" not in page
 
 
 def test_smaller_is_better_where_the_goal_says_so(tmp_path):
@@ -347,6 +389,21 @@ def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
     known = dataclasses.replace(study().env, values={"max_steps_in_episode": 600})
     below = go(tmp_path / "600", env=known)
     assert below.conclusion.ceiling is None and below.conclusion.verdict == "tied"
+
+
+def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch):
+    """MountainCar gives -200 to whoever never reaches the top."""
+    result_of = AnalyticPopulation.result_of
+
+    def at_the_floor(self, lane):
+        found = result_of(self, lane)
+        return dataclasses.replace(found, returns=found.returns * 0 - 200.0)
+
+    monkeypatch.setattr(AnalyticPopulation, "result_of", at_the_floor)
+    steps = {"env": EnvSpec("MountainCar-v0"), "env_steps": 16_000}
+    found = go(tmp_path / "s", confirm=samples.Confirm(2, 3, 6), **steps)
+    assert found.conclusion.verdict == "default" and found.conclusion.ceiling is None
+    assert "end at -200 too: another length of run, or another task, may" in str(found.conclusion)
 
 
 # ---------------------------------------------------------------------- wherever it is read

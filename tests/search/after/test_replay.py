@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,22 @@ def test_metrics_that_were_not_written_then_are_not_compared(folder):
     assert not module._same(second, (loss, 3.0, entropy + 1e-9))
     assert not module._same((loss,), (loss, entropy))
     assert module._same((float("nan"),), (float("nan"),))
+
+
+def test_a_study_begun_under_other_defaults_is_trained_with_those(tmp_path):
+    """Its record says nothing of knobs whose defaults were others then."""
+    text = STUDY.replace("early_terminate", "# ")
+    text = text.replace("hidden_sizes: [8],", "hidden_sizes: [8], normalise_rewards: false,")
+    text = text.replace("confirm: {top_k: 1, choose: 2, report: 1}\n", "")
+    asked = loads(text.replace("budget: {trials: 4}", "budget: {trials: 1}"))
+    run(asked, tmp_path / "old", LocalFactory(asked), (), samples.quick())
+    with Journal(tmp_path / "old", writable=True) as journal:
+        as_written = journal.meta.study_text
+        assert "normalise_rewards: false" in as_written
+        of_old = re.sub(r",?\s*normalise_rewards: false", "", as_written)
+        assert "normalise_rewards" not in of_old
+        journal.replace_meta(replace(journal.meta, study_text=of_old))
+    assert replay(StudyFolder(tmp_path / "old"), 0).same
 
 
 class CutAt(Silent):

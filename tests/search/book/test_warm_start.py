@@ -15,8 +15,17 @@ from hpo.search.book.warm_start import WARM_START_NAME, warm_start
 from hpo.search.run import run
 from hpo.spaces import Space
 from hpo.store import tables_equal
+from hpo.store.journal import Journal
 from hpo.store.rows import TrialState
-from hpo.studies.spec import Budget, EarlyTerminate, Metric, SearchSpec, Seeds, WarmStart
+from hpo.studies.spec import (
+    Budget,
+    Constraint,
+    EarlyTerminate,
+    Metric,
+    SearchSpec,
+    Seeds,
+    WarmStart,
+)
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 FACTORY = samples.AnalyticFactory(lanes=12, block=4, diverges_above=0.3)
@@ -34,10 +43,8 @@ def earlier(tmp_path_factory):
 
 def study(folder, method="tpe", **changes):
     search = SearchSpec(method, random_share=0.0, warm_start=WarmStart(str(folder)))
-    return dataclasses.replace(
-        samples.study(fixed={"update_epochs": 3}, budget=Budget(trials=20)), search=search,
-        **changes,
-    )  # fmt: skip
+    given = {"fixed": {"update_epochs": 3}, "search": search, **changes}
+    return dataclasses.replace(samples.study(budget=Budget(trials=20)), **given)  # fmt: skip
 
 
 def test_finished_and_diverged_trials_are_history(earlier):
@@ -173,6 +180,25 @@ def test_what_changed_since_is_said(earlier):
 def test_another_objective_is_refused(earlier, change, words):
     with pytest.raises(ConfigError, match=words):
         warm_start(study(earlier[0], **change))
+
+
+def test_constraints_on_other_metrics_are_refused(tmp_path):
+    """A length of an episode is no number of env steps, though both are one value a trial."""
+    long, short = Constraint("eval/return_mean", max=0.5), Constraint("eval/return_min", max=0.5)
+    asked = samples.study(constraints=(long, short), early_terminate=None, budget=Budget(trials=9))
+    run(asked, tmp_path, FACTORY, (), samples.quick())
+    with Journal(tmp_path) as journal:
+        rows = [row for row in journal.trials() if row.state is TrialState.FINISHED]
+    kept = study(tmp_path, constraints=(dataclasses.replace(long, max=0.4), short), fixed={})
+    found = [past for past in warm_start(kept).history if past.state is TrialState.FINISHED]
+    assert [past.violations for past in found] == [
+        pytest.approx([row.constraints[0] - 0.4, row.constraints[1] - 0.5]) for row in rows
+    ]
+    for other in ((short, long), (long,), (), (dataclasses.replace(long, aggregate="min"), short)):
+        with pytest.raises(
+            ConfigError, match="has constraints on other metrics: mean of eval/ret"
+        ):
+            warm_start(study(tmp_path, constraints=other, fixed={}))
 
 
 def test_a_folder_without_a_study_is_refused(tmp_path):

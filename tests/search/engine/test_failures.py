@@ -146,6 +146,22 @@ def test_a_chunk_that_fails_while_confirming_costs_the_candidates(tmp_path):
         assert len(errors) == 2 and all(map(RAISED.fullmatch, errors))
 
 
+def test_a_chunk_that_fails_costs_the_candidate_in_it_and_the_others_go_on(tmp_path):
+    study = samples.study(
+        early_terminate=None, budget=Budget(trials=4), confirm=samples.Confirm(2, 4, 6)
+    )
+    # Eight replicates of 16 chunks fill 4 lanes twice; then the first candidate fills them.
+    results = go(tmp_path, study, breaking(lambda call: call == 36, lanes=4, diverges_above=2.0))
+    assert results.state == "finished" and results.usage.failures == 1
+    (confirmed,) = [entry for entry in results.leaderboard if entry.confirmed]
+    assert confirmed.value_from == "report" and confirmed.seeds == 6
+    assert results.conclusion.verdict != "nothing"
+    with Journal(tmp_path / "study") as journal:
+        (failed,) = [row for row in journal.trials() if row.error]
+    assert RAISED.fullmatch(failed.error) and failed.trial != confirmed.trial
+    assert failed.state is TrialState.FINISHED and not failed.choose_values
+
+
 class OneFails(Factory):
     """One lane's environment fails in the call `at` of a method of its populations."""
 

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpo.search.book.progress import Silent
+from hpo.search.book.state import Phase
 from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store import Stream, tables_equal
 from hpo.store.journal import Journal
+from hpo.studies.spec import Budget, Metric
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 LENGTH = 16_000
@@ -53,6 +56,79 @@ def test_a_confirm_stage_that_changed_ends_as_if_it_had_been_so(tmp_path, after)
     assert spent == max(0, new)
     if new >= 0:  # else there are more rows than would have been needed
         assert tables_equal(tmp_path / "twice", tmp_path / "once") == []
+
+
+@pytest.mark.parametrize("after", [(1, 8, 4), (2, 4, 0), (2, 9, 3)])
+def test_who_is_no_candidate_any_more_is_not_confirmed(tmp_path, after):
+    go(tmp_path / "twice", (4, 2, 2))
+    again, at_once = go(tmp_path / "twice", after), go(tmp_path / "once", after)
+    assert again.leaderboard == at_once.leaderboard
+    assert again.conclusion == at_once.conclusion
+    assert sum(entry.confirmed for entry in again.leaderboard) == after[0]
+
+
+class Died(BaseException):
+    """A process that is gone; nothing of ours catches it."""
+
+
+@pytest.mark.parametrize("phase", [Phase.CHOOSE, Phase.REPORT])
+@pytest.mark.parametrize("change", ["confirm", "budget"])
+def test_what_changed_while_it_confirmed_is_what_it_ends_with(tmp_path, phase, change):
+
+    class Dies(Silent):
+        chunks = 0
+
+        def on_chunk(self, progress):
+            self.chunks += progress.phase is phase
+            if self.chunks == 9:
+                raise Died
+
+    def go_on(folder, observers=(), **changes):
+        asked = samples.study(**{"confirm": samples.Confirm(2, 3, 4), **changes})
+        settings = samples.quick(commit_seconds=0.0)
+        return run(asked, folder, samples.AnalyticFactory(), observers, settings)
+
+    with pytest.raises(Died):
+        go_on(tmp_path / "twice", [Dies()])
+    changes = {"confirm": samples.Confirm(2, 6, 9)}
+    if change == "budget":
+        changes = {"budget": Budget(trials=40)}
+    again = go_on(tmp_path / "twice", **changes)
+    assert again.state == "finished" and again.best.value_from == "report"
+    assert len(again.leaderboard) == (24 if change == "confirm" else 40)
+    if change == "confirm":  # 40 trials at once are judged in another order
+        assert again.leaderboard == go_on(tmp_path / "once", **changes).leaderboard
+    assert go_on(tmp_path / "twice", **changes).usage == again.usage
+
+
+@pytest.mark.parametrize("confirm", [(2, 3, 9), (3, 3, 4)])
+def test_a_reopened_stage_that_the_budget_cuts_keeps_what_was_proved(tmp_path, confirm):
+    budget = Budget(trials=None, env_steps=700_000)
+    for asked in ((2, 3, 4), confirm):
+        study = samples.study(confirm=samples.Confirm(*asked), budget=budget)
+        results = run(study, tmp_path, samples.AnalyticFactory(), (), samples.quick())
+        if asked == (2, 3, 4):
+            first = results
+    assert first.best.value_from == "report" and first.conclusion.verdict != "nothing"
+    assert results.usage.env_steps <= 700_000
+    assert (results.best.value, results.best.value_from) == (first.best.value, "report")
+    assert results.conclusion.verdict == first.conclusion.verdict
+
+
+def test_who_was_displaced_says_nothing_of_the_front(tmp_path):
+    """Candidates of an earlier stage had fewer seeds; all that are compared have the same."""
+    found = {}
+    for name, stages in (("twice", [(4, 3, 0), (2, 8, 0)]), ("once", [(2, 8, 0)])):
+        for confirm in stages:
+            study = samples.study(
+                confirm=samples.Confirm(*confirm),
+                objectives=(Metric(), Metric("eval/return_min")),
+            )
+            results = run(study, tmp_path / name, samples.AnalyticFactory(), (), samples.quick())
+        found[name] = results
+    assert found["twice"].conclusion == found["once"].conclusion
+    assert found["once"].conclusion.front.seeds == 8
+    assert found["twice"].leaderboard == found["once"].leaderboard
 
 
 def test_a_confirm_stage_that_was_cut_is_made_whole(tmp_path):

@@ -74,6 +74,20 @@ def test_a_run_lengthened_equals_the_run_that_was_long(tmp_path, ways, goal):
     assert grown.leaderboard[0].value == long.leaderboard[0].value
 
 
+def test_a_seed_that_diverges_in_the_longer_run_leaves_no_policy(tmp_path):
+    factory = samples.LosingFactory(replicate=0, chunk=12)
+    changes = {"seeds": Seeds(3, tolerate=1)}
+    changes["checkpoint"] = replace(one().checkpoint, each_seed=True)
+    for name, ways in (("grown", (8_000, 16_000)), ("long", (16_000,))):
+        for env_steps in ways:
+            found = go(one(env_steps, **changes), tmp_path / name, factory=factory)
+        assert found.leaderboard[0].seeds == 2
+    assert tables_equal(tmp_path / "grown", tmp_path / "long") == []
+    assert policies(tmp_path / "grown") == policies(tmp_path / "long") != {}
+    kept = json.loads((tmp_path / "grown" / "policies" / "trial_0" / "policy.json").read_text())
+    assert kept["replicate"] == 1
+
+
 class Stop(Silent):
     """Ends the process's part of a study after some chunks, as a kill would."""
 

@@ -1,14 +1,18 @@
 """Which policies a study keeps."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import pytest
+
 from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.store.journal import Journal
-from hpo.studies.spec import Checkpoint, Seeds
+from hpo.store.rows import Stream
+from hpo.studies.spec import Budget, Checkpoint, Confirm, EarlyTerminate, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 
@@ -33,6 +37,49 @@ def test_the_policies_of_all_seeds_are_kept_if_asked(tmp_path):
         assert (policies / f"trial_{number}" / "policy.json").read_text() == found["0"]
 
 
+def test_seeds_of_a_run_that_a_rule_ended_are_kept_too(tmp_path):
+    plateau = EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)
+    go(tmp_path, checkpoint=Checkpoint(2, each_seed=True), early_terminate=plateau)
+    with Journal(tmp_path) as journal:
+        assert any(one.action == "finish" for one in journal.decisions())
+    kept = {path.name for path in (tmp_path / "policies").iterdir()}
+    numbers = {name.split("_")[1] for name in kept}
+    assert len(kept) == 4 and kept == {f"trial_{n}{p}" for n in numbers for p in ("", "_seeds")}
+    for number in numbers:
+        found = (tmp_path / "policies" / f"trial_{number}_seeds").iterdir()
+        assert {path.name for path in found} == {"0", "1"}
+
+
+class OtherWinners(AnalyticPopulation):
+    """On fresh seeds the smallest gamma wins, whatever the search showed."""
+
+    def result_of(self, lane):
+        found = super().result_of(lane)
+        if lane is None or lane.stream is Stream.SEARCH:
+            return found
+        return replace(found, returns=found.returns * 0 + 1.0 - lane.config["gamma"])
+
+
+class OtherFactory(samples.AnalyticFactory):
+    def make(self, resolved, lanes):
+        return OtherWinners(self, resolved.steps_per_chunk, lanes or self.lanes)
+
+
+@pytest.mark.parametrize("seed", [45, 63])
+def test_a_winner_that_wins_again_has_its_policy(tmp_path, seed):
+    """Further trials are better in the search, where its policy is not kept any more."""
+    won = []
+    for trials in (6, 40):
+        study = samples.study(seed=seed, budget=Budget(trials=trials), early_terminate=None,
+                              checkpoint=Checkpoint(3), confirm=Confirm(12, 1, 2))  # fmt: skip
+        results = run(study, tmp_path, OtherFactory(), (), samples.quick())
+        won.append(results.best.trial)
+    assert won[0] == won[1]
+    searched = [entry for entry in results.leaderboard if entry.search_value is not None]
+    assert max(searched, key=lambda entry: entry.search_value).trial != won[1]
+    assert (tmp_path / "policies" / f"trial_{won[1]}").is_dir()
+
+
 def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
     folder = go(tmp_path / "with", checkpoint=Checkpoint(1, best_evaluation=True)).folder
     kept = json.loads((folder / "policies" / "best_evaluation" / "policy.json").read_text())
@@ -49,23 +96,12 @@ def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
     assert not (other / "policies" / "best_evaluation").exists()
 
 
-class LosesSecondSeeds(AnalyticPopulation):
-    """The second replicate of every trial diverges late."""
-
-    def _step(self, lane):
-        diverged = super()._step(lane)
-        return diverged or (lane.replicate == 1 and lane.chunks >= 12)
-
-
-class LosingFactory(samples.AnalyticFactory):
-    def make(self, resolved, lanes):
-        return LosesSecondSeeds(self, resolved.steps_per_chunk, lanes or self.lanes)
-
-
 def test_a_trial_whose_last_replicate_diverges_when_the_others_have_left_ends(tmp_path):
     """Three lanes for pairs of replicates: they do not run in step."""
     study = samples.study(seeds=Seeds(2, tolerate=1), early_terminate=None)
-    results = run(study, tmp_path / "s", LosingFactory(lanes=3), (), samples.quick())
+    results = run(
+        study, tmp_path / "s", samples.LosingFactory(lanes=3, chunk=12), (), samples.quick()
+    )
     finished = [entry for entry in results.leaderboard if entry.value is not None]
     assert len(finished) > 10 and {entry.seeds for entry in finished} == {1}
     kept = [path.name for path in (tmp_path / "s" / "policies").iterdir()]

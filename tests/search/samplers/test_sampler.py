@@ -71,6 +71,28 @@ class TestCmaEs(SamplerContract):
         return via_cmaes.build(SamplerSpec(space, seed, {"popsize": 4}))
 
 
+@pytest.mark.parametrize("limit", [None, 0.5])
+def test_cmaes_starts_at_earlier_trials_that_keep_the_constraints(limit):
+    """The larger the learning rate the better; above the middle it violates the constraint."""
+    pytest.importorskip("cmaes")
+    shares = [(place + 0.5) / 40 for place in range(40)]
+    earlier = [
+        Past(
+            trial=place - len(shares),
+            params={"learning_rate": 1e-5 ** (1.0 - share), "gamma": 0.9 + 0.09 * (place % 7) / 7},
+            state=TrialState.FINISHED,
+            loss=-share,
+            violations=() if limit is None else (share - limit,),
+            proposed_by="warm_start",
+        )
+        for place, share in enumerate(shares)
+    ]
+    batch = via_cmaes.build(SamplerSpec(samples.REAL, 3, {})).begin(0, earlier)
+    drawn = [batch.draw(trial, 0).params["learning_rate"] for trial in range(200)]
+    found = float(np.mean([1.0 + np.log(rate) / np.log(1e5) for rate in drawn]))
+    assert (0.7 < found < 1.0) if limit is None else (0.25 < found < 0.55)
+
+
 class TestNsga2(SamplerContract):
     def make(self, space, seed):
         return optuna_nsga2.build(SamplerSpec(space, seed, {"population_size": 4}))

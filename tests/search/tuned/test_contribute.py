@@ -2,12 +2,15 @@
 
 import dataclasses
 import itertools
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from hpo.errors import ConfigError, SearchError
 from hpo.knobs import complete
@@ -23,7 +26,7 @@ from hpo.store.query import query
 from hpo.store.study_folder import StudyFolder
 from hpo.studies.load import loads
 from hpo.studies.resolved import resolved_yaml
-from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric
+from hpo.studies.spec import Budget, Confirm, EarlyTerminate, Metric, Seeds
 from hpo.studies.tuned.published import published
 from hpo.studies.tuned.record import SEEDS
 from hpo.studies.tuned.record_file import record_text
@@ -163,6 +166,50 @@ def _results(record):
     return [(one.greedy, one.area, one.training, one.curve) for one in record.contenders]
 
 
+def test_what_bounds_and_aggregates_the_search_is_no_part_of_a_proof(tmp_path):
+    study = samples.study(
+        env_steps=40_000,
+        metric=Metric(aggregate="iqm"),
+        seeds=Seeds(8),
+        budget=Budget(16, env_steps=10_000_000, wall_seconds=1e-9),
+    )
+    own = proof_study(study, "whole", complete({}), 9, 5)
+    runs = run_proof(own, tmp_path, runner=analytic)  # iqm needs eight seeds that do not diverge
+    assert len(runs.values) == 9 and runs.env_steps[-1] == 40_000
+
+
+def test_what_the_default_cannot_run_in_is_told_before_the_winner_trains(tmp_path, proof):
+    begun = []
+
+    class Cannot(SearchError):
+        pass
+
+    def runner(study, out):
+        begun.append(study.name)
+        raise Cannot("network mlp reads one array")
+
+    with pytest.raises(Cannot):
+        contribute(proof.candidate, tmp_path, SEEDS, runner)
+    assert begun == ["CartPole-v1.proof.default"]
+
+
+@pytest.mark.parametrize("what", ["net.json", "mine.yaml", "spaces/ppo.yaml"])
+def test_a_study_that_reads_files_is_no_record(tmp_path, proof, what):
+    """A record trains alone: elsewhere its files are not there, or are others of that name."""
+    folder = StudyFolder(shutil.copytree(proof.folder / "small", tmp_path / "small"))
+    if what == "net.json":
+        with Journal(folder.path, writable=True) as journal:
+            journal.replace_meta(dataclasses.replace(journal.meta, files={what: "0" * 64}))
+    else:
+        given = yaml.safe_load(folder.study_file.read_text())
+        folder.study_file.write_text(yaml.safe_dump({**given, "space": {"file": what}}))
+    told = f"reads {re.escape(what)}, which a record cannot hold"
+    if what == "spaces/ppo.yaml":  # ships: it is read, and is another space than what ran
+        told = "is no study"
+    with pytest.raises(ConfigError, match=told):
+        candidate_of(folder)
+
+
 @pytest.mark.parametrize("name", ["Catch-bsuite", "Pong-misc", "x", "y", "z"])
 def test_the_seeds_of_every_name_are_those_of_a_legal_study(tmp_path, proof, name):
     asked = []
@@ -189,7 +236,7 @@ def test_an_environment_with_keys_is_named_by_its_study(tmp_path, proof):
     named = dataclasses.replace(study, name="tuned-CartPole-short", env=keyed)
     with pytest.raises(KeyboardInterrupt):
         contribute(dataclasses.replace(proof.candidate, study=named), tmp_path, SEEDS, runner)
-    assert asked == ["CartPole-short.proof.tuned"]
+    assert asked == ["CartPole-short.proof.default"]
 
 
 def test_heuristics_are_measured_once_on_the_seeds_of_the_proof(tmp_path, proof):

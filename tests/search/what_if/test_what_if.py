@@ -8,7 +8,8 @@ import pytest
 
 from hpo.errors import ConfigError
 from hpo.search.run import run
-from hpo.search.what_if.record import Guesses, _without_row, read_record
+from hpo.search.what_if.guesses import Guesses
+from hpo.search.what_if.record import _without_row, read_record
 from hpo.search.what_if.replay import located, matches, replay
 from hpo.search.what_if.resampled import Curve, winner_of, winners_of
 from hpo.search.what_if.rules import asked_rules
@@ -307,26 +308,15 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
     assert max(map(len, table)) <= 80 and ("several objectives" in text) is not has_a_best
 
 
-class LosesItsSecondSeed(samples.AnalyticFactory):
-    """Its second seed diverges in the seventh chunk, of about half the configurations."""
-
-    def make(self, resolved, lanes):
-        population = super().make(resolved, lanes)
-        step = population._step
-        population._step = lambda lane: (
-            bool(step(lane))
-            or (lane.replicate == 1 and lane.config["gamma"] > 0.97 and lane.chunks >= 7)
-        )
-        return population
-
-
 @pytest.mark.parametrize("log_every", [None, 5_000])
 def test_a_tolerated_loss_is_where_it_was_however_seldom_rows_are_written(tmp_path, log_every):
     asked = study(early_terminate=None, seeds=Seeds(2, tolerate=1), budget=Budget(trials=12),
                   seed=3, evaluation=EVERY, log_every=log_every)  # fmt: skip
     real = dataclasses.replace(asked, early_terminate=EarlyTerminate("asha", 6_000, 2.0))
     for name, one in (("record", asked), ("real", real)):
-        factory = LosesItsSecondSeed(seed=3, lanes=4, diverges_above=9.0)
+        factory = samples.LosingFactory(
+            seed=3, lanes=4, diverges_above=9.0, among=lambda config: config["gamma"] > 0.97
+        )
         run(one, tmp_path / name, factory, settings=quick())
     with Journal(tmp_path / "real") as journal:
         spent = sum(row.env_steps for row in journal.trials())
@@ -382,3 +372,43 @@ def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp
         assert max(record.lanes.values()) < 16 and set(record.offered.values()) == {16}
         same, count = matches(record, replay(record, asked, Guesses(record, 0)))
         assert same == count > 0
+
+
+def test_a_seed_lost_before_racing_added_others_is_where_it_was(tmp_path):
+    asked = study(early_terminate=None, seeds=Seeds(4, tolerate=1, racing=Racing(2)),
+                  budget=Budget(trials=6), evaluation=EVERY)  # fmt: skip
+    factory = samples.LosingFactory(lanes=4, diverges_above=9.0)
+    run(asked, tmp_path, factory, settings=quick())
+    found = read_record(tmp_path, quantum)
+    added = [trial for trial, replicate in found.runs if replicate == 3]
+    assert added and {
+        found.runs[row.trial, 1].lost_at for row in found.trials if row.state == "finished"
+    } == {7_000}
+    assert all(found.runs[trial, rep].lost_at is None for trial in added for rep in (0, 2, 3))
+
+
+def test_nobody_is_lost_where_a_rule_ends_a_run_at_a_rung_that_others_are_past(tmp_path):
+    """Three lanes for two seeds a trial: one seed is often ahead of the other."""
+    rule = dataclasses.replace(PLATEAU, tolerance=0.1)
+    asked = study(early_terminate=rule, budget=Budget(trials=16), evaluation=EVERY, seed=2)
+    folder = ran(tmp_path, asked, lanes=3, diverges_above=9.0)
+    with Journal(folder) as journal:
+        ended = {d.trial: d.env_steps for d in journal.decisions() if d.action == "finish"}
+    found = read_record(folder, quantum)
+    ahead = [key for key, seen in found.runs.items() if seen.points[-1] > ended.get(key[0], 1e9)]
+    assert ahead and not any(seen.lost_at for seen in found.runs.values())
+    verdict = what_if(folder, ["plateau,patience=2,tolerance=0.1,min=1000"], None, 0, quantum)
+    assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
+
+
+def test_a_program_whose_run_is_one_chunk_has_no_rung(tmp_path):
+    quanta = {"16": 1_000, "32": 500, "64x64": 40_000}
+    asked = study(samples.WITH_BUCKETS, early_terminate=ASHA, seeds=Seeds(1),
+                  budget=Budget(trials=12), evaluation=EVERY)  # fmt: skip
+    factory = samples.AnalyticFactory(lanes=4, quanta=quanta, diverges_above=9.0)
+    run(asked, tmp_path, factory, settings=quick())
+    found = what_if(
+        tmp_path, ["asha,eta=2", "none"], None, 3,
+        lambda _, config: quanta["x".join(map(str, config["hidden_sizes"]))],
+    )  # fmt: skip
+    assert found.rows[0].luck is not None and found.matched == found.judgements > 0

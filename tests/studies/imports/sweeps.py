@@ -35,6 +35,59 @@ SWEEPS: dict[str, tuple[str, object]] = {
         sweep("n_epochs: {distribution: int_uniform, min: 1, max: 8}"),
         {"space.update_epochs": {"min": 1, "max": 8, "distribution": "int_uniform"}},
     ),
+    "values_that_bring_settings_of_their_own": (
+        sweep(
+            """
+            n_steps: {value: 128}
+            n_epochs: {value: 4}
+            ortho_init: {values: [true, false]}
+            """
+        ),
+        "its values move initialisation and .* together",
+    ),
+    "a_schedule_for_one_of_the_values": (
+        sweep(
+            """
+            n_steps: {value: 128}
+            n_epochs: {value: 4}
+            learning_rate: {values: [lin_0.001, 0.0003]}
+            """
+        ),
+        "together; list one of them",
+    ),
+    "two_names_that_end_alike": (
+        sweep(
+            """
+            actor: {parameters: {lr: {min: 1.0e-5, max: 1.0e-4}}}
+            critic: {parameters: {lr: {min: 1.0e-3, max: 1.0e-2}}}
+            """
+        ),
+        "actor.lr and critic.lr would both be learning_rate here.*--without actor.lr",
+    ),
+    "a_constant_beside_a_search_that_ends_alike": (
+        sweep(
+            """
+            gamma: {values: [0.99, 0.999]}
+            lr_scheduler: {parameters: {gamma: {value: 0.5}}}
+            """
+        ),
+        "would both be gamma here",
+    ),
+    "steps_from_an_open_end": (
+        sweep("clip_coef: {distribution: q_uniform, min: 0.0, max: 0.4, q: 0.1}"),
+        {"space.clip_eps": {"min": 0.1, "max": 0.4, "q": 0.1, "distribution": "uniform"}},
+    ),
+    "a_grid_of_whole_numbers": (
+        sweep(
+            """
+            update_epochs: {min: 1, max: 8}
+            clip_coef: {distribution: q_uniform, min: 0.1, max: 0.4, q: 0.1}
+            gamma: {values: [0.9, 0.99]}
+            """,
+            method="grid",
+        ),
+        {"search": {"method": "grid", "options": {"points": {"update_epochs": 8, "clip_eps": 4}}}},
+    ),
     "int_uniform_inferred": (
         sweep("update_epochs: {min: 1, max: 8}"),
         {"space.update_epochs": {"min": 1, "max": 8, "distribution": "int_uniform"}},

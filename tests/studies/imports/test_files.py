@@ -122,6 +122,15 @@ def test_a_space_around_one_configuration(tmp_path, capsys):
     assert study.space.default()["gamma"] == 0.98 and study.space.default()["update_epochs"] == 20
     assert study.fixed["lr_schedule"] == "linear" and study.budget.trials == 64
     assert not check(study).mistakes
+    out.unlink()
+    code = main(["import", "rlzoo", str(source), "--env", "CartPole-v1", "--space", "--to",
+                 str(out), "--", "--budget.trials", "128", "--search.method", "random",
+                 "--early_terminate.min", "10k", "--gamma", "1.0"])  # fmt: skip
+    assert code == 0, capsys.readouterr().err
+    study = loads(out.read_text())
+    assert (study.budget.trials, study.search.method) == (128, "random")
+    assert (study.early_terminate.min, study.early_terminate.type) == (10_000, "asha")
+    assert study.fixed["gamma"] == 1.0 and "gamma" not in study.space.names
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(files.texts.CLEANRL_SWEEP)
     assert main(["import", "wandb", str(sweep), "--space"]) == 2

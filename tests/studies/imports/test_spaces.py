@@ -1,6 +1,12 @@
 import optuna
 import pytest
-from ConfigSpace import ConfigurationSpace, InCondition
+from ConfigSpace import (
+    ConfigurationSpace,
+    EqualsCondition,
+    ForbiddenAndConjunction,
+    ForbiddenEqualsClause,
+    InCondition,
+)
 from ConfigSpace.hyperparameters import (
     CategoricalHyperparameter,
     UniformFloatHyperparameter,
@@ -32,6 +38,49 @@ def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
     assert study.env_steps == 200_000
 
 
+def of_configspace(tmp_path, theirs):
+    write_configspace(theirs, tmp_path / "space.yaml")
+    out = tmp_path / "study.yaml"
+    assert main(["import", "configspace", str(tmp_path / "space.yaml"), "--to", str(out),
+                 "--", "--env", "CartPole-v1"]) == 0  # fmt: skip
+    return load(out)
+
+
+def test_values_in_conditions_and_rules_become_ours_like_those_of_parameters(tmp_path):
+    """SB3 counts the value loss twice as high as we do: their 0.5 is our 1.0."""
+    theirs = ConfigurationSpace()
+    steps = UniformIntegerHyperparameter("n_epochs", 1, 8)
+    size = CategoricalHyperparameter("n_steps", [64, 128])
+    value = CategoricalHyperparameter("vf_coef", [0.25, 0.5, 1.0])
+    entropy = CategoricalHyperparameter("ent_coef", [0.0, 0.01])
+    power = CategoricalHyperparameter("batch_size_pow", [5, 8])
+    decay = UniformFloatHyperparameter("max_grad_norm", 0.1, 1.0)
+    theirs.add(steps, size, value, entropy, power, decay)
+    theirs.add(EqualsCondition(decay, value, 0.5))
+    theirs.add(ForbiddenAndConjunction(
+        ForbiddenEqualsClause(value, 0.5), ForbiddenEqualsClause(entropy, 0.01)
+    ))  # fmt: skip
+    theirs.add(ForbiddenAndConjunction(
+        ForbiddenEqualsClause(power, 8), ForbiddenEqualsClause(size, 64)
+    ))  # fmt: skip
+    space = of_configspace(tmp_path, theirs).space
+    by_name = {parameter.name: parameter for parameter in space.parameters}
+    assert by_name["vf_coef"].distribution.values == (0.5, 1.0, 2.0)
+    assert by_name["max_grad_norm"].when[0].values == (1.0,)
+    found = [
+        {**space.default(), "vf_coef": coef, "ent_coef": entropy, "minibatch_size": size,
+         "rollout_length": steps}
+        for coef in (0.5, 1.0, 2.0) for entropy in (0.0, 0.01) for size in (32, 256)
+        for steps in (64, 128)
+    ]  # fmt: skip
+    refused = [one for one in found if space.forbidden(one)]
+    assert len(refused) == 4 + 6 - 1 and all(
+        (one["vf_coef"], one["ent_coef"]) == (1.0, 0.01)
+        or (one["minibatch_size"], one["rollout_length"]) == (256, 64)
+        for one in refused
+    )
+
+
 @pytest.fixture
 def storage(tmp_path):
     url = f"sqlite:///{tmp_path / 'trials.db'}"
@@ -57,6 +106,18 @@ def test_a_study_of_optuna(storage):
     assert len(study.enqueue) == 10
     assert study.enqueue[0]["learning_rate"] == theirs.best_params["learning_rate"]
     assert study.metric.goal == "maximize"
+
+
+def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, capsys):
+    url, _ = storage
+    out = tmp_path / "study.yaml"
+    code = main(["import", "optuna", url, "--to", str(out), "--", "--env", "CartPole-v1",
+                 "--activation", "relu", "--learning_rate", "0.002"])  # fmt: skip
+    assert code == 0, capsys.readouterr().err
+    study = load(out)
+    assert study.fixed["activation"] == "relu" and study.fixed["learning_rate"] == 0.002
+    assert study.space.names == ("reward_scale",)
+    assert study.enqueue and all(set(one) == {"reward_scale"} for one in study.enqueue)
 
 
 def test_a_storage_without_the_study_is_refused(storage, tmp_path):

@@ -66,3 +66,28 @@ def test_without_an_environment_it_says_what_to_type(tmp_path):
     text = "method: random\nparameters: {gamma: {values: [0.9, 0.99]}}\n"
     with pytest.raises(HpoError, match="-- --env CartPole-v1"):
         imported(tmp_path, text)
+
+
+def test_one_of_two_names_that_end_alike_is_left_out_on_request(tmp_path):
+    text, _ = sweeps.SWEEPS["two_names_that_end_alike"]
+    draft, written = imported(tmp_path, text, without="critic.lr")
+    bounds = loads(written).space.parameters[0].distribution
+    assert (bounds.min, bounds.max) == (1e-5, 1e-4)
+    assert "critic.lr: actor.lr is learning_rate here" in draft.left_out
+
+
+def test_a_grid_of_whole_numbers_tries_every_one(tmp_path):
+    text, _ = sweeps.SWEEPS["a_grid_of_whole_numbers"]
+    study = loads(imported(tmp_path, text)[1])
+    tried = list(study.space.grid(study.search.options["points"]))
+    assert len(tried) == 8 * 4 * 2 and {one["update_epochs"] for one in tried} == {*range(1, 9)}
+    assert sorted({one["clip_eps"] for one in tried}) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
+def test_dotted_keys_after_the_dashes_reach_their_sections(tmp_path):
+    text, _ = sweeps.SWEEPS["uniform"]
+    given = {"executor.type": "ray", "executor.workers": "4", "env": "Pendulum-v1",
+             "eval_env.m": "0.5"}  # fmt: skip
+    study = loads(imported(tmp_path, text, **given)[1])
+    assert (study.executor.type, study.executor.workers) == ("ray", 4)
+    assert study.evaluation.env == {"m": 0.5} and study.env.values == {}
