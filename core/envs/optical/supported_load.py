@@ -23,6 +23,10 @@ POINTS = 8
 WIDENINGS, REFINEMENTS = 6, 3
 
 
+_TERMS = 3
+"""Of the curve through the last round's loads: a constant, a slope, a bend."""
+
+
 @dataclass(frozen=True, eq=False)
 class SupportedLoad:
     """A load and how well it is known.
@@ -32,8 +36,8 @@ class SupportedLoad:
         low: lower end of its 95 % interval.
         high: upper end.
         last: the evaluation of the last round, whose loads enclose it.
-        of_seeds: Erlang, float64 [seeds]: at which each seed crosses the target, by the slope of
-            the mean curve. Their geometric mean is `load`.
+        of_seeds: Erlang, float64 [seeds]: the exponential of each seed's pseudo-value, see
+            `find_load`. Their geometric mean is `load`.
     """
 
     load: float
@@ -54,9 +58,12 @@ def find_load(
 ) -> SupportedLoad:
     """Find the load at which a heuristic blocks a share `target` of the services.
 
-    The interval is Student's t of blocking over seeds at the loads on either side, divided by the
-    slope of the mean curve there. Their mean spread is a little wider than that of the blocking
-    interpolated between them, on purpose: the slope is not known exactly either.
+    Through the last round's loads goes a parabola of log blocking over log load, by least squares
+    weighted by what is blocked; the crossing is where it passes the target. Each seed is left out
+    once (the jackknife; Tukey 1958, "Bias and confidence in not-quite large samples"): with x the
+    log load from all n seeds and x_i that without seed i, its pseudo-value is n x - (n - 1) x_i.
+    The load is the exponential of their mean, the interval Student's t of them, which holds the
+    error of the slope, too.
 
     Args:
         environment: its settings' load is where the search begins.
@@ -90,22 +97,58 @@ def find_load(
         curve = measure(
             float(curve.loads[max(below - 1, 0)]), float(curve.loads[min(above + 1, POINTS - 1)])
         )
-    below, above = _neighbours(curve, target)
-    means, logs = curve.service_blocking.mean(1), np.log(curve.loads)
-    if not means[below] < target <= means[above]:
+    known = _pseudo_values(curve, target)
+    if known is None:
         raise ConfigError(
-            f"blocking does not rise through {target:g} between {curve.loads[below]:.4g} and "
-            f"{curve.loads[above]:.4g} Erlang: too few requests are blocked; give more --seeds or "
+            f"blocking does not rise through {target:g} between {curve.loads[0]:.4g} and "
+            f"{curve.loads[-1]:.4g} Erlang: too few requests are blocked; give more --seeds or "
             "--steps"
         )
-    rise = (means[above] - means[below]) / (logs[above] - logs[below])
-    share = (target - means[below]) / (means[above] - means[below])
-    load = math.exp(logs[below] + share * (logs[above] - logs[below]))
-    spread = curve.service_blocking[[below, above]].std(1, ddof=1).mean()
-    reach = float(stats.t.ppf(0.975, seeds - 1)) * spread / math.sqrt(seeds) / rise
-    here = (1.0 - share) * curve.service_blocking[below] + share * curve.service_blocking[above]
-    of_seeds = load * np.exp((here.mean() - here) / rise)
-    return SupportedLoad(load, load * math.exp(-reach), load * math.exp(reach), curve, of_seeds)
+    middle = known.mean()
+    reach = float(stats.t.ppf(0.975, seeds - 1)) * known.std(ddof=1) / math.sqrt(seeds)
+    low, load, high = (float(end) for end in np.exp([middle - reach, middle, middle + reach]))
+    return SupportedLoad(load, low, high, curve, np.exp(known))
+
+
+def _pseudo_values(curve: Evaluation, target: float) -> np.ndarray | None:
+    """Return those of each seed, [seeds], in log load; None where there is no crossing."""
+    share = curve.service_blocking
+    seeds = share.shape[1]
+    whole = _crossing(curve.loads, share.mean(1), target)
+    without = [
+        _crossing(curve.loads, np.delete(share, seed, 1).mean(1), target) for seed in range(seeds)
+    ]
+    found = np.array([math.nan if one is None else one for one in (whole, *without)])
+    if np.isnan(found).any():
+        return None
+    return seeds * found[0] - (seeds - 1) * found[1:]
+
+
+def _crossing(loads: np.ndarray, blocking: np.ndarray, target: float) -> float | None:
+    """Return the log load at which a smooth curve through mean blocking rises to the target.
+
+    Args:
+        loads: Erlang, [P], rising.
+        blocking: mean share of services refused, [P].
+        target: between 0 and 1.
+
+    Returns:
+        None if fewer than three loads block anything, or it does not rise there.
+    """
+    there = blocking > 0.0
+    if there.sum() < _TERMS:
+        return None
+    logs, weights = np.log(loads[there]), np.sqrt(blocking[there])  # of squares: the blocking
+    middle = logs.mean()
+    powers = np.vander(logs - middle, _TERMS) * weights[:, None]
+    heights = np.log(blocking[there] / target) * weights
+    (bend, slope, height), *_ = np.linalg.lstsq(powers, heights)
+    inside = slope * slope - 4.0 * bend * height
+    below = slope + math.sqrt(max(inside, 0.0))
+    if inside < 0.0 or below <= 0.0:
+        return None
+    crossing = float(middle - 2.0 * height / below)  # of both, the one where the curve rises
+    return crossing if math.log(loads[0]) <= crossing <= math.log(loads[-1]) else None
 
 
 def _enclose(
