@@ -120,6 +120,7 @@ POINTS: dict[str, dict[int, Point]] = {
         5: Point("PPO blocks no more than ksp_ff", "optical_learning", "learns"),
         6: Point("bad input is refused in words", "optical", "refusals"),
         7: Point("memory and history, by every command", "optical_memory", "every_command"),
+        8: Point("a supported load lies in its interval", "optical_loads", "intervals"),
     },
 }
 
