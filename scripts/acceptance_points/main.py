@@ -110,6 +110,7 @@ POINTS: dict[str, dict[int, Point]] = {
         6: Point("4M rows stream; the page of 5,000 trials", "answers", "streaming"),
     },
     "results": {
+        1: Point("five tuned configurations trained again", "tuned_again", "verified"),
         3: Point("five environments, 64 trials, killed three times", "several", "killed"),
     },
     "optical": {
