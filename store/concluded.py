@@ -67,6 +67,7 @@ def concluded(
         goal=meta.goal,
         name=f"trial {first.trial}",
         is_default=default is not None and default.trial == first.trial,
+        beaten=sum(entry.confirmed and entry.trial not in own for entry in entries),
         baselines={} if apart else {name: sample for name, sample in named.items() if sample},
         ceiling=ceiling,
         sharing=sum(

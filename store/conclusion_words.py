@@ -58,7 +58,9 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     numbers = _numbers(against)
     match against.verdict:
         case "default":
-            said = [f"{_upper(rival)} won: no trial was better on fresh seeds."]
+            others = f"none of {conclusion.beaten} others was better"
+            others = others if conclusion.beaten > 1 else "the one other was not better"
+            said = [f"{_upper(rival)} won: {others} on fresh seeds."]
             return [*said, *_own_diverged(winner, against)]
         case "nothing":
             said = [f"There is nothing to compare {winner} with."]

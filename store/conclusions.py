@@ -26,6 +26,9 @@ Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""
 
 _AFFORDED = 4
+_NO_OTHER = (
+    "No other trial ran on fresh seeds: the best `confirm.top_k` of those that finished do."
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class Conclusion:
         alike: the value of every seed of the winner and of others, where nothing tells whether it
             is a ceiling or a floor.
         sharing: how many other trials have the winner's values too.
+        beaten: where the default won, how many others ran on the seeds that chose it.
         violates: the winner violates constraints, as all others do.
         why: nothing is concluded, in sentences; empty where something is.
         said: the whole conclusion in sentences, what matters most first.
@@ -111,6 +115,7 @@ class Conclusion:
     ceiling: float | None = None
     alike: float | None = None
     sharing: int = 0
+    beaten: int = 0
     violates: bool = False
     why: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
@@ -141,6 +146,7 @@ def conclude(
     name: str = "the winner",
     rival: str = "the default",
     is_default: bool = False,
+    beaten: int = 0,
     baselines: Mapping[str, Sample] | None = None,
     ceiling: float | None = None,
     sharing: int = 0,
@@ -160,6 +166,7 @@ def conclude(
         rival: what `default` is, where it is something else: a named trial. A trial whose knobs
             were changed on the way is no default.
         is_default: the winner is that rival itself.
+        beaten: how many other trials ran on the seeds that chose it; without any it won nothing.
         baselines: name -> values on the same seeds.
         ceiling: the best possible value, where it is known.
         sharing: how many other trials were seen with the very values of the winner.
@@ -182,7 +189,9 @@ def conclude(
     seen = [*shown, *(value for sample in beside for value in sample.values())]
     known = ceiling is not None or _is_best([sign * one for one in seen], alike, sign)
     top = alike if known else None
-    if is_default:
+    if is_default and not beaten:
+        against = Against(rival, "nothing", why=_NO_OTHER)
+    elif is_default:
         lost = _lost(winner)
         against = Against(rival, "default", len(winner), len(winner) - lost,
                           means=_own_means(winner), own_diverged=lost)  # fmt: skip
@@ -196,8 +205,9 @@ def conclude(
         _beside(winner, values, named, sign, top) for named, values in (baselines or {}).items()
     )
     found = Conclusion(
-        name, against, others, top, None if known else alike, sharing, violates=feasible is False
-    )
+        name, against, others, top, None if known else alike, sharing, beaten if is_default else 0,
+        violates=feasible is False,
+    )  # fmt: skip
     if alone is None:
         return found
     copying = _beside(winner, alone.values, "the best without copying", sign, top)

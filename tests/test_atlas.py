@@ -480,7 +480,7 @@ def test_the_whole_concludes_by_rule(load, monkeypatch):
         "`x1` decided. `x1` explained more at the end than at a quarter of the run.",
         "From 1 seed on, the better of two configurations is the better one on 5 other seeds, "
         "too, in at least 90% of pairs.",
-        "At no point before the end is it sure that at most 10% is lost.",
+        "From no point on before the end is it sure that at most 10% is lost.",
         "0 of 3 pairs are shown to interact.",
     ]  # no default ran, so that nothing was searched
     text = load("page").page(load("page").TEMPLATE.read_text(), [found])

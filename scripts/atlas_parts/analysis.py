@@ -107,7 +107,9 @@ class Analysis:
         good = [one.lost.high <= MOST_LOST for one in self.early]
         first = next(at for at in range(len(good)) if all(good[at:]))
         if first == len(good) - 1:
-            return f"At no point before the end is it sure that at most {MOST_LOST:.0%} is lost."
+            return (
+                f"From no point on before the end is it sure that at most {MOST_LOST:.0%} is lost."
+            )
         return (
             f"From {self.early[first].fraction:.0%} of the run on, choosing there loses at most "
             f"{MOST_LOST:.0%} of what choosing at the end gains."
@@ -128,9 +130,17 @@ class Analysis:
 
     @property
     def on_rules(self) -> str:
-        """Which rules are shown to find better or worse configurations than the usual one."""
-        most = max(one.budget for one in self.searched)
-        return said_of_rules([one for one in self.searched if one.budget == most])
+        """Which rules are shown to find better or worse configurations than the usual one.
+
+        By the largest budget, and by every other one where something is shown.
+        """
+        budgets = sorted({one.budget for one in self.searched})
+        parts = [[one for one in self.searched if one.budget == budget] for budget in budgets]
+        return " ".join(
+            said_of_rules(part)
+            for part in parts
+            if part is parts[-1] or any(one.verdict for one in part)
+        )
 
     def as_json(self) -> Mapping[str, Any]:
         """Return every number as plain data."""

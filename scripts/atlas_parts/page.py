@@ -207,6 +207,9 @@ def rules(found: Sequence[Analysis]) -> str:
                 if (row.rule, row.seeds) == (rule, trained):
                     cells += [number(one.atlas.sign * row.value.value), _gain(row)]
             rows.append(tuple(cells))
+        if one.searched:
+            own = (number(one.atlas.default), "") * len(budgets)
+            rows.append((f"`{one.atlas.name}`", "the default itself", "", *own))
     said = [f"No searches: {', '.join(few)} (fewer than ten seeds, or no default).", ""]
     if not rows:
         return said[0]

@@ -46,9 +46,20 @@ def test_the_default_may_have_won() -> None:
     assert found.verdict == "worse" and found.against.difference < 0
     assert first(found).startswith("The default is better than trial 17: by ")
     assert "by -" not in first(found)
-    itself = conclude(HIGH, HIGH, name="trial 0", is_default=True)
+    itself = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=3)
     assert itself.verdict == "default"
-    assert first(itself) == "The default won: no trial was better on fresh seeds."
+    assert first(itself) == "The default won: none of 3 others was better on fresh seeds."
+    one = conclude(HIGH, HIGH, name="trial 0", is_default=True, beaten=1)
+    assert first(one) == "The default won: the one other was not better on fresh seeds."
+
+
+def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
+    itself = conclude(HIGH, HIGH, name="trial 0", is_default=True)
+    assert itself.verdict == "nothing"
+    assert sentences(itself) == [
+        "There is nothing to compare trial 0 with.",
+        "No other trial ran on fresh seeds: the best `confirm.top_k` of those that finished do.",
+    ]
 
 
 def test_smaller_is_better_when_the_goal_is_to_minimise() -> None:
@@ -129,7 +140,7 @@ def test_a_floor_that_nobody_left_is_no_ceiling(shown, goal, ceiling) -> None:
     assert found.verdict == ("ceiling" if ceiling else "tied")
     said = " ".join(sentences(found))
     assert "4 other trials end at -200 too" in said and ("harder" in said) == bool(ceiling)
-    own = conclude(floor, floor, is_default=True, sharing=4, shown=shown, goal=goal)
+    own = conclude(floor, floor, is_default=True, beaten=4, sharing=4, shown=shown, goal=goal)
     assert own.verdict == "default" and ("harder" in " ".join(sentences(own))) == bool(ceiling)
 
 
@@ -175,7 +186,7 @@ def test_a_winner_that_diverges_more_often_is_not_called_better() -> None:
     assert any("The winner diverged on 1 of them" in text for text in sentences(as_often))
     never = conclude(dict.fromkeys(HIGH, math.nan), LOW)
     assert never.verdict == "diverged" and never.against.difference is None
-    own = conclude({**HIGH, 2: math.nan}, None, is_default=True)
+    own = conclude({**HIGH, 2: math.nan}, None, is_default=True, beaten=2)
     assert own.verdict == "default" and len(sentences(own)) == 2
 
 

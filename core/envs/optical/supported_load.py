@@ -20,7 +20,8 @@ __all__ = ["SupportedLoad", "find_load"]
 
 POINTS = 8
 """Loads a round."""
-WIDENINGS, REFINEMENTS = 6, 3
+WIDENINGS, REFINEMENTS, RETURNS = 6, 3, 4
+"""Rounds that look for the crossing, come closer to it, and go back where seeds differ much."""
 
 
 _TERMS = 3
@@ -63,7 +64,8 @@ def find_load(
     once (the jackknife; Tukey 1958, "Bias and confidence in not-quite large samples"): with x the
     log load from all n seeds and x_i that without seed i, its pseudo-value is n x - (n - 1) x_i.
     The load is the exponential of their mean, the interval Student's t of them, which holds the
-    error of the slope, too.
+    error of the slope, too. Where a seed matters so much that without it the crossing lies outside
+    of the last round's loads, a wider round is measured.
 
     Args:
         environment: its settings' load is where the search begins.
@@ -98,6 +100,13 @@ def find_load(
             float(curve.loads[max(below - 1, 0)]), float(curve.loads[min(above + 1, POINTS - 1)])
         )
     known = _pseudo_values(curve, target)
+    for _ in range(RETURNS):
+        if known is not None:
+            break
+        low, high = curve.loads[0], curve.loads[-1]
+        more = math.sqrt(high / low)  # twice as wide: without some seed it crosses outside
+        curve = measure(float(low / more), float(high * more))
+        known = _pseudo_values(curve, target)
     if known is None:
         raise ConfigError(
             f"blocking does not rise through {target:g} between {curve.loads[0]:.4g} and "

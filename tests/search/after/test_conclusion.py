@@ -52,7 +52,21 @@ def go(folder, factory=None, **changes):
 
 KINDS = {
     "better": ({}, "Trial {} is better than the default: by "),
-    "default": ({"space": samples.REAL}, "The default won: no trial was better on fresh seeds."),
+    "default": (
+        {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
+        "The default won: none of 2 others was better on fresh seeds.",
+    ),
+    "default alone": (
+        {"space": samples.REAL, "confirm": samples.Confirm(1, 3, 6)},
+        "There is nothing to compare trial 0 with.",
+    ),
+    "all others paused": (
+        {
+            "early_terminate": EarlyTerminate("asha", 2_000, 2.0, pause=9),
+            "budget": Budget(trials=3),
+        },
+        "There is nothing to compare trial 0 with.",
+    ),
     "pbt": (
         {"early_terminate": PBT, "budget": Budget(trials=8)},
         "Trial {} is better than the default: by ",

@@ -60,31 +60,36 @@ def found(monkeypatch, evaluate, target=TARGET, seeds=SEEDS):
 KINDS = {
     "as NSFNET at 0.1 %": {"bend": 15.0},
     "loads that differ": {"bend": 15.0, "own": 0.2},
-    "steep": {"bend": 30.0, "add": 12.0, "chance": 0.1},
+    "steep": {"bend": 30.0, "power": 24.0, "chance": 0.1},
     "many blocked": {"bend": 15.0, "target": 0.01, "own": 0.01},
     "many seeds": {"bend": 15.0, "target": 0.01, "spread": 0.02, "own": 0.01, "seeds": 40},
+    "seeds that differ": {"bend": 5.0, "power": 5.0, "spread": 0.5, "seeds": 5},
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_loads_and_their_ratio_lie_in_their_intervals_as_often_as_these_say(monkeypatch, name):
-    """Of 400 intervals that miss one time in 20, 9 to 33 miss but one time in 500."""
-    kind = {"target": TARGET, "seeds": SEEDS, "spread": 0.2, "add": 0.0, **KINDS[name]}
-    target, seeds, add = kind["target"], kind.pop("seeds"), kind.pop("add")
+    """Of 200 intervals that miss one time in 20, 3 to 20 miss but one time in 300.
+
+    Five seeds whose blocking differs by half are skewed, so that one in ten misses.
+    """
+    kind = {"target": TARGET, "seeds": SEEDS, "spread": 0.2, "power": 12.0, **KINDS[name]}
+    target, seeds, power = kind["target"], kind.pop("seeds"), kind.pop("power")
     draw = np.random.default_rng(0)
     missed = {"load": 0, "ratio": 0}
     wide, narrow = [], []
-    for _ in range(400):
+    for _ in range(200):
         luck = kind["spread"] * draw.standard_normal(seeds)
-        ours = found(monkeypatch, traffic(draw, 103.0, luck, 13.0 + add, **kind), target, seeds)
-        theirs = found(monkeypatch, traffic(draw, 100.0, luck, 12.0 + add, **kind), target, seeds)
+        ours = found(monkeypatch, traffic(draw, 103.0, luck, power + 1.0, **kind), target, seeds)
+        theirs = found(monkeypatch, traffic(draw, 100.0, luck, power, **kind), target, seeds)
         more = more_load(ours, theirs)
         missed["load"] += not theirs.low <= 100.0 <= theirs.high
         missed["ratio"] += not more["ci_low"] <= 0.03 <= more["ci_high"]
         wide.append(ours.high / ours.low - 1.0)
         narrow.append(more["ci_high"] - more["ci_low"])
-    assert 9 <= missed["load"] <= 33, missed
-    assert 9 <= missed["ratio"] <= 33, missed
+    most = 34 if kind["spread"] > 0.2 else 20
+    assert 3 <= missed["load"] <= most, missed
+    assert 3 <= missed["ratio"] <= most, missed
     if kind["spread"] > 0.1:  # what the requests have in common is gone
         assert np.median(narrow) < np.median(wide)
 
