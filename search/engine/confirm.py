@@ -23,7 +23,7 @@ from .confirm_default import BucketOf, default_beside, end_default, start_defaul
 from .confirm_resume import Fresh
 from .settle import Policies, in_lanes
 
-__all__ = ["advance_phase", "begin_confirm"]
+__all__ = ["advance_phase", "begin_confirm", "proved_winner"]
 
 
 def begin_confirm(
@@ -52,10 +52,6 @@ def begin_confirm(
     best = finished[: confirm.top_k]
     best += default_beside(ledger, best, bucket_of)
     state.choose([trial.number for trial in best])
-    for trial in ledger.trials.values():
-        if trial.choose_values and trial.number not in state.candidates:
-            trial.unchoose()
-            ledger.touch(trial)
     for trial in best:
         state.admit(trial)
         trial.forget_lack()
@@ -102,16 +98,26 @@ def _end_choose(
 
     A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
     compared with others that had a harder task. Where an error cost it that, the others go on;
-    where the budget cut it, nobody was chosen.
+    where the budget cut it, nobody was chosen, and what an earlier confirmation showed stays.
     """
     state, confirm = ledger.state, ledger.study.confirm
     candidates = [ledger.trials[number] for number in state.candidates]
+    confirmed = [trial for trial in ledger.trials.values() if trial.choose_values]
     out_of_budget = any(_was_cut(trial) and not trial.error for trial in candidates)
+    keeps = out_of_budget and bool(confirmed)
     for trial in candidates:
         missing = _missing(trial.runs_of(Stream.CHOOSE), "choose")
         trial.lack(missing)
-        _choose(ledger, trial, () if missing else trial.values_of(Stream.CHOOSE))
+        if not keeps:
+            _choose(ledger, trial, () if missing else trial.values_of(Stream.CHOOSE))
         ledger.touch(trial)
+    if keeps:
+        state.close()
+        return
+    for trial in confirmed:
+        if trial.number not in state.candidates:
+            trial.unchoose()
+            ledger.touch(trial)
     whole = [trial for trial in candidates if trial.choose_values]
     if confirm is None or not whole or out_of_budget:
         state.close()
@@ -153,6 +159,12 @@ def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
     """Sort candidates of one objective: those that keep the constraints first."""
     excess = ledger.violation(trial.choose_constraints)
     return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
+
+
+def proved_winner(ledger: Ledger) -> Trial | None:
+    """Return who won the last confirmation that came to its end, with values that report."""
+    proved = [t for t in ledger.trials.values() if t.choose_values and t.report_values]
+    return min(proved, key=lambda trial: _best_choice(ledger, trial), default=None)
 
 
 def _end_report(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:

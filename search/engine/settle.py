@@ -24,7 +24,7 @@ from .snapshots import Snapshots, about
 
 __all__ = ["Policies", "close_search", "settle"]
 
-_SEEDS = re.compile(r"trial_(\d+)_seeds")
+_TRIAL, _SEEDS = re.compile(r"trial_(\d+)"), re.compile(r"trial_(\d+)_seeds")
 
 
 class Policies:
@@ -117,6 +117,28 @@ class Policies:
         for path in self._directory.glob("trial_*_seeds"):
             found = _SEEDS.fullmatch(path.name)
             if found and int(found[1]) not in kept | live:
+                delete_folder(path)
+
+    def tidy(self, ledger: Ledger, winner: Trial | None) -> None:
+        """Delete, as a study ends, the policies of earlier winners and of trials without a value.
+
+        A longer run may have cost a trial its value. One that the budget cut may go on.
+
+        Args:
+            ledger: trials, and whose policies are kept.
+            winner: whose policy is kept, too.
+        """
+        trials = ledger.trials
+        lost = {
+            number for number, trial in trials.items()
+            if trial.value is None and trial.state is not TrialState.UNFINISHED
+        }  # fmt: skip
+        ledger.state.keep([one for one in ledger.state.kept if one.trial not in lost])
+        kept = {one.trial for one in ledger.state.kept}
+        kept |= set[int]() if winner is None else {winner.number}
+        for path in self._directory.glob("trial_*"):
+            own, seeds = _TRIAL.fullmatch(path.name), _SEEDS.fullmatch(path.name)
+            if (own and int(own[1]) not in kept) or (seeds and int(seeds[1]) in lost):
                 delete_folder(path)
 
     def export(self, ledger: Ledger, bucket: Bucket, run: Run) -> None:

@@ -101,7 +101,7 @@ def test_what_changed_while_it_confirmed_is_what_it_ends_with(tmp_path, phase, c
     assert go_on(tmp_path / "twice", **changes).usage == again.usage
 
 
-@pytest.mark.parametrize("confirm", [(2, 3, 9), (3, 3, 4)])
+@pytest.mark.parametrize("confirm", [(2, 3, 9), (3, 3, 4), (2, 6, 4), (4, 6, 4)])
 def test_a_reopened_stage_that_the_budget_cuts_keeps_what_was_proved(tmp_path, confirm):
     budget = Budget(trials=None, env_steps=700_000)
     for asked in ((2, 3, 4), confirm):
@@ -113,6 +113,11 @@ def test_a_reopened_stage_that_the_budget_cuts_keeps_what_was_proved(tmp_path, c
     assert results.usage.env_steps <= 700_000
     assert (results.best.value, results.best.value_from) == (first.best.value, "report")
     assert results.conclusion.verdict == first.conclusion.verdict
+    budget = Budget(trials=None, env_steps=2_000_000)
+    study = samples.study(confirm=samples.Confirm(*confirm), budget=budget)
+    raised = run(study, tmp_path, samples.AnalyticFactory(), (), samples.quick())
+    assert raised.best.value_from == "report"
+    assert sum(entry.confirmed for entry in raised.leaderboard) == confirm[0]
 
 
 def test_who_was_displaced_says_nothing_of_the_front(tmp_path):

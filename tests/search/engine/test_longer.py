@@ -88,6 +88,17 @@ def test_a_seed_that_diverges_in_the_longer_run_leaves_no_policy(tmp_path):
     assert kept["replicate"] == 1
 
 
+@pytest.mark.parametrize("each_seed", [False, True])
+def test_a_trial_that_loses_its_value_in_the_longer_run_leaves_no_policy(tmp_path, each_seed):
+    factory = samples.LosingFactory(replicate=0, chunk=12)
+    kept = replace(one().checkpoint, each_seed=each_seed)
+    for env_steps in (8_000, 16_000):
+        study = one(env_steps, seeds=Seeds(1), checkpoint=kept)
+        found = go(study, tmp_path, factory=factory)
+        assert bool(policies(tmp_path)) == (env_steps == 8_000)
+    assert str(found.leaderboard[0].state) == "diverged"
+
+
 class Stop(Silent):
     """Ends the process's part of a study after some chunks, as a kill would."""
 

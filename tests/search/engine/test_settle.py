@@ -80,6 +80,20 @@ def test_a_winner_that_wins_again_has_its_policy(tmp_path, seed):
     assert (tmp_path / "policies" / f"trial_{won[1]}").is_dir()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_policy_of_a_winner_that_another_displaced_is_gone(tmp_path, seed):
+    """A study that went on keeps the policies of one that had so many trials at once."""
+    kept, won = {}, []
+    for name, ways in (("twice", (12, 40)), ("once", (40,))):
+        for trials in ways:
+            results = go(tmp_path / name, seed=seed, budget=Budget(trials=trials),
+                         early_terminate=None, checkpoint=Checkpoint(1),
+                         confirm=Confirm(2, 3, 4))  # fmt: skip
+            won.append(results.best.trial)
+        kept[name] = {path.name for path in (tmp_path / name / "policies").iterdir()}
+    assert kept["twice"] == kept["once"] and f"trial_{won[1]}" in kept["once"]
+
+
 def test_the_policy_of_the_best_evaluation_is_kept_if_asked(tmp_path):
     folder = go(tmp_path / "with", checkpoint=Checkpoint(1, best_evaluation=True)).folder
     kept = json.loads((folder / "policies" / "best_evaluation" / "policy.json").read_text())
