@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..errors import ConfigError, UnknownNameError
 from .field import Field, count, flag
 
-__all__ = ["METHODS", "Method", "add_method", "check_options", "method_row"]
+__all__ = ["METHODS", "MOST_POINTS", "Method", "add_method", "check_options", "method_row"]
 
 Dealt = Literal["modelled", "at random", "yes"]
 """Part of the model; drawn at random beside it; of a method that has no model."""
@@ -61,6 +61,8 @@ class Method:
         return bool(self.learns_from)
 
 
+MOST_POINTS = 1000
+"""Values that a grid takes of one range, at most."""
 _STARTUP = count("n_startup_trials", 10, "trials drawn at random before the model", high=100_000)
 _BLIND: dict[str, Any] = {
     "learns_from": "", "ahead": False, "objectives": "any number", "constraints": "no need",
@@ -75,7 +77,7 @@ METHODS: dict[str, Method] = {
             "grid",
             "grid",
             (Field("points", "points", 5, "values taken of each range; as a mapping, by name, "
-                   "`*` for the rest", low=1, high=1000),),
+                   "`*` for the rest", low=1, high=MOST_POINTS),),
             ends=True,
             **_BLIND,
         ),

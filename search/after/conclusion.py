@@ -213,9 +213,12 @@ def _front(entries: Sequence[Entry]) -> list[str]:
     group = [e for e in entries if e.front is not None and e.confirmed == default.confirmed]
     if not default.confirmed and any(entry.confirmed for entry in entries):
         return []
-    seeds = "on the seeds that selected it" if default.confirmed else "in the search"
+    seeds = f"on {default.seeds} fresh seeds" if default.confirmed else "in the search"
     if default.front == 1:
         others = sum(entry.front == 1 for entry in group) - 1
+        alike = [e for e in entries if e.confirmed == default.confirmed and e.feasible is False]
+        if alike and len(group) == 1:
+            return [f"No other trial keeps the constraints {seeds}: the default is on the front."]
         more = f", with {others} more" if others else " alone"
         return [f"The default is on the front{more} ({seeds})."]
     return [f"The default is not on the front ({seeds})."]

@@ -160,7 +160,15 @@ def _check_holds(folder: StudyFolder, study: Study, meta: StudyMeta) -> None:
 
 
 def _own_space(folder: StudyFolder) -> list[str]:
-    """Return the file that a study's space is in, if it is none that ships."""
+    """Return the file that a study's space is in, if it is none that ships.
+
+    Raises:
+        ConfigError: the study file is gone.
+    """
+    if not folder.study_file.is_file():
+        raise ConfigError(
+            f"{folder.study_file} is gone, and a record holds it: put the study's file there"
+        )
     given = plain(read_text(folder.study_file.read_text(encoding="utf-8"), str(folder.study_file)))
     space = given.get("space") if isinstance(given, Mapping) else None
     name = str(space["file"]) if isinstance(space, Mapping) and "file" in space else ""

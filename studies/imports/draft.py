@@ -183,9 +183,18 @@ class Draft:
             self.rest[target] = count
 
     def _search_no_more(self, target: str) -> None:
+        """Forget a target in the space and in what is enqueued, some of which may become equal."""
         self.space.pop(target, None)
-        for config in self.rest.get("enqueue", ()):
-            config.pop(target, None)
+        tried = self.rest.pop("enqueue", [])
+        kept = list[dict[str, Any]]()
+        for config in tried:
+            rest = {name: value for name, value in config.items() if name != target}
+            if rest and rest not in kept:
+                kept.append(rest)
+        if kept:
+            self.rest["enqueue"] = kept
+        if len(kept) < len(tried):
+            self.note(f"enqueue: {len(kept)} of these are left, as {target} is given")
 
     def _env_value(self, name: str, key: str, value: Any) -> Any:
         entry = self.entry

@@ -153,20 +153,20 @@ def _is_of_the_source(draft: Draft, name: str) -> bool:
 
 
 def _once_each(draft: Draft, source: Source) -> None:
-    """Refuse names that end alike and would be one target of ours, such as actor.lr and critic.lr.
+    """Refuse names that would be one target, as actor.lr and critic.lr, or lr and learning_rate.
 
     Raises:
         ConfigError: there are two, and `--without` names neither.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[str, list[str]] = {}
     for name in source.names():
         target = draft.target(name)
         if target is not None:
-            found.setdefault((plain_name(name), target), []).append(name)
-    for (leaf, target), names in found.items():
-        if len(names) == 1:
-            continue
+            found.setdefault(target, []).append(name)
+    for target, names in found.items():
         kept = [name for name in names if name.replace("-", "_") not in draft.without]
+        if not kept or len(names) == 1 or not _clash(draft, source, names):
+            continue
         if len(kept) > 1:
             raise ConfigError(
                 f"{' and '.join(kept)} would both be {target} here, which has one value; leave "
@@ -175,7 +175,21 @@ def _once_each(draft: Draft, source: Source) -> None:
         for name in names:
             if name not in kept:
                 source.drop(name)
-                draft.leave_out(name, f"{kept[0] if kept else leaf} is {target} here")
+                draft.leave_out(name, f"{kept[0]} is {target} here")
+
+
+def _clash(draft: Draft, source: Source, names: Sequence[str]) -> bool:
+    """Return whether several names of one target of ours cannot all be meant.
+
+    Names that a system's own table has beside each other are its rules' business.
+    """
+    if len({plain_name(name) for name in names}) < len(names):
+        return True
+    if all(draft.system.find(name) for name in names):
+        return False
+    given = [source.find(name) for name in names if name in source.constants]
+    numbers = {one for one in given if isinstance(one, int | float)}
+    return len(given) < len(names) or len(numbers) > 1
 
 
 def _names_env(draft: Draft, name: str) -> bool:

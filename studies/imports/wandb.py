@@ -17,6 +17,7 @@ from ...errors import ConfigError
 from ...plain_data import is_dict, is_list
 from ..metrics import metric_fault
 from ..reader import plain, read_file
+from ..search_methods import MOST_POINTS
 from .draft import Draft
 from .flags import flags_of
 from .systems import RULES
@@ -290,11 +291,15 @@ def _every_step(draft: Draft) -> None:
     search = draft.section("search")
     if search.get("method") != "grid" or "options" in search:
         return
-    points = {
-        name: round((fields["max"] - fields["min"]) / (fields.get("q") or 1)) + 1
-        for name, fields in draft.space.items()
-        if "min" in fields and (fields.get("q") or fields.get("distribution") == "int_uniform")
-    }
+    points = dict[str, int]()
+    for name, fields in draft.space.items():
+        step = fields.get("q") or (1 if fields.get("distribution") == "int_uniform" else 0)
+        if "min" not in fields or not step or fields.get("distribution") == "log_uniform":
+            continue
+        steps = round((fields["max"] - fields["min"]) / step) + 1
+        points[name] = min(steps, MOST_POINTS)
+        if steps > MOST_POINTS:
+            draft.note(f"{name}: {MOST_POINTS:,} of its {steps:,} steps, evenly spread")
     if points:
         search["options"] = {"points": points}
 

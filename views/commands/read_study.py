@@ -208,7 +208,7 @@ def do_best(args: Namespace) -> int:
         for text in seen.conclusion.said:
             echo(in_columns(text, sys.stdout))
         echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
-        if first.front is not None:
+        if sum(entry.front == 1 for entry in entries) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
         for text in seen.conclusion.said:

@@ -239,6 +239,18 @@ def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys)
     assert words in page and "0 of 0" not in page
 
 
+def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys):
+    objectives = (Metric(), Metric("eval/return_min"))
+    limit = (Constraint("eval/return_mean", min=51.4),)
+    found = go(tmp_path, space=samples.REAL, objectives=objectives, constraints=limit,
+               confirm=samples.Confirm(3, 6, 0))  # fmt: skip
+    words = "No other trial keeps the constraints on 6 fresh seeds: the default is on the front."
+    assert found.conclusion.said[-1] == words
+    assert main(["best", "--study", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert words in said and "crowding" not in said
+
+
 def test_smaller_is_better_where_the_goal_says_so(tmp_path):
     results = go(tmp_path, metric=Metric("eval/return_mean", "minimize"))
     against = results.conclusion.against

@@ -210,6 +210,13 @@ def test_a_study_that_reads_files_is_no_record(tmp_path, proof, what):
         candidate_of(folder)
 
 
+def test_a_study_whose_file_is_gone_is_no_record(tmp_path, proof):
+    folder = StudyFolder(shutil.copytree(proof.folder / "small", tmp_path / "small"))
+    folder.study_file.unlink()
+    with pytest.raises(ConfigError, match=r"study.yaml is gone, and a record holds it"):
+        candidate_of(folder)
+
+
 @pytest.mark.parametrize("name", ["Catch-bsuite", "Pong-misc", "x", "y", "z"])
 def test_the_seeds_of_every_name_are_those_of_a_legal_study(tmp_path, proof, name):
     asked = []

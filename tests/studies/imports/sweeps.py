@@ -73,6 +73,44 @@ SWEEPS: dict[str, tuple[str, object]] = {
         ),
         "would both be gamma here",
     ),
+    "synonyms_that_are_both_searched": (
+        sweep(
+            """
+            actor: {parameters: {learning_rate: {min: 1.0e-3, max: 1.0e-1}}}
+            critic: {parameters: {lr: {min: 1.0e-4, max: 1.0e-2}}}
+            """
+        ),
+        "actor.learning_rate and critic.lr would both be learning_rate here",
+    ),
+    "a_constant_beside_a_synonym": (
+        sweep(
+            """
+            learning_rate: {value: 0.001}
+            lr: {min: 1.0e-4, max: 1.0e-2}
+            """
+        ),
+        "learning_rate and lr would both be learning_rate here",
+    ),
+    "synonyms_that_agree": (
+        sweep(
+            """
+            learning_rate: {value: 0.001}
+            lr: {value: 0.001}
+            gamma: {values: [0.9, 0.99]}
+            """
+        ),
+        {"fixed.learning_rate": 0.001},
+    ),
+    "a_grid_of_very_many_steps": (
+        sweep(
+            """
+            ent_coef: {distribution: q_uniform, min: 0.0, max: 0.5, q: 0.0001}
+            gamma: {distribution: q_log_uniform_values, min: 0.9, max: 0.99, q: 0.001}
+            """,
+            method="grid",
+        ),
+        {"search": {"method": "grid", "options": {"points": {"ent_coef": 1000}}}},
+    ),
     "steps_from_an_open_end": (
         sweep("clip_coef: {distribution: q_uniform, min: 0.0, max: 0.4, q: 0.1}"),
         {"space.clip_eps": {"min": 0.1, "max": 0.4, "q": 0.1, "distribution": "uniform"}},

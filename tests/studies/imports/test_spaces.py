@@ -1,5 +1,6 @@
 import optuna
 import pytest
+import yaml
 from ConfigSpace import (
     ConfigurationSpace,
     EqualsCondition,
@@ -118,6 +119,14 @@ def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, c
     assert study.fixed["activation"] == "relu" and study.fixed["learning_rate"] == 0.002
     assert study.space.names == ("reward_scale",)
     assert study.enqueue and all(set(one) == {"reward_scale"} for one in study.enqueue)
+    written = yaml.safe_load(out.read_text())["enqueue"]
+    kept = {one["reward_scale"] for one in written}
+    assert 0 < len(written) == len(kept) <= 5  # of ten trials on five steps
+    assert f"enqueue: {len(kept)} of these are left, as" in out.read_text()
+    code = main(["import", "optuna", url, "--to", str(tmp_path / "none.yaml"), "--", "--env",
+                 "CartPole-v1", "--activation", "relu", "--learning_rate", "0.002",
+                 "--reward_scale", "2.0"])  # fmt: skip
+    assert code == 0 and "enqueue" not in yaml.safe_load((tmp_path / "none.yaml").read_text())
 
 
 def test_a_storage_without_the_study_is_refused(storage, tmp_path):
