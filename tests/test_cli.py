@@ -381,7 +381,8 @@ def trained(home, tmp_path_factory):
 def test_training_ends_with_values_curve_picture_and_policy(say, trained):
     code, out, err = say(*trained.words)
     assert code == 0
-    assert "hpo train does not search: learning_rate, lr_schedule" in err
+    said = "training one configuration, the space's default: learning_rate 0.001, lr_schedule"
+    assert said in " ".join(err.split())
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
     assert out.startswith("alone: CartPole-v1, 2 seeds of 4.1k env steps\n")
     assert len(lines["seeds"].split()) == 2 and len(lines["return"].split()[1]) > 10

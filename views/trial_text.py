@@ -296,7 +296,8 @@ def _number(value: Any) -> str:
 def _params(params: Mapping[str, Any]) -> str:
     width = max(map(len, params), default=0)
     lines = [f"  {name:<{width}}  {param(value)}" for name, value in params.items()]
-    return "\n".join(["searched knobs", *(lines or ["  none: the default configuration"])])
+    none = ["  none: all is fixed in study.resolved.yaml"]
+    return "\n".join(["searched knobs", *(lines or none)])
 
 
 def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from ...studies.stopping_rules import RULES, rule_row
 from ..own_code import run_own_code
 from .record import Record
 
-__all__ = ["Asked", "asked_rules", "usual_rules"]
+__all__ = ["Asked", "asked_rules", "is_own", "usual_rules"]
 
 _RACING_FROM = 4
 """Seeds a trial from which on racing is among the usual rules: it begins with three."""
@@ -48,7 +48,7 @@ def asked_rules(folder: Path, record: Record, rules: list[str], seeds: int | Non
         folder: of the study.
         record: of it.
         rules: `none`, `racing`, or a type of `early_terminate`, each with options behind commas;
-            none: the usual ones.
+            none: the usual ones, and the study's own before them.
         seeds: of each trial; None: as recorded.
 
     Raises:
@@ -63,7 +63,33 @@ def asked_rules(folder: Path, record: Record, rules: list[str], seeds: int | Non
     count = most if seeds is None else seeds
     with Journal(folder) as journal:
         text = journal.meta.study_text
-    return [_asked(record, text, rule, count) for rule in (rules or usual_rules(count))]
+    asked = [_asked(record, text, rule, count) for rule in (rules or usual_rules(count))]
+    if rules or seeds is not None or any(is_own(record, one) for one in asked):
+        return asked
+    own = _own(record)
+    return asked if own is None else [own, *asked]
+
+
+def is_own(record: Record, asked: Asked) -> bool:
+    """Return whether this is the rule, and are these the seeds, that the study ran with."""
+    own = record.study
+    return (asked.study.early_terminate, asked.study.seeds) == (own.early_terminate, own.seeds)
+
+
+def _own(record: Record) -> Asked | None:
+    """Return the rule that the study ran with; None where it copied, which no curve can show."""
+    early, racing = record.study.early_terminate, record.study.seeds.racing
+    row = None if early is None else rule_row(early.type)
+    if row is not None and row.evolves:
+        return None
+    given = dict[str, str]()
+    for field in () if row is None or early is None else row.fields:
+        value = early.options.get(field.key, getattr(early, field.key, field.default))
+        if value != field.default:
+            given[field.key] = f"{value:g}" if isinstance(value, int | float) else str(value)
+    words = "" if early is None else _words(early.type, early, None, given)
+    race = "" if racing is None else _words("racing", None, racing, {})
+    return Asked(", ".join(filter(None, (words, race))) or "none", record.study)
 
 
 def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:

@@ -17,7 +17,7 @@ from .guesses import Guesses, value_at
 from .record import LOST, Quantum, Record, Seen, quantum_of, read_record
 from .replay import Replayed, located, matches, replay, trained_as_recorded
 from .resampled import Curve, Luck, luck
-from .rules import Asked, asked_rules
+from .rules import Asked, asked_rules, is_own
 
 __all__ = ["Span", "WhatIf", "WhatIfRow", "what_if"]
 
@@ -126,7 +126,8 @@ def what_if(
 
     Args:
         folder: of the study.
-        rules: `none`, `racing,start=3`, `asha,eta=2,min=2k`, ...; none: the usual ones.
+        rules: `none`, `racing,start=3`, `asha,eta=2,min=2k`, ...; none: the usual ones, and the
+            study's own before them.
         seeds: of each trial, its first ones; None: as recorded.
         resamples: of the trials, for the interval of what is lost; 0: no interval.
         quantum: study and configuration -> env steps of a chunk.
@@ -150,7 +151,7 @@ def what_if(
 
     def hangs(asked: Asked) -> str:
         """Return what hangs on what was asked for; its own rule asks for what it asked for."""
-        return ordered if same_asks or _is_own(record, asked) else "asks"
+        return ordered if same_asks or is_own(record, asked) else "asks"
 
     early = record.study.early_terminate
     return WhatIf(
@@ -232,12 +233,6 @@ def _guessed_losses(record: Record) -> bool:
     """
     lost = any(row.state in LOST and row.env_steps for row in record.trials)
     return lost and record.study.seeds.tolerate > 0 and record.replicates > 1
-
-
-def _is_own(record: Record, asked: Asked) -> bool:
-    """Return whether this is the rule, and are these the seeds, that the study ran with."""
-    own = record.study
-    return (asked.study.early_terminate, asked.study.seeds) == (own.early_terminate, own.seeds)
 
 
 def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int) -> WhatIfRow:

@@ -19,8 +19,8 @@ from ...studies.single import single
 from ...studies.spec import Study
 from ...studies.tuned.given import load_given
 from ..documents import print_answer
-from ..formatting import between, counted, number, sparkline, steps
-from ..terminal.console import knows_blocks
+from ..formatting import between, counted, number, param, sparkline, steps
+from ..terminal.console import in_columns, knows_blocks
 from ..trial_text import trial_data
 from ..visible import echo
 from .read_study import check_export, export_policy
@@ -45,11 +45,9 @@ def do_train(args: Namespace) -> int:
     if args.export is not None:
         check_export(Path(args.export))
     if given.space.parameters and not args.quiet:
-        names = ", ".join(given.space.names)
-        echo(
-            f"training the default configuration; hpo train does not search: {names}",
-            file=sys.stderr,
-        )
+        own = ", ".join(f"{name} {param(value)}" for name, value in given.space.default().items())
+        words = f"training one configuration, the space's default: {own}"
+        echo(in_columns(words, sys.stderr), file=sys.stderr)
     results = watch(study, text, args)
     if results.state == "interrupted":
         return INTERRUPTED

@@ -144,21 +144,22 @@ def _study_file(text: str, name: str, place: Path, replaces: bool) -> Path:
 
 def _check(where: list[Path], args: Namespace) -> int:
     """Check every file; exit code 2 if one is at fault."""
-    faults = list[str]()
-    count = 0
+    faults, counts = list[str](), dict[Path, int]()
     for folder in where:
         if args.write:
             _write_tables(folder)
         records, found = faults_of_folder(folder)
         faults += found
-        count += len(records)
+        counts[folder] = len(records)
     if args.json:
-        print_json({"records": count, "faults": faults})
+        print_json({"records": sum(counts.values()), "faults": faults})
     else:
         for fault in faults:
             echo(fault, file=sys.stderr)
         if not faults:
-            echo(f"{counted(count, 'tuned configuration')}, nothing at fault")
+            for folder, count in counts.items():
+                words = f"{counted(count, 'tuned configuration')}, nothing at fault"
+                echo(words if len(counts) == 1 else f"{words}, in {folder}")
     return 2 if faults else 0
 
 

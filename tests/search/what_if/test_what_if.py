@@ -26,6 +26,7 @@ study, quick, Budget = samples.study, samples.quick, samples.Budget
 EVERY = Evaluation(every=1_000)
 ASHA = EarlyTerminate("asha", 1_000, 2.0)
 PAUSED = EarlyTerminate("asha", 1_000, 2.0, pause=6)
+AUDITED = EarlyTerminate("asha", 1_000, 2.0, audit=0.5)
 MEDIAN = EarlyTerminate("median", 2_000, 4.0)
 PLATEAU = EarlyTerminate("plateau", 1_000, patience=2, tolerance=0.3)
 
@@ -245,6 +246,29 @@ def test_a_study_whose_first_rung_was_rounded_up_to_chunks_is_judged_by_the_usua
     found = read_record(folder, quantum)
     assert found.first_point == 2_000  # the file says 1,700; a chunk has 1,000
     assert len(asked_rules(folder, found, [], None)) == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"early_terminate": PAUSED}, "asha eta=2 min=1k pause=6"),
+        ({"early_terminate": AUDITED}, "asha eta=2 min=1k audit=0.5"),
+        (
+            {"seeds": Seeds(4, racing=Racing(2, 0.9)), "early_terminate": None},
+            "racing start=2",
+        ),
+    ],
+)
+def test_the_rule_that_a_study_ran_with_stands_first(tmp_path, changes, words):
+    """Also one that nobody can type, and it saves what the study saved."""
+    asked = study(**{"evaluation": EVERY, "budget": Budget(trials=8), **changes})
+    folder = ran(tmp_path / "study", asked)
+    found = what_if(folder, resamples=0, quantum=quantum)
+    assert found.rows[0].rule == words and found.matched == found.judgements
+    with Journal(folder) as journal:
+        spent = sum(row.env_steps for row in journal.trials())
+    own = found.rows[0]
+    assert own.exact and own.env_steps.value == spent and own.env_steps.certain
 
 
 def test_more_seeds_than_were_recorded_are_refused(record):
