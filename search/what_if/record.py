@@ -30,6 +30,7 @@ from ...studies.quanta import quanta_of
 from ...studies.spec import Study
 from ..after.looking_back import result_of
 from ..book.looks import BUDGET_ENDED
+from ..book.objective import Objective
 from ..book.schedule import schedule_of
 from ..book.state import LoopState
 from ..lanes.contract import EvaluationResult
@@ -246,7 +247,8 @@ def _lost_of_finished(
     """Return replicate -> env steps where it was lost, of a trial that has a value all the same.
 
     Lost are those that were not evaluated at its end: where a rule ended it, at that rung, which
-    others may be past. Seeds that racing added are among them, unless the budget cut these.
+    others may be past, and have no value although they were. Seeds that racing added are among
+    them, unless the budget cut these.
     """
     runs = {rep: record.runs.get((row.trial, rep), Seen()) for rep in known}
     points = [seen.points[-1] for seen in runs.values() if seen.points]
@@ -254,6 +256,9 @@ def _lost_of_finished(
     added = () if row.stop_rule == BUDGET_ENDED else known
     lost = [rep for rep in sorted({*range(record.replicates), *added})
             if end not in runs.get(rep, Seen()).results]  # fmt: skip
+    lost += _without_value(record, row, {
+        rep: runs[rep].results[end] for rep in sorted(runs) if end in runs[rep].results
+    })  # fmt: skip
     ran = {
         rep: max(last.get((row.trial, rep), 0), *(seen.points or (0,)))
         for rep, seen in runs.items()
@@ -263,6 +268,23 @@ def _lost_of_finished(
     # Rows may be rarer than chunks: of one seed the trial's env steps say where.
     alone = len(lost) == 1 and rest >= ran.get(lost[0], 0)
     return {rep: rest if alone else ran.get(rep, 0) + quantum for rep in lost}
+
+
+def _without_value(
+    record: Record, row: TrialRow, ended: Mapping[int, EvaluationResult]
+) -> list[int]:
+    """Return replicates that were evaluated at the end and lost since: the trial lacks their value.
+
+    None of them if the values that it has are not those of the others, in their order.
+    """
+    measure, values = Objective.of(record.study).measure, list(row.seed_values)
+    lost = list[int]()
+    for replicate, result in ended.items():
+        if values and math.isclose(measure(result), values[0], rel_tol=1e-9):
+            values.pop(0)
+        else:
+            lost.append(replicate)
+    return [] if values else lost
 
 
 def _lost(

@@ -425,6 +425,24 @@ def test_nobody_is_lost_where_a_rule_ends_a_run_at_a_rung_that_others_are_past(t
     assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
 
 
+def test_a_seed_lost_behind_the_rung_at_which_its_run_was_called_over_is_found(tmp_path):
+    """It was evaluated there, ahead of the others; its value is not among the trial's."""
+    rule = dataclasses.replace(PLATEAU, tolerance=0.1)
+    asked = study(early_terminate=rule, budget=Budget(trials=16), evaluation=EVERY, seed=2,
+                  seeds=Seeds(3, tolerate=1))  # fmt: skip
+    factory = samples.LosingFactory(
+        lanes=4, diverges_above=9.0, chunk=7, among=lambda config: config["gamma"] > 0.97
+    )
+    run(asked, tmp_path, factory, settings=quick())
+    found = read_record(tmp_path, quantum)
+    behind = [trial for trial, end in found.ended_by_rule.items()
+              if end == 6_000 == found.runs[trial, 1].points[-1]
+              and len(found.trials[trial].seed_values) == 2]  # fmt: skip
+    assert behind and {found.runs[trial, 1].lost_at for trial in behind} == {7_000}
+    verdict = what_if(tmp_path, ["plateau,patience=2,tolerance=0.1,min=1000"], None, 0, quantum)
+    assert verdict.matched == verdict.judgements > 0 and verdict.rows[0].exact
+
+
 def test_a_program_whose_run_is_one_chunk_has_no_rung(tmp_path):
     quanta = {"16": 1_000, "32": 500, "64x64": 40_000}
     asked = study(samples.WITH_BUCKETS, early_terminate=ASHA, seeds=Seeds(1),
