@@ -273,7 +273,7 @@ def _lost_of_finished(
 def _without_value(
     record: Record, row: TrialRow, ended: Mapping[int, EvaluationResult]
 ) -> list[int]:
-    """Return replicates that were evaluated at the end and lost since: the trial lacks their value.
+    """Return replicates evaluated at the end and lost since: the trial lacks their value.
 
     None of them if the values that it has are not those of the others, in their order.
     """
