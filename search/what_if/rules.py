@@ -79,17 +79,18 @@ def is_own(record: Record, asked: Asked) -> bool:
 def _own(record: Record) -> Asked | None:
     """Return the rule that the study ran with; None where it copied, which no curve can show."""
     early, racing = record.study.early_terminate, record.study.seeds.racing
-    row = None if early is None else rule_row(early.type)
-    if row is not None and row.evolves:
-        return None
-    given = dict[str, str]()
-    for field in () if row is None or early is None else row.fields:
-        value = early.options.get(field.key, getattr(early, field.key, field.default))
-        if value != field.default:
-            given[field.key] = f"{value:g}" if isinstance(value, int | float) else str(value)
-    words = "" if early is None else _words(early.type, early, None, given)
-    race = "" if racing is None else _words("racing", None, racing, {})
-    return Asked(", ".join(filter(None, (words, race))) or "none", record.study)
+    words = [] if racing is None else [_words("racing", None, racing, {})]
+    if early is not None:
+        row = rule_row(early.type)
+        if row.evolves:
+            return None
+        given = dict[str, str]()
+        for field in row.fields:
+            value = early.options.get(field.key, getattr(early, field.key, field.default))
+            if value != field.default:
+                given[field.key] = f"{value:g}" if isinstance(value, int | float) else str(value)
+        words.insert(0, _words(early.type, early, None, given))
+    return Asked(", ".join(words) or "none", record.study)
 
 
 def _asked(record: Record, text: str, rule: str, seeds: int) -> Asked:
