@@ -23,7 +23,7 @@ from .confirm_default import BucketOf, default_beside, end_default, start_defaul
 from .confirm_resume import Fresh
 from .settle import Policies, in_lanes
 
-__all__ = ["advance_phase", "begin_confirm", "proved_winner"]
+__all__ = ["advance_phase", "begin_confirm", "first_confirmed"]
 
 
 def begin_confirm(
@@ -161,10 +161,10 @@ def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
     return (excess, ledger.objective.loss(mean(trial.choose_values)), trial.number)
 
 
-def proved_winner(ledger: Ledger) -> Trial | None:
-    """Return who won the last confirmation that came to its end, with values that report."""
-    proved = [t for t in ledger.trials.values() if t.choose_values and t.report_values]
-    return min(proved, key=lambda trial: _best_choice(ledger, trial), default=None)
+def first_confirmed(ledger: Ledger) -> Trial | None:
+    """Return who was best on the seeds that choose, of those that have a value on all of them."""
+    confirmed = [trial for trial in ledger.trials.values() if trial.choose_values]
+    return min(confirmed, key=lambda trial: _best_choice(ledger, trial), default=None)
 
 
 def _end_report(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:

@@ -16,7 +16,7 @@ from ..book.state import Phase
 from ..book.trials import Trial
 from ..rules.promotion import PromotingAsha
 from ..rules.registry import Pruner
-from .confirm import advance_phase, begin_confirm, proved_winner
+from .confirm import advance_phase, begin_confirm, first_confirmed
 from .confirm_resume import Fresh
 from .engine import Engine, Outcome
 from .evolve import Evolver, end_hopeless, evolve, set_aside
@@ -80,7 +80,7 @@ class Loop:
                 self._stop_phase()
             else:
                 self._engine.telling.boundary(evaluations)
-        self._engine.policies.tidy(self._ledger, proved_winner(self._ledger))
+        self._engine.policies.tidy(self._ledger, first_confirmed(self._ledger))
         self._ledger.state.finish()
         self._engine.telling.count_time()
         self._engine.committer.commit("finished")
