@@ -26,9 +26,7 @@ Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""
 
 _AFFORDED = 4
-_NO_OTHER = (
-    "No other trial ran on fresh seeds: the best `confirm.top_k` of those that finished do."
-)
+_NO_OTHER = "No other trial has a value on every fresh seed; the best `confirm.top_k` run on them."
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_a_default_that_ran_alone_on_fresh_seeds_won_nothing() -> None:
     assert itself.verdict == "nothing"
     assert sentences(itself) == [
         "There is nothing to compare trial 0 with.",
-        "No other trial ran on fresh seeds: the best `confirm.top_k` of those that finished do.",
+        "No other trial has a value on every fresh seed; the best `confirm.top_k` run on them.",
     ]
 
 

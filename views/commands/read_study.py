@@ -208,7 +208,8 @@ def do_best(args: Namespace) -> int:
         for text in seen.conclusion.said:
             echo(in_columns(text, sys.stdout))
         echo(in_columns(front_line(entries, volume_of(entries, Ranking.of(meta))), sys.stdout))
-        if sum(entry.front == 1 for entry in entries) > 1:
+        front = [e for e in entries if e.front == 1 and e.confirmed == first.confirmed]
+        if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
         for text in seen.conclusion.said:

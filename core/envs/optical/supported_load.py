@@ -22,8 +22,6 @@ POINTS = 8
 """Loads a round."""
 WIDENINGS, REFINEMENTS, RETURNS = 6, 3, 4
 """Rounds that look for the crossing, come closer to it, and go back where seeds differ much."""
-
-
 _TERMS = 3
 """Of the curve through the last round's loads: a constant, a slope, a bend."""
 

@@ -251,6 +251,18 @@ def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys)
     assert words in said and "crowding" not in said
 
 
+def test_a_front_of_one_has_no_crowding_whatever_is_first_in_the_search(tmp_path, capsys):
+    """The trials of the search have a front of their own, which is not that of the confirmed."""
+    objectives = (Metric(), Metric("eval/return_min"))
+    found = go(tmp_path, space=samples.REAL, objectives=objectives,
+               constraints=(Constraint("eval/return_mean", min=51.4),),
+               confirm=samples.Confirm(1, 6, 0))  # fmt: skip
+    first = [entry.confirmed for entry in found.leaderboard if entry.front == 1]
+    assert sorted(first) == [False, True]
+    assert main(["best", "--study", str(tmp_path)]) == 0
+    assert "crowding" not in capsys.readouterr().out
+
+
 def test_smaller_is_better_where_the_goal_says_so(tmp_path):
     results = go(tmp_path, metric=Metric("eval/return_mean", "minimize"))
     against = results.conclusion.against
