@@ -1,7 +1,7 @@
 """`scripts/acceptance AREA POINT...`: is what was promised so, on this machine, now?
 
 Prints PASS or FAIL with the numbers seen and writes them, with date and commit, into the row of
-docs/acceptance.md. `--small` does a short form of a point and writes nothing.
+docs/reference/acceptance.md. `--small` does a short form of a point and writes nothing.
 """
 
 from __future__ import annotations

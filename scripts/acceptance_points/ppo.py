@@ -9,7 +9,7 @@ from .bits import run_tests
 from .common import ROOT, Outcome
 from .learning import train
 
-PAGE = ROOT / "docs" / "ppo.md"
+PAGE = ROOT / "docs" / "reference" / "ppo-features.md"
 _NAMED = re.compile(r"`([\w/]+\.py):(\w+)`")
 REFERENCES = (
     "tests/core/test_features.py",
@@ -24,7 +24,7 @@ BITS = ("tests/core/test_population.py", f"tests/core/test_features.py::{SWITCHI
 
 
 def table(small: bool, work: Path) -> Outcome:
-    """Check that everything docs/ppo.md names exists, and that it names every knob."""
+    """Check that everything docs/reference/ppo-features.md names exists, and that it names every knob."""
     from hpo.knobs import KNOBS
 
     text = PAGE.read_text(encoding="utf-8")

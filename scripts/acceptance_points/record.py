@@ -1,4 +1,4 @@
-"""docs/acceptance.md: one row a point, rewritten whenever the point is checked."""
+"""docs/reference/acceptance.md: one row a point, rewritten whenever the point is checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .common import ROOT
 
-PAGE = ROOT / "docs" / "acceptance.md"
+PAGE = ROOT / "docs" / "reference" / "acceptance.md"
 _HEAD = """\
 # Acceptance
 
@@ -75,5 +75,5 @@ def _commit() -> str:
         )
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!docs/acceptance.md")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!docs/reference/acceptance.md")
     return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")

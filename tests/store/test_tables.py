@@ -91,7 +91,7 @@ def test_the_schemas_are_those_of_the_docs(tmp_path: Path, meta: StudyMeta) -> N
         "trial int64, stream string, replicate int64, env_steps int64, kl double, "
         "loss_policy double"
     )
-    docs = Path(__file__).parents[2] / "docs" / "store.md"
+    docs = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
     for column in TRIALS_SCHEMA.replace("\n", " ").split(", "):
         name = column.split()[0]
         assert name.startswith("param.") or f"`{name}`" in docs.read_text(), name
