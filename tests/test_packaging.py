@@ -84,7 +84,7 @@ def test_the_table_of_extras_names_all_of_them():
     extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ])  # fmt: skip
-    table = (ROOT / "docs" / "install.md").read_text().split("## Extras")[1].split("##")[0]
+    table = (ROOT / "docs" / "start.md").read_text().split("## Extras")[1].split("##")[0]
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert {name for cell in first for name in re.findall(r"`([\w-]+)`", cell)} == extras
 

@@ -29,7 +29,7 @@ STUDIES = ROOT / "studies" / "atlas"
 TABLES = ROOT / "results" / "atlas"
 PAGE = ROOT / "docs" / "atlas.md"
 SMALL = {"configs": 16, "seeds": 3, "env_steps": 20_480}
-NEIGHBOUR = "      - Read the results: looking-back.md\n"
+NEIGHBOUR = "      - What the defaults are worth: defaults.md\n"
 MOST_BYTES = 25 * 2**20
 """Of all tables together."""
 
