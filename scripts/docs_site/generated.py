@@ -125,11 +125,11 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
 
 
 def knobs() -> str:
-    """Return the knobs, traced ones first."""
+    """Return the hyperparameters, batched ones first."""
     parts = []
-    for title, traced in (("Traced", True), ("Static", False)):
+    for title, traced in (("Batched", True), ("Shape-changing", False)):
         rows = [_knob(knob) for knob in KNOBS.values() if knob.traced is traced]
-        parts += [f"## {title}", _table(("knob", "default", "allowed", "meaning"), rows)]
+        parts += [f"## {title}", _table(("hyperparameter", "default", "allowed", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 
