@@ -1,7 +1,7 @@
 """The published tables: trials, evaluations, curves, and baselines where a study has some.
 
 Each is one file with a fixed schema, made from the journal and its parts alone, and replaced by
-a rename, so that a reader never sees half of one. Columns are described in docs/reference/tables.md.
+a rename, so that a reader never sees half of one. The columns: docs/reference/tables.md.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def methods() -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in METHODS.values():
-        drawn = "beside a chunk" if row.ahead else "when a lane is free"
+        drawn = "while lanes train" if row.ahead else "when a lane is free"
         cells = (row.name, row.learns_from or "nothing", drawn, row.objectives, row.constraints,
                  row.conditional, row.choices, row.extra and f"`{row.extra}`")  # fmt: skip
         rows.append(f"| {' | '.join(cells)} |")

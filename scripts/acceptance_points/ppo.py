@@ -24,7 +24,7 @@ BITS = ("tests/core/test_population.py", f"tests/core/test_features.py::{SWITCHI
 
 
 def table(small: bool, work: Path) -> Outcome:
-    """Check that everything docs/reference/ppo-features.md names exists, and that it names every knob."""
+    """Check that all names in docs/reference/ppo-features.md exist, every knob among them."""
     from hpo.knobs import KNOBS
 
     text = PAGE.read_text(encoding="utf-8")

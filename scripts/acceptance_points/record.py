@@ -75,5 +75,7 @@ def _commit() -> str:
         )
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":!docs/reference/acceptance.md")
+    changed = git(
+        "status", "--porcelain", "--untracked-files=no", "--", ":!docs/reference/acceptance.md"
+    )
     return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
