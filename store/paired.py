@@ -2,7 +2,7 @@
 
 The interval of their mean difference is Student's, whose errors the symmetry of differences
 keeps small; where one side has the same value on every seed, differences are as skewed as the
-other side, and it is Hall's. The coverage is in docs/decisions.md, 18.
+other side, and it is Hall's. The simulated coverage: docs/decisions.md, statistics.
 """
 
 from __future__ import annotations
