@@ -149,7 +149,10 @@ def measure(program: Any, seconds: float) -> dict[str, float]:
     return {
         "compile_seconds": compiled - started,
         "fill_seconds": max(0.0, filled - compiled - chunk),
-        "env_steps_per_second": program.lanes * program.updates * steps_per_update() / chunk,
+        "env_steps_per_second": program.lanes
+        * program.updates
+        * program.plan.steps_per_update
+        / chunk,
         "memory_mb": memory_mb(program),
         "estimate_mb": program.memory_bytes() / 2**20,
     }

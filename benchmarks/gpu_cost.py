@@ -180,6 +180,26 @@ def _role(loop: Instruction, outer: str) -> str:
     return "gradient step" if outer == "epoch" else outer
 
 
+def roles_of(text: str) -> dict[str, str]:
+    """Return the role of every instruction of an optimised program of UPDATES updates a chunk.
+
+    The last computation of the text is the entry; those of fusions are one instruction each.
+    """
+    found: dict[str, str] = {}
+    all_rows = computations(text)
+
+    def walk(name: str, role: str) -> None:
+        for one in all_rows.get(name, {}).values():
+            found[one.name] = role
+            inner = _role(one, role) if one.op == "while" else role
+            if one.op in ("while", "call", "conditional"):
+                for called in one.called:
+                    walk(called, inner)
+
+    walk(list(all_rows)[-1], "chunk")
+    return found
+
+
 def _total(costs: list[Cost]) -> float:
     return sum(cost.times * cost.microseconds for cost in costs)
 

@@ -85,7 +85,7 @@ class Program:
         def text(name: str) -> str:
             return gzip.decompress((folder / name).read_bytes()).decode()
 
-        self.computations = _computations(text("program.hlo.gz"))
+        self.computations = computations(text("program.hlo.gz"))
         self.named = {
             one.name: one for rows in self.computations.values() for one in rows.values()
         }
@@ -144,7 +144,7 @@ class Collective:
 def collectives(text: str) -> list[Collective]:
     """Return the collectives of an optimised program, those that overlap other work once."""
     found: list[Collective] = []
-    for rows in _computations(text).values():
+    for rows in computations(text).values():
         for one in rows.values():
             op = one.op.removesuffix("-done")
             if op in COLLECTIVES:
@@ -152,7 +152,8 @@ def collectives(text: str) -> list[Collective]:
     return found
 
 
-def _computations(text: str) -> dict[str, dict[str, Instruction]]:
+def computations(text: str) -> dict[str, dict[str, Instruction]]:
+    """Return the instructions of every computation, both by name, in the order of the text."""
     found: dict[str, dict[str, Instruction]] = {}
     rows: dict[str, Instruction] = {}
     for line in text.splitlines():

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .common import ROOT, Report, versions
+from .common import BENCHMARKS, Report, cores, versions
 
-FILE = ROOT / "benchmarks" / "gpu_reference.json"
+FILE = BENCHMARKS / "gpu_reference.json"
 UPDATES, LANES, SAMPLES = 8, 4, 4
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "grad_norm", "reward_mean")
 FIRST, LAST = 1e-3, 2e-2
@@ -190,23 +190,23 @@ def _words(one: Compared, most: float) -> str:
 # ---------------------------------------------------------------------- the part
 
 
-def measure_all(devices: tuple[Any, ...], workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def measure_all(devices: tuple[Any, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Compile all programs side by side, and give the numbers of each as it is ready."""
     made = {name: make(case, devices) for name, case in cases().items()}
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         compiled = {name: pool.submit(program.compile) for name, program in made.items()}
         for name, program in made.items():
             compiled[name].result()
             yield name, numbers_of(program)
 
 
-def run(report: Report, devices: tuple[Any, ...], small: bool) -> None:
+def run(report: Report, devices: tuple[Any, ...]) -> None:
     """Compare every program with the file of reference."""
     reference = json.loads(FILE.read_text())
     report.document["reference"] = reference["made_with"]
     report.document["tolerance"] = {"first_update": FIRST, "last_update": LAST}
     report.document["programs"] = rows = {}
-    for name, seen in measure_all(devices, 1 if small else len(reference["programs"])):
+    for name, seen in measure_all(devices):
         rows[name] = judged(seen, reference["programs"][name])
         for words in rows[name]["wrong"]:
             report.fail(f"{name}: {words}")
@@ -221,6 +221,6 @@ def run(report: Report, devices: tuple[Any, ...], small: bool) -> None:
 
 def write_reference(path: Path, devices: tuple[Any, ...]) -> None:
     """Make the file of reference on a CPU."""
-    made = dict(measure_all(devices, 1))
+    made = dict(measure_all(devices))
     document = {"made_with": versions(), "updates": UPDATES, "lanes": LANES, "programs": made}
     path.write_text(json.dumps(document, separators=(",", ":")) + "\n")
