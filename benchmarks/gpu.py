@@ -146,13 +146,11 @@ def measure(program: Any, seconds: float) -> dict[str, float]:
         jax.block_until_ready(metrics)
         chunks.append(time.perf_counter() - begun)
     chunk = statistics.median(chunks)
+    env_steps = program.lanes * program.updates * program.plan.steps_per_update
     return {
         "compile_seconds": compiled - started,
         "fill_seconds": max(0.0, filled - compiled - chunk),
-        "env_steps_per_second": program.lanes
-        * program.updates
-        * program.plan.steps_per_update
-        / chunk,
+        "env_steps_per_second": env_steps / chunk,
         "memory_mb": memory_mb(program),
         "estimate_mb": program.memory_bytes() / 2**20,
     }

@@ -1,4 +1,4 @@
-"""Points 1 and 9: from a fresh clone and a fresh environment, as somebody new to it would."""
+"""Points 1, 9 and 11: from a fresh clone and a fresh environment, as somebody new to it would."""
 
 from __future__ import annotations
 
@@ -61,6 +61,20 @@ def gpu_small(small: bool, work: Path) -> Outcome:
     passed = bool(rows) and present == "[]" and (small or seconds <= GPU_SECONDS)
     numbers = f"{len(rows)} measurements in {seconds:.0f} s with {', '.join(BASE)} alone"
     return Outcome(passed, numbers + ("" if present == "[]" else f" and {present}"))
+
+
+def gpu_visit(small: bool, work: Path) -> Outcome:
+    """Run all parts of scripts/gpu_visit on this CPU, from a clone; there is no shorter form."""
+    clone, out = fresh_clone(work), work / "visit"
+    words = [sys.executable, clone / "scripts" / "gpu_visit", "--small", "--out", out]
+    started = time.monotonic()
+    print(call(words, work).stdout, flush=True)
+    seconds = time.monotonic() - started
+    parts = json.loads((out / "visit.json").read_text())["parts"]
+    said = {row["name"]: f"{row['status']} {row['seconds']:.0f} s" for row in parts}
+    passed = all(row["status"] == "PASS" for row in parts) and seconds <= WITHIN_SECONDS
+    numbers = ", ".join(f"{name} {words}" for name, words in said.items())
+    return Outcome(passed, f"{len(parts)} parts in {seconds:.0f} s: {numbers}")
 
 
 def fresh_clone(work: Path) -> Path:

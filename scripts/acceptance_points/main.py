@@ -56,6 +56,7 @@ POINTS: dict[str, dict[int, Point]] = {
         8: Point("200 hostile study files are refused", "hostile_files", "refusals"),
         9: Point("benchmarks/gpu.py on base dependencies", "fresh", "gpu_small"),
         10: Point("answers at once; first metrics soon", "timing", "first_words"),
+        11: Point("a GPU visit runs, small, on a CPU", "fresh", "gpu_visit"),
     },
     "ppo": {
         1: Point("a table of every feature, all of it true", "ppo", "table"),

@@ -3,7 +3,7 @@
     scripts/gpu_visit --collect wheels/                 # before: where there is a network
     scripts/gpu_visit --wheels wheels/ --out visit/     # on the GPU: nine minutes, no network
     scripts/gpu_visit --small --out visit/              # that it runs: a CPU, four minutes
-    scripts/gpu_visit --reference FILE                  # the numbers of a CPU that it compares with
+    scripts/gpu_visit --reference FILE                  # the numbers that it compares with
 
 It needs Python 3.12, jax with CUDA, flax, optax, numpy, scipy, pandas, pyarrow and networkx;
 nothing is installed: wheels are unpacked into a temporary folder. `docs/gpu.md` says what each

@@ -6,6 +6,7 @@ that a visit which is cut anywhere has left what it knew.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -145,8 +146,6 @@ def judged(path: Path, code: int | None, log: str) -> tuple[str, str]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a part's process group, what it started included; and await the part itself."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # all of it has ended
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all of it has ended
     process.wait()

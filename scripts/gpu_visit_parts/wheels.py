@@ -1,9 +1,10 @@
-"""Packages that the machine of a visit lacks: collected beside a network, installed without one."""
+"""Packages that the machine of a visit lacks: collected with a network, unpacked without one."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -21,6 +22,8 @@ LIST = "wheels.json"
 PYTHON = "3.12"
 THERE = ("jax>=0.11,<0.12", "flax", "optax", "numpy", "scipy", "pandas", "pyarrow", "networkx")
 """What such a machine has, with all that these need."""
+_PICTURES = ("contourpy", "cycler", "fonttools", "kiwisolver", "matplotlib", "pillow", "seaborn")
+"""What gymnax draws with, and `hpo` never imports."""
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "manylinux1")
 
 
@@ -34,12 +37,15 @@ def collect(folder: Path) -> list[dict[str, Any]]:
     Raises:
         WheelError: pip failed, or the wheels are too large.
     """
+    if sys.version_info[:2] != tuple(map(int, PYTHON.split("."))):  # pip resolves for its own
+        raise WheelError(f"this is Python {platform.python_version()}; collect with {PYTHON}")
     if folder.is_dir() and any(folder.iterdir()):
         raise WheelError(f"{folder} is not empty; name a new folder")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     known = _resolved(THERE)
     needed = _resolved([*project["dependencies"], *THERE])
-    missing = [f"{name}=={version}" for name, version in needed.items() if name not in known]
+    left_out = {*known, *_PICTURES}
+    missing = [f"{name}=={version}" for name, version in needed.items() if name not in left_out]
     _pip("download", "--no-deps", *_target(), "-d", str(folder), *missing)
     return write_list(folder)
 
