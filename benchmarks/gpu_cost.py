@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_cases import UPDATES
-from gpu_hlo import Instruction, Program, Thunk
+from gpu_hlo import Instruction, Program, Thunk, computations
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ NOT_RUN = {
     ),
     r"hpo (serve|watch)": "goes on until it is stopped: tests/views/ start and stop them",
     r"benchmarks/gpu": "takes minutes: tests/test_acceptance.py and tests/test_gpu_compiled.py",
+    r"scripts/gpu_visit ": "takes minutes of a GPU, or downloads: tests/test_gpu_visit.py",
     r"scripts/(check|docs|house)$": "tests/test_docs.py and tests/test_house.py run their parts",
     r"eval \"\$\(hpo completion": "changes the shell: tests/test_completion.py asks as one does",
     r"hpo what-if": "reads chunks of real training: tests/search/what_if gives it formulas'",
