@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import subprocess
 import sys
 import time
 import zipfile
@@ -257,6 +258,26 @@ def test_missing_packages_are_unpacked_and_damaged_wheels_are_named(load, tmp_pa
         wheels.install(folder, target)
     words = ["--small", "--out", str(tmp_path / "out"), "--wheels", str(folder)]
     assert main.main(words) == 2 and "damaged" in capsys.readouterr().err
+
+
+def test_gymnax_imports_without_matplotlib(load, tmp_path, monkeypatch):
+    wheels = load("gpu_visit_parts.wheels")
+    wheels.stand_in(tmp_path / "none")
+    assert not (tmp_path / "none").exists()  # it is there
+    monkeypatch.setattr(wheels, "_is_there", lambda name: False)
+    wheels.stand_in(tmp_path / "pictures")
+    code = (
+        "import sys; from hpo.core.envs.light_gymnax import import_gymnax; import_gymnax(); "
+        "print(sys.modules['matplotlib'].__file__)"
+    )
+    paths = [str(tmp_path / "pictures"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    assert done.stdout.strip() == str(tmp_path / "pictures" / "matplotlib" / "__init__.py"), (
+        done.stderr
+    )
 
 
 # ---------------------------------------------------------------------- study and kernels

@@ -115,7 +115,14 @@ def _prepare(work: Path, args: argparse.Namespace) -> list[str]:
     link.mkdir()
     (link / "hpo").symlink_to(ROOT, target_is_directory=True)
     brought = wheels.install(args.wheels, site) if args.wheels else []
-    paths = [str(link), str(BENCHMARKS), str(site), os.environ.get("PYTHONPATH", "")]
+    wheels.stand_in(work / "pictures")
+    paths = [
+        str(link),
+        str(BENCHMARKS),
+        str(site),
+        str(work / "pictures"),
+        os.environ.get("PYTHONPATH", ""),
+    ]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(work / "compiled")  # what a part compiled, too
     os.environ["XDG_CACHE_HOME"] = str(work / "cache")
