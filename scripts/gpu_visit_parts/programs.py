@@ -19,9 +19,10 @@ from .common import BENCHMARKS, Report, cores, versions
 FILE = BENCHMARKS / "gpu_reference.json"
 UPDATES, LANES, SAMPLES = 8, 4, 4
 LOSSES = ("loss", "policy_loss", "value_loss", "entropy", "grad_norm", "reward_mean")
-FIRST, LAST = 1e-3, 2e-2
+FIRST, LAST = 1e-3, 1e-2
 """The largest distance after the first update, in all lanes, and up to the last, in all but one.
 
+Two versions of jax, and code compiled with and without optimisations, were 2e-5 and 1e-4 apart.
 A lane may leave: its policy samples actions, and one that is sampled at the edge of two turns to
 the other by the last digit of a float32. Everything after it then differs.
 """
