@@ -34,7 +34,7 @@ CONCURRENT = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
 PARTS = (
     Part("programs", 150, decides=True),
     Part("lanes", 90, decides=True),
-    Part("speed", 170),
+    Part("speed", 190),
     Part("study", 150, decides=True),
     Part("kernels", 90, env={"XLA_FLAGS": kernels.FLAGS}),
     Part("lanes_deterministic", 80, decides=True),
