@@ -11,7 +11,9 @@ import time
 import zipfile
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -331,3 +333,59 @@ ENTRY %main (x: f32[8]) -> f32[8] {
     kernels = load("gpu_visit_parts.kernels")
     found = kernels._summed(iter([("act", 1.0), ("learn", 2.0), ("act", 3.0)]))
     assert found == {"act": (2, 4.0), "learn": (1, 2.0)}
+
+
+def test_kernels_of_a_gpu_are_read_from_its_streams_alone(load):
+    kernels = load("gpu_visit_parts.kernels")
+
+    def event(name, **stats):
+        return SimpleNamespace(name=name, duration_ns=2000.0, stats=list(stats.items()))
+
+    ours = event("kernel_3", hlo_op="fusion.3", hlo_module="jit_local")
+    other = event("kernel_4", hlo_op="fusion.3", hlo_module="jit_pick")
+    lines = [
+        SimpleNamespace(name="Stream #7(Compute)", events=[ours, ours, other, event("memcpy")]),
+        SimpleNamespace(name="XLA Ops", events=[ours]),
+    ]
+    host = SimpleNamespace(name="/host:CPU", lines=[SimpleNamespace(name="x", events=[ours])])
+    gpu = SimpleNamespace(name="/device:GPU:0", lines=lines)
+    both, one = (SimpleNamespace(planes=planes) for planes in ([host, gpu], [host]))
+    assert list(kernels._events(both)) == [("fusion.3", 2.0)] * 2
+    assert list(kernels._events(one)) == [("fusion.3", 2.0)]
+
+
+def test_a_program_that_does_not_compile_is_named_and_the_others_are_timed(load, monkeypatch):
+    speed, common = load("gpu_visit_parts.speed"), load("gpu_visit_parts.common")
+
+    class Program:
+        def __init__(self, case):
+            self.case = case
+
+        def compile(self):
+            if self.case == 2:
+                raise RuntimeError("RESOURCE_EXHAUSTED")
+
+        def memory_bytes(self):
+            return -self.case
+
+    class Kept(common.Report):
+        def write(self):
+            pass
+
+    monkeypatch.setattr(speed, "_program", lambda case, *rest: Program(case))
+    monkeypatch.setattr(speed, "_row", lambda timed, program, *rest: {"name": timed.name})
+    report = Kept(Path("speed.json"), {"rows": []})
+    wave = [speed.Timed(f"program {number}", number) for number in (1, 2, 3)]
+    speed._wave(report, wave, (SimpleNamespace(device_kind="cpu"),), True)
+    assert report.document["failures"] == ["program 2: RuntimeError: RESOURCE_EXHAUSTED"]
+    # Those that need least memory first.
+    assert [row["name"] for row in report.document["rows"]] == ["program 3", "program 1"]
+
+
+def test_replicates_with_other_bits_are_named(load):
+    lanes = load("gpu_visit_parts.lanes")
+    ones = {0: lanes.Seen("a", np.array([3.0, 4.0])), 5: lanes.Seen("b", np.array([0.0, 1.0]))}
+    assert lanes._compared("same", ones, dict(ones), True)["equal"]
+    others = {**ones, 5: lanes.Seen("c", np.array([0.0, 1.5]))}
+    row = lanes._compared("other", ones, others, True)
+    assert not row["equal"] and row["differing"] == [5] and row["distance"] == 0.1

@@ -42,9 +42,8 @@ def _wave(report: Report, wave: list[Timed], devices: tuple[Any, ...], small: bo
     programs = [_program(timed.case, devices, small) for timed in wave]
     with ThreadPoolExecutor(cores()) as pool:
         compiled = [pool.submit(_compile_seconds, program) for program in programs]
-    made = sorted(
-        zip(wave, programs, compiled, strict=True), key=lambda one: one[1].memory_bytes()
-    )
+    made = list(zip(wave, programs, compiled, strict=True))
+    made.sort(key=lambda one: one[1].memory_bytes())
     del programs, compiled
     while made:
         timed, program, seconds = made.pop(0)
