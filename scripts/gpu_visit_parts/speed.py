@@ -142,10 +142,14 @@ def _modelled(name: str, kind: str) -> float | None:
 
 def _summary(rows: list[dict[str, Any]]) -> str:
     speeds = ", ".join(
-        f"{row['name']} {row['env_steps_per_second'] / 1e6:.3g}M"
+        f"{row['name']} {_short(row['env_steps_per_second'])}"
         + (f" (x{row['measured_over_modelled']:.2f})" if "measured_over_modelled" in row else "")
         for row in rows
     )
     own = [row for row in rows if row["raised_the_peak"]]
     peaks = ", ".join(f"{row['memory_mb'] / row['estimate_mb']:.2f}" for row in own) or "not seen"
     return f"env steps/s (x the model): {speeds}; peak memory over its estimate: {peaks}"
+
+
+def _short(number: float) -> str:
+    return f"{number / 1e6:.3g}M" if number >= 1e5 else f"{number:,.0f}"
