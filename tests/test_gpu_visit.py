@@ -297,6 +297,43 @@ def test_the_study_of_a_visit_has_512_lanes(load, tmp_path):
         assert study.budget.trials > lanes  # so that lanes are refilled
 
 
+FORMULAS = """
+import sys
+from hpo.cli import main
+from hpo.search.lanes import local
+from hpo.search.lanes.analytic import AnalyticFactory
+
+class Formulas(AnalyticFactory):
+    def check(self, config):
+        pass
+
+local.LocalFactory = lambda *words, **named: Formulas()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_the_study_is_run_twice_and_its_tables_are_compared(load, tmp_path, monkeypatch, differs):
+    study, common = load("gpu_visit_parts.study"), load("gpu_visit_parts.common")
+    ran = []
+
+    def command(file, out):
+        ran.append(out.name)
+        other = ["--set", "seed=5"] if differs and out.name == "broken" else []
+        words = ["run", str(file), "--out", str(out), "--quiet", *other]
+        return [sys.executable, "-c", FORMULAS, *words]
+
+    monkeypatch.setattr(study, "_command", command)
+    monkeypatch.setattr(study.tempfile, "mkdtemp", lambda prefix: str(tmp_path))
+    report = common.Report(tmp_path / "study.json")
+    study.run(report, small=True)
+    kept = json.loads(report.path.read_text())
+    assert ran == ["whole", "broken", "broken"] and kept["done"] and kept["trials"] == 48
+    # Formulas may end before they can be killed.
+    failures = [text for text in kept["failures"] if "before it could be killed" not in text]
+    assert bool(kept["differences"]) == bool(failures) == differs
+
+
 def test_kernels_are_counted_by_the_loop_that_they_are_in(load):
     text = """HloModule jit_local
 

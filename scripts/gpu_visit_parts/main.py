@@ -71,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--wheels", type=Path, help="folder made by --collect")
     parser.add_argument("--budget", type=float, help="seconds of the whole visit (default: 540)")
     parser.add_argument("--small", action="store_true", help="all parts, small, on a CPU")
+    names = [part.name for part in PARTS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="these parts")
     parser.add_argument("--collect", type=Path, metavar="DIR", help="download missing wheels")
     parser.add_argument("--reference", type=Path, metavar="FILE", help="make it on this CPU")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -99,7 +101,8 @@ def _visit(args: argparse.Namespace) -> int:
             work, about,
         )  # fmt: skip
         # A CPU may be slow or busy: there only the budget is a limit.
-        visit.run([replace(one, seconds=budget) for one in PARTS] if args.small else PARTS)
+        limit = {"seconds": budget} if args.small else {}
+        visit.run([replace(part, **limit) for part in PARTS if part.name in args.only])
     finally:
         shutil.rmtree(work, ignore_errors=True)
     where = "CPU" if args.small else about["gpu"]
