@@ -14,7 +14,7 @@ from ..errors import StoreError
 from .journal_file import JOURNAL_NAME
 from .lock import LOCK_NAME, StudyLock, lock_holder
 from .stop_request import STOP_NAME
-from .study_folder import OURS, STUDY_FOLDERS, StudyFolder
+from .study_folder import OURS, STUDY_FOLDERS, StudyFolder, first_of
 
 __all__ = ["check_removable", "remove_studies"]
 
@@ -22,7 +22,6 @@ _FILES = (*OURS, LOCK_NAME, STOP_NAME, "training.png",
           *(f"{JOURNAL_NAME}{end}" for end in ("", "-journal", "-wal", "-shm")))  # fmt: skip
 _FOLDERS = (*STUDY_FOLDERS, "tensorboard", "wandb")
 _REMOVED = re.compile(r"\.[A-Za-z0-9][A-Za-z0-9._-]*\.removed")
-_MOST_NAMED = 3
 
 
 def check_removable(folder: StudyFolder) -> None:
@@ -39,9 +38,9 @@ def check_removable(folder: StudyFolder) -> None:
             f"{folder.name} is running ({holder}); stop it first: hpo stop {folder.name}"
         )
     if others := _others(path):
-        named = ", ".join(others[:_MOST_NAMED])
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        raise StoreError(f"{path} holds what no study wrote: {named}{more}; move it away first")
+        raise StoreError(
+            f"{path} holds what no study wrote: {first_of(others)}; move it away first"
+        )
 
 
 def _others(path: Path) -> list[str]:
@@ -74,6 +73,12 @@ def remove_studies(folders: Sequence[StudyFolder]) -> None:
             disk.delete_folder(hidden)
     for root in {folder.path.parent for folder in folders}:
         for path in root.iterdir():
-            ours = _REMOVED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
-            if ours and not _others(path):
+            if _REMOVED.fullmatch(path.name) and _is_left_over(path):
                 disk.delete_folder(path)
+
+
+def _is_left_over(path: Path) -> bool:
+    try:
+        return path.is_dir() and not path.is_symlink() and not _others(path)
+    except OSError:  # another user's, or being deleted: theirs to remove
+        return False

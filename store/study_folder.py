@@ -5,8 +5,10 @@ Only names are decided here; what is in the files is the journal's and the table
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,17 +26,21 @@ __all__ = [
     "REPORT_NAME",
     "RESULTS",
     "STUDY_FOLDERS",
+    "Inside",
     "StudyFolder",
     "StudySummary",
     "checked_name",
     "find_study",
     "find_tables",
+    "first_of",
     "free_name",
     "list_studies",
+    "listed",
+    "look_inside",
+    "may_be_study",
     "one_policy",
     "read_leaderboard",
     "state_of",
-    "study_folders",
 ]
 
 RESULTS = Path("results")
@@ -49,6 +55,7 @@ OURS = (
 """Files that a study replaces in its folder."""
 STUDY_FOLDERS = (PARTS_NAME, "checkpoints", "policies", "sinks")
 """Folders in which a study deletes."""
+_MOST_NAMED = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -66,11 +73,17 @@ def checked_name(name: str) -> str:
     return name
 
 
+def first_of(names: Sequence[str]) -> str:
+    """The first three of names in words, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
 def free_name(root: Path, name: str) -> str:
     """The name itself, or `name-2`, `name-3`, ... whichever no study has yet."""
     checked_name(name)
     number, candidate = 1, name
-    while (root / candidate).exists():
+    while os.path.lexists(root / candidate):  # a link that leads nowhere has the name, too
         number += 1
         candidate = checked_name(f"{name}-{number}")
     return candidate
@@ -197,20 +210,104 @@ class StudySummary:
         return {**vars(self), "path": str(self.path)}
 
 
-def list_studies(root: Path = RESULTS) -> list[StudySummary]:
-    """All studies in a folder of results, the last to change first."""
-    found = [summary_of(path) for path in study_folders(root)]
+@dataclass(frozen=True)
+class Inside:
+    """What is in a folder of results.
+
+    Attributes:
+        root: the folder.
+        changed: study -> when its journal last changed, in nanoseconds since the epoch.
+        unreadable: folder -> why it cannot be entered; whether it is a study is not known.
+    """
+
+    root: Path
+    changed: dict[str, int]
+    unreadable: dict[str, str]
+
+    @property
+    def skipped(self) -> str:
+        """One line that names the folders that cannot be entered; "" if there are none."""
+        named = [f"{name} ({why})" for name, why in self.unreadable.items()]
+        return f"skipped in {self.root}/: {first_of(named)}" if named else ""
+
+
+def listed(root: Path) -> list[str]:
+    """Return the names in a folder of results but hidden ones, which are being removed.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    try:
+        return sorted(name for name in os.listdir(root) if not name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StoreError(f"{root}/ cannot be read: {error.strerror}") from error
+
+
+def look_inside(root: Path) -> Inside:
+    """Return the studies in a folder of results, and what cannot be entered, by name.
+
+    Raises:
+        StoreError: the folder itself cannot be read.
+    """
+    found = Inside(root, {}, {})
+    for name in listed(root):
+        try:
+            journal = _journal_of(root / name)
+        except OSError as error:  # another user's, `lost+found`, a link to itself, a failing disk
+            found.unreadable[name] = error.strerror or type(error).__name__
+            continue
+        if journal is not None:
+            found.changed[name] = journal.st_mtime_ns
+    return found
+
+
+def list_studies(
+    root: Path = RESULTS, skipped: Callable[[str], None] | None = None
+) -> list[StudySummary]:
+    """All studies in a folder of results, the last to change first.
+
+    Args:
+        root: the folder.
+        skipped: called once with a line that names the folders that cannot be entered.
+
+    Raises:
+        StoreError: the folder itself cannot be read.
+    """
+    inside = look_inside(root)
+    if skipped is not None and inside.skipped:
+        skipped(inside.skipped)
+    found = [summary_of(root / name) for name in inside.changed]
     return sorted(found, key=lambda summary: -(summary.updated_at or 0.0))
 
 
-def study_folders(root: Path) -> list[Path]:
-    """Return the folders of studies, by name; one that is hidden is being removed."""
-    inside = sorted(root.iterdir()) if root.is_dir() else []
-    return [path for path in inside if not path.name.startswith(".") and _is_study(path)]
+def _journal_of(path: Path) -> os.stat_result | None:
+    """Return what the disk says of a study's journal; None if the folder is not a study.
+
+    Raises:
+        OSError: the folder cannot be entered.
+    """
+    try:
+        seen = os.stat(path / JOURNAL_NAME)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return seen if stat.S_ISREG(seen.st_mode) else None
+
+
+def may_be_study(path: Path) -> bool:
+    """Whether a folder is a study, or cannot be entered, so that nobody knows."""
+    try:
+        return _journal_of(path) is not None
+    except OSError:  # who reads it is told why
+        return True
 
 
 def _is_study(path: Path) -> bool:
-    return (path / JOURNAL_NAME).is_file()
+    try:
+        return _journal_of(path) is not None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def summary_of(path: Path) -> StudySummary:
@@ -219,7 +316,7 @@ def summary_of(path: Path) -> StudySummary:
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
             entries = leaderboard_of(meta, journal.trials())
         state = state_of(path, head)
-    except StoreError as error:
+    except (StoreError, OSError) as error:  # of one study, which must not hide the others
         return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
     waiting = sum(counts.get(state, 0) for state in ("waiting", "running"))
     return StudySummary(
@@ -247,17 +344,30 @@ def one_policy(folder: Path) -> Path:
     return own[0].parent if own and not (folder / "policy.json").exists() else folder
 
 
-def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFolder:
+def find_study(
+    study: str | Path | None = None,
+    root: Path = RESULTS,
+    skipped: Callable[[str], None] | None = None,
+) -> StudyFolder:
     """The study a reading verb means.
 
     Args:
         study: the name of a study in `root`, or the path of its folder; None means the only one.
         root: the folder of results.
+        skipped: called once with a line that names the folders in `root` that cannot be entered,
+            if `root` had to be listed.
 
     Raises:
         StoreError: there is none, or none of that name, or several and no name was given.
     """
-    known = [path.name for path in study_folders(root)]
+    if study is not None:
+        for path in (root / study, Path(study)):
+            if os.path.lexists(path) and _is_study(path):
+                return StudyFolder(path)
+    inside = look_inside(root)
+    known = list(inside.changed)
+    if skipped is not None and inside.skipped:
+        skipped(inside.skipped)
     if study is None:
         if len(known) == 1:
             return StudyFolder(root / known[0])
@@ -267,9 +377,6 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
             f"there are {len(known)} studies in {root}/; choose one with --study: "
             + ", ".join(known)
         )
-    for path in (root / study, Path(study)):
-        if _is_study(path):
-            return StudyFolder(path)
     begun = root / study
     if begun.is_dir() and (holder := lock_holder(begun)) is not None:
         raise StoreError(f"{begun} is being begun by {holder}; look again in a moment")
@@ -280,7 +387,12 @@ def find_study(study: str | Path | None = None, root: Path = RESULTS) -> StudyFo
     raise StoreError(f"there is no study {str(study)!r};{suggestion(str(study), known)}{listed}")
 
 
-def find_tables(study: str | Path | None, root: Path, more: Mapping[str, Path]) -> Path:
+def find_tables(
+    study: str | Path | None,
+    root: Path,
+    more: Mapping[str, Path],
+    skipped: Callable[[str], None] | None = None,
+) -> Path:
     """Return the folder whose tables a query reads: of a study, or of tables alone.
 
     A folder of tables alone has the three tables and nothing that a study leaves besides.
@@ -289,6 +401,7 @@ def find_tables(study: str | Path | None, root: Path, more: Mapping[str, Path]) 
         study: as of `find_study`.
         root: as of `find_study`.
         more: name -> a folder of tables that ships.
+        skipped: as of `find_study`.
 
     Raises:
         StoreError: as `find_study` does.
@@ -298,13 +411,14 @@ def find_tables(study: str | Path | None, root: Path, more: Mapping[str, Path]) 
         for path in (root / study, Path(study), *shipped):
             if _is_tables_alone(path):
                 return path
-    return find_study(study, root).path
+    return find_study(study, root, skipped).path
 
 
 def _is_tables_alone(path: Path) -> bool:
-    there = all((path / f"{name}.parquet").is_file() for name in _QUERIED)
+    # os.path's are False of a folder that cannot be entered, which `find_study` then names
+    there = all(os.path.isfile(path / f"{name}.parquet") for name in _QUERIED)
     study = (JOURNAL_NAME, PARTS_NAME, "study.yaml", "checkpoints")
-    return there and not any((path / name).exists() for name in study)
+    return there and not any(os.path.exists(path / name) for name in study)
 
 
 def read_leaderboard(folder: StudyFolder) -> list[Entry]:

@@ -6,6 +6,7 @@ No test may depend on how fast or how busy the machine is.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import gc
 import importlib.util
@@ -14,6 +15,7 @@ import re
 import sys
 import tempfile
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +223,26 @@ def quickly():
     """Compile the programs of one test in half the time; see `quickly_compiled`."""
     with _plain_code():
         yield
+
+
+@pytest.fixture
+def cannot_enter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Let the disk refuse a folder as it refuses another user's, also to root."""
+
+    def refuse(folder: Path) -> None:
+        for name, inside in (("stat", True), ("lstat", True), ("open", True),
+                             ("listdir", False), ("scandir", False)):  # fmt: skip
+            monkeypatch.setattr(os, name, _refusing(getattr(os, name), folder, inside))
+
+    return refuse
+
+
+def _refusing(call: Callable[..., Any], folder: Path, inside: bool) -> Callable[..., Any]:
+    def refuse(path: Any = ".", *args: Any, **how: Any) -> Any:
+        is_path = isinstance(path, str | os.PathLike)
+        asked = Path(os.path.abspath(path)) if is_path else None
+        if asked is not None and (folder in asked.parents or (asked == folder and not inside)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return call(path, *args, **how)
+
+    return refuse

@@ -344,6 +344,32 @@ def test_list_and_targets(say, home):
     assert by_folder == say("top", "--json")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["list"], ["list", "--json"], ["top"], ["top", "--json"], ["show", "0"], ["best"]),
+        *(["query", "SELECT 1"], ["compare", "0", "1"], ["watch"], ["report"]),
+        *(["export", "csv", "--to", "{tmp}/tables"], ["plot", "history", "--to", "{tmp}/x.png"]),
+    ],
+)
+def test_what_cannot_be_entered_is_named_once_and_skipped(
+    say, home, tmp_path, cannot_enter, words
+):
+    found, loop = home / "results" / "lost+found", home / "results" / "loop"
+    found.mkdir()
+    loop.symlink_to("loop")
+    cannot_enter(found)
+    try:
+        code, out, err = say(*(word.format(tmp=tmp_path) for word in words))
+        assert code == 0, err
+        assert err.count("skipped in ") == 1 and err.count("(Permission denied)") == 1
+        assert "lost+found" not in out
+        assert "skipped" not in say("top", "tiny")[2]
+    finally:
+        loop.unlink()
+        found.rmdir()
+
+
 def test_list_of_nothing_is_empty(say, tmp_path):
     assert say("list", "--json", "--out", str(tmp_path))[:2] == (0, "[]\n")
     code, out, err = say("list", "--out", str(tmp_path))

@@ -13,7 +13,7 @@ from rich.console import Console
 from ..search.run import Results
 from ..store.conclusion_words import as_json
 from ..store.leaderboard import Entry
-from ..store.study_folder import RESULTS, StudyFolder, list_studies, one_policy
+from ..store.study_folder import RESULTS, StudyFolder, look_inside, one_policy
 from .formatting import counted, duration, steps
 from .leaderboard_text import (
     front_line,
@@ -145,8 +145,7 @@ def next_commands(
 def target(folder: Path) -> str:
     """Return the `--study` option for a folder; "" if it is the only study in `results`."""
     if folder.absolute().parent == RESULTS.absolute():
-        studies = list_studies()
-        if len(studies) == 1 and studies[0].path.name == folder.name:
+        if list(look_inside(RESULTS).changed) == [folder.name]:
             return ""
         return f" --study {shlex.quote(folder.name)}"
     return f" --study {shlex.quote(str(folder))}"

@@ -11,7 +11,7 @@ import re
 import sys
 from typing import TextIO
 
-__all__ = ["echo", "shown"]
+__all__ = ["echo", "note", "shown"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """All but tab and line feed, and the characters that change the direction of text."""
@@ -35,3 +35,8 @@ def echo(
         return
     for_people = stream is sys.stderr or stream.isatty()
     print(shown(str(text)) if for_people else text, file=stream, end=end, flush=flush)
+
+
+def note(text: str) -> None:
+    """Print a line on stderr."""
+    echo(text, file=sys.stderr)

@@ -17,7 +17,7 @@ from ...store.conclusions import WithoutCopying
 from ...store.journal import Journal
 from ...store.leaderboard import leaderboard_of
 from ...store.rows import Stream, StudyMeta
-from ...store.study_folder import StudyFolder, study_folders
+from ...store.study_folder import StudyFolder, look_inside
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
 
@@ -60,9 +60,10 @@ def without_copying(
     if not copies(asked) or meta.objectives:
         return None
     blocks = _blocks(meta.study_text)
-    for path in study_folders(folder.parent):
+    for name in look_inside(folder.parent).changed:
+        path = folder.with_name(name)
         text = _text_of(path)
-        if path.name == folder.name or text is None or _blocks(text) != blocks:
+        if name == folder.name or text is None or _blocks(text) != blocks:
             continue
         found = _best_alone(path, meta, asked, evaluated_in(asked, params))
         if found is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from hpo.store import (
     list_studies,
     read_leaderboard,
 )
+from hpo.store.study_folder import find_tables, look_inside
 
 Make = Callable[..., TrialRow]
 
@@ -137,3 +141,78 @@ def test_a_study_whose_journal_was_deleted_is_named(tmp_path):
             StoreError, match=r"lost/journal.sqlite is missing, but .* from a copy"
         ):
             find_study(study, tmp_path)
+
+
+@pytest.fixture
+def unreadable(tmp_path: Path, cannot_enter: Callable[[Path], None]) -> Path:
+    """A folder of results with what is found beside studies: nothing of it can be entered."""
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "lost+found").mkdir()
+    cannot_enter(tmp_path / "lost+found")
+    (tmp_path / "a-file").write_text("no study")
+    (tmp_path / "gone").symlink_to("nowhere")
+    return tmp_path
+
+
+SKIPPED = (
+    "skipped in {}/: loop (Too many levels of symbolic links), lost+found (Permission denied)"
+)
+
+
+def test_a_folder_that_cannot_be_entered_is_named_once_and_skipped(
+    unreadable: Path, meta: StudyMeta, make_trial: Make
+) -> None:
+    one = fill(unreadable, "one", meta, [make_trial(0)])
+    told: list[str] = []
+    assert [found.name for found in list_studies(unreadable, told.append)] == ["one"]
+    assert find_study(None, unreadable, told.append) == one
+    assert find_tables(None, unreadable, {}, told.append) == one.path
+    assert told == [SKIPPED.format(unreadable)] * 3
+    assert find_study("one", unreadable, told.append) == one
+    assert len(told) == 3  # a name needs no look at the others
+    with pytest.raises(StoreError, match="no study 'on'; did you mean 'one'"):
+        find_study("on", unreadable)
+    for name, why in (("lost+found", "Permission denied"), ("loop", "Too many levels")):
+        with pytest.raises(StoreError, match=rf"{re.escape(name)} cannot be read: {why}"):
+            find_study(name, unreadable)
+        with pytest.raises(StoreError, match=rf"{re.escape(name)} cannot be read: {why}"):
+            find_tables(name, unreadable, {})
+    assert free_name(unreadable, "loop") == "loop-2" and free_name(unreadable, "gone") == "gone-2"
+
+
+def test_a_study_that_fails_while_it_is_read_hides_no_other(
+    tmp_path: Path,
+    meta: StudyMeta,
+    make_trial: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("one", "two"):
+        fill(tmp_path, name, meta, [make_trial(0)])
+    real = os.lstat
+
+    def fail(path: str | Path, **how: int | None) -> os.stat_result:
+        if "two/journal" in str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return real(path, **how)
+
+    monkeypatch.setattr(os, "lstat", fail)
+    found = {summary.name: summary for summary in list_studies(tmp_path)}
+    assert found["one"].error == "" and "Input/output error" in found["two"].error
+
+
+def test_a_folder_of_results_that_cannot_be_listed_is_an_error(
+    tmp_path: Path, cannot_enter: Callable[[Path], None]
+) -> None:
+    cannot_enter(tmp_path)
+    with pytest.raises(StoreError, match="/ cannot be read: Permission denied"):
+        list_studies(tmp_path)
+    with pytest.raises(StoreError, match="/ cannot be read: Permission denied"):
+        find_study(None, tmp_path)
+
+
+def test_at_most_three_folders_are_named(tmp_path: Path) -> None:
+    for name in "abcde":
+        (tmp_path / name).symlink_to(name)
+    assert look_inside(tmp_path).skipped.endswith(
+        "c (Too many levels of symbolic links) and 2 more"
+    )

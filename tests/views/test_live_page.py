@@ -261,6 +261,26 @@ def test_a_damaged_study_says_so_and_the_others_stay(tmp_path):
         assert ask(server, "/state/small")[0] == 404
 
 
+def test_a_folder_that_cannot_be_entered_says_so_and_the_others_stay(tmp_path, cannot_enter):
+    samples.make_results(tmp_path)
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    cannot_enter(tmp_path / "lost+found")
+    with serving(tmp_path) as server:
+        text = whole_list(server)
+        assert "53.07" in text
+        assert text.count("loop cannot be read: Too many levels of symbolic links") == 1
+        assert text.count("lost+found cannot be read: Permission denied") == 1
+        assert ask(server, "/study/small")[0] == 200
+        for place in ("/part/loop/now", "/state/lost%2Bfound", "/both-part/loop/small"):
+            status, _, text = ask(server, place)
+            assert status == 503 and "cannot be read" in text
+        cannot_enter(tmp_path)
+        for place in ("/state/small", "/study/small"):
+            status, _, text = ask(server, place)
+            assert status == 503 and text.endswith("/ cannot be read: Permission denied\n")
+
+
 def test_any_folder_s_name_is_text(tmp_path):
     samples.make_results(tmp_path)
     (tmp_path / "small").rename(tmp_path / "<b>&'\"x")

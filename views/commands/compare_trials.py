@@ -32,6 +32,7 @@ from ...studies.reader import plain, read_text
 from ..documents import print_answer
 from ..formatting import counted
 from ..terminal.console import in_columns
+from ..visible import note
 from .compare_environments import environment_part, print_left_out
 
 __all__ = ["do_compare"]
@@ -105,7 +106,7 @@ def do_compare(args: Namespace) -> int:
             "compare two trials of one study, or two studies; not a trial with a study"
         )
     if numbers[0] is not None and numbers[1] is not None:
-        meta, sides = _trials(find_study(args.study, root), (numbers[0], numbers[1]))
+        meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
     else:
         meta, sides = _studies(args.a, args.b, root)
     chosen = _compared(*sides)
@@ -132,7 +133,7 @@ def do_compare(args: Namespace) -> int:
 def _one_study(args: Namespace, root: Path) -> StudyFolder:
     if args.b is not None or (args.a is not None and args.study is not None):
         raise ConfigError("--leave-one-out takes one study: hpo compare STUDY --leave-one-out")
-    return find_study(args.a or args.study, root)
+    return find_study(args.a or args.study, root, note)
 
 
 def _number(word: str) -> int | None:
@@ -252,7 +253,7 @@ def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, l
 def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
     sides, metas = [], []
     for name in (a, b):
-        folder = find_study(name, root)
+        folder = find_study(name, root, note)
         meta, rows, entries, scores = _board(folder)
         first = min(entries.values(), key=lambda entry: entry.rank, default=None)
         if first is None:

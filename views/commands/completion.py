@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from ...errors import MissingExtraError
@@ -75,6 +75,7 @@ def _environments(**_: Any) -> Iterable[str]:
 
 def _studies(parsed_args: Namespace, **_: Any) -> Iterable[str]:
     """Return the folders that look like studies; nothing is opened, as a Tab must not wait."""
-    root = Path(getattr(parsed_args, "out", None) or "results")
-    found = root.iterdir() if root.is_dir() else ()
-    return sorted(path.name for path in found if (path / "journal.sqlite").is_file())
+    root = getattr(parsed_args, "out", None) or "results"
+    found = os.listdir(root) if os.access(root, os.R_OK) and os.path.isdir(root) else ()
+    # os.path.isfile is False of a folder that cannot be entered
+    return sorted(name for name in found if os.path.isfile(f"{root}/{name}/journal.sqlite"))

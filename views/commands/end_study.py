@@ -15,7 +15,7 @@ from ...store.stop_request import ask_to_stop
 from ...store.study_folder import StudyFolder, StudySummary, find_study, summary_of
 from ..documents import print_answer
 from ..formatting import counted
-from ..visible import echo
+from ..visible import echo, note
 
 __all__ = ["do_rm", "do_stop"]
 
@@ -28,7 +28,7 @@ def do_stop(args: Namespace) -> int:
     Raises:
         StoreError: there is no such study, or it is not running.
     """
-    folder = find_study(args.study, Path(args.out))
+    folder = find_study(args.study, Path(args.out), note)
     holder = lock_holder(folder.path)
     if holder is None:
         raise StoreError(f"{folder.name} is not running; see: hpo list")
@@ -76,8 +76,8 @@ def do_rm(args: Namespace) -> int:
 
 def _folders(studies: Sequence[str], root: Path) -> list[StudyFolder]:
     """Return the folders of studies, each once."""
-    found = {folder.path.absolute(): folder for folder in (find_study(s, root) for s in studies)}
-    return list(found.values())
+    found = [find_study(study, root, note) for study in studies]
+    return list({folder.path.absolute(): folder for folder in found}.values())
 
 
 def _described(study: StudySummary) -> str:

@@ -19,7 +19,7 @@ from ...studies.reader import plain, read_text
 from ...studies.several import only_one_environment
 from ..documents import print_json
 from ..formatting import counted
-from ..visible import echo
+from ..visible import echo, note
 
 __all__ = ["do_export"]
 
@@ -33,7 +33,7 @@ def do_export(args: Namespace) -> int:
         ConfigError: Optuna's storage cannot take it, or the format is of one environment.
         MissingExtraError: the tool's package is not installed.
     """
-    folder = find_study(args.study, Path(args.out))
+    folder = find_study(args.study, Path(args.out), note)
     if args.format == "optuna":
         return _to_optuna(folder, args)
     target = Path(args.to)

@@ -12,7 +12,7 @@ from ...store.study_folder import find_study
 from ..documents import print_json
 from ..formatting import counted, steps
 from ..terminal.console import in_columns, knows_blocks
-from ..visible import echo
+from ..visible import echo, note
 
 if TYPE_CHECKING:
     from ...search.after.decided import Answer
@@ -34,7 +34,7 @@ def do_importance(args: Namespace) -> int:
 
     if args.over_progress and args.at is not None:
         raise ConfigError("--over-progress covers every point of the runs; leave --at out")
-    points = read_points(find_study(args.study, Path(args.out)).path)
+    points = read_points(find_study(args.study, Path(args.out), note).path)
     method = args.method or "ped-anova"
     if args.over_progress:
         found = importance_over_progress(points, args.all, method)

@@ -14,7 +14,7 @@ from ...store.study_folder import find_study
 from ..documents import print_answer, print_json
 from ..pictures import require_matplotlib
 from ..terminal.console import fitted
-from ..visible import echo
+from ..visible import echo, note
 
 if TYPE_CHECKING:
     from ..charts.model import Picture
@@ -44,7 +44,7 @@ def do_plot(args: Namespace) -> int:
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"--to {path}: allowed are files that end in {', '.join(SUFFIXES)}")
     require_matplotlib("hpo plot")
-    folder = find_study(args.study, Path(args.out))
+    folder = find_study(args.study, Path(args.out), note)
     picture = _builder(args.kind, asked)(read_snapshot(folder))
     if not picture.panels:
         raise StoreError(f"nothing to draw of {folder.name!r}: {picture.caption}")
@@ -84,8 +84,9 @@ def do_report(args: Namespace) -> int:
     Raises:
         StoreError: there is no study, or its journal is damaged.
     """
-    from ..report.report import report
+    from ..report.report import write_report
 
-    path = report(args.study, args.out, args.to)
+    folder = find_study(args.study, Path(args.out), note)
+    path = write_report(folder, None if args.to is None else Path(args.to))
     print_answer(args.json, {"report": str(path)}, str(path))
     return 0

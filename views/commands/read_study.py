@@ -46,7 +46,7 @@ from ..listings import studies_listing
 from ..query_output import csv_pieces, json_pieces, table_pieces
 from ..terminal.console import console, fitted, in_columns, knows_blocks, print_listing
 from ..trial_text import trial_data, trial_text
-from ..visible import echo
+from ..visible import echo, note
 
 __all__ = [
     "check_export",
@@ -64,7 +64,7 @@ _ROWS = 10
 
 
 def _folder(args: Namespace) -> StudyFolder:
-    return find_study(args.study, Path(args.out))
+    return find_study(args.study, Path(args.out), note)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def do_query(args: Namespace) -> int:
     """Run one SELECT over the tables of a study."""
     pieces = json_pieces if args.json else csv_pieces if args.csv else table_pieces
     ours = {name: shipped() for name in (PLACE.name, PLACE.as_posix())}
-    folder = find_tables(args.study, Path(args.out), ours)
+    folder = find_tables(args.study, Path(args.out), ours, note)
     with streamed(folder, args.sql, args.timeout or None) as rows:
         for piece in pieces(rows):
             echo(piece, end="")
@@ -169,7 +169,7 @@ def do_query(args: Namespace) -> int:
 def do_list(args: Namespace) -> int:
     """List the studies."""
     root = Path(args.out)
-    studies = list_studies(root)
+    studies = list_studies(root, note)
     if args.json:
         print_json([study.as_json() for study in studies])
     elif studies:

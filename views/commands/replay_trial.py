@@ -17,7 +17,7 @@ from ...store.study_folder import find_study
 from ..documents import print_answer
 from ..formatting import aligned, counted, number, steps
 from ..lineage_text import lineage_text
-from ..visible import echo
+from ..visible import echo, note
 from .read_study import print_exported
 
 __all__ = ["do_replay"]
@@ -33,7 +33,7 @@ def do_replay(args: Namespace) -> int:
     target = None if args.export is None else Path(args.export)
     if target is not None and target.exists():
         raise ConfigError(f"{target} exists already; choose another folder with --export")
-    folder = find_study(args.study, Path(args.out))
+    folder = find_study(args.study, Path(args.out), note)
     found = replay(folder, args.trial, Path(args.source), target, _said)
     print_answer(args.json, _data(found, target), _text(found))
     if target is not None:

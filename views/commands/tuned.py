@@ -24,7 +24,7 @@ from ...studies.tuned.tables import write_tables
 from ..documents import print_answer, print_json
 from ..formatting import counted
 from ..tuned_text import record_data, record_words, records_table, verified_data, verified_words
-from ..visible import echo
+from ..visible import echo, note
 
 if TYPE_CHECKING:
     from ...search.run import Results
@@ -103,7 +103,7 @@ def _add(name: str, args: Namespace, place: Path) -> int:
     from ...search.tuned.contribute import candidate_of, contribute
 
     out = Path(args.out)
-    candidate = candidate_of(find_study(name, out), args.anyway)
+    candidate = candidate_of(find_study(name, out, note), args.anyway)
     env = candidate.study.env
     own = candidate.study.name.removeprefix("tuned-")  # keys beside the id make another task
     record_name = args.name or (own if env.values else env.id)

@@ -22,7 +22,7 @@ from ..live.standing import Standing, read_standing
 from ..terminal.console import can_draw, console, hush_keys
 from ..terminal.live_view import panel
 from ..terminal.progress_text import standing_text, status_line
-from ..visible import echo
+from ..visible import echo, note
 
 __all__ = ["do_watch", "standings"]
 
@@ -40,7 +40,7 @@ def do_watch(args: Namespace) -> int:
     Raises:
         StoreError: there is no such study, or it is damaged.
     """
-    folder = find_study(args.study, Path(args.out))
+    folder = find_study(args.study, Path(args.out), note)
     lines = args.json or not can_draw()
     last = _print_lines(folder, args.json) if lines else _draw(folder)
     echo(_end_text(folder, last), file=sys.stderr)

@@ -13,6 +13,7 @@ from ...store.study_folder import find_study
 from ..documents import print_answer
 from ..formatting import aligned, counted, steps
 from ..terminal.console import console, fitted
+from ..visible import note
 
 __all__ = ["do_what_if", "what_if_text"]
 
@@ -41,7 +42,7 @@ def do_what_if(args: Namespace) -> int:
         ConfigError: a rule is not known, or the record has nothing to judge by.
         StoreError: there is no such study.
     """
-    folder = find_study(args.study, Path(args.out))
+    folder = find_study(args.study, Path(args.out), note)
     found = what_if(folder.path, args.early_terminate, args.seeds, args.resamples)
     width = console(sys.stdout).width if sys.stdout.isatty() else None
     text = fitted(what_if_text(found, width), sys.stdout, 2)

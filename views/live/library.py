@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -15,8 +14,7 @@ from pathlib import Path
 from ...errors import HpoError
 from ...search.after.recorded_progress import recorded_progress
 from ...search.book.state import LoopState
-from ...store.journal import JOURNAL_NAME
-from ...store.study_folder import StudyFolder
+from ...store.study_folder import StudyFolder, listed, look_inside, may_be_study
 from ..charts.snapshot import Snapshot, read_snapshot
 from .parts import ASKED, PIECES, part_of
 from .per_commit import Made, PerCommit
@@ -132,26 +130,24 @@ class Library:
         self._listed: tuple[float, list[Line]] = (-_LIST_AGAIN, [])
 
     def names(self) -> list[str]:
-        """Return the names of all studies, the last to change first."""
-        found: list[tuple[int, str]] = []
-        for name in self._inside():
-            with suppress(FileNotFoundError, NotADirectoryError):  # no study, or deleted just now
-                found.append((-self._journal(name).stat().st_mtime_ns, name))
-        return [name for _, name in sorted(found)]
+        """Return the names of all studies, the last to change first, then what cannot be entered.
 
-    def _inside(self) -> list[str]:
-        """Return what may be studies; one whose name begins with a dot is being removed."""
-        try:
-            return [name for name in os.listdir(self.root) if not name.startswith(".")]
-        except FileNotFoundError:
-            return []
-
-    def _journal(self, name: str) -> Path:
-        return self.root / name / JOURNAL_NAME
+        Raises:
+            StoreError: the folder of results cannot be read.
+        """
+        inside = look_inside(self.root)
+        return [*sorted(inside.changed, key=lambda name: -inside.changed[name]),
+                *inside.unreadable]  # fmt: skip
 
     def study(self, name: str) -> Study | None:
-        """Return a study of the folder's own listing, None if there is none of that name."""
-        there = name in self._inside() and self._journal(name).is_file()
+        """Return a study of the folder's own listing, None if there is none of that name.
+
+        A folder that cannot be entered is one that cannot be read.
+
+        Raises:
+            StoreError: the folder of results cannot be read.
+        """
+        there = name in listed(self.root) and may_be_study(self.root / name)
         with self._lock:
             if not there:
                 self._studies.pop(name, None)

@@ -128,6 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         try:
             answer = self._found()
+        except HpoError as error:
+            answer = _unread(error)
         except Exception as error:  # of ours: the page says so, and the others go on
             told = f"{type(error).__name__}: {error}"
             echo(f"warning: {self.path.partition('?')[0][:200]}: {told}", file=sys.stderr)
