@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,6 +49,7 @@ _THREADS = 4  # each holds a row group of its own, on a machine with many cores 
 _SPILL = "16GB"
 _CELLS_AT_ONCE = 100_000
 _ROWS_AT_ONCE = 10_000
+_TIME = "TIMESTAMP WITH TIME ZONE"
 
 
 def query(
@@ -57,7 +59,8 @@ def query(
 
     The view `trials` has, besides the columns of the file, a struct `param`, so that
     `param.learning_rate` needs no quotes. DuckDB sorts NaN above every number: order by `rank`,
-    or filter with `isfinite`.
+    or filter with `isfinite`. Times with a zone are `datetime` with their offset from UTC, or text
+    inside of lists and structs.
 
     Args:
         directory: the study's folder.
@@ -124,7 +127,12 @@ class Rows:
     ):
         self._connection, self._folder, self._allowed = connection, folder, allowed
         self._result = self._run(lambda: connection.execute(sql))
-        self.columns = [str(column[0]) for column in self._result.description or ()]
+        described = self._result.description or ()
+        self.columns = [str(column[0]) for column in described]
+        types = [str(column[1]) for column in described]
+        self._times = [place for place, kind in enumerate(types) if kind == _TIME]
+        if any(_TIME in kind for kind in types):
+            self._result = self._run(lambda: connection.execute(_times_as_text(types, sql)))
         most = _CELLS_AT_ONCE // max(1, len(self.columns))
         self._at_once = min(_ROWS_AT_ONCE, max(1, most))
         self._first = self._fetched()
@@ -136,7 +144,14 @@ class Rows:
             some = self._fetched()
 
     def _fetched(self) -> list[tuple[Any, ...]]:
-        return self._run(lambda: self._result.fetchmany(self._at_once))
+        rows = self._run(lambda: self._result.fetchmany(self._at_once))
+        return [self._with_times(row) for row in rows] if self._times else rows
+
+    def _with_times(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        cells = list(row)
+        for place in self._times:
+            cells[place] = _time(cells[place])
+        return tuple(cells)
 
     def _run(self, work: Callable[[], T]) -> T:
         with _in_words(self._folder):
@@ -145,6 +160,30 @@ class Rows:
     def close(self) -> None:
         """End the query, wherever it is."""
         self._connection.close()
+
+
+def _times_as_text(types: Sequence[str], sql: str) -> str:
+    """Return what gives a query's times with a zone as text, inside of lists and structs too.
+
+    DuckDB's Python package makes them with pytz, which it does not install.
+    """
+    names = [f"c{place}" for place in range(len(types))]
+    cells = (
+        f"CAST({name} AS {kind.replace(_TIME, 'VARCHAR')})" if _TIME in kind else name
+        for name, kind in zip(names, types, strict=True)
+    )
+    # A view takes the text with whatever follows its semicolon, and columns of one name.
+    return (
+        f"CREATE TEMP VIEW with_times({', '.join(names)}) AS {sql}\n;"
+        f"SELECT {', '.join(cells)} FROM with_times"
+    )
+
+
+def _time(text: str | None) -> datetime | str | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:  # infinity, or a year that Python's times do not have
+        return text
 
 
 def _begun(folder: Path, sql: str, allowed: QueryTime, memory: str, spill: str) -> Rows | None:

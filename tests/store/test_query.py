@@ -317,6 +317,62 @@ def test_a_notebook_without_widgets_can_query(study: Path) -> None:
     assert (done.stdout, done.returncode) == ("(['one'], [(1,)])\n", 0), done.stderr
 
 
+WITHOUT_PYTZ = """
+import sys
+sys.modules["pytz"] = None
+from pathlib import Path
+from hpo.store.query import streamed
+from hpo.views.query_output import csv_pieces, json_pieces, table_pieces
+for pieces in (csv_pieces, json_pieces, table_pieces):
+    with streamed(Path(sys.argv[1]), sys.argv[2]) as rows:
+        print("".join(pieces(rows)), end="")
+"""
+TIMES = """SELECT trial, to_timestamp(trial + 0.25) AS at, to_timestamp(0) AS at,
+    NULL::TIMESTAMPTZ AS no, [to_timestamp(trial)] AS some, {'begun': to_timestamp(1)} AS more,
+    'infinity'::TIMESTAMPTZ AS never FROM trials WHERE trial < 2 ORDER BY trial DESC; -- backwards
+"""
+
+
+@pytest.mark.parametrize(
+    ("zone", "minute", "offset", "short"),
+    [
+        ("UTC", "1970-01-01 00:00:", "+00:00", "+00"),
+        ("America/St_Johns", "1969-12-31 20:30:", "-03:30", "-03:30"),
+    ],
+)
+def test_times_need_no_other_package(
+    study: Path, zone: str, minute: str, offset: str, short: str
+) -> None:
+    """DuckDB makes times with a zone by pytz, which is not installed with us."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PYTZ, str(study), TIMES],
+        env={**os.environ, "TZ": zone},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    csv_text, bracket, rest = done.stdout.partition("[\n")
+    json_text, end, table = rest.partition("\n]\n")
+    lines = csv_text.splitlines()
+    at, begun = f"{minute}01.250000{offset}", f"{minute}00{offset}"
+    assert lines[0] == "trial,at,at,no,some,more,never" and len(lines) == 3
+    assert lines[1].startswith(f"1,{at},{begun},,") and lines[1].endswith(",infinity")
+    assert json.loads(bracket + json_text + end)[0] == {
+        **{"trial": 1, "at": at, "at_2": begun, "no": None, "never": "infinity"},
+        **{"some": [f"{minute}01{short}"], "more": {"begun": f"{minute}01{short}"}},
+    }
+    assert at in table and begun in table
+
+
+def test_a_time_is_a_moment(study: Path) -> None:
+    sql = "SELECT to_timestamp(range / 4) AS at FROM range(40000) ORDER BY range DESC"
+    columns, rows = run_query(study, sql)
+    assert columns == ["at"] and len(rows) == 40_000  # more than come at once
+    assert [row[0].timestamp() for row in rows] == [n / 4 for n in range(39_999, -1, -1)]
+    with pytest.raises(StoreError, match="the query does not run: .*nothing"):
+        run_query(study, "SELECT to_timestamp(nothing) FROM trials")
+
+
 def test_results_become_json(study: Path) -> None:
     sql = """SELECT trial, trial, value, param, seed_values, 1.25::DECIMAL(4, 2) AS d,
         DATE '2024-05-01' AS day, true AS yes FROM trials ORDER BY trial"""
