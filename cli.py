@@ -79,9 +79,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     argv, rest = argv[:cut], argv[cut + 1 :]
     word = next((word for word in argv if not word.startswith("-")), None)
     if word is not None and word not in verbs:
-        parser.error(
-            f"unknown command {word!r};{suggestion(word, verbs)} Known: {', '.join(verbs)}"
-        )
+        near = suggestion(word, verbs)
+        lists = "hpo --help lists all"
+        parser.error(f"unknown command {word!r};{near} ({lists})" if near else
+                     f"unknown command {word!r}; {lists}")  # fmt: skip
     if meant := types.without_show(argv):
         parser.error(f"take out {argv[1]!r}; type: {meant}")
     args = parser.parse_args(argv)

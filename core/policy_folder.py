@@ -16,25 +16,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..disk import make_folder, new_folder, read_text, telling, write_text
+from ..disk import make_folder, new_folder, telling, write_text
 from ..environments import files_of
 from ..errors import ConfigError, StoreError
-from ..user_files import parse_json
 from .checkpoint import restore_tree, save_tree
 from .normalise import RunningStatistics
 from .plan import EnvPlan, make_plan
+from .policy_document import FORMAT, NAME, EnvDocument, PolicyDocument, read_document
 from .population import lane_shapes
 from .reward_state import RewardState
 from .saved_policy import SavedPolicy
 
 __all__ = ["IMPORTS", "load_policy", "save_policy"]
 
-_FORMAT = 1
 _SHOWN = 5
 _FILES = "files"
 IMPORTS = "imports"
 """Folder within a policy's: the code that registers what it is made with."""
-_FIELDS = ("env", "eval_env", "features", "config", "env_params", "eval_params", "about")
 
 
 def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = {}) -> None:
@@ -53,7 +51,7 @@ def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = 
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
     new_folder(directory)
     document = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "env": _take_along(saved.plan.env, "env", directory),
         "eval_env": _take_along(saved.plan.eval_env, "eval_env", directory),
         "features": list(saved.plan.features),
@@ -73,7 +71,7 @@ def save_policy(directory: Path, saved: SavedPolicy, code: Mapping[str, Path] = 
         document["reward_state"] = saved.rewards.as_data()
     text = json.dumps(document, indent=2, sort_keys=True)
     save_tree(directory / "arrays", {"params": saved.params, "statistics": saved.statistics})
-    write_text(directory / "policy.json", text + "\n")
+    write_text(directory / NAME, text + "\n")
 
 
 def _policies_inside(directory: Path) -> list[str]:
@@ -92,29 +90,18 @@ def load_policy(directory: str | Path) -> SavedPolicy:
         ConfigError: what it was made with is not known here; names the files that bring it.
     """
     directory = Path(directory)
-    path = directory / "policy.json"
+    path = directory / NAME
     if not path.is_file():
         inside = _policies_inside(directory)
         each = f"; inside it are {', '.join(inside)}" if inside else ""
         raise StoreError(f"{directory} is not a policy folder: it has no policy.json{each}")
-    try:
-        document = parse_json(read_text(path))
-    except ValueError as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != _FORMAT:
-        raise StoreError(f"{path} has format {found!r}; this hpo reads {_FORMAT}")
-    missing = [name for name in _FIELDS if name not in document]
-    if missing:
-        raise StoreError(f"{path} is damaged: it has no {', '.join(missing)}")
-    config = {name: _tuples(value) for name, value in document["config"].items()}
-    env, eval_env = (_env_plan(document[name], directory) for name in ("env", "eval_env"))
-    imports = tuple(document.get("imports", ()))
-    with _naming(imports, directory):
-        plan = make_plan(config, env, eval_env, tuple(document["features"]))
+    document = read_document(path)
+    env, eval_env = (_env_plan(one, directory) for one in (document.env, document.eval_env))
+    with _naming(document.imports, directory):
+        plan = make_plan(document.config, env, eval_env, document.features)
         empty = SavedPolicy(
-            plan, config, document["env_params"], document["eval_params"], {},
-            RunningStatistics.empty(()), document["about"], _rewards(document, path), imports,
+            plan, document.config, document.env_params, document.eval_params, {},
+            RunningStatistics.empty(()), document.about, _rewards(document), document.imports,
         )  # fmt: skip
         shapes = lane_shapes(plan, empty.hypers())
     like = {"params": shapes.params, "statistics": shapes.observation_statistics}
@@ -124,12 +111,12 @@ def load_policy(directory: str | Path) -> SavedPolicy:
 
 @contextmanager
 def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, None]:
-    """Say of a name that is not known which code brings it."""
+    """Say of what does not fit which file it stands in, and of an unknown name who brings it."""
     try:
         yield
     except (ConfigError, KeyError) as error:
         if not imports:
-            raise
+            raise ConfigError(f"{directory / NAME}: {error}") from error
         files = " ".join(f"--import {directory / IMPORTS / name}" for name in imports)
         raise ConfigError(
             f"{error}\nthis policy needs the code of {', '.join(imports)}, which lies beside it "
@@ -138,13 +125,10 @@ def _naming(imports: Sequence[str], directory: Path) -> Generator[None, None, No
         ) from error
 
 
-def _rewards(document: Mapping[str, Any], path: Path) -> RewardState | None:
-    if "reward_state" not in document:
+def _rewards(document: PolicyDocument) -> RewardState | None:
+    if not document.has_rewards:
         return None
-    try:
-        return RewardState.from_data(document["reward_state"])
-    except StoreError as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
+    return RewardState.from_data(document.returns, document.centring)
 
 
 def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
@@ -159,11 +143,6 @@ def _take_along(env: EnvPlan, name: str, directory: Path) -> dict[str, Any]:
     return {"id": env.id, "keys": keys}
 
 
-def _env_plan(document: Mapping[str, Any], directory: Path) -> EnvPlan:
-    keys = {name: _tuples(value) for name, value in document["keys"].items()}
-    folder = str(directory) if files_of(document["id"], keys) else ""
-    return EnvPlan(document["id"], tuple(sorted(keys.items())), folder)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def _env_plan(document: EnvDocument, directory: Path) -> EnvPlan:
+    folder = str(directory) if files_of(document.id, document.keys) else ""
+    return EnvPlan(document.id, tuple(sorted(document.keys.items())), folder)

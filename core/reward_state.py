@@ -11,7 +11,6 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import StoreError
 from .lane_state import LaneState
 from .normalise import RunningStatistics
 from .plan import Plan
@@ -89,24 +88,18 @@ class RewardState(Pytree):
         return {"returns": statistics, "centring": centring}
 
     @classmethod
-    def from_data(cls, data: Any) -> RewardState:
-        """Return what `as_data` was made of.
-
-        Raises:
-            StoreError: the data has another form.
-        """
-        try:
-            returns, centring = data["returns"], data["centring"]
-            return cls(
-                None if returns is None else RunningStatistics(*_floats(returns, _PARTS)),
-                *((None, None) if centring is None else _floats(centring, ("average", "trace"))),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"its reward_state is damaged: {error!r}") from error
+    def from_data(
+        cls, returns: Mapping[str, float] | None, centring: Mapping[str, float] | None
+    ) -> RewardState:
+        """Return what `as_data` was made of."""
+        return cls(
+            None if returns is None else RunningStatistics(*_floats(returns, _PARTS)),
+            *((None, None) if centring is None else _floats(centring, ("average", "trace"))),
+        )
 
 
-def _floats(data: Mapping[str, Any], names: tuple[str, ...]) -> list[Array]:
-    return [jnp.float32(float(data[name])) for name in names]
+def _floats(data: Mapping[str, float], names: tuple[str, ...]) -> list[Array]:
+    return [jnp.float32(data[name]) for name in names]
 
 
 def reward_notes(plan: Plan, rewards: RewardState | None, same_units: bool = True) -> list[str]:

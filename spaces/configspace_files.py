@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from ConfigSpace import ConfigurationSpace
 
 from ..disk import output
 from ..errors import ConfigError
-from ..plain_data import is_dict
+from ..plain_data import is_dict, is_list
 from ..user_files import parse_json, reading
+from .as_configspace import META
 
 __all__ = ["read_configspace", "write_configspace"]
 
@@ -58,18 +60,25 @@ def read_configspace(path: Path) -> ConfigurationSpace:
     if not is_dict(data) or "hyperparameters" not in data:
         raise ConfigError(f"{path}: not a space of ConfigSpace; it has no `hyperparameters`")
     try:
-        return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
+        with warnings.catch_warnings():
+            # What they warn of they read as something else, and no warning is for our terminal.
+            for kind in (UserWarning, RuntimeWarning):
+                warnings.simplefilter("error", kind)
+            return ConfigurationSpace.from_serialized_dict(_as_written_by_it(data))
     except Exception as error:  # whatever their decoder says about a file that is not theirs
         words = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(f"{path}: ConfigSpace refuses it: {words}") from error
 
 
 def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a space as ConfigSpace writes it; HyperSweeper's has a mapping of hyperparameters.
+    """Return a space as today's ConfigSpace writes it.
 
-    Those have `default` for the default, and may leave it and `log` out.
+    HyperSweeper's has a mapping of hyperparameters, which may leave `default` and `log` out.
     """
     given = data["hyperparameters"]
+    if is_list(given):
+        today = [_of_today(fields) if is_dict(fields) else fields for fields in given]
+        return {**data, "hyperparameters": today}
     if not is_dict(given):
         return data
     return {
@@ -85,8 +94,8 @@ def _as_written_by_it(data: dict[str, Any]) -> dict[str, Any]:
 def _hyperparameter(name: Any, fields: Any) -> dict[str, Any]:
     if not is_dict(fields):
         raise ValueError(f"hyperparameter {name!r} is {fields!r}; allowed: a mapping")
-    whole: dict[str, Any] = {"name": str(name), "meta": None, **fields}
-    default = whole.pop("default", whole.pop("default_value", None))
+    whole = _of_today({"name": str(name), "meta": None, **fields})
+    default = whole.pop("default_value", None)
     if whole.get("type") == "categorical":
         whole.setdefault("weights", None)
         default = whole["choices"][0] if default is None else default
@@ -97,6 +106,28 @@ def _hyperparameter(name: Any, fields: Any) -> dict[str, Any]:
         whole_number = whole["type"] == "uniform_int"
         default = (round(middle) if whole_number else middle) if default is None else default
     return {**whole, "default_value": default}
+
+
+def _of_today(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a hyperparameter without the fields that ConfigSpace had before its version 1.
+
+    It still takes them, but drops the step `q` and the probabilities of values.
+    """
+    found, step = dict(fields), fields.get("q")
+    for old, new in (("default", "default_value"), ("probabilities", "weights")):
+        value = found.pop(old, None)
+        if value is not None:
+            found[new] = value
+    found.pop("q", None)
+    if step is None or (found.get("type") == "uniform_int" and step == 1):
+        return found
+    if found.get("type") not in ("uniform_float", "uniform_int"):
+        raise ValueError(f"{found.get('name')!r} has a step (q); allowed: only of uniform ones")
+    kind = "int_uniform" if found["type"] == "uniform_int" else "uniform"
+    kind = f"log_{kind}" if found.get("log") else kind
+    kept = {"min": found["lower"], "max": found["upper"], "q": step, "distribution": kind}
+    meta = found.get("meta")
+    return {**found, "meta": {**(meta if is_dict(meta) else {}), META: kept}}
 
 
 class _Loader(yaml.SafeLoader):

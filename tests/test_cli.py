@@ -132,7 +132,8 @@ def test_version(say):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["rnu"], "unknown command 'rnu'; did you mean 'run'? Known: init, "),
+        (["rnu"], "unknown command 'rnu'; did you mean 'run'? (hpo --help lists all)\n"),
+        (["xyz"], "unknown command 'xyz'; hpo --help lists all\n"),
         (["run"], "FILE"),
         (["run", "x.yaml", "--sett", "a=b"], "--sett"),
         (["top", "-n", "0"], "'0' is not a whole number of at least 1"),

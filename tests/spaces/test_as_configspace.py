@@ -76,6 +76,50 @@ def test_their_own_yaml_of_rules_is_read_though_they_refuse_it(tmp_path):
     assert ConfigurationSpace.from_yaml(tmp_path / "ours.yaml") == theirs
 
 
+OLD = """{"name": null, "conditions": [], "forbiddens": [], "json_format_version": 0.4,
+ "hyperparameters": [
+  {"name": "rate", "type": "uniform_float", "log": false, "lower": 0.0, "upper": 1.0,
+   "default": 0.5, "q": 0.25},
+  {"name": "width", "type": "uniform_int", "log": false, "lower": 8, "upper": 64, "default": 16,
+   "q": 8},
+  {"name": "gamma", "type": "uniform_float", "log": true, "lower": 0.1, "upper": 1.0,
+   "default": 0.5, "q": null},
+  {"name": "act", "type": "categorical", "choices": ["relu", "tanh"], "default": "tanh",
+   "probabilities": %s}]}"""
+
+
+@pytest.mark.filterwarnings("error")
+def test_files_of_older_configspaces_keep_their_steps_and_defaults(tmp_path):
+    (tmp_path / "old.json").write_text(OLD % "[0.5, 0.5]")
+    space = from_configspace(read_configspace(tmp_path / "old.json"))
+    found = {one.name: (one.distribution.as_mapping(), one.default) for one in space.parameters}
+    assert found["rate"] == ({"min": 0.0, "max": 1.0, "q": 0.25, "distribution": "uniform"}, 0.5)
+    assert found["width"] == ({"min": 8, "max": 64, "q": 8, "distribution": "int_uniform"}, 16)
+    assert found["gamma"] == ({"min": 0.1, "max": 1.0, "distribution": "log_uniform"}, 0.5)
+    assert found["act"] == ({"values": ["relu", "tanh"], "distribution": "categorical"}, "tanh")
+    (tmp_path / "old.json").write_text(OLD % "[0.9, 0.1]")
+    with pytest.raises(ConfigError, match="'act' has weights; here all values are equally likely"):
+        from_configspace(read_configspace(tmp_path / "old.json"))
+
+
+@pytest.mark.filterwarnings("ignore")  # which a terminal would show
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (
+            '"type": "beta_float", "alpha": 2, "beta": 3, "q": 0.1',
+            "'x' has a step .q.; allowed",
+        ),
+        ('"type": "uniform_float", "lower": -1e308, "upper": 1e308', "refuses it: overflow"),
+    ],
+)
+def test_what_would_be_read_as_something_else_is_refused(tmp_path, fields, reason):
+    text = f'{{"hyperparameters": [{{"name": "x", "default": 0.5, "log": false, {fields}}}]}}'
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(ConfigError, match=reason):
+        from_configspace(read_configspace(tmp_path / "x.json"))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [

@@ -6,12 +6,12 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...core.policy_document import NAME, read_document
 from ...environments import ENVIRONMENTS
-from ...errors import ConfigError
+from ...errors import ConfigError, StoreError
 from ...search.lanes.compile_cache import enable_compilation_cache
 from ...store.statistics import interval, mean
 from ...studies.user_code import import_user_code
-from ...user_files import parse_json
 from ..documents import finite_or_none, print_answer, write_csv
 from ..formatting import between, counted, number
 
@@ -140,12 +140,12 @@ def _film(args: Namespace, saved: SavedPolicy) -> int:
 
 def _is_network(policy: str | None) -> bool:
     """Return whether a policy serves an optical network; a bad folder is reported later."""
-    path = Path(policy or "") / "policy.json"
+    path = Path(policy or "") / NAME
     if policy is None or not path.is_file():
         return False
     try:
-        id_ = parse_json(path.read_text(encoding="utf-8"))["eval_env"]["id"]
-    except (ValueError, KeyError, TypeError):
+        id_ = read_document(path).eval_env.id
+    except StoreError:
         return False
     return id_ in ENVIRONMENTS and ENVIRONMENTS[id_].source == "optical"
 

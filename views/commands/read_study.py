@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...core.policy_document import NAME, read_about
 from ...disk import copy_folder
 from ...errors import ConfigError, StoreError
 from ...search.after.conclusion import conclusion_of
@@ -31,7 +32,6 @@ from ...store.study_folder import (
 )
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
-from ...user_files import parse_json
 from ..documents import print_answer, print_json
 from ..formatting import counted, number, steps
 from ..leaderboard_text import (
@@ -235,15 +235,11 @@ def origin_of(policy: Path) -> dict[str, Any]:
     Raises:
         StoreError: it is not a policy folder, or damaged.
     """
-    path = policy / "policy.json"
-    own = sorted(policy.glob("*/policy.json"))  # over several environments, one each
+    path = policy / NAME
+    own = sorted(policy.glob(f"*/{NAME}"))  # over several environments, one each
     if own and not path.exists():
         path = next((one for one in own if one.parent.name != "seeds"), path)
-    try:
-        document = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is damaged: {error}") from error
-    return dict(document.get("about") or {})
+    return dict(read_about(path))
 
 
 def _whose(origin: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...studies.user_code import import_user_code
-from ...user_files import parse_json
 
 if TYPE_CHECKING:
     from ...core.saved_policy import SavedPolicy
@@ -27,16 +26,13 @@ def load_policy(folder: str | Path, *, imports: bool = False) -> SavedPolicy:
         ConfigError: what it was made with is not known here; names the files that bring it.
     """
     from ...core.device_request import ask_for_devices
+    from ...core.policy_document import NAME, read_document
     from ...core.policy_folder import IMPORTS
     from ...core.policy_folder import load_policy as load
 
-    path = Path(folder) / "policy.json"
+    path = Path(folder) / NAME
     if imports and path.is_file():
-        try:
-            document = parse_json(path.read_text(encoding="utf-8"))
-        except ValueError:
-            document = {}  # which is told by what reads it
-        named = document.get("imports", ()) if isinstance(document, dict) else ()
+        named = read_document(path).imports
         ask_for_devices()  # an array that a module makes when it is imported starts jax
-        import_user_code(map(str, named), Path(folder) / IMPORTS)
+        import_user_code(named, Path(folder) / IMPORTS)
     return load(folder)
