@@ -21,6 +21,7 @@ _NOUNS = {
     "str": "a text",
     "any": "what the environment takes",
 }
+_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,15 @@ class EnvKey:
         if self.high is not None:
             return f"{noun} from {self.low:g} to {self.high}"
         return f"{noun} {'above' if self.low_open else 'of at least'} {self.low:g}"
+
+    def is_legal(self, value: Any) -> bool:
+        """Return whether a value is of the type, in range, and among the choices."""
+        if value is None and self.default is None:
+            return True
+        legal = self.type == "any" or type(value) is _TYPES[self.type]
+        if self.type in ("int", "float") and isinstance(value, int | float):
+            legal = legal and self.in_range(value)
+        return legal and (not self.choices or value in self.choices)
 
     def in_range(self, number: float) -> bool:
         """Return whether a number is legal."""

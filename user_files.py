@@ -13,6 +13,8 @@ from .errors import ConfigError
 
 __all__ = ["parse_json", "reading"]
 
+_LONGEST = 300  # digits of a whole number; float64 ends at 309
+
 
 @contextmanager
 def reading(path: str | Path, what: str) -> Iterator[None]:
@@ -43,12 +45,19 @@ def parse_json(text: str) -> Any:
     """Return what a JSON text says.
 
     Raises:
-        ValueError: it is no JSON, or is nested deeper than Python follows.
+        ValueError: it is no JSON, is nested deeper than Python follows, or has a number that no
+            float is near.
 
     >>> parse_json("[1]")
     [1]
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _LONGEST:
+        raise ValueError(f"a number of {len(digits)} characters is not allowed")
+    return int(digits)

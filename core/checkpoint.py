@@ -102,7 +102,8 @@ def restore_tree(directory: Path, like: Any) -> Any:
         with ocp.StandardCheckpointer() as checkpointer:
             found = checkpointer.restore(directory.resolve(), target)
     except (ValueError, KeyError, OSError, TypeError) as error:
-        raise StoreError(f"the checkpoint {directory} cannot be read: {error}") from error
+        words = " ".join(line.strip(" :") for line in str(error).splitlines()[:2])  # then arrays
+        raise StoreError(f"the checkpoint {directory} cannot be read: {words:.250}") from error
     # Orbax gives arrays of the shapes on disk, whatever was asked for.
     if [x.shape for x in jax.tree.leaves(found)] != [x.shape for x in jax.tree.leaves(target)]:
         raise StoreError(f"the checkpoint {directory} holds arrays of other shapes")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import read_text
+from ..environments import ENVIRONMENTS
 from ..errors import StoreError
 from ..plain_data import is_dict, is_list
 from ..user_files import parse_json
@@ -140,14 +141,19 @@ class _Data:
         return tuple(self._field(name, _is_words, "a list of names"))
 
     def numbers(self, name: str) -> dict[str, float]:
-        return self._field(name, _is_numbers, "an object of finite numbers of float32")
+        found = self._field(name, _is_numbers, "an object of finite numbers of float32")
+        return {key: float(value) for key, value in found.items()}
 
     def environment(self, name: str) -> EnvDocument:
         data = _Data(self.path, self.mapping(name), f"{name}.")
         data._field("id", lambda value: isinstance(value, str), "the id of an environment")
         keys = {key: _tuples(value) for key, value in data.mapping("keys").items()}
+        known = ENVIRONMENTS[data.fields["id"]].keys if data.fields["id"] in ENVIRONMENTS else {}
         for key, value in keys.items():
-            self._checked(f"{name}.keys.{key}", value, _is_hashable, "words, numbers and lists")
+            where, spec = f"{name}.keys.{key}", known.get(key)
+            self._checked(where, value, _is_hashable, "words, numbers and lists")
+            if spec is not None:
+                self._checked(where, value, spec.is_legal, spec.allowed())
         return EnvDocument(data.fields["id"], keys)
 
     def all_of(self, name: str, parts: tuple[str, ...]) -> dict[str, float] | None:
@@ -158,7 +164,9 @@ class _Data:
 
         if name not in self.fields:
             raise StoreError(f"{self.path} is damaged: it has no {self.above}{name}")
-        return self._field(name, fits, f"null or an object of the numbers {', '.join(parts)}")
+        allowed = f"null or an object of the numbers {', '.join(parts)}"
+        found = self._field(name, fits, allowed)
+        return None if found is None else {part: float(found[part]) for part in parts}
 
 
 def _is_words(value: Any) -> bool:

@@ -166,13 +166,7 @@ def _key_value(key: str, spec: EnvKey, given: Any) -> Any:
         value = float(value)
     if spec.type == "int" and isinstance(value, float) and value.is_integer():
         value = int(value)
-    types = {"int": int, "float": float, "bool": bool, "str": str}
-    legal = spec.type == "any" or type(value) is types[spec.type]
-    if spec.type in ("int", "float") and isinstance(value, int | float):
-        legal = legal and spec.in_range(value)
-    if spec.choices and value not in spec.choices:
-        legal = False
-    if not legal:
+    if not spec.is_legal(value):
         too_large = isinstance(value, int) and spec.high is None and value > INT32
         size = " that fits an int32" if too_large else ""
         raise ConfigError(f"env.{key} is {given!r}; allowed: {spec.allowed()}{size}")

@@ -191,8 +191,8 @@ def places(data, above=()):
     """Yield the way to every value."""
     if above:
         yield above
-    inside = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, value in inside if isinstance(data, dict | list) else ():
+    inside = data.items() if isinstance(data, dict) else ()
+    for key, value in enumerate(data) if isinstance(data, list) else inside:
         yield from places(value, (*above, key))
 
 
@@ -221,7 +221,7 @@ def test_no_value_of_a_description_is_trusted(policies, tmp_path):
                 first, *others = str(error).splitlines()
                 assert len(first) < 400, (way, wrong)
                 assert others == [] or others[0].startswith("this policy needs the code of own.py")
-                assert str(path) in first or others or "other shapes" in first, (way, first)
+                assert str(path.parent) in first or others, (way, first)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +231,11 @@ def test_no_value_of_a_description_is_trusted(policies, tmp_path):
         (("env", "id"), ["x"], "env.id is ['x']; allowed: the id of an environment"),
         (("eval_env", "keys"), "x", "eval_env.keys is 'x'; allowed: an object"),
         (("env", "keys"), {"a": {}}, "env.keys.a is {}; allowed: words, numbers and lists"),
+        (
+            ("eval_env", "keys", "max_steps_in_episode"),
+            1e308,
+            "max_steps_in_episode is 1e+308; al",
+        ),
         (("features",), None, "features is None; allowed: a list of names"),
         (("eval_params", "gravity"), 1e39, "{'gravity': 1e+39}; allowed: an object of finite"),
         (("about",), "\x1b", "about is '\\x1b'; allowed: an object"),
