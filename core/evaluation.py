@@ -40,7 +40,7 @@ __all__ = [
 
 EVALUATION = 5  # use of a lane's key
 STEP_LIMIT = 100_000
-"""Env steps after which an episode that never ends is cut."""
+"""Env steps after which an episode that never ends is cut, where nobody asks for less."""
 
 
 @pytree
@@ -104,7 +104,12 @@ class _Carry(Pytree):
 
 
 def evaluate(
-    plan: Plan, lanes: Policies, episodes: int, greedy: bool, steps: int | None = None
+    plan: Plan,
+    lanes: Policies,
+    episodes: int,
+    greedy: bool,
+    steps: int | None = None,
+    cut_after: int = STEP_LIMIT,
 ) -> Episodes:
     """Return one row an episode.
 
@@ -118,8 +123,9 @@ def evaluate(
         greedy: the mode of the distribution instead of a sample.
         steps: count that many steps after the environment's warm-up, ignoring episode ends
             (continuous operation); None runs each episode to its end.
+        cut_after: env steps after which an episode that has not ended is cut.
     """
-    last = last_step(plan, steps)
+    last = cut_after if steps is None else last_step(plan, steps)
     carry = jax.lax.while_loop(
         lambda c: (c.step < last) & jnp.any(c.running),
         lambda c: advance(plan, lanes, c, greedy, steps)[0],

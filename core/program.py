@@ -21,7 +21,7 @@ from jaxtyping import Array
 from ..errors import ConfigError
 from .accumulation import for_platform
 from .checkpoint import restore_tree, save_tree
-from .evaluation import Episodes, Policies, evaluate
+from .evaluation import STEP_LIMIT, Episodes, Policies, evaluate
 from .hypers import Hypers
 from .initial import Initial
 from .inspection import look
@@ -67,6 +67,7 @@ class EvaluationPlan:
     episodes: int = 20
     greedy: bool = True
     steps: int | None = None
+    cut_after: int = STEP_LIMIT
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -260,7 +261,7 @@ class Program:
 
     def _episodes(self, policies: Policies) -> Episodes:
         how = self.evaluation
-        return evaluate(self.plan, policies, how.episodes, how.greedy, how.steps)
+        return evaluate(self.plan, policies, how.episodes, how.greedy, how.steps, how.cut_after)
 
     @cached_property
     def _evaluate(self) -> Any:

@@ -87,7 +87,7 @@ class TrialRow:
         scores, choose_scores, report_scores: of several environments, the mean score on each over
             the seeds of the search, of `choose_values` and of `report_values`.
         report_diverged: the replicates on those seeds that diverged and have no value, in order.
-        error: the message of a failed trial.
+        error: why a trial failed or diverged.
         started_at: when its first replicate entered a lane, seconds since the epoch.
         ended_at: when it ended.
         bits: the `StudyMeta.bits` the trial ended under; trials with equal numbers come from

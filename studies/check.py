@@ -14,6 +14,7 @@ from ..plain_data import as_lists
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, lane_words, mebibytes, policy_words
+from .episode_end import endless_note
 from .expected import Expected, confirm_words, expected_steps
 from .idle import idle_knobs
 from .own_evaluation import own_evaluation_note
@@ -238,7 +239,9 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             "checkpoint.keep_best is 0: none is kept"
         )
     warnings.extend(idle_knobs(study))
-    warnings.extend(filter(None, [own_evaluation_note(study), spread_note(study)]))
+    warnings.extend(
+        filter(None, [own_evaluation_note(study), endless_note(study), spread_note(study)])
+    )
     method, usual = method_row(study.search.method), SearchSpec().random_share
     own = study.search.driver == "lanes"
     if own and not method.learns and study.search.random_share != usual:

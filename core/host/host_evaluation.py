@@ -56,6 +56,7 @@ def evaluate_on_host(
     episodes: int,
     steps: int | None,
     warn: Callable[[str], None] = lambda text: None,
+    cut_after: int = compiled.STEP_LIMIT,
 ) -> Episodes:
     """Return one row an episode of the first `count` policies, host arrays [count, episodes].
 
@@ -68,6 +69,7 @@ def evaluate_on_host(
         episodes: of each.
         steps: env steps of each, whatever ends; None runs each episode to its end.
         warn: takes a line about a process that ended.
+        cut_after: env steps after which an episode that has not ended is cut.
 
     Raises:
         EnvironmentsFailed: those of some policies, by row.
@@ -77,7 +79,7 @@ def evaluate_on_host(
     running = np.repeat(np.arange(width) < count, episodes)
     returns, lengths = np.zeros(len(running), np.float32), np.zeros(len(running), np.int32)
     begin(plan, policies, steady, running)
-    for turn in play(plan, act, policies, steady, running, steps):
+    for turn in play(plan, act, policies, steady, running, steps, cut_after):
         returns += np.where(turn.running, arrays.reward, np.float32(0.0))
         lengths += turn.running
         returns[turn.anew], lengths[turn.anew] = 0.0, 0
@@ -110,6 +112,7 @@ def play(
     steady: Steady,
     running: np.ndarray,
     steps: int | None,
+    cut_after: int = compiled.STEP_LIMIT,
 ) -> Iterator[Turn]:
     """Yield each step of the episodes of an evaluation, which have begun.
 
@@ -120,6 +123,7 @@ def play(
         steady: W x episodes slots, those of a policy one after the other.
         running: bool [W episodes], those that are played.
         steps: see `evaluate_on_host`.
+        cut_after: likewise.
 
     Raises:
         EnvironmentsFailed: those of some policies, by row, when all others are done.
@@ -127,7 +131,7 @@ def play(
     arrays, width = steady.batch.arrays, len(policies.key)
     running = running & ~steady.out
     episodes = len(running) // width
-    step, last = 0, compiled.STEP_LIMIT if steps is None else steps
+    step, last = 0, cut_after if steps is None else steps
     memory, ended = policy.initial_carry(plan, (width, episodes)), np.zeros(len(running), bool)
     while step < last and running.any():
         seen = arrays.observation.copy()

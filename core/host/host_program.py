@@ -291,6 +291,7 @@ class HostProgram(Program):
                 return evaluate_on_host(
                     self.plan, self._evaluate, self._gather(lanes, padded),
                     self._stage_of_evaluation, count, how.episodes, how.steps, self.warn,
+                    how.cut_after,
                 )  # fmt: skip
         except EnvironmentsFailed as error:
             reasons = {int(padded[row]): why for row, why in error.reasons.items()}

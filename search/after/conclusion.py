@@ -8,6 +8,7 @@ in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
+from ...studies.episode_end import cut_words, may_cut
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
 from .front_values import FrontValues, front_values
 from .without_copying import copies, how_to_know, without_copying
 
-__all__ = ["alone_beside", "conclusion_from", "conclusion_of"]
+__all__ = ["alone_beside", "conclusion_from", "conclusion_of", "cut_of"]
 
 
 def conclusion_of(journal: Journal) -> Conclusion:
@@ -36,7 +38,20 @@ def conclusion_of(journal: Journal) -> Conclusion:
     ended = journal.head().phase == "finished"
     fresh = front_values(journal, rows) if ended else {}
     alone = alone_beside(journal.path.parent, meta, entries, ended)
-    return conclusion_from(meta, rows, entries, baselines_of(journal), ended, fresh, alone)
+    return conclusion_from(
+        meta, rows, entries, baselines_of(journal), ended, fresh, alone, cut_of(journal, entries)
+    )
+
+
+def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
+    """Return a sentence where the winner's value is of episodes that were cut; else ""."""
+    study = recorded(journal.meta.study_text)
+    if not entries or entries[0].value is None or not may_cut(study):
+        return ""
+    winner, stream = entries[0].trial, entries[0].value_from
+    found = [row for row in journal.evaluations(winner) if str(row.stream) == stream]
+    last = max((row.env_steps for row in found), default=0)
+    return cut_words(study, [row.episode_length for row in found if row.env_steps == last])
 
 
 def alone_beside(
@@ -54,6 +69,7 @@ def conclusion_from(
     ended: bool,
     fresh: FrontValues,
     alone: WithoutCopying | None = None,
+    cut: str = "",
 ) -> Conclusion:
     """Return what a study has shown, from what was read of its journal at one commit.
 
@@ -65,12 +81,13 @@ def conclusion_from(
         ended: the study is finished.
         fresh: with several objectives, what `front_values` gives.
         alone: what `alone_beside` gives.
+        cut: what `cut_of` gives.
     """
     study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     front = None
     if fresh and not _differ(study, rows, entries):
         front = _default_and_front(meta, rows, entries, fresh)
-    return concluded(
+    found = concluded(
         meta,
         rows,
         entries,
@@ -84,6 +101,7 @@ def conclusion_from(
         tells=how_to_know(meta.name) if ended and copies(study) else "",
         lone=ended and _is_alone(entries),
     )
+    return replace(found, said=(*found.said, cut)) if cut else found
 
 
 def _is_alone(entries: Sequence[Entry]) -> bool:

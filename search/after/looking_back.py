@@ -21,7 +21,7 @@ from ...errors import ConfigError
 from ...spaces.space import Space
 from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
-from ...store.rows import AskRow, DecisionRow, Stream, TrialRow
+from ...store.rows import AskRow, DecisionRow, Stream, TrialRow, TrialState
 from ...store.statistics import IQM_MIN_SEEDS
 from ...studies.load import recorded
 from ...studies.search_methods import METHODS
@@ -248,7 +248,7 @@ def importance_at(
         MissingExtraError: fANOVA without scikit-learn.
     """
     if not points.values:
-        raise ConfigError("no trial has been evaluated yet, so no knob has decided anything")
+        raise ConfigError(f"{_nothing(points)}, so no knob has decided anything")
     at = _point_near(points, at)
     share = points.random_share()
     here, among = _evaluated(points, at, share)
@@ -272,6 +272,14 @@ def importance_at(
     given = sum(points.trials[n].proposed_by in _GIVEN for n in set(among) - set(share))
     modelled = len(set(among) - set(share)) - given
     return Importance(shares, here, len(rows), random_only, method, random_trials, modelled)
+
+
+def _nothing(points: Points) -> str:
+    """Return why there is no value at all."""
+    lost = [n for n, row in points.trials.items() if row.state is TrialState.DIVERGED]
+    if not lost:
+        return "no trial has been evaluated yet"
+    return f"no trial has a finite value: {len(lost)} diverged (see hpo show {lost[0]})"
 
 
 def _point_near(points: Points, at: int | None) -> int | None:
@@ -315,7 +323,7 @@ def importance_over_progress(
         except ConfigError as error:  # a late point that few trials reached
             reason = error
     if not found:
-        raise reason or ConfigError("no trial has been evaluated yet")
+        raise reason or ConfigError(_nothing(points))
     return [item for item in found if item.random_only] or found
 
 

@@ -52,7 +52,7 @@ class Trial:
         seed_values: last value of every replicate that has one and did not diverge.
         stop_rule: the words of the rule that stopped it (or would have, if `audited`).
         audited: it runs on although it was stopped.
-        error: why it failed, or what is missing of its confirmation.
+        error: why it failed or diverged, or what is missing of its confirmation.
         env_steps, eval_env_steps, warmup_env_steps: of its replicates in the search.
         choose_values, report_values: one value a confirm seed.
         report_diverged: the replicates that diverged on the seeds that report.
@@ -202,6 +202,10 @@ class Trial:
         for run in self.runs:
             run.reopen()
 
+    def note_divergence(self, why: str) -> None:
+        """Note why a replicate diverged; the first word stays, and is the reason if it ends so."""
+        self.error = self.error or why
+
     # ------------------------------------------------------------------ copies
 
     def set_aside(self) -> None:
@@ -219,7 +223,7 @@ class Trial:
             schedule: the way of its lineage; empty if it is its own alone.
             runs: one for each of its own.
         """
-        self.params, self.lost = dict(params), False
+        self.params, self.lost, self.error = dict(params), False, ""
         self.schedule = tuple(schedule) or self.schedule
         for run, other in zip(self.runs_of(Stream.SEARCH), runs, strict=True):
             run.adopt(other)

@@ -1,7 +1,7 @@
 """What a chunk did: counts its env steps, retires what diverged, evaluates who stands there.
 
-Numbers of a lane that diverged mean nothing and are not kept; an evaluation that is not finite
-counts as divergence too.
+Numbers of a lane that diverged mean nothing; why it did is kept in their place. An evaluation that
+is not finite counts as divergence too.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def count_chunk(
         run.advance()
         ledger.count(run, bucket.schedule.quantum, trains, seconds)
         if result.diverged[lane]:
-            run.diverge()
+            _diverge(ledger, bucket, run, "a number of its training is not finite")
         elif trains:
             shown[lane] = run
     trained = [bucket.trained(run) for run in shown.values()]
@@ -121,7 +121,7 @@ def retire_diverged(
         if set_aside(trial):
             trial.set_aside()
         else:
-            ledger.end(trial, TrialState.DIVERGED)
+            ledger.end(trial, TrialState.DIVERGED, trial.error)
 
 
 def due_for_evaluation(bucket: Bucket, runs: Sequence[Run]) -> list[Run]:
@@ -162,7 +162,7 @@ def take_evaluations(
         value, scores = ledger.objective.seen(result)
         extras = ledger.objectives.measure(result)
         if not all(map(math.isfinite, (value, *extras))):
-            run.diverge()
+            _diverge(ledger, bucket, run, _not_finite(ledger, result, (value, *extras)))
             continue
         written += _rows(run, trained * bucket.schedule.quantum, result)
         run.measure(value, extras, len(bucket.schedule.rungs_at(trained)), scores)
@@ -172,6 +172,26 @@ def take_evaluations(
             ledger.trials[run.trial].see_values()
     ledger.unwritten.add(*written)
     return written
+
+
+def _diverge(ledger: Ledger, bucket: Bucket, run: Run, why: str) -> None:
+    run.diverge()
+    trial = ledger.trials[run.trial]
+    if run.stream is Stream.SEARCH and (trial.is_live or trial.is_paused):
+        at = bucket.trained(run) * bucket.schedule.quantum
+        trial.note_divergence(f"seed {run.replicate} at {at:,} env steps: {why}")
+
+
+def _not_finite(ledger: Ledger, result: EvaluationResult, values: Sequence[float]) -> str:
+    """Return what of an evaluation is not finite, in words."""
+    study = ledger.study
+    names = [metric.name for metric in study.objectives or (study.metric,)]
+    shown = zip(names, values, strict=False)  # after the objectives come constraints
+    bad_ones = [f"{name} is {value}" for name, value in shown if not math.isfinite(value)]
+    named = bad_ones[0] if bad_ones else "the value of a constraint is not finite"
+    returns = np.asarray(result.returns)
+    bad = int(np.sum(~np.isfinite(returns)))
+    return f"{named} in its evaluation, the returns of {bad} of {len(returns)} episodes not finite"
 
 
 def _rows(run: Run, env_steps: int, result: EvaluationResult) -> list[EvaluationRow]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...environments import find
-from ...studies.spec import Study
+from ...studies.episode_end import own_limit
 from ...studies.time_estimate import Span
 from .machine import Program
 
@@ -35,7 +34,7 @@ def _longer(program: Program) -> Span:
     study, about = program.study, program.about
     if study.evaluation.steps is not None or program.costs is None:
         return _AS_NOW
-    limit, steps = _episode_limit(study), program.costs.evaluate_steps
+    limit, steps = own_limit(study), program.costs.evaluate_steps
     if limit is None:
         return Span(0.5, 1.0, 4.0)
     if not program.is_hosted:
@@ -46,17 +45,6 @@ def _longer(program: Program) -> Span:
     return Span(1.0, most**0.5, most)
 
 
-def _episode_limit(study: Study) -> int | None:
-    entry = find(study.env.id)
-    keys = {} if entry is None else entry.keys
-    given = {**study.env.values, **study.evaluation.env}
-    for name in ("max_steps_in_episode", "max_episode_steps"):
-        if name in keys:
-            found = given.get(name, keys[name].default)
-            return int(found) if found else None
-    return None
-
-
 def episodes_words(timed: Sequence[Program], longer: dict[str, Span]) -> list[str]:
     """Return what is taken for granted of evaluation episodes; nothing where it hardly matters."""
     found: list[str] = []
@@ -64,7 +52,7 @@ def episodes_words(timed: Sequence[Program], longer: dict[str, Span]) -> list[st
         program = next(one for one in timed if str(one.study.env) == name)
         if span.high <= _NOTABLE:
             continue
-        limit, words = _episode_limit(program.study), "as long as now"
+        limit, words = own_limit(program.study), "as long as now"
         if limit is not None:
             most = f"between now and their limit of {limit:,}"
             words = most if program.is_hosted else f"of {limit:,} env steps"

@@ -30,6 +30,7 @@ from ...machine.devices import prepare_devices
 from ...machine.workers import Workers
 from ...store.rows import Stream
 from ...studies.buckets import words_of_bucket
+from ...studies.episode_end import cut_after
 from ...studies.spec import Study
 from ...via_gymnasium import is_gymnasium
 from .configuration import Parts, Split, parts_of
@@ -254,7 +255,9 @@ class LocalFactory:
             "lanes": lanes,
             "updates": self.split.quanta(plan).updates_per_chunk,
             "tile": tile,
-            "evaluation": program.EvaluationPlan(how.episodes, how.greedy, how.steps),
+            "evaluation": program.EvaluationPlan(
+                how.episodes, how.greedy, how.steps, cut_after(self.study)
+            ),
             "devices": self.devices,
             "example": example,
             "initial": self.saved_start.of(plan, example),

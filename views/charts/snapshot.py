@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...errors import ConfigError, StoreError
-from ...search.after.conclusion import alone_beside, conclusion_from
+from ...search.after.conclusion import alone_beside, conclusion_from, cut_of
 from ...search.after.decided import Answer, answer_at
 from ...search.after.environment_scores import EnvironmentScores, environment_scores
 from ...search.after.front_values import front_values
@@ -189,7 +189,9 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             standing=state_of(folder.path, head),
             baseline_rows=rules,
             scores=environment_scores(journal, rows),
-            conclusion=conclusion_from(meta, rows, entries, rules, ended, fresh, alone),
+            conclusion=conclusion_from(
+                meta, rows, entries, rules, ended, fresh, alone, cut_of(journal, entries)
+            ),
         )
 
 

@@ -11,6 +11,7 @@ from ...environments import ENVIRONMENTS
 from ...errors import ConfigError, StoreError
 from ...search.lanes.compile_cache import enable_compilation_cache
 from ...store.statistics import interval, mean
+from ...studies.episode_end import LONGEST
 from ...studies.user_code import import_user_code
 from ..documents import finite_or_none, print_answer, write_csv
 from ..formatting import between, counted, number
@@ -80,6 +81,7 @@ def do_eval(args: Namespace) -> int:
         "return_min": finite_or_none(min(returns)),
         "return_max": finite_or_none(max(returns)),
         "length_mean": mean(lengths),
+        "cut": sum(length >= LONGEST for length in lengths),
         "metrics": {
             name: finite_or_none(mean([float(value) for value in values[0]]))
             for name, values in sorted(found.metrics.items())
@@ -160,4 +162,7 @@ def _text(data: dict[str, Any]) -> str:
         f"length  {number(data['length_mean'])} env steps",
     ]
     lines += [f"{name}  {number(value)}" for name, value in data["metrics"].items()]
+    if data["cut"]:
+        lines.append(f"{data['cut']} of the episodes were cut at {LONGEST:,} env steps: the "
+                     "environment did not end them")  # fmt: skip
     return "\n".join(lines)

@@ -1,0 +1,89 @@
+"""Where an evaluation ends an episode that its environment does not end.
+
+An environment without a limit of its own would keep an evaluation going for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..environments import find
+from .env_spec import EnvSpec
+from .spec import Study
+
+__all__ = ["LONGEST", "cut_after", "cut_words", "endless_note", "may_cut", "own_limit"]
+
+LONGEST = 100_000
+"""Env steps of an episode at most, whatever the environment."""
+_SHORTEST = 20_000
+_LIMITS = ("max_steps_in_episode", "max_episode_steps")
+
+
+def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
+    """Return the env steps after which an environment ends an episode; None: not known.
+
+    Args:
+        study: whose evaluations.
+        env: one of its environments; None: the first.
+    """
+    env = env or study.env
+    entry = find(env.id)
+    keys = {} if entry is None else entry.keys
+    given = {**env.values, **study.evaluation.env}
+    for name in _LIMITS:
+        if name in keys:
+            found = given.get(name, keys[name].default)
+            return int(found) if found else None
+    return None
+
+
+def cut_after(study: Study) -> int:
+    """Return the env steps after which evaluations cut an episode.
+
+    Environments of the tables end their episodes. Of all others (imported code, Gymnasium's
+    without a time limit) nobody knows: theirs are cut after as many steps as the whole training
+    run of a seed has, which no episode of it can exceed, but not below 20,000.
+    """
+    return min(LONGEST, max(_SHORTEST, study.env_steps)) if _endless(study) else LONGEST
+
+
+def _endless(study: Study) -> list[str]:
+    """Return the ids of environments of which no limit is known."""
+    return [env.id for env in (study.env, *study.more_envs) if not _ends(study, env)]
+
+
+def _ends(study: Study, env: EnvSpec) -> bool:
+    entry = find(env.id)
+    if entry is None:
+        return False
+    return entry.source != "gymnasium" or own_limit(study, env) is not None
+
+
+def endless_note(study: Study) -> str:
+    """Return a warning where nothing is known to end the episodes of evaluations; else ""."""
+    endless = _endless(study)
+    if study.evaluation.steps is not None or not endless:
+        return ""
+    return (
+        f"{endless[0]} names no limit of its episodes: an evaluation cuts one after "
+        f"{cut_after(study):,} env steps; to count a fixed number of steps instead type "
+        "evaluation: {steps: 1000}"
+    )
+
+
+def may_cut(study: Study) -> bool:
+    """Whether evaluations of a study can have cut episodes."""
+    limits = [own_limit(study, env) or 0 for env in (study.env, *study.more_envs)]
+    return study.evaluation.steps is None and bool(_endless(study) or max(limits) > LONGEST)
+
+
+def cut_words(study: Study, lengths: Sequence[int]) -> str:
+    """Return a sentence where an evaluation has cut some of its episodes; else ""."""
+    limit = cut_after(study)
+    cut = sum(length >= limit for length in lengths)
+    if not may_cut(study) or not cut:
+        return ""
+    return (
+        f"{cut} of {len(lengths)} episodes of its evaluation were cut at {limit:,} env steps: the "
+        "environment did not end them."
+    )
