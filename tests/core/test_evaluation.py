@@ -116,6 +116,16 @@ def test_shapes_limits_and_kinds(evaluated):
         assert made.lengths.max() <= 60 and made.metrics == {}
 
 
+def test_an_episode_is_cut_where_it_is_asked_and_is_until_then_the_same(evaluated):
+    cut = max(2, int(np.median(evaluated.greedy.lengths)))
+    run = jax.jit(lambda lanes: evaluate(evaluated.plan, lanes, EPISODES, True, None, cut))
+    made = jax.device_get(run(evaluated.lanes))
+    np.testing.assert_array_equal(made.lengths, np.minimum(evaluated.greedy.lengths, cut))
+    shorter = evaluated.greedy.lengths < cut
+    assert shorter.any() and (evaluated.greedy.lengths > cut).any()
+    np.testing.assert_array_equal(made.returns[shorter], evaluated.greedy.returns[shorter])
+
+
 def test_greedy_differs_from_sampled(evaluated):
     assert not np.array_equal(evaluated.greedy.returns, evaluated.sampled.returns)
 

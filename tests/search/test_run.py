@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpo.errors import ConfigError, SearchError, StoreError
+from hpo.search.after.looking_back import importance_at, read_points
 from hpo.search.book.progress import Silent
 from hpo.search.book.state import LoopState, Phase
 from hpo.search.lanes import versions
@@ -208,12 +210,17 @@ def test_one_diverged_replicate_ends_its_trial_unless_tolerated(tmp_path):
     study = samples.study(early_terminate=None, budget=Budget(trials=3), seeds=Seeds(3))
     results = go(tmp_path / "strict", study, HalfDiverges(diverges_above=2.0))
     assert {entry.state for entry in results.leaderboard} == {TrialState.DIVERGED}
+    with opened(tmp_path / "strict") as journal:
+        told = {row.error for row in journal.trials()}
+    assert told == {"seed 1 at 5,000 env steps: a number of its training is not finite"}
     # All three replicates end with the one that diverged in the fifth chunk.
     assert results.usage.env_steps == 3 * 3 * 5_000
     tolerant = dataclasses.replace(study, seeds=Seeds(3, tolerate=1))
     results = go(tmp_path / "tolerant", tolerant, HalfDiverges(diverges_above=2.0))
     assert {entry.state for entry in results.leaderboard} == {TrialState.FINISHED}
     assert all(len(entry.values) == 2 for entry in results.leaderboard)
+    with opened(tmp_path / "tolerant") as journal:
+        assert {row.error for row in journal.trials()} == {""}
     assert results.usage.env_steps == 3 * (2 * 16_000 + 5_000)
 
 
@@ -230,6 +237,16 @@ def test_an_evaluation_that_is_not_finite_is_divergence(tmp_path):
 
     results = go(tmp_path, samples.study(budget=Budget(trials=5)), Blind())
     assert {entry.state for entry in results.leaderboard} == {TrialState.DIVERGED}
+    with opened(tmp_path) as journal:
+        told = {row.error for row in journal.trials()}
+        assert len(told) == 1 and not list(journal.evaluations())
+    assert re.fullmatch(
+        r"seed 0 at [\d,]+ env steps: eval/return_mean is nan in its evaluation, the returns of "
+        r"(\d+) of \1 episodes not finite",
+        told.pop(),
+    )
+    with pytest.raises(ConfigError, match=r"no trial has a finite value: 5 diverged .see hpo sho"):
+        importance_at(read_points(tmp_path / "study"))
 
 
 def test_a_study_that_only_diverges_stops_and_says_so(tmp_path):

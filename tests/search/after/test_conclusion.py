@@ -340,6 +340,36 @@ def test_a_budget_that_ended_before_any_run_says_what_to_change(tmp_path, pause)
     assert pause == 0 or said[2].startswith("With `pause` one in 4 goes on from a rung")
 
 
+def test_a_winner_whose_episodes_were_cut_says_so(tmp_path, monkeypatch, capsys):
+    class Long(samples.AnalyticFactory):
+        def make(self, resolved, lanes):
+            made = super().make(resolved, lanes)
+            short = made.evaluate
+            made.evaluate = lambda which: [
+                dataclasses.replace(result, lengths=result.lengths * 0 + 20_000)
+                for result in short(which)
+            ]
+            return made
+
+    def cut(results):
+        return [text for text in results.conclusion.said if "were cut at" in text]
+
+    factory = Long(diverges_above=2.0)
+    assert cut(go(tmp_path / "ends", factory)) == []
+    monkeypatch.setattr("hpo.studies.episode_end._endless", lambda study: ["own"])
+    (told,) = cut(go(tmp_path / "s", factory))
+    assert told.endswith("were cut at 20,000 env steps: the environment did not end them.")
+    with Journal(tmp_path / "s") as journal:
+        rows = [row for row in journal.evaluations() if row.stream is Stream.REPORT]
+    per_trial = len(rows) // len({row.trial for row in rows})
+    assert told.startswith(f"{per_trial} of {per_trial} episodes")
+    for words in (["top"], ["best"]):
+        assert main([*words, "s", "--out", str(tmp_path)]) == 0
+        assert " ".join(capsys.readouterr().out.split()).count("were cut at 20,000 env steps") == 1
+    report = write_report(StudyFolder(tmp_path / "s")).read_text(encoding="utf-8")
+    assert "were cut at 20,000 env steps" in report
+
+
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "better"), (None, "diverged")])
 def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
     """Of the default (1e-5), or of whoever else is on the report seeds, the winner."""

@@ -1,0 +1,57 @@
+"""Episodes that no environment ends are cut by what training sees, and it is said before."""
+
+import dataclasses
+
+import pytest
+
+from hpo.core.evaluation import STEP_LIMIT
+from hpo.environments import ENVIRONMENTS
+from hpo.studies.check import check
+from hpo.studies.env_spec import EnvSpec
+from hpo.studies.episode_end import LONGEST, cut_after, cut_words, endless_note, may_cut, own_limit
+from hpo.studies.load import loads
+
+
+def study(env="CartPole-v1", steps="4k", more=""):
+    """Return a study; one of imported code's environment is not read from a file."""
+    given = loads(f"env: CartPole-v1\nenv_steps: {steps}\nbudget: {{trials: 2}}\n{more}", "s.yaml")
+    return dataclasses.replace(given, env=EnvSpec(env))
+
+
+@pytest.mark.parametrize("id_", list(ENVIRONMENTS))
+def test_environments_that_end_are_evaluated_as_ever(id_):
+    assert LONGEST == STEP_LIMIT == 100_000
+    assert cut_after(study(id_)) == LONGEST
+    assert endless_note(study(id_)) == "" and not may_cut(study(id_))
+
+
+def test_a_limit_is_the_file_s_or_the_environment_s():
+    assert own_limit(study()) == 500
+    shorter = dataclasses.replace(study(), env=EnvSpec("CartPole-v1", {"max_steps_in_episode": 9}))
+    assert own_limit(shorter) == 9 and own_limit(study("own")) is None
+
+
+@pytest.mark.parametrize(("steps", "limit"), [("4k", 20_000), ("50k", 50_000), ("1M", 100_000)])
+def test_what_nobody_knows_to_end_is_cut_by_what_training_sees(steps, limit):
+    found = study("own", steps)
+    assert cut_after(found) == limit and may_cut(found)
+    assert f"own names no limit of its episodes: an evaluation cuts one after {limit:,}" in (
+        endless_note(found)
+    )
+    assert endless_note(found) in check(found).warnings
+    assert cut_words(found, [limit, 30, limit]) == (
+        f"2 of 3 episodes of its evaluation were cut at {limit:,} env steps: the environment did "
+        "not end them."
+    )
+    assert cut_words(found, [limit - 1]) == ""
+
+
+def test_a_fixed_number_of_steps_cuts_nothing():
+    found = study("own", more="evaluation: {steps: 1000}\n")
+    assert endless_note(found) == "" and cut_words(found, [20_000]) == ""
+
+
+def test_a_limit_above_the_longest_is_cut_and_said():
+    spec = EnvSpec("CartPole-v1", {"max_steps_in_episode": 1_000_000})
+    found = dataclasses.replace(study(), env=spec)
+    assert may_cut(found) and "1 of 2 episodes" in cut_words(found, [100_000, 7])
