@@ -141,6 +141,7 @@ def _examined(study: Study, own_code: bool) -> tuple[CheckReport, str]:
         if workers == 1:
             program = factory.expected_program(first, len(firsts))
             lanes = program.lanes
+            notes.extend(filter(None, [factory.narrow_note(first)]))
         else:
             division = factory.divide(first, None, workers, workers)
             program = factory.make_share(first, division).program

@@ -125,6 +125,25 @@ class LocalFactory:
         varies = any(item.name == "update_epochs" for item in self.study.space.parameters)
         return 1 if varies and self.backend == "cpu" else tile
 
+    def narrow_note(self, resolved: Resolved) -> str:
+        """Return a warning where the lanes that a study gives do not fill whole tiles; else "".
+
+        Numbers are those of the tile: XLA sums in another order where fewer lanes are computed
+        together. Whole tiles with idle lanes would take 1.8 times as long for 4 lanes, 2.7 times
+        for 1 or 2.
+        """
+        asked = self.study.population.lanes
+        if asked is None or self.backend != "cpu":
+            return ""
+        whole = self._tile(parts_of(resolved), asked)
+        block = whole * len(self.devices)
+        if self.program_of(resolved).tile == whole:
+            return ""
+        return (
+            f"population.lanes is {asked}, which is no multiple of {block}: a run has the same "
+            f"numbers with {block}, {2 * block}, ... lanes, and others with {asked}"
+        )
+
     def make(self, resolved: Resolved, lanes: int | None) -> LocalPopulation:
         """Make the population of this configuration's bucket; None leaves lanes to the rule."""
         return self._population(self.program_of(resolved, lanes), resolved)

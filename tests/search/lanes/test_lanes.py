@@ -19,7 +19,9 @@ from hpo.search.lanes.lane_count import (
 )
 from hpo.search.lanes.local import LocalFactory
 from hpo.search.lanes.several import factories_of
-from hpo.studies.spec import EnvSpec, Racing, Seeds
+from hpo.search.preview import preview
+from hpo.spaces import Space
+from hpo.studies.spec import EnvSpec, PopulationSpec, Racing, Seeds
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "samples.py")))
 PLENTY = 10**12
@@ -71,6 +73,40 @@ def test_tiles_of_a_cpu_shrink_as_networks_grow():
     assert tiles == sorted(tiles, reverse=True) and tiles[0] > tiles[-1] >= 1
     with pytest.raises(ValueError, match="gpu_tile"):
         tile_of("gpu", 10)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "tile", "whole"),
+    [(1, 1, False), (2, 1, False), (4, 2, False), (12, 3, False), (8, 4, True), (16, 4, True),
+     (64, 4, True), (None, 4, True)],
+)  # fmt: skip
+def test_the_numbers_of_a_run_are_those_of_whole_tiles(lanes, tile, whole):
+    """A run has the same bits wherever its tile is as wide; where it is not, `check` says so."""
+    study = dataclasses.replace(samples.study(confirm=None), population=PopulationSpec(lanes))
+    factory = LocalFactory(study)
+    factory.devices = factory.devices[:2]
+    resolved = factory.resolve(study.default())
+    assert factory.program_of(resolved).tile == tile
+    note = factory.narrow_note(resolved)
+    assert (note == "") == whole
+    if not whole:
+        assert note == (
+            f"population.lanes is {lanes}, which is no multiple of 8: a run has the same numbers "
+            f"with 8, 16, ... lanes, and others with {lanes}"
+        )
+    if lanes == 1:
+        warnings = preview(study)[0].warnings
+        assert any(text.startswith("population.lanes is 1, which is no mult") for text in warnings)
+
+
+def test_a_study_that_searches_epochs_has_tiles_of_one_lane():
+    epochs = samples.parameter("update_epochs", 4, min=1, max=8, distribution="int_uniform")
+    study = dataclasses.replace(samples.study(confirm=None), population=PopulationSpec(2))
+    study = dataclasses.replace(study, space=Space((*study.space.parameters, epochs)))
+    factory = LocalFactory(study)
+    factory.devices = factory.devices[:2]
+    resolved = factory.resolve(study.default())
+    assert factory.program_of(resolved).tile == 1 and factory.narrow_note(resolved) == ""
 
 
 def test_what_all_lanes_share_is_taken_from_memory_first():
