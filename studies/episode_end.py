@@ -28,11 +28,12 @@ def own_limit(study: Study, env: EnvSpec | None = None) -> int | None:
     """
     env = env or study.env
     entry = find(env.id)
-    keys = {} if entry is None else entry.keys
+    if entry is None:
+        return None
     given = {**env.values, **study.evaluation.env}
     for name in _LIMITS:
-        if name in keys:
-            found = given.get(name, keys[name].default)
+        if name in entry.keys:
+            found = given.get(name, entry.keys[name].default)
             return int(found) if found else None
     return None
 
