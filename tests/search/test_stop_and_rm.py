@@ -141,6 +141,15 @@ def test_studies_are_removed_with_all_that_is_in_them(two, capsys):
     assert names(two) == ["notes.txt"]
 
 
+def test_what_another_user_s_removal_left_stays_theirs(two, capsys, cannot_enter):
+    for name in (".x.removed", ".y.removed"):
+        (two / name / "parts").mkdir(parents=True)
+    cannot_enter(two / ".x.removed")
+    assert main(["rm", "a", "--yes", "--out", str(two)]) == 0
+    assert capsys.readouterr().err == "removed a\n"
+    assert names(two) == [".x.removed", "b"]
+
+
 def test_nothing_is_removed_if_one_of_them_must_not_be(two, capsys):
     (two / "b" / "notes.txt").write_text("mine")
     assert main(["rm", "a", "b", "--yes", "--out", str(two)]) == 2
