@@ -6,6 +6,12 @@ kept in the file, so the numbers of docs/optical.md are made again from it alone
     python benchmarks/from_heuristics.py nsfnet=results/from-heuristics-nsfnet ... \\
         --out benchmarks/from_heuristics.json
     python benchmarks/from_heuristics.py --table benchmarks/from_heuristics.json
+    python benchmarks/from_heuristics.py --serve nsfnet_from_200=ksp_lf,ksp_ff@25 \\
+        --out benchmarks/from_heuristics.json
+
+The last one serves the requests of a study to further heuristics, which needs its file alone: the
+requests follow from its seed. A survey on few requests cannot say which heuristic is the strongest
+of those that lie within its noise; the requests that judged the policies can.
 """
 
 from __future__ import annotations
@@ -13,17 +19,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hpo.errors import HpoError
+from hpo.search.book.objective import measure
+from hpo.search.lanes.local import LocalFactory
+from hpo.search.lanes.resolver import Resolver
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
 from hpo.store.paired import paired_interval
 from hpo.store.rows import Stream, TrialState
 from hpo.store.statistics import mean
-from hpo.studies.load import recorded
+from hpo.studies.load import load, recorded
+from hpo.studies.spec import Study
+
+STUDIES = Path(__file__).resolve().parents[1] / "studies" / "from_heuristics"
 
 
 def kept(folder: Path) -> dict[str, Any]:
@@ -55,6 +67,16 @@ def kept(folder: Path) -> dict[str, Any]:
     }
 
 
+def served(study: Study, rules: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+    """Yield each heuristic with its blocking on the requests that judged a study's seeds."""
+    factory = LocalFactory(study)
+    resolved = Resolver(study, factory).of({})
+    seeds = [(Stream.SEARCH, replicate) for replicate in range(study.seeds.per_config)]
+    for rule in rules:
+        seen = factory.baseline(rule, resolved, seeds)
+        yield rule, [measure(study.metric.name, one) for one in seen]
+
+
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a row a study as a table of Markdown, the strongest heuristic by these requests."""
     titles = ("network", "trained at", "judged at", "env steps", "policy", "heuristic", "less it")
@@ -71,15 +93,32 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _serve(words: str, out: Path) -> int:
+    """Add further heuristics to the file of an earlier run, to each study of the same requests."""
+    name, _, rules = words.partition("=")
+    found = json.loads(out.read_text())
+    same = [found[key]["heuristics"] for key in found if key.removesuffix("_again") == name]
+    study = load(STUDIES / f"{name}.yaml")
+    for rule, values in served(study, [rule for rule in rules.split(",") if rule not in same[0]]):
+        for there in same:
+            there[rule] = values
+        out.write_text(json.dumps(found, indent=1) + "\n")
+    print(table({name: found[name]}))
+    return 0
+
+
 def main() -> int:
     """Print the table; 2 where a study cannot be read."""
     parser = argparse.ArgumentParser(description="Policies beside the heuristics they began as.")
     parser.add_argument("studies", nargs="*", metavar="FILE=FOLDER")
     parser.add_argument("--out", type=Path, metavar="FILE")
     parser.add_argument("--table", type=Path, metavar="FILE", help="of an earlier run")
+    parser.add_argument("--serve", metavar="FILE=RULE,RULE", help="into --out, after each rule")
     args = parser.parse_args()
-    if bool(args.studies) == (args.table is not None):
-        parser.error("give studies as nsfnet=FOLDER, or --table FILE")
+    if (bool(args.studies), args.table is not None, args.serve is not None).count(True) != 1:
+        parser.error("give studies as nsfnet=FOLDER, or --table FILE, or --serve FILE=RULE,RULE")
+    if args.serve is not None:
+        return _serve(args.serve, args.out)
     try:
         named = [word.partition("=") for word in args.studies]
         found = {name: kept(Path(folder)) for name, _, folder in named}

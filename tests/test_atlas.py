@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -510,6 +511,17 @@ def test_a_gain_that_judging_early_adds_is_in_the_picture(load):
         atlas=SimpleNamespace(name="x"), early=[early.Judged(0.5, whole, whole, lost)]
     )
     assert load("pictures").early_panel(found).y.low < -0.16
+
+
+def test_nothing_has_no_sign(load):
+    """What is lost by judging at the end is nothing, computed as 1 - x / x."""
+    page, nothing = load("page"), load("resampling").Estimate(-1e-9, -0.0004, 0.0004)
+    assert page._share(nothing) == "0.0% [0.0%, 0.0%]"
+    assert page._points(nothing) == "0.0 [0.0, 0.0]"
+    signed = re.compile(r"(?<![\d.])-0(\.0+)?(?![\d.])")
+    table = [line for line in (ROOT / "docs" / "atlas.md").read_text().splitlines()
+             if line.startswith("| ")]  # fmt: skip
+    assert len(table) > 100 and not any(signed.search(line) for line in table)
 
 
 def test_the_page_joins_the_navigation_once(load):

@@ -5,7 +5,9 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from hpo.studies.load import load
 
@@ -65,3 +67,48 @@ def test_the_environment_that_decides_is_found_by_leaving_each_out():
     assert [row[:2] for row in rows] == [(name, "this project") for name in "abcd"]
     assert rows[0][2] == pytest.approx((0.4 * 2 / 12) / 0.2)
     assert min(rows, key=lambda row: row[2]) == rows[0]
+
+
+def test_the_interval_over_environments_is_that_of_the_trimmed_mean():
+    """By scipy's one-sample form of Yuen's test, and by hand on eight numbers."""
+    apart = [-9.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 30.0]
+    centre, around = together.over_environments(apart)
+    # two are cut at either end: the mean of -2, -1, 0, 1; winsorised -2 -2 -2 -1 0 1 1 1
+    assert centre == -0.5
+    squares = sum((x + 0.5) ** 2 for x in (-2, -2, -2, -1, 0, 1, 1, 1))
+    reach = stats.t.ppf(0.975, 3) * (squares / (4 * 3)) ** 0.5
+    assert (around.low, around.high) == pytest.approx((-0.5 - reach, -0.5 + reach))
+    assert together.over_environments(apart[::-1])[0] == centre
+
+
+@pytest.mark.parametrize("count", [17, 27])
+@pytest.mark.parametrize("draw", ["normal", "skewed", "mostly equal"])
+def test_the_interval_over_environments_covers(draw, count):
+    """Draws of environments: 95 % of intervals hold the trimmed mean of all that could be drawn, 93 % where skewed."""
+    rng = np.random.default_rng(7)
+    draws = {
+        "normal": lambda n: rng.normal(size=n),
+        "skewed": lambda n: rng.exponential(size=n) ** 1.5,
+        "mostly equal": lambda n: rng.normal(size=n) * (rng.random(n) < 0.7),
+    }[draw]
+    truth = stats.trim_mean(draws(400_000), 0.25)
+    held = 0
+    for _ in range(1_000):
+        around = together.over_environments(draws(count))[1]
+        held += around.low <= truth <= around.high
+    assert held >= (905 if draw == "skewed" else 930)
+
+
+def test_the_page_says_that_environments_are_held_fixed(kept):
+    """Its first interval is over seeds; whoever reads it as one over environments reads wrongly."""
+    page = (ROOT / "docs" / "defaults.md").read_text()
+    assert "over seeds of these environments" in page and "less ours, over environments" in page
+    fresh = together.that_chose_nothing(kept)
+    ours = fresh["this project"]
+    unclear = 0
+    for whose, each in fresh.items():
+        if whose != "this project":
+            apart = [np.mean(each[name]) - np.mean(ours[name]) for name in ours]
+            around = together.over_environments(apart)[1]
+            unclear += around.low < 0 < around.high
+    assert unclear == 3 and "all three intervals over environments include 0" in page

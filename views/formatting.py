@@ -78,8 +78,8 @@ def moment(seconds: float) -> str:
 def number(value: float | None) -> str:
     """Format a measured value to four digits, keeping all digits before the point.
 
-    >>> number(497.3125), number(-0.00123456), number(123456.7), number(None), number(500.0)
-    ('497.3', '-0.001235', '123457', '-', '500')
+    >>> number(497.3125), number(-0.00123456), number(123456.7), number(None), number(-0.0)
+    ('497.3', '-0.001235', '123457', '-', '0')
     """
     if value is None:
         return "-"
@@ -87,7 +87,7 @@ def number(value: float | None) -> str:
         return str(value)
     if abs(value) >= 1000:
         return f"{value:.0f}"
-    return f"{value:.4g}"
+    return f"{value:z.4g}"
 
 
 def between(low: float | None, high: float | None, spec: str | None = None) -> str:

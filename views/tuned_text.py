@@ -43,7 +43,7 @@ def records_table(records: Sequence[Record]) -> str:
         return "there is no tuned configuration yet; make one with: hpo tuned add STUDY"
     rows = list[list[str]]()
     for record in records:
-        found = {one.who: summary(one, record.goal).greedy[0] for one in record.contenders}
+        found = {one.who: summary(one, record.goal, record.estimator).greedy[0] for one in record.contenders}
         others = [one for one in comparisons(record) if one.who != DEFAULT]
         rules = beside_heuristics(record)
         against = next((one for one in comparisons(record) if one.who == DEFAULT), None)
@@ -62,6 +62,8 @@ def records_table(records: Sequence[Record]) -> str:
     counts = sorted({len(record.tuned.greedy) for record in records})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     words = f"IQM of {seeds} fresh seeds, greedy; the proof of one: hpo tuned ENV"
+    if any(record.estimator == "mean" for record in records):
+        words += "\noptical networks: the mean"
     if any(row[5] != "-" for row in rows):
         words += "\nothers, published ones and heuristics: +better than, =tied with, -worse than"
     if any(row[3].endswith("*") for row in rows):
@@ -122,7 +124,7 @@ def _proof(record: Record) -> list[str]:
     compared = {one.who: one for one in comparisons(record)}
     rows = list[list[str]]()
     for one in record.contenders:
-        seen = summary(one, record.goal)
+        seen = summary(one, record.goal, record.estimator)
         rows.append(
             [
                 one.who,
@@ -144,7 +146,8 @@ def _proof(record: Record) -> list[str]:
     return [
         f"proof: {record.metric} ({record.goal}) on {seeds} that chose nothing, the same for all",
         *table,
-        f"IQM over seeds; area: mean height of the curve; it: {number(record.threshold)}",
+        f"{'IQM' if record.estimator == 'iqm' else 'mean'} over seeds; area: mean height of the "
+        f"curve; it: {number(record.threshold)}",
         "",
         *said,
         *(_beside_rule(rule) for rule in rules),
@@ -233,6 +236,7 @@ def record_data(record: Record) -> dict[str, Any]:
         "metric": record.metric,
         "goal": record.goal,
         "threshold": record.threshold,
+        "estimator": record.estimator,
         "study": vars(record.origin),
         "made": vars(record.made),
         "results": [_result(record, one, compared.get(one.who)) for one in record.contenders],
@@ -249,7 +253,7 @@ def record_data(record: Record) -> dict[str, Any]:
 
 
 def _result(record: Record, one: Contender, beside: Comparison | None) -> dict[str, Any]:
-    seen = summary(one, record.goal)
+    seen = summary(one, record.goal, record.estimator)
     data: dict[str, Any] = {
         "who": one.who,
         "source": dict(one.source),

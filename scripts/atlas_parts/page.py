@@ -136,7 +136,7 @@ def knobs(found: Sequence[Analysis]) -> str:
             share = Estimate(knob.share, knob.low, knob.high)
             rows.append((
                 f"`{one.atlas.name}`", f"`{knob.name}`", _share(share), f"{knob.floor:.1%}",
-                "yes" if knob.decided else "", f"{shift.early:.0%} to {shift.end:.0%}",
+                "yes" if knob.decided else "", f"{shift.early:z.0%} to {shift.end:z.0%}",
                 _share(shift.later), f"**{shift.verdict}**" if shift.verdict else "",
             ))  # fmt: skip
     head = ("environment", "knob", "explains at the end", "floor", "decided",
@@ -165,7 +165,7 @@ def early(found: Sequence[Analysis]) -> str:
             correlation = row.correlation
             rows.append((
                 f"`{one.atlas.name}`", f"{row.fraction:.0%}",
-                f"{correlation.value:.2f} [{correlation.low:.2f}, {correlation.high:.2f}]",
+                f"{correlation.value:z.2f} [{correlation.low:z.2f}, {correlation.high:z.2f}]",
                 _share(row.kept), _share(row.lost),
             ))  # fmt: skip
     return _table(("environment", "of the run", "rank correlation", "kept", "gain lost"), rows)
@@ -270,11 +270,12 @@ def query(found: Sequence[Analysis]) -> str:
 
 
 def _share(one: Estimate) -> str:
-    return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
+    # z: what rounds to nothing has no sign
+    return f"{one.value:z.1%} [{one.low:z.1%}, {one.high:z.1%}]"
 
 
 def _points(one: Estimate) -> str:
-    return f"{100 * one.value:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
+    return f"{100 * one.value:z.1f} [{100 * one.low:z.1f}, {100 * one.high:z.1f}]"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -84,7 +84,8 @@ def tuned() -> str:
     rows = [row for record in records for row in _tuned(record)]
     if not rows:
         return "No record has been committed yet.\n"
-    header = ("environment, env steps", "who", "greedy", "P", "training", "area", "reached")
+    header = ("environment, env steps", "who", "search", "greedy", "P, or difference", "training",
+              "area", "reached")  # fmt: skip
     return _table(header, rows) + "\n"
 
 
@@ -92,7 +93,7 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
     beside = {one.who: one for one in comparisons(record)}
     found = list[tuple[str, ...]]()
     for one in record.contenders:
-        seen, other = summary(one, record.goal), beside.get(one.who)
+        seen, other = summary(one, record.goal, record.estimator), beside.get(one.who)
         length = one.source.get("env_steps")
         name = f"**{one.who}**" if other is None else one.who
         if one.who == DEFAULT and former_default(record):
@@ -111,17 +112,24 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
             ]
         value, around = seen.greedy
         where = f"`{record.name}`, {steps(record.env_steps)}" if other is None else ""
+        searched = _searched(record) if other is None else ""
         when = "-" if seen.to_threshold is None else f"{steps(int(seen.to_threshold))}"
         reached = f"{seen.reached}/{len(one.greedy)}, {when}"
         greedy = f"{number(value)} {between(around.low, around.high)}"
-        found.append((where, name, greedy, *chances, reached))
+        found.append((where, name, searched, greedy, *chances, reached))
     for rule in beside_heuristics(record):
         verdict = rule.verdict if rule.verdict == "tied" else f"**{rule.verdict}**"
         (value, around), (less, apart) = rule.greedy, rule.less
         greedy = f"{number(value)} {between(around.low, around.high)}"
         told = f"{verdict}, ours less its {number(less)} {between(apart.low, apart.high)}".rstrip()
-        found.append(("", f"{rule.who}, a heuristic", greedy, told, "", "", ""))
+        found.append(("", f"{rule.who}, a heuristic", "", greedy, told, "", "", ""))
     return found
+
+
+def _searched(record: Record) -> str:
+    """Return the env steps of the study that found a configuration, and in runs of its length."""
+    taken = record.origin.env_steps
+    return f"{steps(taken)}, {taken / record.env_steps:,.0f} runs"
 
 
 def knobs() -> str:

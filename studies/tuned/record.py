@@ -166,6 +166,15 @@ class Record:
         """Ours."""
         return self.contenders[0]
 
+    @property
+    def estimator(self) -> Literal["mean", "iqm"]:
+        """What the values of all seeds are summarised by, the same for everybody compared.
+
+        The mean where heuristics serve the same requests: blocking is a rate, so that of all
+        requests together is the mean, and a difference paired by seed is one of means.
+        """
+        return "mean" if self.heuristics else "iqm"
+
     def contender(self, who: str) -> Contender | None:
         """Return one of them by name."""
         return next((one for one in self.contenders if one.who == who), None)

@@ -36,8 +36,8 @@ class Summary:
     """One contender's numbers.
 
     Attributes:
-        greedy, training, area: IQM over seeds, with its 95 % interval; NaN without any value, as
-            the training return of a network whose episodes never end.
+        greedy, training, area: the estimator over seeds (IQM, or mean), with its 95 % interval;
+            NaN without any value, as the training return of a network whose episodes never end.
         reached: seeds that got to the threshold.
         to_threshold: the median of the env steps that took, never counted as infinite; None where
             at most half of the seeds got there.
@@ -79,7 +79,7 @@ class BesideHeuristic:
     Attributes:
         who: the heuristic.
         verdict: by the interval of `less`: whether it leaves 0 out, and on which side.
-        greedy: the heuristic's IQM over seeds, with its 95 % interval.
+        greedy: the heuristic's mean over seeds, with its 95 % interval.
         less: the mean of the tuned configuration's value less the heuristic's, paired by seed,
             with its 95 % interval.
     """
@@ -90,25 +90,29 @@ class BesideHeuristic:
     less: tuple[float, Interval]
 
 
-def summary(one: Contender, goal: str = "maximize") -> Summary:
+def summary(
+    one: Contender, goal: str = "maximize", estimator: Literal["mean", "iqm"] = "iqm"
+) -> Summary:
     """Return the numbers of one contender; seeds that diverged count as its worst value."""
     reached = [steps for steps in one.to_threshold if steps is not None]
     middle = median([math.inf if steps is None else float(steps) for steps in one.to_threshold])
     return Summary(
-        greedy=_middle(one.greedy, goal),
-        training=_middle(one.training, "maximize"),
-        area=_middle(one.area, goal),
+        greedy=_middle(one.greedy, goal, estimator),
+        training=_middle(one.training, "maximize", estimator),
+        area=_middle(one.area, goal, estimator),
         reached=len(reached),
         to_threshold=middle if math.isfinite(middle) else None,
         diverged=sum(value is None for value in one.greedy),
     )
 
 
-def _middle(values: Sequence[float | None], goal: str) -> tuple[float, Interval]:
+def _middle(
+    values: Sequence[float | None], goal: str, estimator: Literal["mean", "iqm"]
+) -> tuple[float, Interval]:
     whole = _whole(values, goal)
     if not whole:
         return math.nan, NO_INTERVAL
-    if len(whole) < 8:  # the IQM is not defined
+    if estimator == "mean" or len(whole) < 8:  # of fewer the IQM is not defined
         return mean(whole), interval(whole)
     return iqm(whole), interval(whole, "iqm")
 
@@ -155,7 +159,8 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
         verdict: Verdict = "tied"
         if around.low is not None and around.high is not None and around.low * around.high > 0:
             verdict = "better" if (less > 0) == (record.goal == "maximize") else "worse"
-        found.append(BesideHeuristic(who, verdict, _middle(theirs, record.goal), (less, around)))
+        seen = _middle(theirs, record.goal, record.estimator)
+        found.append(BesideHeuristic(who, verdict, seen, (less, around)))
     return found
 
 

@@ -62,11 +62,12 @@ def _columns(table: str) -> list[tuple[str, pa.DataType]]:
         return [*key, ("env_steps", whole), *((n, real) for n in _CURVE)]
     return [
         *key, ("rank", whole), ("verdict", text), ("metric", text), ("goal", text),
+        ("estimator", text),
         *((f"{name}{end}", real) for name in _FLOATS for end in _ENDS),
         *((f"{name}_improvement{end}", real) for name in _FLOATS for end in _ENDS),
         ("threshold", real), ("env_steps_to_threshold", real), ("reached", whole),
         ("seeds", whole), ("diverged", whole), ("env_steps", whole),
-        ("trained_env_steps", whole), ("cpu_seconds", real), ("commit", text), ("made_on", text),
+        ("trained_env_steps", whole), ("searched_env_steps", whole), ("cpu_seconds", real), ("commit", text), ("made_on", text),
         ("published_by", text), ("published_commit", text),
     ]  # fmt: skip
 
@@ -77,7 +78,7 @@ _CURVE = ("greedy", "low", "high", "training")
 
 def _trials(record: Record) -> list[dict[str, Any]]:
     sign = -1.0 if record.goal == "maximize" else 1.0
-    found = {one.who: summary(one, record.goal) for one in record.contenders}
+    found = {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
     rows = [_trial(record, one, found[one.who]) for one in record.contenders]
     rows += [_heuristic(record, one) for one in beside_heuristics(record)]
     rows.sort(key=lambda row: sign * row["greedy"])
@@ -88,7 +89,8 @@ def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
     value, around = one.greedy
     return {
         "env": record.name, "who": one.who, "verdict": one.verdict, "metric": record.metric,
-        "goal": record.goal, "greedy": value, "greedy_low": around.low, "greedy_high": around.high,
+        "goal": record.goal, "estimator": record.estimator,
+        "greedy": value, "greedy_low": around.low, "greedy_high": around.high,
         "seeds": len(record.tuned.greedy), "env_steps": record.env_steps, "trained_env_steps": 0,
         "commit": record.made.commit, "made_on": record.made.on,
     }  # fmt: skip
@@ -97,7 +99,9 @@ def _heuristic(record: Record, one: BesideHeuristic) -> dict[str, Any]:
 def _trial(record: Record, one: Contender, seen: Summary) -> dict[str, Any]:
     row: dict[str, Any] = {
         "env": record.name, "who": one.who, "verdict": "",
-        "metric": record.metric, "goal": record.goal, "threshold": record.threshold,
+        "metric": record.metric, "goal": record.goal, "estimator": record.estimator,
+        "searched_env_steps": record.origin.env_steps if one.who == TUNED else None,
+        "threshold": record.threshold,
         "env_steps_to_threshold": seen.to_threshold, "reached": seen.reached,
         "seeds": len(one.greedy), "diverged": seen.diverged, "env_steps": record.env_steps,
         "trained_env_steps": one.cost.env_steps, "cpu_seconds": one.cost.cpu_seconds,

@@ -18,7 +18,7 @@ from hpo.errors import StudyError, UnknownNameError
 from hpo.knobs import KNOBS, complete
 from hpo.plain_data import as_lists
 from hpo.store.query import query
-from hpo.store.statistics import iqm
+from hpo.store.statistics import interval, iqm
 from hpo.studies.load import load, loads
 from hpo.studies.tuned import published as published_module
 from hpo.studies.tuned.catalogue import find_record, known_record, shipped
@@ -166,7 +166,7 @@ def test_heuristics_are_compared_seed_by_seed():
         assert less == pytest.approx(pairs.mean())
         exact = scipy.stats.ttest_1samp(pairs, 0).confidence_interval()
         assert (around.low, around.high) == pytest.approx(exact)
-        assert beside[name].greedy[0] == iqm(values)
+        assert beside[name].greedy[0] == pytest.approx(np.mean(values))
     turned = beside_heuristics(replace(record, goal="minimize"))
     assert [one.verdict for one in turned] == ["worse", "better", "tied"]
     lost = replace(record.tuned, greedy=(None, *record.tuned.greedy[1:]))
@@ -175,6 +175,33 @@ def test_heuristics_are_compared_seed_by_seed():
     assert worse.less[0] == pytest.approx(
         np.subtract((worst, *record.tuned.greedy[1:]), record.heuristics["ksp_ff"]).mean()
     )
+
+
+def test_values_and_their_difference_are_of_one_estimator(tmp_path):
+    """Beside heuristics the difference is one of means, so every value of the record is a mean."""
+    skewed = (-500.0, *np.linspace(100.0, 131.0, 31))  # mean and IQM differ by 19
+    record = with_heuristics()
+    ours = replace(record.tuned, greedy=tuple(skewed))
+    record = replace(record, contenders=(ours, *record.contenders[1:]))
+    seen = summary(record.tuned, record.goal, record.estimator).greedy
+    assert record.estimator == "mean" and seen[0] == pytest.approx(np.mean(skewed))
+    assert seen[1] == interval(skewed)
+    for one in beside_heuristics(record):
+        assert one.less[0] == pytest.approx(seen[0] - one.greedy[0])
+    place = samples.written(tmp_path, record)
+    wanted = "SELECT DISTINCT estimator FROM trials"
+    assert query(place, wanted)[1] == [("mean",)]
+    alone = replace(record, heuristics={})
+    assert alone.estimator == "iqm"
+    assert summary(alone.tuned, alone.goal, alone.estimator).greedy[0] == iqm(skewed)
+
+
+def test_the_tables_say_what_the_search_cost(tmp_path):
+    record = samples.record()
+    place = samples.written(tmp_path, record)
+    rows = dict(query(place, "SELECT who, searched_env_steps FROM trials")[1])
+    assert rows.pop("tuned") == record.origin.env_steps
+    assert set(rows.values()) == {None}
 
 
 def test_episodes_that_never_end_have_no_training_return(tmp_path):
