@@ -111,7 +111,7 @@ def that_chose_nothing(scores: Scores) -> Scores:
 
 
 def over_environments(apart: Sequence[float]) -> tuple[float, Interval]:
-    """Return the 25 % trimmed mean over environments, with the 95 % interval of Tukey and McLaughlin.
+    """Return the 25 % trimmed mean over environments, with Tukey and McLaughlin's interval.
 
     The environments count as a sample of others: each has one number, a mean over its seeds, so
     that the interval holds what environments differ by, and of seeds what is left in their means.

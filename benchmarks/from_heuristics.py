@@ -34,6 +34,7 @@ from hpo.store.rows import Stream, TrialState
 from hpo.store.statistics import mean
 from hpo.studies.load import load, recorded
 from hpo.studies.spec import Study
+from hpo.views.formatting import steps
 
 STUDIES = Path(__file__).resolve().parents[1] / "studies" / "from_heuristics"
 
@@ -78,18 +79,18 @@ def served(study: Study, rules: Sequence[str]) -> Iterator[tuple[str, list[float
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a row a study as a table of Markdown, the strongest heuristic by these requests."""
-    titles = ("network", "trained at", "judged at", "env steps", "policy", "heuristic", "less it")
+    """Return a row per study and heuristic as a table of Markdown, the strongest ones first."""
+    titles = ("study", "env steps", "judged at", "policy", "heuristic", "policy less it")
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for one in found.values():
+    for name, one in found.items():
         ours = one["policy"]
-        head = (f"| {one['topology']} | {one['trained_at']:g} | {one['judged_at']:g} | "
-                f"{one['env_steps']:,} | {mean(ours):.5f}")  # fmt: skip
+        head = (f"| `{name.removesuffix('_again')}`{', again' * name.endswith('_again')} | "
+                f"{steps(one['env_steps'])} | {one['judged_at']:g} | {mean(ours):.5f}")  # fmt: skip
         for rule in sorted(one["heuristics"], key=lambda rule: mean(one["heuristics"][rule])):
             theirs = one["heuristics"][rule]
             apart, around = mean(ours) - mean(theirs), paired_interval(ours, theirs)
-            lines.append(f"{head} | {rule} {mean(theirs):.5f} | {apart:+.4f} "
-                         f"[{around.low:+.4f}, {around.high:+.4f}] |")  # fmt: skip
+            lines.append(f"{head} | {rule} {mean(theirs):.5f} | {apart:+.5f} "
+                         f"[{around.low:+.5f}, {around.high:+.5f}] |")  # fmt: skip
     return "\n".join(lines)
 
 

@@ -84,7 +84,7 @@ def test_the_interval_over_environments_is_that_of_the_trimmed_mean():
 @pytest.mark.parametrize("count", [17, 27])
 @pytest.mark.parametrize("draw", ["normal", "skewed", "mostly equal"])
 def test_the_interval_over_environments_covers(draw, count):
-    """Draws of environments: 95 % of intervals hold the trimmed mean of all that could be drawn, 93 % where skewed."""
+    """Draws of environments: 95 % of intervals hold the trimmed mean of everything, 93 % where skewed."""
     rng = np.random.default_rng(7)
     draws = {
         "normal": lambda n: rng.normal(size=n),
@@ -100,7 +100,7 @@ def test_the_interval_over_environments_covers(draw, count):
 
 
 def test_the_page_says_that_environments_are_held_fixed(kept):
-    """Its first interval is over seeds; whoever reads it as one over environments reads wrongly."""
+    """Its first interval is over seeds, and a second one is over environments."""
     page = (ROOT / "docs" / "defaults.md").read_text()
     assert "over seeds of these environments" in page and "less ours, over environments" in page
     fresh = together.that_chose_nothing(kept)

@@ -221,3 +221,50 @@ def test_the_site_builds_without_a_warning(tmp_path):
     import hpo
 
     assert all(f'id="hpo.{name}"' in html for name in hpo.__all__ if name != "__version__")
+
+
+def tuned_rows():
+    """Yield (environment, who, cells) of each row of the table of tuned configurations."""
+    name = ""
+    _, _, rest = (DOCS / "tuned.md").read_text().partition("<!-- generated -->")
+    for line in rest.partition("<!-- end -->")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and "---" not in line and cells[1] != "who":
+            name = cells[0] or name
+            yield name, cells[1], cells[2:]
+
+
+def test_the_tuned_page_counts_its_verdicts():
+    page = " ".join((DOCS / "tuned.md").read_text().split())
+    found = {kind: {"better": 0, "tied": 0, "worse": 0} for kind in ("default", "rule", "other")}
+    for _, who, cells in tuned_rows():
+        if who != "**tuned**":
+            kind = "default" if who == "default" else "rule" if "heuristic" in who else "other"
+            found[kind][cells[2].partition(",")[0].strip("*")] += 1
+    default, rule = found["default"], found["rule"]
+    assert (
+        default["worse"] == 0
+        and (
+            f"beat the default on {default['better']} environments and are tied with it on "
+            f"{default['tied']}. Of {sum(rule.values())} comparisons with heuristics for optical "
+            f"networks they win {rule['better']}, tie {rule['tied']} and lose {rule['worse']}."
+        )
+        in page
+    )
+    assert f"there are {sum(sum(one.values()) for one in found.values())}" in page
+
+
+def test_a_row_beside_a_heuristic_is_of_one_estimator():
+    """The difference that a row prints is that of the values above it."""
+    seen = 0
+    for name, who, cells in tuned_rows():
+        value = float(cells[1].partition(" ")[0])
+        if who == "**tuned**":
+            ours, searched = value, cells[0]
+            assert re.fullmatch(r"[\d.]+[kMG], [\d,]+ runs", searched), name
+        elif "heuristic" in who:
+            less = float(cells[2].partition("ours less its ")[2].partition(" ")[0])
+            rounding = 1e-3 * max(abs(ours), abs(value))  # of four digits, twice
+            assert ours - value == pytest.approx(less, abs=rounding), name
+            seen += 1
+    assert seen == 16

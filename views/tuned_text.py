@@ -43,7 +43,10 @@ def records_table(records: Sequence[Record]) -> str:
         return "there is no tuned configuration yet; make one with: hpo tuned add STUDY"
     rows = list[list[str]]()
     for record in records:
-        found = {one.who: summary(one, record.goal, record.estimator).greedy[0] for one in record.contenders}
+        found = {
+            one.who: summary(one, record.goal, record.estimator).greedy[0]
+            for one in record.contenders
+        }
         others = [one for one in comparisons(record) if one.who != DEFAULT]
         rules = beside_heuristics(record)
         against = next((one for one in comparisons(record) if one.who == DEFAULT), None)

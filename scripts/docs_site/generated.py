@@ -17,6 +17,7 @@ from hpo.env_entry import EnvEntry
 from hpo.environments import ENVIRONMENTS
 from hpo.knobs import KNOBS, Knob, allowed
 from hpo.studies.reference import methods, reference, rules
+from hpo.core.envs.optical.topologies import make_topology, topology_names
 from hpo.studies.tuned.catalogue import record_files, shipped
 from hpo.studies.tuned.record import DEFAULT, Record
 from hpo.studies.tuned.record_file import read_record
@@ -36,6 +37,7 @@ def generated() -> dict[tuple[str, str], str]:
         ("reference/environments.md", "generated"): environments(),
         ("reference/commands.md", "generated"): commands(),
         ("tuned.md", "generated"): tuned(),
+        ("optical.md", "topologies"): topologies(),
         ("search.md", "methods"): methods(),
         ("search.md", "rules"): rules(),
     }
@@ -160,6 +162,14 @@ def _environment(env: EnvEntry) -> tuple[str, ...]:
     params = ", ".join(f"`{name}` {value:g}" for name, value in env.params.items())
     keys = ", ".join(f"`{name}`" for name in env.keys)
     return f"`{env.id}`", env.actions, env.meaning, params, keys
+
+
+def topologies() -> str:
+    """Return the optical networks that have names, with their nodes and pairs of fibres."""
+    known = [make_topology(name, directed=False) for name in topology_names()]
+    sizes = [f"`{name}` ({one.num_nodes}, {one.num_links})"
+             for name, one in zip(topology_names(), known, strict=True)]  # fmt: skip
+    return _table(("name (nodes, fibre pairs)",), [[", ".join(sizes)]]) + "\n"
 
 
 def commands() -> str:
