@@ -84,8 +84,9 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for name, one in found.items():
         ours = one["policy"]
-        head = (f"| `{name.removesuffix('_again')}`{', again' * name.endswith('_again')} | "
-                f"{steps(one['env_steps'])} | {one['judged_at']:g} | {mean(ours):.5f}")  # fmt: skip
+        again = ", again" * name.endswith("_again")
+        head = (f"| `{name.removesuffix('_again')}`{again} | {steps(one['env_steps'])} | "
+                f"{one['judged_at']:g} | {mean(ours):.5f}")  # fmt: skip
         for rule in sorted(one["heuristics"], key=lambda rule: mean(one["heuristics"][rule])):
             theirs = one["heuristics"][rule]
             apart, around = mean(ours) - mean(theirs), paired_interval(ours, theirs)

@@ -84,7 +84,7 @@ def test_the_interval_over_environments_is_that_of_the_trimmed_mean():
 @pytest.mark.parametrize("count", [17, 27])
 @pytest.mark.parametrize("draw", ["normal", "skewed", "mostly equal"])
 def test_the_interval_over_environments_covers(draw, count):
-    """Draws of environments: 95 % of intervals hold the trimmed mean of everything, 93 % where skewed."""
+    """Of drawn environments 95 % of intervals hold the trimmed mean, 93 % where skewed."""
     rng = np.random.default_rng(7)
     draws = {
         "normal": lambda n: rng.normal(size=n),

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hpo.cli import make_parser
+from hpo.core.envs.optical.topologies import make_topology, topology_names
 from hpo.elsewhere.document import documents
 from hpo.env_entry import EnvEntry
 from hpo.environments import ENVIRONMENTS
 from hpo.knobs import KNOBS, Knob, allowed
 from hpo.studies.reference import methods, reference, rules
-from hpo.core.envs.optical.topologies import make_topology, topology_names
 from hpo.studies.tuned.catalogue import record_files, shipped
 from hpo.studies.tuned.record import DEFAULT, Record
 from hpo.studies.tuned.record_file import read_record

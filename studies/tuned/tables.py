@@ -67,7 +67,8 @@ def _columns(table: str) -> list[tuple[str, pa.DataType]]:
         *((f"{name}_improvement{end}", real) for name in _FLOATS for end in _ENDS),
         ("threshold", real), ("env_steps_to_threshold", real), ("reached", whole),
         ("seeds", whole), ("diverged", whole), ("env_steps", whole),
-        ("trained_env_steps", whole), ("searched_env_steps", whole), ("cpu_seconds", real), ("commit", text), ("made_on", text),
+        ("trained_env_steps", whole), ("searched_env_steps", whole), ("cpu_seconds", real),
+        ("commit", text), ("made_on", text),
         ("published_by", text), ("published_commit", text),
     ]  # fmt: skip
 
