@@ -55,8 +55,8 @@ def test_what_is_claimed_holds_over_the_networks_that_were_tried(kept):
     first, again, usnet = map(times_four, ("nsfnet_from_200", "nsfnet_from_200_again",
                                            "usnet_from_380"))  # fmt: skip
     assert again < 0.05 < usnet
-    assert f"{first:.3f} and, again, {again:.3f}" in page and f"USNET's is\n  {usnet:.3f}" in page
-    assert "NSFNET" in readme and "two [optical" not in readme
+    assert f"{first:.3f} and, again, {again:.3f}" in page and f"USNET's is {usnet:.3f}" in page
+    assert "On one optical network of four" in readme
 
 
 def test_the_best_few_of_the_survey_served_the_final_requests(kept):
@@ -65,9 +65,14 @@ def test_the_best_few_of_the_survey_served_the_final_requests(kept):
            "usnet_from_380": {"ksp_ff", "kca_ff", "ksp_ff@25"}}  # fmt: skip
     for study, rules in few.items():
         assert rules <= kept[study]["heuristics"].keys()
-        assert min(map(np.mean, kept[study]["heuristics"].values())) == np.mean(
-            kept[study]["heuristics"]["ksp_ff"]
+    strongest = {
+        study: min(
+            kept[study]["heuristics"], key=lambda rule: np.mean(kept[study]["heuristics"][rule])
         )
+        for study in few
+    }
+    # The survey's first, and on USNET one that was behind it there.
+    assert strongest == {"nsfnet_from_200": "ksp_ff", "usnet_from_380": "ksp_ff:hops_distance"}
 
 
 @pytest.mark.slow
