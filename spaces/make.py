@@ -1,7 +1,8 @@
 """From the mapping that a study file holds to a distribution, with every fault named by its key.
 
 The kind is inferred when left out, as Weights & Biases does: `values` make a categorical, whole
-bounds an int_uniform, other bounds a uniform, `mu` and `sigma` a normal.
+bounds an int_uniform, other bounds a uniform, `mu` and `sigma` a normal. Unlike there, whole
+bounds of a real number make a uniform: `ent_coef: {min: 0, max: 1}` means the numbers between.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..errors import ConfigError, suggestion
 from ..plain_data import is_sequence
 from .distributions import KINDS, Distribution, freeze, same
 
-__all__ = ["Fault", "infer_kind", "make_distribution", "read_distribution"]
+__all__ = ["WHOLE_KINDS", "Fault", "infer_kind", "make_distribution", "read_distribution"]
 
 _MOST_VALUES = 200
 _MOST_STEPS = 10**9
@@ -32,7 +33,8 @@ _ELSEWHERE = {
     "int": "'int_uniform'",
     "float": "'uniform'",
 }
-_INTEGER_KINDS = ("int_uniform", "log_int_uniform", "pow2")
+WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
+"""Kinds whose values are all integers."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,16 @@ def make_distribution(fields: Mapping[str, Any]) -> Distribution:
     return distribution
 
 
-def infer_kind(fields: Mapping[str, Any]) -> str | None:
-    """Return the kind that the keys imply, or None when they imply nothing."""
+def infer_kind(fields: Mapping[str, Any], real: bool = False) -> str | None:
+    """Return the kind that the keys imply, or None when they imply nothing.
+
+    Args:
+        fields: the keys of the distribution.
+        real: it is of a real number, whose whole bounds say nothing; a whole step `q` does.
+
+    >>> infer_kind({"min": 0, "max": 1}), infer_kind({"min": 0, "max": 1}, real=True)
+    ('int_uniform', 'uniform')
+    """
     if "values" in fields or "value" in fields:
         return "categorical"
     if "mu" in fields or "sigma" in fields:
@@ -70,17 +80,22 @@ def infer_kind(fields: Mapping[str, Any]) -> str | None:
             for key in ("min", "max", "q")
             if fields.get(key) is not None
         )
+        if real and fields.get("q") is None:
+            return "uniform"
         return "int_uniform" if whole else "uniform"
     return None
 
 
-def read_distribution(fields: Mapping[str, Any]) -> tuple[Distribution | None, list[Fault]]:
+def read_distribution(
+    fields: Mapping[str, Any], real: bool = False
+) -> tuple[Distribution | None, list[Fault]]:
     """Make a distribution, or say everything that is wrong with its mapping.
 
     Args:
         fields: the keys of the distribution itself, without `default` and `when`.
+        real: it is of a real number (see `infer_kind`).
     """
-    kind = fields.get("distribution") or infer_kind(fields)
+    kind = fields.get("distribution") or infer_kind(fields, real)
     if kind is None:
         return None, [Fault(None, "give `min` and `max`, or `values`, or `mu` and `sigma`")]
     if not isinstance(kind, str) or kind not in KINDS:
@@ -143,7 +158,7 @@ def _check_numbers(kind: str, given: Mapping[str, Any]) -> list[Fault]:
             faults.append(Fault(key, f"{key} is {value!r}; allowed: a finite number"))
         elif abs(value) > 1e300 or (isinstance(value, int) and abs(value) > 2**53):
             faults.append(Fault(key, f"{key} is {value!r}, which is too large"))
-        elif kind in _INTEGER_KINDS and key != "zero" and value != int(value):
+        elif kind in WHOLE_KINDS and key != "zero" and value != int(value):
             faults.append(Fault(key, f"{key} is {value!r}; {kind} takes integers"))
     if faults:
         return faults
@@ -167,7 +182,7 @@ def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
             faults.append(
                 Fault("zero", f"min and max are both {low!r}; type values: [0, {low!r}]")
             )
-        elif kind in _INTEGER_KINDS and low <= 0 <= high:
+        elif kind in WHOLE_KINDS and low <= 0 <= high:
             faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
     faults.append(_check_bounds(kind, low, high))
     if kind == "normal":
@@ -216,13 +231,13 @@ def _build(kind: str, given: Mapping[str, Any]) -> Distribution:
     if "values" in fields:
         fields["values"] = tuple(freeze(value) for value in fields["values"])
         return KINDS[kind](**fields)
-    cast = int if kind in _INTEGER_KINDS else float
+    cast = int if kind in WHOLE_KINDS else float
     for key in ("min", "max", "q", "mu", "sigma"):
         if fields.get(key) is not None:
             fields[key] = cast(fields[key])
     if fields.get("q") is None:
         fields.pop("q", None)
-    elif kind in _INTEGER_KINDS and fields["q"] == 1:
+    elif kind in WHOLE_KINDS and fields["q"] == 1:
         fields.pop("q")
     fields["zero"] = float(fields.get("zero", 0.0))
     if "zero" not in KINDS[kind].optional:

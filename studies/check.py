@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import ConfigError
+from ..knobs import KNOBS
 from ..plain_data import as_lists
+from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, lane_words, mebibytes, policy_words
@@ -29,7 +31,6 @@ __all__ = ["CheckReport", "Cost", "check", "spread_note"]
 
 _DRAWS = 2000
 _LISTED = 12
-_WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
 Config = Mapping[str, Any]
 
 
@@ -207,13 +208,7 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
         f"{name} is static and searched over real numbers: every trial compiles its own program"
         for name in buckets.endless
     ]
-    for parameter in study.space.parameters:
-        is_real = parameter.name.startswith("env.") or isinstance(parameter.default, float)
-        if is_real and parameter.distribution.kind in _WHOLE_KINDS:
-            warnings.append(
-                f"{parameter.name} takes only whole numbers here; for any number between type "
-                "distribution: uniform"
-            )
+    warnings.extend(filter(None, map(_whole_note, study.space.parameters)))
     first = buckets.found[0].quanta
     if len(first.rung_chunks) < len(rung_steps(study)):
         early = study.early_terminate
@@ -250,6 +245,18 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings
+
+
+def _whole_note(parameter: Parameter) -> str:
+    """Return a note that a real number is searched over whole ones, unless a step asks for it."""
+    name, distribution = parameter.name, parameter.distribution
+    is_real = name.startswith("env.") or KNOBS[name].type == "float"
+    stepped = getattr(distribution, "q", None) is not None
+    if not is_real or stepped or distribution.kind not in WHOLE_KINDS:
+        return ""
+    few = "powers of two" if distribution.kind == "pow2" else "whole numbers"
+    between = "uniform" if distribution.kind == "int_uniform" else "log_uniform"
+    return f"{name} takes only {few} here; for any number between type distribution: {between}"
 
 
 def spread_note(study: Study) -> str:

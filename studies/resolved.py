@@ -209,7 +209,7 @@ def _why_not(key: str, old: Any, new: Any) -> str:
     if section in _MAY_CHANGE or key in _CHANGES_NO_RESULT:
         return ""
     if section != "budget":
-        moved = _moved_default(key, old, new)
+        moved = _moved_default(key, old, new) or _moved_kind(key, old, new)
         return moved or "fixed once a study has begun; type --new to start another"
     grows = new is None or (old is not None and old != _ABSENT and new >= old)
     return "" if grows else "a budget may only grow"
@@ -223,6 +223,15 @@ def _moved_default(key: str, old: Any, new: Any) -> str:
     if not known or section not in ("fixed", "space"):
         return ""
     return f"the default has changed since; to go on, type {_shown(old)} for it under {section}"
+
+
+def _moved_kind(key: str, old: Any, new: Any) -> str:
+    """Return what to type where whole bounds of a real number made it whole once, else ""."""
+    if not key.startswith("space.") or not key.endswith(".distribution"):
+        return ""
+    if (old, new) != ("int_uniform", "uniform"):
+        return ""
+    return "whole bounds of a real number now mean real numbers; to resume, type int_uniform"
 
 
 def _search(search: SearchSpec) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..spaces.distributions import Categorical, Distribution, Normal, Ordinal, same
 from ..spaces.forbid import Rule, ValueRule, parse_rule
-from ..spaces.make import Fault, read_distribution
+from ..spaces.make import WHOLE_KINDS, Fault, read_distribution
 from ..spaces.space import Condition, Parameter, Space, structure_faults
 from .amounts import number_of
 from .notes import Notes
@@ -22,7 +22,6 @@ __all__ = ["SpaceReader"]
 _MOST_PARAMETERS = 200
 _MOST_RULES = 500
 _NUMERIC = ("min", "max", "q", "mu", "sigma", "zero")
-_WHOLE_KINDS = ("int_uniform", "log_int_uniform", "pow2")
 _OUTSIDE = ("default", "when")
 _NOT_READ = object()
 _LONGEST_LIST = 200
@@ -104,7 +103,7 @@ class SpaceReader:
             if isinstance(fields.get(key), str):
                 number = number_of(fields[key])
                 fields[key] = fields[key] if number is None else number
-        distribution, faults = read_distribution(fields)
+        distribution, faults = read_distribution(fields, self.vocabulary.is_real(name))
         if distribution is not None:
             distribution, faults = self._fit(name, distribution)
         for fault in faults:
@@ -129,8 +128,8 @@ class SpaceReader:
         kind = self.vocabulary.type(name)
         if kind not in ("float", "int"):
             return None, [Fault("distribution", f"{_typed(kind)}; list its `values`")]
-        if kind == "int" and distribution.kind not in _WHOLE_KINDS:
-            kinds = ", ".join(_WHOLE_KINDS)
+        if kind == "int" and distribution.kind not in WHOLE_KINDS:
+            kinds = ", ".join(WHOLE_KINDS)
             text = f"takes integers, not {distribution.kind}; type one of {kinds}"
             return None, [Fault("distribution", text)]
         faults: list[Fault] = []

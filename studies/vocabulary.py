@@ -76,6 +76,15 @@ class Vocabulary:
         key = self._env_key(name)
         return "float" if key is None else _KEY_TYPES[key.type]
 
+    def is_real(self, name: str) -> bool:
+        """Return whether a known name is known to be a real number.
+
+        Parameters of environments that no table knows may be whole in meaning.
+        """
+        if name.startswith("env."):
+            return self.env is not None and name.removeprefix("env.") in self.env.params
+        return KNOBS[name].type == "float"
+
     def words(self, name: str) -> tuple[str, ...]:
         """Return the words that are legal for a number beside numbers."""
         return () if name.startswith("env.") else KNOBS[name].choices

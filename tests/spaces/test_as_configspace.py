@@ -146,3 +146,17 @@ def test_any_space_comes_back(space):
     except ConfigError:
         assume(False)
     assert same(from_configspace(theirs), space)
+
+
+def test_whole_bounds_of_their_floats_stay_real(tmp_path):
+    """As HyperSweeper writes them, and as a space of ours gives them on."""
+    path = tmp_path / "space.yaml"
+    path.write_text(
+        "hyperparameters:\n  ent_coef: {type: uniform_float, lower: 0, upper: 1}\n"
+        "  update_epochs: {type: uniform_int, lower: 1, upper: 4}\n"
+    )
+    kinds = [p.distribution.kind for p in from_configspace(read_configspace(path)).parameters]
+    assert kinds == ["uniform", "int_uniform"]
+    study = loads("env: CartPole-v1\nenv_steps: 1M\nspace: {ent_coef: {min: 0, max: 1}}\n")
+    theirs = as_configspace(study.space)["ent_coef"]
+    assert type(theirs).__name__ == "UniformFloatHyperparameter"

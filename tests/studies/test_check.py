@@ -113,9 +113,42 @@ def test_rules_that_never_or_nearly_always_hold_are_told():
     assert any("always held" in warning for warning in report.warnings)
 
 
-def test_whole_numbers_for_a_real_knob_are_told():
-    report = check(loads(BASE + "space: {env.force_mag: {min: 5, max: 15}}\n"))
-    assert "only whole numbers" in report.warnings[0]
+@pytest.mark.parametrize("name", ["ent_coef", "env.force_mag"])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("int_uniform", "only whole numbers here; for any number between type distribution: uni"),
+        (
+            "log_int_uniform",
+            "only whole numbers here; for any number between type distribution: l",
+        ),
+        ("pow2", "only powers of two here; for any number between type distribution: log_uniform"),
+    ],
+)
+def test_whole_numbers_for_a_real_number_are_told(name, kind, words):
+    text = BASE + f"space: {{{name}: {{min: 1, max: 8, distribution: {kind}}}}}\n"
+    assert f"{name} takes {words}" in check(loads(text)).warnings[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "update_epochs: {min: 1, max: 8}",
+        "ent_coef: {min: 0, max: 8, q: 2}",
+        "ent_coef: {min: 0, max: 8}",
+        "ent_coef: {values: [0, 1]}",
+    ],
+)
+def test_whole_numbers_are_told_only_where_nobody_asked_for_them(line):
+    assert check(loads(BASE + f"space: {{{line}}}\n")).warnings == ()
+
+
+def test_whole_numbers_of_an_environment_that_only_code_knows_are_told(tmp_path):
+    (tmp_path / "mine.py").write_text("")
+    text = BASE.replace("CartPole-v1", "mine") + "imports: [mine.py]\n"
+    study = loads(text + "space: {env.level: {min: 0, max: 3}}\n", source=tmp_path)
+    assert study.space.parameters[0].distribution.kind == "int_uniform"
+    assert "env.level takes only whole numbers" in check(study).warnings[0]
 
 
 def test_lanes_and_memory_come_from_the_caller():

@@ -1,3 +1,4 @@
+import math
 import subprocess
 import sys
 
@@ -154,6 +155,50 @@ def test_distributions_are_held_against_the_knob(name, value, words):
     found = mistakes(text)
     assert found[0][0] == 6
     assert any(words in text for _, text in found), found
+
+
+def _whole_bounds(knob):
+    """Return two whole numbers that a knob allows, None if there are none."""
+    low = 0 if knob.low == -math.inf else math.ceil(knob.low)
+    low += knob.low_open and low == knob.low
+    high = low + 1
+    return None if high > knob.high else (low, high)
+
+
+REAL = [(name, _whole_bounds(knob)) for name, knob in KNOBS.items() if knob.type == "float"]
+
+
+@pytest.mark.parametrize(("name", "bounds"), [pair for pair in REAL if pair[1]])
+def test_whole_bounds_of_a_real_knob_mean_the_numbers_between(name, bounds):
+    text = BASE.split("space:")[0] + (
+        f"space: {{{name}: {{min: {bounds[0]}, max: {bounds[1]}}}}}\nbudget: {{trials: 4}}\n"
+    )
+    (parameter,) = recorded(text).space.parameters
+    assert parameter.distribution.kind == "uniform"
+    middle = parameter.distribution.outward(parameter.distribution.axis.at(0.3))
+    assert bounds[0] < middle < bounds[1] and isinstance(parameter.default, float)
+
+
+def test_real_knobs_with_whole_bounds_are_most_of_them():
+    assert {"ent_coef", "gae_lambda", "log_std_init"} <= {name for name, bounds in REAL if bounds}
+    assert sum(bounds is not None for _, bounds in REAL) > 40
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("ent_coef: {min: 0, max: 1, zero: 0.2}", "uniform"),
+        ("ent_coef: {min: 0, max: 4, q: 2}", "int_uniform"),
+        ("ent_coef: {min: 0, max: 1, q: 0.25}", "uniform"),
+        ("ent_coef: {min: 0, max: 1, distribution: int_uniform}", "int_uniform"),
+        ("ent_coef: {values: [0, 1]}", "categorical"),
+        ("update_epochs: {min: 1, max: 8}", "int_uniform"),
+        ("env.force_mag: {min: 5, max: 15}", "uniform"),
+    ],
+)
+def test_a_real_number_is_real_unless_the_file_says_otherwise(line, kind):
+    study = loads(f"env: CartPole-v1\nenv_steps: 8k\nspace: {{{line}}}\nbudget: {{trials: 4}}\n")
+    assert study.space.parameters[0].distribution.kind == kind
 
 
 def test_american_spelling_is_taken():

@@ -125,6 +125,15 @@ def test_a_changed_key_is_shown_with_both_values():
     assert str(changes("budget.trials=8")[0]) == ("budget.trials: 9 -> 8 (a budget may only grow)")
 
 
+def test_a_study_of_old_says_how_its_whole_bounds_go_on():
+    """Whole bounds of a real knob were whole numbers once."""
+    text = "env: CartPole-v1\nenv_steps: 8k\nbudget: {trials: 4}\nspace: {ent_coef: {min: 0, max: 1}}\n"
+    whole = text.replace("max: 1", "max: 1, distribution: int_uniform")
+    (change,) = diff(resolved(loads(whole)), resolved(loads(text)))
+    assert not change.allowed and "to resume, type int_uniform" in str(change)
+    assert diff(resolved(loads(whole)), resolved(loads(whole))) == []
+
+
 def test_auto_values_that_a_rule_resolved_are_no_change():
     ran = resolved(loads(FULL, overrides=["population.lanes=64", "population.device=cpu"]))
     assert diff(ran, resolved(loads(FULL))) == []
