@@ -34,8 +34,8 @@ class _Means(NamedTuple):
     """The means of one minibatch, weighted as its rows count.
 
     Attributes:
-        policy: for the policy loss and the entropy.
-        value: for the value loss, the KL and the statistics.
+        policy: for the policy loss, the entropy and the statistics of the advantages.
+        value: for the value loss, the KL and the other statistics.
         mass: for the valid-mass loss.
         in_parts: they give parts of means, of a minibatch that comes in several.
     """
@@ -114,7 +114,8 @@ def ppo_loss(
     """Return the loss and what is worth seeing of it.
 
     L = -mean(min(r A, clip(r, 1 - eps, 1 + eps) A)) + vf_coef L_V - ent_coef mean(H), with
-    r = exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch, and
+    r = exp(clip(log pi - log pi_old, +-logr_clip)), A normalised over the minibatch (weighted as
+    the policy loss is, so that steps without a choice do not count; a row alone keeps its A), and
     L_V = 0.5 mean((V - R)^2), or the larger of that and the same for V clipped to V_old +-
     value_clip_eps. approx_kl = mean((r - 1) - log r) (Schulman 2020, estimator k3).
 
@@ -137,7 +138,7 @@ def ppo_loss(
     flat_rows, terms, learned = (_flat(plan, part) for part in (rows, terms, learned))
     weights = _weights(plan, rows, weight)
     means = weights.means()
-    advantage = _normalised(learned.advantage, hypers, means.value)
+    advantage = _normalised(learned.advantage, hypers, weights.policy)
     learned = learned.replace(advantage=advantage)
     return _loss(plan, hypers, coefficients, flat_rows, terms, learned, means, weights.value)
 
@@ -166,7 +167,7 @@ def loss_and_gradient(
     weights = jax.vmap(lambda part, fills: _weights(plan, part, fills))(rows, fills)
     flat: _Weights = jax.tree.map(lambda w: w.reshape(-1), weights)
     totals = _totals(flat, learned.advantage.size)
-    advantage = _normalised(learned.advantage.reshape(-1), hypers, _mean(flat.value))
+    advantage = _normalised(learned.advantage.reshape(-1), hypers, flat.policy)
     learned = learned.replace(advantage=advantage.reshape(learned.advantage.shape))
 
     def loss(params: dict[str, Any], part: tuple[Any, ...]) -> tuple[Array, Losses]:
@@ -371,12 +372,24 @@ def _outputs(plan: Plan, params: dict[str, Any], rows: Samples) -> Outputs:
     return swapped(policy.unroll(plan, params, observation, first, carry))
 
 
-def _normalised(advantage: Float[Array, " B"], hypers: Hypers, mean: Mean) -> Float[Array, " B"]:
+def _normalised(
+    advantage: Float[Array, " B"], hypers: Hypers, weight: Float[Array, " B"] | None
+) -> Float[Array, " B"]:
+    """Return advantages with mean 0 and deviation 1 over the rows that teach the policy.
+
+    A row that is alone with that has no others to be compared with: its advantage stays.
+    """
+    if weight is None and advantage.size == 1:
+        return advantage
+    mean = _mean(weight)
     centre = mean(advantage)
     deviation = jnp.sqrt(mean(jnp.square(advantage - centre)))
     clean = (advantage - centre) / (deviation + 1e-8)
     clean = jnp.clip(clean, -hypers.adv_clip, hypers.adv_clip)
-    return jnp.where(hypers.normalise_advantages > 0.0, clean, advantage)
+    on = hypers.normalise_advantages > 0.0
+    if weight is not None:
+        on = on & (jnp.sum(weight > 0.0) != 1)
+    return jnp.where(on, clean, advantage)
 
 
 def _value_errors(

@@ -35,8 +35,8 @@ class RowWeights(Pytree):
     """What each row counts for, in 0 .. 1.
 
     Attributes:
-        policy: in the policy loss and the entropy bonus.
-        value: in the value loss, the KL and the statistics of the advantages (0 or 1).
+        policy: in the policy loss, the entropy bonus and the statistics of the advantages.
+        value: in the value loss, the KL and the statistics of the ratios (0 or 1).
         mass: in the valid-mass loss (0 or 1).
     """
 

@@ -187,7 +187,8 @@ def apply_gradients(
     - adam_l2: adam of g + decay p, g clipped; d has no decay of its own (what `weight_decay` of
       torch.optim.Adam does)
     - sgd: m = momentum m + g, d = m (Sutskever et al. 2013, without Nesterov's look-ahead)
-    - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw
+    - muon (Jordan 2024): matrices by `_muon`, all other parameters as in adamw with Nesterov's
+      look-ahead (Dozat 2016), as optax.contrib.muon has it
 
     A registered one gives what is added to p (see `own_optimisers.register`).
     """
@@ -242,8 +243,10 @@ def _direction(
     return _adam(settings, gradient, moments)
 
 
-def _adam(settings: Settings, gradient: Any, moments: Moments) -> tuple[Any, Moments]:
-    adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.eps)
+def _adam(
+    settings: Settings, gradient: Any, moments: Moments, nesterov: bool = False
+) -> tuple[Any, Moments]:
+    adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.eps, nesterov=nesterov)
     with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an int32 power
         direction, moved = adam.update(gradient, moments)
     assert isinstance(moved, Moments)
@@ -253,7 +256,7 @@ def _adam(settings: Settings, gradient: Any, moments: Moments) -> tuple[Any, Mom
 def _muon(
     settings: Settings, gradient: dict[str, Any], moments: Moments
 ) -> tuple[dict[str, Any], Moments]:
-    """Return Muon's directions of matrices and Adam's of everything else.
+    """Return Muon's directions of matrices and those of Adam with Nesterov of everything else.
 
     With m = b m + (1 - b) g, both parts corrected for their start at 0, a matrix moves along the
     orthogonalised b m + (1 - b) g (Nesterov's look-ahead), times sqrt(max(1, outputs / inputs)).
@@ -271,7 +274,8 @@ def _muon(
             directions[i] = orthogonalised(ahead) * _width_factor(path, leaf)
     parts = ([leaves[i] for i in rest] for leaves in ([g for _, g in paths], first, second))
     other, other_first, other_second = parts
-    moved, state = _adam(settings, other, Moments(moments.count, other_first, other_second))
+    rest_moments = Moments(moments.count, other_first, other_second)
+    moved, state = _adam(settings, other, rest_moments, nesterov=True)
     moved_first, moved_second = jax.tree.leaves(state.mu), jax.tree.leaves(state.nu)
     for place, i in enumerate(rest):
         directions[i] = moved[place]

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Int
 from . import optimisers, policy
 from .envs import registry as environments
 from .envs.bodies import agents_of, reset_all
-from .hypers import Hypers
+from .hypers import OFF, Hypers
 from .initial import Initial, start_from
 from .lane_state import LaneState, lane_key, use_key
 from .normalise import RunningStatistics
@@ -89,6 +89,8 @@ def _begun(
 ) -> LaneState:
     """Return the state of a lane that starts with what was drawn."""
     segments = plan.num_envs * agents_of(environments.make(plan.env))
+    initial = hypers.average_reward_initial
+    begins = (hypers.reward_centering > 0.0) & (initial < OFF)
     return LaneState(
         key=raw,
         updates=updates,
@@ -102,8 +104,8 @@ def _begun(
         observation_statistics=RunningStatistics.empty(policy.statistics_shape(plan)),
         return_statistics=RunningStatistics.empty(()),
         discounted_return=jnp.zeros(segments, jnp.float32),
-        average_reward=jnp.asarray(hypers.average_reward_initial),
-        average_trace=jnp.float32(0.0),
+        average_reward=jnp.where(begins, initial, 0.0),
+        average_trace=begins.astype(jnp.float32),
         episode_return=jnp.zeros(segments, jnp.float32),
         episode_length=jnp.zeros(segments, jnp.int32),
     )

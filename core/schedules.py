@@ -118,6 +118,10 @@ def annealed_lambda(
     progress: Float[Array, ""],
     multiplier: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)); ends 90.07 % of the way, as published."""
-    p = jnp.minimum(1.0, progress / multiplier)
+    """Return lambda(p) = l0 + (l1 - l0)(1 - sech(3 p)) with p = progress / multiplier.
+
+    At multiplier 1 it ends 90.07 % of the way, as published. No horizon ends it: below 1 it comes
+    nearer to l1 until the run ends. Above 1, progress past the run's length counts as before.
+    """
+    p = jnp.minimum(jnp.maximum(1.0, 1.0 / multiplier), progress / multiplier)
     return initial + (final - initial) * (1.0 - 1.0 / jnp.cosh(3.0 * p))

@@ -31,7 +31,8 @@ def schedule(kind, initial, progress, *, end, multiplier=1.0, exponent=1.0, warm
 
 
 def annealed_lambda(initial, final, progress, multiplier=1.0):
-    p = min(1.0, progress / multiplier)
+    """Return lambda; progress counts up to the run's length, or up to a longer horizon's end."""
+    p = min(progress, max(multiplier, 1.0)) / multiplier
     return initial + (final - initial) * (1.0 - 1.0 / math.cosh(3.0 * p))
 
 
@@ -193,9 +194,9 @@ def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_co
     def mean(numbers, kind):
         return float((np.asarray(numbers) * weights[kind]).sum() / max(weights[kind].sum(), 1e-8))
 
-    if normalise:
-        centre = mean(advantage, "value")
-        deviation = math.sqrt(mean((advantage - centre) ** 2, "value"))
+    if normalise and sum(weights["policy"] > 0) != 1:
+        centre = mean(advantage, "policy")
+        deviation = math.sqrt(mean((advantage - centre) ** 2, "policy"))
         advantage = np.clip((advantage - centre) / (deviation + 1e-8), -adv_clip, adv_clip)
     log_mass = np.zeros(len(advantage))
     if rows.get("mask") is not None:

@@ -43,7 +43,8 @@ STEP_LANES = (
      "anneal_priority_beta": False, "valid_mass_coef": 0.1, "masking_gating": False,
      "normalise_rewards": True, "raw_reward_deviation": True, "reward_clip": 1.2,
      "valid_mass_target": 0.5, "value_clip_eps": 0.1, "lr_schedule": "linear",
-     "gae_lambda_initial": 0.2, "gae_lambda_final": 0.6, "vf_gae_lambda": 0.95},
+     "gae_lambda_initial": 0.2, "gae_lambda_final": 0.6, "vf_gae_lambda": 0.95,
+     "gae_lambda_schedule_multiplier": 0.1},
     {**COMMON, "masking_damping": False, "masking_gate_min_actions": 4, "ent_coef": 0.05,
      "off_policy_masking": True, "schedule_on_gradient_steps": True, "update_epochs": 1,
      "normalise_advantages": False},
@@ -68,6 +69,19 @@ SEGMENT_LANES = (
 )  # fmt: skip
 
 
+# Masks, whole segments, V-trace and priorities in one program; forced steps among all.
+CROSSED = {"num_envs": 4, "rollout_length": 6, "num_minibatches": 3, "hidden_sizes": [4],
+           "policy_gain": 4.0}  # fmt: skip
+CROSSED_FEATURES = ("off_policy_masking", "priority", "v_trace", "valid_mass_loss")
+CROSSED_LANES = (
+    {**COMMON, **V_TRACE, "priority_alpha": 0.8, "priority_beta0": 0.3,
+     "masking_gate_min_actions": 4, "valid_mass_target": 0.9},
+    {**COMMON, **V_TRACE, "off_policy_masking": True, "valid_mass_coef": 0.2,
+     "masking_damping": False},
+    {**COMMON, "priority_alpha": 1.2, "masking_gating": False, "ent_coef": 0.05},
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def steps():
     case = whole.Updates(countdown.plan_of(), BY_STEPS, STEP_FEATURES)
@@ -79,6 +93,37 @@ def segments():
     where = EnvPlan("Pendulum-v1", (("max_steps_in_episode", 4),))
     case = whole.Updates(where, BY_SEGMENTS, SEGMENT_FEATURES)
     return case, case.run(SEGMENT_LANES, 2)
+
+
+@pytest.fixture(scope="module")
+def crossed():
+    case = whole.Updates(countdown.plan_of(), CROSSED, CROSSED_FEATURES)
+    return case, case.run(CROSSED_LANES, 2)
+
+
+@pytest.mark.parametrize("lane", range(len(CROSSED_LANES)))
+def test_masks_v_trace_and_priorities_go_together(crossed, lane):
+    case, rows = crossed
+    for row in rows:
+        case.check(CROSSED_LANES[lane], row, lane)
+
+
+def test_average_rewards_begin_with_what_is_given_or_with_the_first_rollout(steps):
+    """Given, every step has the size of the knob; else the first one has size 1."""
+    case, rows = steps
+    start = rows[0][0]
+    np.testing.assert_array_equal(start.average_reward, np.float32([0.0, 0.5, 0.0, 0.0]))
+    np.testing.assert_array_equal(start.average_trace, np.float32([0.0, 1.0, 0.0, 0.0]))
+    for lane, size in ((1, 0.2), (2, 1.0)):
+        given = {**BY_STEPS, **STEP_LANES[lane]}
+        before, after, _, seen, last = whole.lane_of(rows[0], lane)
+        loops = whole.Expected(case.plan, given, before, after, seen, last)
+        rewards = loops.rewards() - float(before.average_reward)
+        following = np.where(seen.truncated, seen.bootstrap, [*seen.value[1:], last])
+        ahead = loops.knobs["gamma"] * (1.0 - seen.terminated) * following
+        moved = float(before.average_reward) + size * (rewards + ahead - seen.value).mean()
+        assert float(after.average_reward) == pytest.approx(moved, abs=1e-5)
+        assert abs(moved - float(before.average_reward)) > 0.01
 
 
 @pytest.mark.parametrize("lane", range(len(STEP_LANES)))

@@ -145,6 +145,29 @@ def test_filling_rows_of_the_last_minibatch_count_for_nothing(cases, kind):
         np.testing.assert_allclose(made, slope, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["categorical", "gaussian"])
+@pytest.mark.parametrize("weight", [None, [1] + [0] * 3], ids=["of one row", "a remainder of one"])
+def test_a_row_alone_in_its_minibatch_keeps_its_advantage(cases, kind, weight):
+    """Normalised it would be 0, and the policy learn nothing from it."""
+    case, size = cases[kind], 1 if weight is None else len(weight)
+    now, _, _ = slow.policy_terms(slow.as_float64(case.params), case.rows)
+    rows = {**case.rows, "log_prob": now.astype(np.float32)}  # no ratio is clipped
+    rows, one = (
+        {k: None if v is None else v[:count] for k, v in rows.items()} for count in (size, 1)
+    )
+    weight = None if weight is None else jnp.asarray(weight, jnp.float32)
+    (loss, losses), gradient = case.compiled({}, weight, rows=rows)
+    params = slow.as_float64(case.params)
+    expected, parts = slow.ppo_loss(params, one, normalise=False)
+    assert float(loss) == pytest.approx(expected, abs=1e-5)
+    assert float(losses.policy_loss) == pytest.approx(parts["policy_loss"], abs=1e-5)
+    assert abs(parts["policy_loss"]) > 0.1
+    slopes = slow.gradient(lambda p: slow.ppo_loss(p, one, normalise=False)[0], params)
+    for made, slope in zip(slow.leaves(gradient), slow.leaves(slopes), strict=True):
+        np.testing.assert_allclose(made, slope, rtol=1e-3, atol=1e-5)
+    assert np.abs(slow.leaves(gradient["actor"])[0]).max() > 1e-3
+
+
 def test_a_whole_minibatch_is_measured_as_one_however_learning_divides_it(cases):
     case = cases["categorical"]
     divided = dataclasses.replace(case.plan, gradient_accumulation=2)

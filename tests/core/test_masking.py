@@ -251,6 +251,21 @@ def test_rows_without_valid_actions_teach_nothing(whole):
         np.testing.assert_array_equal(left, right)
 
 
+@pytest.mark.parametrize("case", ["whole", "in_parts"])
+def test_advantages_are_compared_among_rows_with_a_choice(case, request):
+    """Whatever the advantage of a forced step: mean and deviation are those of the others."""
+    case = request.getfixturevalue(case)
+    forced = MASK.sum(axis=-1) < 2
+    advantage = case.rows["advantage"].copy()
+    advantage[forced] = 1000.0
+    knobs = {"masking_damping": False}
+    one = case.compiled(knobs)
+    other = case.compiled(knobs, rows={"advantage": advantage})
+    for left, right in zip(jax.tree.leaves(one[1]), jax.tree.leaves(other[1]), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert float(one[0].policy_loss) == float(other[0].policy_loss) != 0.0
+
+
 def test_rows_with_fewer_valid_actions_than_the_gate_teach_the_value_alone(whole):
     knobs = {"masking_gate_min_actions": 3, "normalise_advantages": False}  # closes on all rows
     losses, gradient = whole.compiled(knobs, ent_coef=0.5)

@@ -118,10 +118,36 @@ def test_lambda_ends_ninety_percent_of_the_way():
     assert at(0.0) == pytest.approx(0.9)
     assert (at(1.0) - 0.9) / 0.08 == pytest.approx(0.9007, abs=1e-4)
     assert at(2.0) == at(1.0)
-    assert at(1.0, 0.5) == at(1.0)
+    assert at(2.0, 4.0) == at(0.5)  # progress beyond the run, of a horizon that is longer still
     for progress in np.linspace(0.0, 1.0, 7):
         assert at(progress) == pytest.approx(slow.annealed_lambda(0.9, 0.98, progress), abs=1e-6)
     assert at(0.5) == pytest.approx(0.9 + 0.08 * (1 - 1 / np.cosh(1.5)), abs=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    progress=st.floats(0.0, 1.0, width=32),
+    multiplier=st.floats(0.0625, 4.0, width=32),
+    initial=st.floats(0.0, 1.0, width=32),
+    final=st.floats(0.0, 1.0, width=32),
+)
+def test_a_lambda_of_any_horizon_follows_its_formula_to_the_end(
+    progress, multiplier, initial, final
+):
+    """A short horizon does not end it: sech(3 p) has no last p."""
+    made = annealed_lambda(*(jnp.float32(x) for x in (initial, final, progress, multiplier)))
+    expected = initial + (final - initial) * (1.0 - 1.0 / np.cosh(3.0 * progress / multiplier))
+    assert float(made) == pytest.approx(expected, abs=2e-5)
+
+
+def test_a_short_lambda_moves_on_after_its_horizon_and_ends_with_the_run():
+    def at(progress, multiplier=0.5):
+        numbers = (jnp.float32(x) for x in (0.9, 0.98, progress, multiplier))
+        return float(annealed_lambda(*numbers))
+
+    assert at(0.5) == pytest.approx(0.9 + 0.08 * 0.9007, abs=1e-4)
+    assert at(0.5) + 1e-3 < at(0.6) + 1e-3 < at(0.8) < at(1.0) == at(1.3)
+    assert at(1.0, 0.05) == pytest.approx(0.98, abs=1e-6)
 
 
 def test_lambda_between_equals_is_constant():

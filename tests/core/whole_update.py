@@ -151,8 +151,9 @@ class Expected:
         if knobs["gae_lambda_initial"] is None:
             return knobs["gae_lambda"]
         return slow.annealed_lambda(
-            knobs["gae_lambda_initial"], knobs["gae_lambda_final"], self.progress(taken)
-        )
+            knobs["gae_lambda_initial"], knobs["gae_lambda_final"], self.progress(taken),
+            knobs["gae_lambda_schedule_multiplier"],
+        )  # fmt: skip
 
     def vf_gae_lambda(self, taken=0):
         own = self.knobs["vf_gae_lambda"]
