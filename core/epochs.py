@@ -148,7 +148,6 @@ def _closing(plan: Plan, count: int) -> Bool[Array, " M"] | None:
 def _start(plan: Plan, state: LaneState) -> Learning:
     lanes = state.updates.shape[0]
     zero = jnp.zeros(lanes, jnp.float32)
-    sums = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
     nothing = jax.tree.map(jnp.zeros_like, state.params)
     waits = plan.accumulate_minibatches > 1
     return Learning(
@@ -156,7 +155,7 @@ def _start(plan: Plan, state: LaneState) -> Learning:
         params=state.params,
         moments=state.moments,
         stopped=jnp.zeros(lanes, bool),
-        sums=sums.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf),
+        sums=Losses.of_none(zero),
         start_error=zero,
         grad_norm=zero,
         grad_mean=nothing,
@@ -255,7 +254,7 @@ def _minibatch(
     spread = jnp.maximum(jnp.abs(losses.ratio_max - 1.0), jnp.abs(losses.ratio_min - 1.0))
     learning = learning.replace(
         stopped=stopped,
-        sums=_add(learning.sums, losses, takes),
+        sums=learning.sums.plus(losses, takes),
         start_error=jnp.where(live & first, spread, learning.start_error),
         skipped=learning.skipped + (live & stopped).astype(jnp.float32),
     )
@@ -330,10 +329,3 @@ def _spread(
     moved = jax.tree.map(lambda m, d: m + d / count, mean, away)
     distance = optimisers.tree_norm(away) if distance is None else distance
     return moved, jnp.square(distance) * (taken / count)
-
-
-def _add(sums: Losses, losses: Losses, takes: Bool[Array, ""]) -> Losses:
-    added = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), sums, losses)
-    low = jnp.minimum(sums.ratio_min, jnp.where(takes, losses.ratio_min, jnp.inf))
-    high = jnp.maximum(sums.ratio_max, jnp.where(takes, losses.ratio_max, -jnp.inf))
-    return added.replace(ratio_min=low, ratio_max=high)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from . import policy
 from .advantages import Steps, v_trace
@@ -37,12 +37,14 @@ class _Means(NamedTuple):
         policy: for the policy loss, the entropy and the statistics of the advantages.
         value: for the value loss, the KL and the other statistics.
         mass: for the valid-mass loss.
+        choice: for what only steps with a choice show.
         in_parts: they give parts of means, of a minibatch that comes in several.
     """
 
     policy: Mean
     value: Mean
     mass: Mean
+    choice: Mean
     in_parts: bool = False
 
 
@@ -53,15 +55,23 @@ class _Weights(Pytree):
     policy: Float[Array, "..."] | None
     value: Float[Array, "..."] | None
     mass: Float[Array, "..."] | None
+    choice: Float[Array, "..."] | None
 
     def means(self) -> _Means:
         """Return the means over all rows."""
-        return _Means(_mean(self.policy), _mean(self.value), _mean(self.mass))
+        return _Means(*map(_mean, (self.policy, self.value, self.mass, self.choice)))
 
 
 @pytree
 class Losses(Pytree):
-    """What one minibatch showed; means over its rows unless said otherwise."""
+    """What one minibatch showed; means over its rows unless said otherwise.
+
+    Attributes:
+        log_prob: of the actions taken, under the policy whose ratio is learned from.
+        normalised_advantage_mean: of what the policy loss takes: normalised, clipped, and times
+            the importance weight.
+        choice_log_prob, choice_entropy: of steps with two valid actions or more.
+    """
 
     loss: Float[Array, "..."]
     policy_loss: Float[Array, "..."]
@@ -74,6 +84,33 @@ class Losses(Pytree):
     ratio_std: Float[Array, "..."]
     ratio_min: Float[Array, "..."]
     ratio_max: Float[Array, "..."]
+    log_prob: Float[Array, "..."]
+    log_prob_min: Float[Array, "..."]
+    normalised_advantage_mean: Float[Array, "..."]
+    choice_log_prob: Float[Array, "..."]
+    choice_entropy: Float[Array, "..."]
+
+    @classmethod
+    def of_none(cls, zero: Float[Array, "..."]) -> Losses:
+        """Return sums to which nothing has been added yet."""
+        low, high = (dict.fromkeys(names, zero + sign * jnp.inf) for names, sign in _EXTREMES)
+        return cls(**{**dict.fromkeys(cls.__dataclass_fields__, zero), **low, **high})
+
+    def plus(self, other: Losses, takes: Bool[Array, "..."] | bool = True) -> Losses:
+        """Return sums, and extremes of extremes, with another minibatch where it `takes` it."""
+        added: Losses = jax.tree.map(lambda a, b: a + jnp.where(takes, b, 0.0), self, other)
+        extremes = {
+            name: (jnp.minimum if sign > 0 else jnp.maximum)(
+                getattr(self, name), jnp.where(takes, getattr(other, name), sign * jnp.inf)
+            )
+            for names, sign in _EXTREMES
+            for name in names
+        }
+        return added.replace(**extremes)
+
+
+_EXTREMES = ((("ratio_min", "log_prob_min"), 1), (("ratio_max",), -1))
+"""Smallest and largest values, with the sign of what none of them is."""
 
 
 @pytree
@@ -177,6 +214,7 @@ def loss_and_gradient(
             _mean(weights.policy, totals.policy),
             _mean(weights.value, totals.value),
             _mean(weights.mass, totals.mass),
+            _mean(weights.choice, totals.choice),
             in_parts=True,
         )
         return _loss(
@@ -185,15 +223,10 @@ def loss_and_gradient(
 
     def add(sums: tuple[Losses, Any], part: tuple[Any, ...]) -> tuple[tuple[Losses, Any], None]:
         (_, losses), gradient = jax.value_and_grad(loss, has_aux=True)(params, part)
-        before, _ = sums
-        low = jnp.minimum(before.ratio_min, losses.ratio_min)
-        high = jnp.maximum(before.ratio_max, losses.ratio_max)
-        total, gradient = jax.tree.map(jnp.add, sums, (losses, gradient))
-        return (total.replace(ratio_min=low, ratio_max=high), gradient), None
+        before, slopes = sums
+        return (before.plus(losses), jax.tree.map(jnp.add, slopes, gradient)), None
 
-    zero = jnp.zeros((), jnp.float32)
-    start = Losses(**dict.fromkeys(Losses.__dataclass_fields__, zero))
-    start = start.replace(ratio_min=zero + jnp.inf, ratio_max=zero - jnp.inf)
+    start = Losses.of_none(jnp.zeros((), jnp.float32))
     zeros = jax.tree.map(jnp.zeros_like, params)
     (losses, gradient), _ = jax.lax.scan(add, (start, zeros), (rows, weights, learned))
     square = losses.ratio_std - jnp.square(losses.ratio_mean - 1.0)  # see `_loss`
@@ -278,11 +311,10 @@ def _weights(plan: Plan, rows: Samples, weight: Float[Array, " B"] | None) -> _W
     """Return what single steps count for."""
     fills = _flat(plan, weight)
     if rows.weights is None:
-        return _Weights(fills, fills, fills)
+        return _Weights(fills, fills, fills, fills)
     own = _flat(plan, rows.weights)
-    if fills is None:
-        return _Weights(own.policy, own.value, own.mass)
-    return _Weights(own.policy * fills, own.value * fills, own.mass * fills)
+    each = (own.policy, own.value, own.mass, own.choice)
+    return _Weights(*(each if fills is None else (weight * fills for weight in each)))
 
 
 def _totals(weights: _Weights, rows: int) -> _Weights:
@@ -292,7 +324,8 @@ def _totals(weights: _Weights, rows: int) -> _Weights:
         whole = jnp.float32(rows)
         return whole if weight is None else jnp.maximum(jnp.sum(weight), _LEAST_TOTAL)
 
-    return _Weights(total(weights.policy), total(weights.value), total(weights.mass))
+    each = (weights.policy, weights.value, weights.mass, weights.choice)
+    return _Weights(*map(total, each))
 
 
 def _mean(weight: Array | None, total: Array | None = None) -> Mean:
@@ -321,10 +354,12 @@ def _loss(
     log_ratio = jnp.clip(terms.change, -hypers.logr_clip, hypers.logr_clip)
     ratio = jnp.exp(log_ratio)
     approx_kl = over_value((ratio - 1.0) - log_ratio)
+    log_prob = rows.log_prob + terms.change
     if terms.log_mass is not None and "off_policy_masking" in plan.features:
         raw = jnp.clip(terms.change + terms.log_mass, -hypers.logr_clip, hypers.logr_clip)
         off_policy = (hypers.off_policy_masking > 0.0) & (hypers.action_masking > 0.0)
         ratio = jnp.where(off_policy, jnp.exp(raw), ratio)
+        log_prob = log_prob + jnp.where(off_policy, terms.log_mass, 0.0)
     advantage = learned.advantage
     if rows.importance is not None:
         advantage = advantage * rows.importance
@@ -334,12 +369,15 @@ def _loss(
     value_loss = over_value(_value_errors(terms.value, rows.value, learned.target, hypers, eps))
     entropy = over_policy(terms.entropy)
     loss = policy_loss + hypers.vf_coef * value_loss - coefficients.ent_coef * entropy
-    mass_loss = jnp.zeros_like(loss)
+    mass_loss = zero = jnp.zeros_like(loss)
     if terms.log_mass is not None and "valid_mass_loss" in plan.features:
         mass_loss = -over_mass(terms.log_mass)
         loss = loss + coefficients.valid_mass_coef * mass_loss
     ratio_mean = over_value(ratio)
-    present = ratio if counts is None else jnp.where(counts > 0.0, ratio, 1.0)
+    present, spoken = ratio, log_prob
+    if counts is not None:
+        present = jnp.where(counts > 0.0, ratio, 1.0)
+        spoken = jnp.where(counts > 0.0, log_prob, jnp.inf)
     if means.in_parts:
         ratio_std = over_value(jnp.square(ratio - 1.0))
     else:
@@ -356,6 +394,11 @@ def _loss(
         ratio_std=ratio_std,
         ratio_min=jnp.min(present),
         ratio_max=jnp.max(present),
+        log_prob=over_value(log_prob),
+        log_prob_min=jnp.min(spoken),
+        normalised_advantage_mean=over_value(advantage),
+        choice_log_prob=means.choice(log_prob) if rows.weights is not None else zero,
+        choice_entropy=means.choice(terms.entropy) if rows.weights is not None else zero,
     )
 
 

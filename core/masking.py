@@ -38,11 +38,13 @@ class RowWeights(Pytree):
         policy: in the policy loss, the entropy bonus and the statistics of the advantages.
         value: in the value loss, the KL and the statistics of the ratios (0 or 1).
         mass: in the valid-mass loss (0 or 1).
+        choice: among the steps with two valid actions or more (0 or 1).
     """
 
     policy: Float[Array, "..."]
     value: Float[Array, "..."]
     mass: Float[Array, "..."]
+    choice: Float[Array, "..."]
 
 
 def log_valid_mass(
@@ -162,4 +164,5 @@ def row_weights(
         policy=open_.astype(jnp.float32) * damping,
         value=jnp.where(gated, some, True).astype(jnp.float32),
         mass=some.astype(jnp.float32),
+        choice=(count > 1).astype(jnp.float32),
     )

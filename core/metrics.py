@@ -40,14 +40,23 @@ class Metrics(Pytree):
         policy_std: mean standard deviation of a Gaussian policy, else 0.
         learning_rate, clip_eps, ent_coef, gae_lambda: scheduled values of this update.
         vf_learning_rate: the critic's, which is `learning_rate` unless it has its own optimiser.
+        log_prob: of the actions taken, mean over the gradient steps taken.
+        log_prob_min: the smallest over them.
+        normalised_advantage_mean: of the advantages as the policy loss takes them (normalised,
+            clipped, with importance weights), mean over the gradient steps taken.
+        value_mean: of V over the rollout.
         diverged: numbers of this lane mean nothing any more.
-        features: what only some plans have. With masks: `valid_actions` (mean count a step),
+        features: what only some plans have. With masks: `valid_actions` (mean count a step) and
+            `valid_actions_min`, `_max`,
             `valid_fraction` (mean share of all actions that are valid), `valid_mass_mean`, `_std`,
             `_min`, `_max` (probability that the raw policy gives to valid actions),
-            `invalid_actions` (share of steps that took one). With the features of these names:
-            `average_reward`, `priority_beta`, `valid_mass_loss`, `valid_mass_coef`, `progress`
-            (by which the schedules go). With shadows: `shadow_removed`, the share of the variance
-            of advantages that they took away.
+            `invalid_actions` (share of steps that took one), `all_actions_valid` (1 if none did),
+            `policy_weight_mean` (mean weight of a step in the policy loss), `choice_fraction`
+            (share of steps with two valid actions or more), and `choice_log_prob` and
+            `choice_entropy` (`log_prob` and the entropy over those steps). With the features of
+            these names: `average_reward`, `priority_beta`, `priority_mean`, `priority_std`,
+            `valid_mass_loss`, `valid_mass_coef`, `progress` (by which the schedules go). With
+            shadows: `shadow_removed`, the share of the variance of advantages that they took away.
         env: the environment's own metrics.
     """
 
@@ -80,6 +89,10 @@ class Metrics(Pytree):
     clip_eps: Float[Array, "..."]
     ent_coef: Float[Array, "..."]
     gae_lambda: Float[Array, "..."]
+    log_prob: Float[Array, "..."]
+    log_prob_min: Float[Array, "..."]
+    normalised_advantage_mean: Float[Array, "..."]
+    value_mean: Float[Array, "..."]
     diverged: Bool[Array, "..."]
     features: dict[str, Float[Array, "..."]]
     env: dict[str, Float[Array, "..."]]
@@ -88,8 +101,8 @@ class Metrics(Pytree):
 _LAST = ("param_norm", "policy_std", "learning_rate", "vf_learning_rate", "clip_eps", "ent_coef",
          "gae_lambda", "explained_variance", "average_reward", "priority_beta", "valid_mass_coef",
          "progress", "episode_return_100", "episode_length_100")  # fmt: skip
-_LEAST, _MOST = ("ratio_min", "valid_mass_min"), ("ratio_max", "ratio_start_error",
-                                                  "valid_mass_max")  # fmt: skip
+_LEAST = ("ratio_min", "valid_mass_min", "valid_actions_min", "log_prob_min", "all_actions_valid")
+_MOST = ("ratio_max", "ratio_start_error", "valid_mass_max", "valid_actions_max")
 
 
 def mask_metrics(
@@ -107,14 +120,18 @@ def mask_metrics(
         sizes: see `masking.log_valid_mass`.
     """
     taken = are_valid(mask, action, sizes)
+    count = valid_actions(mask, sizes).astype(jnp.float32)
     return {
-        "valid_actions": jnp.mean(valid_actions(mask, sizes).astype(jnp.float32)),
+        "valid_actions": jnp.mean(count),
+        "valid_actions_min": jnp.min(count),
+        "valid_actions_max": jnp.max(count),
         "valid_fraction": jnp.mean(valid_fraction(mask, sizes)),
         "valid_mass_mean": jnp.mean(valid_mass),
         "valid_mass_std": jnp.std(valid_mass),
         "valid_mass_min": jnp.min(valid_mass),
         "valid_mass_max": jnp.max(valid_mass),
         "invalid_actions": 1.0 - jnp.mean(taken.astype(jnp.float32)),
+        "all_actions_valid": jnp.min(taken.astype(jnp.float32)),
     }
 
 

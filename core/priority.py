@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .shuffle import permutation
 
-__all__ = ["choose_rows", "draw_rows", "importance_weights", "probabilities"]
+__all__ = ["choose_rows", "draw_rows", "importance_weights", "priorities", "probabilities"]
 
 _LEAST = 1e-6  # added to |A|, so that every row can be drawn
 
@@ -22,10 +22,19 @@ def probabilities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> F
 
     With alpha above 1 they are powers of the share of the largest, which cannot overflow.
     """
-    size = jnp.sum(jnp.abs(advantage).reshape((advantage.shape[0], -1)), axis=1) + _LEAST
+    size = _sizes(advantage)
     size = jnp.where(alpha > 1.0, size / jnp.max(size), size)
     weight = size**alpha
     return weight / jnp.sum(weight)
+
+
+def priorities(advantage: Float[Array, "N *T"], alpha: Float[Array, ""]) -> Float[Array, " N"]:
+    """Return p_i = (|A|_i + 1e-6)^alpha, whose shares `probabilities` are."""
+    return _sizes(advantage) ** alpha
+
+
+def _sizes(advantage: Float[Array, "N *T"]) -> Float[Array, " N"]:
+    return jnp.sum(jnp.abs(advantage).reshape((advantage.shape[0], -1)), axis=1) + _LEAST
 
 
 def importance_weights(

@@ -18,12 +18,13 @@ from .envs import registry as environments
 from .epochs import Learning, minibatch_shape, run_epochs
 from .hypers import Hypers
 from .lane_state import LaneState, use_key
+from .losses import Losses
 from .masking import row_weights
 from .metrics import Metrics, mask_metrics
 from .observations import as_array
 from .over_lanes import over_lanes
 from .plan import Plan
-from .priority import importance_weights, probabilities
+from .priority import importance_weights, priorities, probabilities
 from .rollout import rollout
 from .samples import Samples, Segments
 from .scheduled import Scheduled, progress_of, scheduled_values
@@ -332,17 +333,24 @@ def _measure(
         clip_eps=coefficients.clip_eps,
         ent_coef=coefficients.ent_coef,
         gae_lambda=coefficients.gae_lambda,
+        log_prob=means.log_prob,
+        log_prob_min=jnp.where(
+            learning.sums.log_prob_min < jnp.inf, learning.sums.log_prob_min, 0.0
+        ),
+        normalised_advantage_mean=means.normalised_advantage_mean,
+        value_mean=jnp.mean(seen.value),
         diverged=~sane,
-        features=_feature_metrics(plan, values, state, means.valid_mass_loss, seen, samples),
+        features=_feature_metrics(plan, hypers, values, state, means, seen, samples),
         env=env.summarise(sums.info, steps),
     )
 
 
 def _feature_metrics(
     plan: Plan,
+    hypers: Hypers,
     values: Scheduled,
     state: LaneState,
-    valid_mass_loss: Float[Array, ""],
+    means: Losses,
     seen: Trajectory,
     samples: Samples,
 ) -> dict[str, Array]:
@@ -351,13 +359,21 @@ def _feature_metrics(
     if seen.mask is not None and seen.valid_mass is not None:
         sizes = policy.component_sizes(environments.make(plan.env))
         found |= mask_metrics(seen.mask, seen.valid_mass, seen.action, sizes)
+        found["choice_log_prob"] = means.choice_log_prob
+        found["choice_entropy"] = means.choice_entropy
+    if samples.weights is not None:
+        found["policy_weight_mean"] = jnp.mean(samples.weights.policy)
+        found["choice_fraction"] = jnp.mean(samples.weights.choice)
     if "valid_mass_loss" in plan.features:
-        found["valid_mass_loss"] = valid_mass_loss
+        found["valid_mass_loss"] = means.valid_mass_loss
         found["valid_mass_coef"] = values.coefficients.valid_mass_coef
     if "reward_centering" in plan.features:
         found["average_reward"] = state.average_reward
     if "priority" in plan.features:
         found["priority_beta"] = values.priority_beta
+        priority = priorities(samples.advantage, hypers.priority_alpha)
+        found["priority_mean"] = jnp.mean(priority)
+        found["priority_std"] = jnp.std(priority)
     if "schedule_on_gradient_steps" in plan.features:
         found["progress"] = values.progress
     if samples.shadow is not None:

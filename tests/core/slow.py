@@ -97,8 +97,8 @@ def joint(parts, sizes, combine):
 
 
 def row_weights(mask, mass, *, gate=2, gating=True, damping=True, target=0.05, masking=True):
-    """Return each row's weight in the policy loss, the value loss and the valid-mass loss."""
-    weights = {"policy": [], "value": [], "mass": []}
+    """Return each row's weight in the losses of policy, value and valid mass, and as a choice."""
+    weights = {"policy": [], "value": [], "mass": [], "choice": []}
     for allowed, v in zip(mask, mass, strict=True):
         count = int(allowed.sum())
         policy = min(1.0, v / target) if damping and masking else 1.0
@@ -107,6 +107,7 @@ def row_weights(mask, mass, *, gate=2, gating=True, damping=True, target=0.05, m
         weights["policy"].append(policy)
         weights["value"].append(0.0 if gating and masking and count == 0 else 1.0)
         weights["mass"].append(0.0 if count == 0 else 1.0)
+        weights["choice"].append(1.0 if count >= 2 else 0.0)
     return {name: np.array(values) for name, values in weights.items()}
 
 
@@ -202,7 +203,7 @@ def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_co
     if rows.get("mask") is not None:
         mass = valid_mass(outputs(params, rows)[0], rows["mask"])
         log_mass = np.array([math.log(v) if v > 0 else 0.0 for v in mass])
-    policy, value, kl, clipped, ratios = [], [], [], [], []
+    policy, value, kl, clipped, ratios, spoken, taken = [], [], [], [], [], [], []
     for i, a in enumerate(advantage):
         log_ratio = min(max(log_prob[i] - rows["log_prob"][i], -logr_clip), logr_clip)
         kl.append((math.exp(log_ratio) - 1.0) - log_ratio)
@@ -217,6 +218,8 @@ def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_co
             change = min(max(values[i] - rows["value"][i], -value_clip), value_clip)
             error = max(error, (rows["value"][i] + change - rows["target"][i]) ** 2)
         value.append(0.5 * error)
+        spoken.append(log_prob[i] + (log_mass[i] if off_policy else 0.0))
+        taken.append(a * importance[i])
         clipped.append(float(abs(ratio - 1.0) > clip_eps))
         ratios.append(ratio)
     ratios = np.array(ratios)
@@ -231,7 +234,13 @@ def ppo_loss(params, rows, *, clip_eps=0.2, value_clip=None, vf_coef=0.5, ent_co
         "ratio_std": math.sqrt(mean((ratios - mean(ratios, "value")) ** 2, "value")),
         "ratio_min": np.min(counted),
         "ratio_max": np.max(counted),
+        "log_prob": mean(spoken, "value"),
+        "log_prob_min": min(np.array(spoken)[weights["value"] > 0], default=np.inf),
+        "normalised_advantage_mean": mean(taken, "value"),
     }
+    if rows.get("weights"):
+        parts["choice_log_prob"] = mean(spoken, "choice")
+        parts["choice_entropy"] = mean(entropies, "choice")
     loss = parts["policy_loss"] + vf_coef * parts["value_loss"] - ent_coef * parts["entropy"]
     if mass_coef:
         parts["valid_mass_loss"] = -mean(log_mass, "mass")

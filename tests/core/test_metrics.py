@@ -17,10 +17,13 @@ def chunk():
     values = {name: rng.normal(size=(K, LANES)).astype(np.float32) for name in NAMES}
     values["episodes"] = rng.integers(0, 4, size=(K, LANES)).astype(np.float32)
     values["episodes"][:, 0] = 0.0
+    for name in ("episode_return", "episode_length"):
+        values[name] *= values["episodes"] > 0  # sums over no episode
     diverged = np.zeros((K, LANES), bool)
     diverged[2, 2] = True
     env = {"blocking": rng.random((K, LANES)).astype(np.float32)}
-    own = ("average_reward", "valid_mass_min", "valid_mass_max", "invalid_actions")
+    own = ("average_reward", "valid_mass_min", "valid_mass_max", "invalid_actions",
+           "valid_actions_min", "valid_actions_max", "all_actions_valid", "choice_fraction")  # fmt: skip
     features = {name: rng.normal(size=(K, LANES)).astype(np.float32) for name in own}
     others = {"diverged": diverged, "features": features, "env": env}
     children = [others.get(name, values.get(name)) for name in Metrics.__dataclass_fields__]
@@ -49,10 +52,10 @@ def test_episodes_are_averaged_over_the_chunk(chunk):
                 assert np.isnan(rows[name][lane])
 
 
-@pytest.mark.parametrize("name", ["ratio_min", "ratio_max", "ratio_start_error"])
+@pytest.mark.parametrize("name", ["ratio_min", "ratio_max", "ratio_start_error", "log_prob_min"])
 def test_extremes_stay_extremes(chunk, name):
     metrics, rows, _ = chunk
-    pick = min if name == "ratio_min" else max
+    pick = min if name.endswith("_min") else max
     for lane in range(LANES):
         assert rows[name][lane] == pick(float(x) for x in getattr(metrics, name)[:, lane])
 
@@ -69,7 +72,8 @@ def test_scheduled_values_and_norms_are_the_last_update_s(chunk, name):
 @pytest.mark.parametrize(
     "name", ["loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction",
              "ratio_mean", "ratio_std", "early_stopped", "value_target_mean", "advantage_mean",
-             "advantage_std", "grad_norm", "reward_mean"],
+             "advantage_std", "grad_norm", "reward_mean", "log_prob", "value_mean",
+             "normalised_advantage_mean"],
 )  # fmt: skip
 def test_all_else_is_a_mean(chunk, name):
     metrics, rows, _ = chunk
@@ -84,7 +88,11 @@ def test_features_metrics_have_rules_of_their_own(chunk):
     np.testing.assert_array_equal(rows["average_reward"], seen["average_reward"][-1])
     np.testing.assert_array_equal(rows["valid_mass_min"], seen["valid_mass_min"].min(axis=0))
     np.testing.assert_array_equal(rows["valid_mass_max"], seen["valid_mass_max"].max(axis=0))
-    np.testing.assert_allclose(rows["invalid_actions"], seen["invalid_actions"].mean(axis=0))
+    for name in ("valid_actions_min", "all_actions_valid"):
+        np.testing.assert_array_equal(rows[name], seen[name].min(axis=0))
+    np.testing.assert_array_equal(rows["valid_actions_max"], seen["valid_actions_max"].max(axis=0))
+    for name in ("invalid_actions", "choice_fraction"):
+        np.testing.assert_allclose(rows[name], seen[name].mean(axis=0))
 
 
 def test_the_environment_s_metrics_carry_a_prefix(chunk):

@@ -228,11 +228,17 @@ class Expected:
             mass = slow.valid_mass(slow.network(
                 slow.as_float64(state.params), arrays["observation"])[0], seen.mask)  # fmt: skip
             chosen = np.take_along_axis(seen.mask, seen.action[..., None], -1)
+            mask_size = seen.mask.shape[-1]
             numbers |= {
                 "valid_mass_mean": mass.mean(), "valid_mass_std": mass.std(),
                 "valid_mass_min": mass.min(), "valid_mass_max": mass.max(),
                 "valid_actions": seen.mask.sum(-1).mean(), "invalid_actions": (~chosen).mean(),
                 "valid_fraction": seen.mask.mean(),
+                "valid_actions_min": min(row.sum() for row in seen.mask.reshape(-1, mask_size)),
+                "valid_actions_max": max(row.sum() for row in seen.mask.reshape(-1, mask_size)),
+                "all_actions_valid": float(all(chosen.ravel())),
+                "choice_fraction": np.mean(
+                    [row.sum() >= 2 for row in seen.mask.reshape(-1, mask_size)]),
             }  # fmt: skip
             weights = slow.row_weights(
                 seen.mask.reshape(-1, seen.mask.shape[-1]), mass.ravel(),
@@ -240,6 +246,7 @@ class Expected:
                 damping=knobs["masking_damping"], target=knobs["valid_mass_target"],
                 masking=knobs["action_masking"],
             )  # fmt: skip
+            numbers["policy_weight_mean"] = weights["policy"].mean()
             arrays["weights"] = {k: w.reshape(mass.shape) for k, w in weights.items()}
         self._importance(numbers)
         return numbers
@@ -259,6 +266,9 @@ class Expected:
         size = np.abs(self.arrays["advantage"])
         size = size.sum(axis=0) if axis == 0 else size.ravel()
         self.chances = (size + 1e-6) ** knobs["priority_alpha"]
+        if "priority" in self.plan.features:
+            numbers["priority_mean"] = self.chances.mean()
+            numbers["priority_std"] = self.chances.std()
         self.chances /= self.chances.sum()
         beta = knobs["priority_beta0"]
         if knobs["anneal_priority_beta"]:
@@ -381,6 +391,7 @@ class Expected:
         numbers |= {name: np.mean([p[name] for p in parts]) for name in parts[0]}
         numbers["ratio_min"] = min(p["ratio_min"] for p in parts)
         numbers["ratio_max"] = max(p["ratio_max"] for p in parts)
+        numbers["log_prob_min"] = min(p["log_prob_min"] for p in parts)
         target, value = self.arrays["target"], self.arrays["value"]
         advantage = self.arrays["advantage"]
         size, eps, ent, mass = self.values(0)
@@ -390,7 +401,7 @@ class Expected:
             "gae_lambda": self.gae_lambda(), "advantage_mean": advantage.mean(),
             "advantage_std": advantage.std(), "value_target_mean": target.mean(),
             "explained_variance": 1 - np.var(target - value) / np.var(target),
-            "reward_mean": self.seen.reward.mean(),
+            "reward_mean": self.seen.reward.mean(), "value_mean": value.mean(),
             "early_stopped": stopped / (stopped + len(parts)),
             "param_norm": math.sqrt(sum((leaf**2).sum() for leaf in slow.leaves(params))),
         }  # fmt: skip

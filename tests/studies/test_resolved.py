@@ -127,7 +127,7 @@ def test_a_changed_key_is_shown_with_both_values():
 
 def test_a_study_of_old_says_how_its_whole_bounds_go_on():
     """Whole bounds of a real knob were whole numbers once."""
-    text = "env: CartPole-v1\nenv_steps: 8k\nbudget: {trials: 4}\nspace: {ent_coef: {min: 0, max: 1}}\n"
+    text = "env: CartPole-v1\nenv_steps: 8k\nspace: {ent_coef: {min: 0, max: 1}}\n"
     whole = text.replace("max: 1", "max: 1, distribution: int_uniform")
     (change,) = diff(resolved(loads(whole)), resolved(loads(text)))
     assert not change.allowed and "to resume, type int_uniform" in str(change)
