@@ -13,7 +13,7 @@ from typing import Any
 
 from ..environments import ENVIRONMENTS
 from ..errors import ConfigError
-from ..knobs import KNOBS, complete, matters
+from ..knobs import KNOBS, RECURRENT_NETWORKS, complete, matters
 from .backend import CPU, Backend
 
 __all__ = [
@@ -54,7 +54,7 @@ AUTOMATIC = 0
 _OVER_LINKS = ("gnn", "transformer")
 _FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe a bit a slot
 
-RECURRENT = {"lstm", "gru"}
+RECURRENT = set(RECURRENT_NETWORKS)
 """Networks with a carry, which learn from whole segments; registering one adds its name."""
 
 

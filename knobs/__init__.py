@@ -8,6 +8,7 @@ fills a configuration in.
 from .configuration import complete
 from .knob import SCHEDULES, Knob
 from .names import canonical_name, check_name, hint_of
+from .networks import RECURRENT_NETWORKS
 from .table import (
     DEFAULTS_OF_OLD,
     KNOBS,
@@ -22,6 +23,7 @@ from .values import allowed, check_value
 __all__ = [
     "DEFAULTS_OF_OLD",
     "KNOBS",
+    "RECURRENT_NETWORKS",
     "REGISTRABLE",
     "SCHEDULES",
     "SCHEDULE_KNOBS",

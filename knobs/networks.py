@@ -6,7 +6,10 @@ from typing import Any
 
 from .knob import Knob, KnobType, static
 
-__all__ = ["NETWORK_KNOBS"]
+__all__ = ["NETWORK_KNOBS", "RECURRENT_NETWORKS"]
+
+RECURRENT_NETWORKS = ("lstm", "gru")
+"""Networks with a memory, which learn from whole segments."""
 
 
 def _of(network: str, name: str, type_: KnobType, default: Any, meaning: str, **rest: Any) -> Knob:
@@ -39,7 +42,7 @@ NETWORK_KNOBS = (
     _of("cnn", "cnn_dense", "widths", None,
         "widths of the dense layers behind; unset: 512, or 128 for small images", off=True),
     _of("recurrent", "recurrent_size", "int", 64, "units of the cell behind the hidden layers",
-        networks=("lstm", "gru"),
+        networks=RECURRENT_NETWORKS,
         search={"values": [32, 64, 128]}),
     _of("path_mlp", "path_mlp_begins", "choice", "path",
         "what it goes by untrained: the first path with room (ksp_ff), the lowest slot (ff_ksp)",

@@ -13,6 +13,7 @@ from ..knobs import KNOBS
 from ..plain_data import as_lists
 from ..spaces.distributions import freeze
 from ..spaces.space import Parameter, Space
+from .minibatches import Minibatches
 from .quanta import Quanta, quanta_of
 from .several import environments_of
 from .spec import Study
@@ -49,12 +50,14 @@ class Buckets:
         more: there are further ones that were not listed.
         endless: static knobs searched over real numbers: every trial is a bucket of its own.
         refused: what the knobs say of combinations they do not allow, each once.
+        notes: what is legal but trains otherwise than it says.
     """
 
     found: tuple[Bucket, ...]
     more: bool
     endless: tuple[str, ...]
     refused: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def buckets_of(
@@ -71,6 +74,7 @@ def buckets_of(
     part, endless = _static_part(study.space, static)
     found: dict[Any, Bucket] = {}
     refused: dict[str, None] = {}
+    minibatches = Minibatches(study)
     default = study.space.default()
     points = itertools.chain([{}], part.grid(_POINTS_OF_PARENTS if endless else 2**31))
     taken = list(itertools.islice(points, _MOST_POINTS + 1))
@@ -81,13 +85,15 @@ def buckets_of(
         except ConfigError as error:
             refused[str(error)] = None
             continue
+        minibatches.look(params, config)
         key = bucket_key(config) if bucket_key else _key(study, config)
         if key not in found:
             shown = {name: config[name] for name in config if name in static}
             steps = config["num_envs"] * config["rollout_length"]
             found[key] = Bucket(key, shown, config, quanta_of(study, steps))
     more = len(taken) > _MOST_POINTS or bool(endless)
-    return Buckets(tuple(found.values()), more, endless, tuple(refused))
+    notes = tuple(minibatches.notes())
+    return Buckets(tuple(found.values()), more, endless, tuple(refused), notes)
 
 
 def static_searched(study: Study) -> list[str]:

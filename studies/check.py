@@ -233,7 +233,7 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
             "checkpoint.policies_every keeps policies of the best trials alone, and "
             "checkpoint.keep_best is 0: none is kept"
         )
-    warnings.extend(idle_knobs(study))
+    warnings.extend([*buckets.notes, *idle_knobs(study)])
     warnings.extend(
         filter(None, [own_evaluation_note(study), endless_note(study), spread_note(study)])
     )

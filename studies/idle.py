@@ -15,7 +15,7 @@ from ..spaces.distributions import same
 from .several import each_alone
 from .spec import Study
 
-__all__ = ["NEEDS", "Need", "idle_knobs"]
+__all__ = ["NEEDS", "Need", "idle_knobs", "possible_values"]
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,12 @@ def _reason(study: Study, name: str) -> str | None:
     if known is not None and known.actions == "discrete" and name in _OF_REAL_ACTIONS:
         return f"the actions of {study.env.id} are discrete"
     sizes = "hidden_sizes" if name in _FLAT_SIZES else name
-    if not any(matters(sizes, network) for network in _possible(study, "network")):
+    if not any(matters(sizes, network) for network in possible_values(study, "network")):
         return f"it is a knob of {', '.join(KNOBS[sizes].networks)}"
     if name == "link_critic_sees" and _shares_all_layers(study):
         return "it needs transformer_share_layers false"
     needs = NEEDS.get(name, ())
-    met = [any(map(need.met, _possible(study, need.knob))) for need in needs]
+    met = [any(map(need.met, possible_values(study, need.knob))) for need in needs]
     return f"it needs {' or '.join(map(str, needs))}" if needs and not any(met) else None
 
 
@@ -177,11 +177,11 @@ def _shadows(study: Study) -> list[Any]:
 
 def _shares_all_layers(study: Study) -> bool:
     """Return whether all networks over links are transformers without a separate critic."""
-    networks = {n for n in _possible(study, "network") if matters("link_critic_sees", n)}
-    return networks == {"transformer"} and all(_possible(study, "transformer_share_layers"))
+    networks = {n for n in possible_values(study, "network") if matters("link_critic_sees", n)}
+    return networks == {"transformer"} and all(possible_values(study, "transformer_share_layers"))
 
 
-def _possible(study: Study, name: str) -> list[Any]:
+def possible_values(study: Study, name: str) -> list[Any]:
     """Return the values that a knob may take, of a range its ends."""
     own = [parameter for parameter in study.space.parameters if parameter.name == name]
     values = [value for parameter in own for value in parameter.distribution.ends()]

@@ -23,7 +23,8 @@ def chunk():
     diverged[2, 2] = True
     env = {"blocking": rng.random((K, LANES)).astype(np.float32)}
     own = ("average_reward", "valid_mass_min", "valid_mass_max", "invalid_actions",
-           "valid_actions_min", "valid_actions_max", "all_actions_valid", "choice_fraction")  # fmt: skip
+           "valid_actions_min", "valid_actions_max", "all_actions_valid",
+           "choice_fraction")  # fmt: skip
     features = {name: rng.normal(size=(K, LANES)).astype(np.float32) for name in own}
     others = {"diverged": diverged, "features": features, "env": env}
     children = [others.get(name, values.get(name)) for name in Metrics.__dataclass_fields__]

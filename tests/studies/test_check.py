@@ -194,3 +194,77 @@ def test_the_text_says_it_all():
     said = check(loads(text)).text()
     for words in ("1 bucket", "rungs 20,000, 80,000", "16 chunks", "expected", "refuses"):
         assert words in said
+
+
+def _of_minibatches(fixed="", space="", env="CartPole-v1", rows="num_envs: 4, rollout_length: 2"):
+    """Return the warnings about minibatches of a study, of 8 samples unless told."""
+    text = f"env: {env}\nenv_steps: 64k\nbudget: {{trials: 4}}\nfixed: {{{rows}{fixed}}}\n"
+    text += f"space: {{gamma: {{min: 0.9, max: 0.99}}{space}}}\n"
+    return [w for w in check(loads(text)).warnings if "minibatch" in w]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "words"),
+    [
+        (", num_minibatches: 4", None),
+        (", num_minibatches: 6", "8 samples (num_envs x rollout_length) make fewer minibatches "
+         "than num_minibatches says: 6 (makes 4; type 4)"),
+        (", num_minibatches: 6, normalise_advantages: false", "6 (makes 4; type 4 or 8)"),
+        (", num_minibatches: 8", "num_minibatches 8: minibatches of one sample, whose advantage "
+         "is not normalised; type at most 4, or normalise_advantages: false"),
+        (", minibatch_size: 1", "num_minibatches 8: minibatches of one sample"),
+        (", num_minibatches: 8, normalise_advantages: false", None),
+        (", num_minibatches: 8, network: gru", None),
+    ],
+)  # fmt: skip
+def test_minibatches_that_are_not_as_asked_are_told(fixed, words):
+    if "gru" in fixed:
+        fixed = fixed.replace("num_minibatches: 8", "num_minibatches: 4")
+    found = _of_minibatches(fixed)
+    assert len(found) == (words is not None) and (words or "") in "".join(found)
+
+
+def test_a_last_minibatch_of_one_sample_is_told():
+    rows = "num_envs: 5, rollout_length: 5"
+    (found,) = _of_minibatches(", num_minibatches: 7", rows=rows)  # six of 4, and one of 1
+    assert "the last minibatch of an epoch is one sample" in found
+    assert found.endswith("with num_minibatches 7 (type 5)")
+    assert _of_minibatches(", num_minibatches: 5", rows=rows) == []
+    off = ", num_minibatches: 7, normalise_advantages: false"
+    assert _of_minibatches(off, rows=rows) == []
+
+
+@pytest.mark.parametrize(
+    "how", ["network: lstm", "network: gru", "rho_clip: 1.0, c_clip: 1.0",
+            "priority_alpha: 0.5, priority_over: segments"],
+)  # fmt: skip
+def test_minibatches_of_whole_segments_are_counted_in_segments(how):
+    rows = "num_envs: 8, rollout_length: 32"
+    (found,) = _of_minibatches(f", num_minibatches: 6, {how}", rows=rows)
+    assert "8 whole segments, one of each environment, make" in found
+    assert "6 (makes 4; type 4 or 8)" in found
+    assert _of_minibatches(f", num_minibatches: 8, {how}", rows=rows) == []
+    assert _of_minibatches(", num_minibatches: 6", rows=rows) == []
+
+
+def test_only_the_values_that_are_wrong_are_told():
+    found = _of_minibatches(space=", num_minibatches: {values: [2, 4, 6, 8]}")
+    assert len(found) == 2 and ": 6 (makes 4; type 4)" in found[0]
+    assert found[1].startswith("num_minibatches 8: ")
+    found = _of_minibatches(
+        space=", num_minibatches: {values: [4, 6]}, rollout_length: {values: [2, 3]}",
+        rows="num_envs: 4",
+    )
+    assert len(found) == 1 and "8 samples" in found[0]  # 12 samples are cut into 4 or 6
+
+
+def test_minibatches_of_one_sample_of_several_bodies_are_told_nothing_of():
+    fixed = ", num_minibatches: 8"
+    assert _of_minibatches(fixed, env="{id: navigators, agents: 3}") == []
+
+
+def test_long_lists_of_minibatches_are_cut_short():
+    space = ", num_minibatches: {min: 1, max: 64, distribution: int_uniform}"
+    fewer, rest = _of_minibatches(space=space, rows="num_envs: 8, rollout_length: 128")
+    assert fewer.count("makes") == 4 and fewer.endswith("more")
+    assert rest.endswith("with num_minibatches 34 (type 32 or 35)")  # 33 of 31 samples, and one
