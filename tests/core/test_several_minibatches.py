@@ -69,6 +69,23 @@ def test_what_waits_when_target_kl_stops_is_dropped(case, two, stops):
         np.testing.assert_array_equal(left[1:], right[1:])  # the lanes beside it
 
 
+@pytest.mark.parametrize("sizes", [
+    {"num_envs": 3, "rollout_length": 3, "num_minibatches": 9},  # of one row
+    {"num_envs": 5, "rollout_length": 2, "num_minibatches": 4},  # of 3, 3, 3 and 1
+])  # fmt: skip
+def test_minibatches_of_one_row_teach_the_policy(sizes):
+    static = {**STATIC, **sizes, "accumulate_minibatches": 1, "gradient_accumulation": 1}
+    alone, given = Updates(ENV, static, ()), {**COMMON, "update_epochs": 1}
+    (row,) = alone.run([given], 1)
+    assert len(alone.check(given, row, 0)) == sizes["num_minibatches"]
+    if sizes["num_minibatches"] == 9:
+        assert abs(row[2].normalised_advantage_mean[0] - row[2].advantage_mean[0]) < 1e-5
+        moved = np.abs(
+            row[1].params["actor_head"]["kernel"] - row[0].params["actor_head"]["kernel"]
+        )
+        assert moved.max() > 1e-3
+
+
 def test_more_than_an_epoch_has_are_refused():
     with pytest.raises(ConfigError, match=r"an epoch has only 4 minibatches .* at most 4"):
         complete({"accumulate_minibatches": 5})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
+import hpo
 from hpo.environment_references import Reference
 from hpo.errors import ConfigError
 from hpo.search.after.front_values import front_values
@@ -320,3 +322,29 @@ def test_a_sampler_learns_from_the_value_over_environments(tmp_path):
     results = run(asked, tmp_path, factory(asked), (), samples.quick())
     assert results.best.value > 0.0
     assert len(results.best.scores) == 3
+
+
+SCHEDULED = """\
+name: short
+env: [{id: CartPole-v1}, {id: Acrobot-v1, scores: {random: -500, reference: -80}}]
+env_steps: 160
+log_every: 1
+budget: {trials: 1}
+population: {lanes: 2}
+fixed: {num_envs: 4, rollout_length: 8, hidden_sizes: [4], num_minibatches: 1, update_epochs: 1,
+        gae_lambda_initial: 0.3, gae_lambda_final: 0.9, gae_lambda_schedule_multiplier: 0.2}
+evaluation: {episodes: 1}
+"""
+
+
+@pytest.mark.usefixtures("quickly_compiled")
+def test_a_short_schedule_goes_on_to_the_end_on_each_environment(tmp_path):
+    """Lambda of each of 5 updates: 0.3 + 0.6 (1 - sech(3 p / 0.2)), p = 0, 0.2, ... 0.8."""
+    (tmp_path / "short.yaml").write_text(SCHEDULED)
+    folder = hpo.run(tmp_path / "short.yaml", tmp_path).folder
+    curves = rows(folder, "curves")
+    for label in ("CartPole-v1", "Acrobot-v1"):
+        made = [row["gae_lambda"] for row in curves if row["environment"] == label]
+        wanted = [0.3 + 0.6 * (1 - 1 / math.cosh(3 * update / 5 / 0.2)) for update in range(5)]
+        assert made == pytest.approx(wanted, abs=1e-6)
+        assert wanted[2] > 0.3 + 0.6 * 0.91  # where it used to stop
