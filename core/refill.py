@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Int
 from . import optimisers, policy
 from .envs import registry as environments
 from .envs.bodies import agents_of, reset_all
-from .hypers import OFF, Hypers
+from .hypers import Hypers
 from .initial import Initial, start_from
 from .lane_state import LaneState, lane_key, use_key
 from .normalise import RunningStatistics
@@ -90,7 +90,7 @@ def _begun(
     """Return the state of a lane that starts with what was drawn."""
     segments = plan.num_envs * agents_of(environments.make(plan.env))
     initial = hypers.average_reward_initial
-    begins = (hypers.reward_centering > 0.0) & (initial < OFF)
+    begins = (hypers.reward_centering > 0.0) & (initial != 0.0)  # see `update._centre`
     return LaneState(
         key=raw,
         updates=updates,

@@ -254,8 +254,9 @@ def _centre(
     """Return rewards less their running average, which is then moved (Naik et al. 2024).
 
     o <- o + a (1 - o) and rbar <- rbar + (a / o) mean(delta), where delta is the temporal
-    difference of the centred rewards. Without an initial average o begins at 0, so that the first
-    step is 1 and later ones fall to a; with one it begins at 1, and every step is a.
+    difference of the centred rewards. Where the initial average is 0 nothing is known of it: o
+    begins at 0, so that the first step is 1 and later ones fall to a. One that is given counts: o
+    begins at 1, and every step is a.
     """
     on = hypers.reward_centering > 0.0
     centred = jnp.where(on, rewards - state.average_reward, rewards)
