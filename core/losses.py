@@ -59,7 +59,7 @@ class _Weights(Pytree):
 
     def means(self) -> _Means:
         """Return the means over all rows."""
-        return _Means(*map(_mean, (self.policy, self.value, self.mass, self.choice)))
+        return _Means(_mean(self.policy), _mean(self.value), _mean(self.mass), _mean(self.choice))
 
 
 @pytree
