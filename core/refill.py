@@ -105,7 +105,7 @@ def _begun(
         return_statistics=RunningStatistics.empty(()),
         discounted_return=jnp.zeros(segments, jnp.float32),
         average_reward=jnp.where(begins, initial, 0.0),
-        average_trace=begins.astype(jnp.float32),
+        average_trace=jnp.asarray(begins, jnp.float32),
         episode_return=jnp.zeros(segments, jnp.float32),
         episode_length=jnp.zeros(segments, jnp.int32),
     )
