@@ -11,11 +11,12 @@ from ..environments import find
 from .env_spec import EnvSpec
 from .spec import Study
 
-__all__ = ["LONGEST", "cut_after", "cut_words", "endless_note", "may_cut", "own_limit"]
+__all__ = ["LONGEST", "SHORTEST_CUT", "cut_after", "cut_words", "endless_note", "may_cut", "own_limit"]
 
 LONGEST = 100_000
 """Env steps of an episode at most, whatever the environment."""
-_SHORTEST = 20_000
+SHORTEST_CUT = 20_000
+"""No episode is cut before so many env steps."""
 _LIMITS = ("max_steps_in_episode", "max_episode_steps")
 
 
@@ -45,7 +46,7 @@ def cut_after(study: Study) -> int:
     without a time limit) nobody knows: theirs are cut after as many steps as the whole training
     run of a seed has, which no episode of it can exceed, but not below 20,000.
     """
-    return min(LONGEST, max(_SHORTEST, study.env_steps)) if _endless(study) else LONGEST
+    return min(LONGEST, max(SHORTEST_CUT, study.env_steps)) if _endless(study) else LONGEST
 
 
 def _endless(study: Study) -> list[str]:

@@ -21,7 +21,7 @@ from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
-from ...studies.episode_end import cut_words, may_cut
+from ...studies.episode_end import SHORTEST_CUT, cut_words
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from .evaluated_in import apart, evaluated_in
@@ -45,13 +45,15 @@ def conclusion_of(journal: Journal) -> Conclusion:
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
     """Return a sentence where the winner's value is of episodes that were cut; else ""."""
-    study = recorded(journal.meta.study_text)
-    if not entries or entries[0].value is None or not may_cut(study):
+    if not entries or entries[0].value is None:
         return ""
     winner, stream = entries[0].trial, entries[0].value_from
     found = [row for row in journal.evaluations(winner) if str(row.stream) == stream]
     last = max((row.env_steps for row in found), default=0)
-    return cut_words(study, [row.episode_length for row in found if row.env_steps == last])
+    lengths = [row.episode_length for row in found if row.env_steps == last]
+    if max(lengths, default=0) < SHORTEST_CUT:  # nothing of the study needs to be read
+        return ""
+    return cut_words(recorded(journal.meta.study_text), lengths)
 
 
 def alone_beside(
