@@ -92,7 +92,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
     """Return the parser of the whole command line, and the names of its commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Main(
         prog="hpo",
         description="Train hundreds of PPO configurations as lanes of one compiled program.",
         epilog="Start with:  hpo init CartPole-v1 > my.yaml;  hpo run my.yaml",
@@ -100,7 +100,9 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[str]]:
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"hpo {__version__}")
-    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    group = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+    )
 
     def verb(name: str, module: str, text: str) -> Any:
         added = group.add_parser(
@@ -122,6 +124,40 @@ class _Help(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=22)
         self._width = min(self._width, 78)  # argparse leaves two columns free
         self._action_max_length = 22  # which argparse counts too low for indented names
+
+
+_GROUPS = {
+    "Start": ("init", "check", "run", "train", "import"),
+    "Read": (
+        "top",
+        "show",
+        "compare",
+        "confirm",
+        "importance",
+        "what-if",
+        "query",
+        "report",
+        "plot",
+    ),
+    "Use": ("best", "eval", "tuned", "export", "replay"),
+    "Manage": ("list", "watch", "serve", "stop", "rm"),
+    "Look up": ("knobs", "envs", "schema"),
+    "More": ("tune-lanes", "completion"),
+}
+
+
+class _Main(argparse.ArgumentParser):
+    """The parser of the command line, whose help shows the commands in groups."""
+
+    def format_help(self) -> str:
+        """Return the help: the commands by what they are for."""
+        (verbs,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        texts = {choice.dest: choice.help or "" for choice in verbs._choices_actions}
+        lines = [self.description or "", "", "usage: hpo COMMAND ...", ""]
+        for group, names in _GROUPS.items():
+            lines += [group, *(f"  {name:<12}{texts[name]}" for name in names), ""]
+        last = "One command:  hpo COMMAND --help        Version:  hpo --version"
+        return "\n".join([*lines, last, self.epilog or "", ""])
 
 
 _IMPORTED = ("wandb", "xlron", "configspace", "optuna", "rlzoo", "cleanrl", "sb3", "purejaxrl",
@@ -151,7 +187,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     for parser in (init, taken):
         _option(parser, "--to", "FILE", "write to FILE instead of stdout")
-    check = verb("check", "init_check_run", "show what a study will do and cost, and its mistakes")
+    check = verb("check", "init_check_run", "show what a study will do, its cost and its mistakes")
     _flag(
         check, "--time",
         "say how long it takes here, by timing what was not timed before (the default, but for "
@@ -160,7 +196,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
     )  # fmt: skip
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
-    tune = verb("tune-lanes", "tune_lanes", "time a study's program with several lane counts")
+    tune = verb("tune-lanes", "tune_lanes", "time a study with several numbers of lanes")
     many = "numbers of lanes to time (default: some around what the study would use)"
     _option(tune, "--lanes", "N,N,...", many, type=types.counts)
     _option(
@@ -178,28 +214,35 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         parser.add_argument("--name", help="name the study, and so its folder")
         _add_out(parser)
         _flag(parser, "--new", "start NAME-2 beside the study that is there")
-        _flag(parser, "--quiet", "print only the results")
-        _flag(
-            parser, "--accept-new-bits",
-            "resume although results on this machine differ from the earlier machine's",
-        )  # fmt: skip
-        _flag(
-            parser, "--accept-changed-files",
-            "resume although a file that the study names, such as one of `imports`, changed",
-        )  # fmt: skip
+        _add_running(parser)
+        _add_verbose(parser, "also baselines, speed, where the time went, and a query")
     _add_export(train, "copy")
 
 
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    _flag(parser, "--quiet", "print only the results")
+    _flag(
+        parser, "--accept-new-bits",
+        "resume although results on this machine differ from the earlier machine's",
+    )  # fmt: skip
+    _flag(
+        parser, "--accept-changed-files",
+        "resume although a file that the study names, such as one of `imports`, changed",
+    )  # fmt: skip
+
+
 def _add_reading_verbs(verb: Callable[..., Any]) -> None:
-    top = verb("top", "read_study", "print the leaderboard of a study")
+    top = verb("top", "read_study", "print the leaderboard")
     _option(top, "-n", "N", "show N trials (default: 10; all with --json)", type=types.positive)
+    _flag(top, "--explain", "say what the columns mean")
     show = verb("show", "read_study", "print everything about one trial")
     _option(show, "trial", "TRIAL", "the trial's number", type=types.trial, nargs="?")
+    _add_verbose(show, "also every seed's value, the rule's cut-offs, costs and times")
     _add_network(show, "draw this optical network into --to PICTURE.png")
     _option(show, "--to", "FILE", "for --env: the picture, a PNG")
-    query = verb("query", "read_study", "query the tables trials, evaluations and curves in SQL")
+    query = verb("query", "read_study", "query the results in SQL")
     _option(query, "sql", "SQL", 'such as "SELECT * FROM trials ORDER BY rank"')
-    best = verb("best", "read_study", "print the winner of a study, or export its policy")
+    best = verb("best", "read_study", "print the winner, or export its policy")
     _add_export(best, "copy")
     replay = verb("replay", "replay_trial", "train a trial again and compare every number")
     _option(replay, "trial", "TRIAL", "the trial's number", type=types.trial)
@@ -208,7 +251,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         replay, "--source", "DIR",
         "the folder of the study file, if it names other files (default: .)", default=".",
     )  # fmt: skip
-    export = verb("export", "export_tables", "copy a study's tables for another tool")
+    export = verb("export", "export_tables", "export to CSV, Optuna, TensorBoard or W&B")
     _option(export, "format", "FORMAT", ", ".join(_FORMATS), choices=_FORMATS)
     _option(
         export, "--to", "DIR",
@@ -216,14 +259,31 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         required=True,
     )  # fmt: skip
     _add_set(export, "set an option of the logger FORMAT, such as top_k=20; for optuna name=NAME")
-    ranked = verb("importance", "knob_importance", "show which knobs mattered most")
+    ranked = verb("importance", "knob_importance", "show which hyperparameters matter")
     _add_importance(ranked)
     _flag(ranked, "--over-progress", "at every point of the runs")
-    compared = verb("compare", "compare_trials", "tell which of two trials, or studies, is better")
+    compared = verb("compare", "compare_trials", "compare two trials, or two studies")
     for side in "ab":
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
-    judged = verb("what-if", "what_if", "judge a study's curves by other rules of early stopping")
+    judged = verb("what-if", "what_if", "show what other stopping rules would have done")
+    confirmed = verb("confirm", "confirm_trials", "train given trials on test seeds")
+    _option(
+        confirmed, "words", "TRIAL",
+        "the numbers of trials, finished or stopped; -1: the default; a study may come before "
+        "them", nargs="+",
+    )  # fmt: skip
+    _option(
+        confirmed, "--seeds", "N",
+        "on at least N test seeds (default: as many as the winner has, or 16)",
+        type=types.positive,
+    )  # fmt: skip
+    _option(
+        confirmed, "--source", "DIR",
+        "the folder of the study file, if it names other files (default: where it was run from, "
+        "or .)",
+    )  # fmt: skip
+    _add_running(confirmed)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
     _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
@@ -232,15 +292,28 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
     _option(plot, "kind", "PICTURE", ", ".join(_PICTURES), choices=_PICTURES, type=picture)
     _option(plot, "--to", "FILE", "a PNG, SVG or PDF (default: PICTURE.png)")
     _add_importance(plot, "for importance: ")
-    report = verb("report", "plot_report", "write everything about a study as one HTML file")
+    report = verb("report", "plot_report", "write an HTML report")
     _option(report, "--to", "FILE", "default: report.html in the study's folder")
-    stop = verb("stop", "end_study", "end a running study in good order, as Ctrl-C would")
+    stop = verb("stop", "end_study", "stop a running study; hpo run resumes it")
     _flag(stop, "--no-wait", "return at once, not when it has ended")
     remove = verb("rm", "end_study", "remove studies that are not running")
     _option(remove, "studies", "STUDY", "a study or its folder", nargs="+")
     _flag(remove, "--yes", "remove without a question")
     _add_out(remove)
-    about_one = (top, show, query, best, replay, export, ranked, compared, judged, report, stop)
+    about_one = (
+        top,
+        show,
+        query,
+        best,
+        replay,
+        export,
+        ranked,
+        compared,
+        confirmed,
+        judged,
+        report,
+        stop,
+    )
     for parser in (*about_one, plot):
         _option(parser, "--study", "NAME", "a study or its folder (default: the only one)")
     for parser in (top, best, ranked, judged, report, stop):
@@ -250,7 +323,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         query, "--timeout", "SECONDS",
         "stop the query after SECONDS; 0: never (default: 60)", type=types.seconds, default=60.0,
     )  # fmt: skip
-    watch = verb("watch", "watch_study", "show the live view of a study that runs elsewhere")
+    watch = verb("watch", "watch_study", "show the progress of a running study")
     _option(watch, "--study", "NAME", "a study or its folder (default: the only one)")
     _option(watch, "study", "STUDY", "same as --study", nargs="?", default=argparse.SUPPRESS)
     _add_out(watch)
@@ -263,7 +336,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
 
 
 def _add_serve(verb: Callable[..., Any]) -> None:
-    serve = verb("serve", "serve_page", "show all studies of a folder on a live page in a browser")
+    serve = verb("serve", "serve_page", "show all studies on a live page in a browser")
     folder = "the folder of results (default: results)"
     _option(serve, "out", "RESULTS", folder, nargs="?", default="results")
     _option(
@@ -280,11 +353,11 @@ def _add_serve(verb: Callable[..., Any]) -> None:
 
 
 def _add_other_verbs(verb: Callable[..., Any]) -> None:
-    tuned = verb("tuned", "tuned", "list tuned configurations; print, verify or contribute one")
+    tuned = verb("tuned", "tuned", "list tuned configurations, or print one")
     tuned_arguments.add(tuned)
     _add_out(tuned)
     _add_json(tuned)
-    evaluate = verb("eval", "eval_policy", "evaluate an exported policy on seeds no study uses")
+    evaluate = verb("eval", "eval_policy", "evaluate an exported policy")
     _option(
         evaluate, "directory", "POLICY_DIR",
         "a policy from `hpo best --export`, as with --policy", nargs="?",
@@ -323,13 +396,15 @@ def _add_other_verbs(verb: Callable[..., Any]) -> None:
     envs = verb("envs", "catalogue", "list the environments")
     _option(
         knobs, "word", "WORD",
-        "only those with WORD in their name, here or in another system, or meaning", nargs="?",
+        "a name, here or in another system, for all about it; or a word in names or meanings",
+        nargs="?",
     )  # fmt: skip
-    _option(envs, "word", "WORD", "only those with WORD in their id or meaning", nargs="?")
+    _flag(knobs, "--all", "all of them (default: the 20 usual ones)")
+    _option(envs, "word", "WORD", "an id for all about it, or a word in ids, meanings", nargs="?")
     for parser in (evaluate, knobs, envs):
         _add_json(parser)
     verb("schema", "catalogue", "print the JSON Schema of the study file, for editors")
-    completion = verb("completion", "completion", "print code that completes hpo in a shell")
+    completion = verb("completion", "completion", "print the shell's completion script")
     _option(
         completion, "shell", "SHELL",
         f'{", ".join(_SHELLS)}; for bash: eval "$(hpo completion bash)"', choices=_SHELLS,
@@ -360,10 +435,8 @@ def _add_importance(parser: argparse.ArgumentParser, prefix: str = "") -> None:
         f"{prefix}compare trials at STEPS env steps (default: the latest that most reached)",
         type=types.env_steps,
     )  # fmt: skip
-    _flag(
-        parser, "--all", f"{prefix}include trials that a model proposed, which biases the result"
-    )
-    text = f"{prefix}{' or '.join(_METHODS)} (default: {_METHODS[0]})"
+    _flag(parser, "--all", f"{prefix}by a method: include trials that a model proposed")
+    text = f"{prefix}rank by {' or '.join(_METHODS)} instead, without a test against chance"
     _option(parser, "--method", "METHOD", text, choices=_METHODS)
 
 
@@ -373,6 +446,10 @@ def _add_export(parser: argparse.ArgumentParser, how: str) -> None:
 
 def _add_set(parser: argparse.ArgumentParser, text: str) -> None:
     _option(parser, "--set", "KEY=VALUE", text, action="append", default=[])
+
+
+def _add_verbose(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("-v", "--verbose", action="store_true", help=text)
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from .elsewhere import XLRON, env_names
 from .env_entry import EnvEntry, EnvKey
+from .importers.tables import XLRON, env_names
 
 __all__ = ["ENVIRONMENTS"]
 

@@ -31,6 +31,7 @@ __all__ = [
     "StudyError",
     "UnimportedModuleError",
     "UnknownNameError",
+    "counted",
     "listed",
     "suggestion",
 ]
@@ -129,12 +130,27 @@ class MissingExtraError(HpoError):
         )
 
 
+def counted(count: int, noun: str) -> str:
+    """Format a count with its noun, in the plural unless it is 1.
+
+    >>> counted(1, "trial"), counted(64, "trial"), counted(20_000, "request")
+    ('1 trial', '64 trials', '20,000 requests')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The words ` did you mean 'x'?` for the nearest known name, or nothing.
 
-    >>> suggestion("tpee", ["tpe", "random"])
-    " did you mean 'tpe'?"
+    That is the only one that begins with the name, if there is one.
+
+    >>> suggestion("tpee", ["tpe", "random"]), suggestion("max", ["maximize", "minimize"])
+    (" did you mean 'tpe'?", " did you mean 'maximize'?")
     """
+    known, text = list(known), str(name).casefold()
+    begun = [one for one in known if len(text) > 1 and one.casefold().startswith(text)]
+    if len(begun) == 1:
+        return f" did you mean {begun[0]!r}?"
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
     return f" did you mean {near[0]!r}?" if near else ""
 

@@ -54,7 +54,7 @@ AUTOMATIC = 0
 _OVER_LINKS = ("gnn", "transformer")
 _FLAT_SPECTRA = ("rmsa", "rsa", "rwa")  # optical environments that can observe a bit a slot
 
-RECURRENT = set(RECURRENT_NETWORKS)
+RECURRENT: set[str] = set(RECURRENT_NETWORKS)
 """Networks with a carry, which learn from whole segments; registering one adds its name."""
 
 

@@ -13,6 +13,7 @@ from .values import check_value
 
 __all__ = ["complete"]
 
+_RECURRENT = ("lstm", "gru")
 _RECTIFIED = ("cnn", "gnn", "transformer", "path_mlp")
 
 
@@ -102,6 +103,7 @@ def _check_together(config: dict[str, Any]) -> None:
             f"gradient_accumulation is {parts}, but a minibatch has only {rows} rows; allowed: "
             f"at most {rows}"
         )
+    _check_segments(config)
     many, count = config["accumulate_minibatches"], config["num_minibatches"]
     if many > count:
         raise ConfigError(
@@ -116,6 +118,22 @@ def _check_together(config: dict[str, Any]) -> None:
     if config["log_std_min"] > config["log_std_max"]:
         raise ConfigError("log_std_min is above log_std_max")
     _check_networks(config)
+
+
+def _check_segments(config: dict[str, Any]) -> None:
+    """Refuse more minibatches than segments where a minibatch holds whole ones.
+
+    The core looks again, at what is on in a whole bucket.
+    """
+    drawn = config["priority_alpha"] > 0 and config["priority_over"] == "segments"
+    whole = drawn or config["rho_clip"] is not None or config["network"] in _RECURRENT
+    parts, envs = config["num_minibatches"], config["num_envs"]
+    free = parts != math.ceil(envs * config["rollout_length"] / config["minibatch_size"])
+    if whole and not free and parts > envs:
+        raise ConfigError(
+            f"num_minibatches is {parts}, but minibatches are whole segments here, "
+            f"one of each environment; allowed: at most num_envs, which is {envs}"
+        )
 
 
 def _check_networks(config: dict[str, Any]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..elsewhere import Row, hints
 from ..errors import ConfigError, suggestion
+from ..importers.rows import Row
+from ..importers.tables import hints
 from .table import KNOBS
 
 __all__ = ["canonical_name", "check_name", "hint_of"]
@@ -78,6 +79,11 @@ def hint_of(name: str) -> str:
     for row in hints(name):
         if row.fate == "taken":
             where = f"`{row.target}`" if row.target not in KNOBS else f"the knob `{row.target}`"
+            if row.target.startswith("loggers."):
+                _, kind, *option = row.target.split(".")
+                where = (
+                    f"`loggers: [{{type: {', '.join((kind, *(f'{x}: ...' for x in option)))}}}]`"
+                )
             return f" in a study it is {where}"
         return f" it has no counterpart: {row.because}"
     return ""

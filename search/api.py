@@ -29,7 +29,7 @@ from .own_code import run_own_code
 from .run import Results, Settings
 from .run import run as run_study
 
-__all__ = ["run", "train"]
+__all__ = ["run", "run_in", "train"]
 
 
 def run(
@@ -104,6 +104,36 @@ def run(
     )
     with factory_of(study, compiling, warn) as factory:
         return run_study(study, out / name, factory, observers, settings, earlier)
+
+
+def run_in(
+    folder: Path,
+    study: Study,
+    observers: Sequence[Observer] = (),
+    *,
+    compiling: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    warn: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> Results:
+    """Go on with the study in a folder as it is given here, whatever the folder is called.
+
+    Args:
+        folder: of the study.
+        study: what it is from here on.
+        observers: as of `run`.
+        compiling: likewise.
+        warn: likewise.
+        settings: fields of `Settings`.
+
+    Raises:
+        HpoError: as `run` does.
+    """
+    run_own_code(study)
+    check_registered(study)
+    earlier = warm_start(study, folder)
+    how = Settings(sinks=sinks_of(study, warn), **settings)
+    with factory_of(study, compiling, warn) as factory:
+        return run_study(study, folder, factory, observers, how, earlier)
 
 
 def train(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..errors import ConfigError, StoreError
+from ..errors import ConfigError, StoreError, counted
 from ..spaces.space import Space
 from ..store.codec import param_kind, plain_json
 from ..store.rows import StudyMeta
@@ -45,7 +45,8 @@ def check_runnable(study: Study) -> None:
     if iqm and seeds.first - seeds.tolerate < IQM_MIN_SEEDS:
         raise ConfigError(
             f"aggregate: iqm needs {IQM_MIN_SEEDS} values of every trial, but a trial has "
-            f"{seeds.first} seeds and {seeds.tolerate} of them may diverge; type aggregate: mean"
+            f"{counted(seeds.first, 'seed')} and {seeds.tolerate} of them may diverge; type "
+            "aggregate: mean"
         )
     early = study.early_terminate
     if early is not None and early.evolves:

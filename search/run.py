@@ -18,7 +18,7 @@ from ..store.baselines import BaselineEntry, baseline_entries, baselines_of
 from ..store.begun_anew import begin_anew
 from ..store.conclusions import Conclusion, conclude
 from ..store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
-from ..store.rows import StudyMeta
+from ..store.rows import StudyMeta, as_left
 from ..store.sinks import Sinks
 from ..store.stop_request import StopRequest
 from ..store.study_folder import StudyFolder
@@ -75,6 +75,8 @@ class Results:
         usage: env steps, occupancy, failures, seconds.
         conclusion: what the study has shown on seeds that chose nothing; print it.
         advice: a sentence where compiling took most of the time, or "".
+        finished_at: when the study had finished before this call, which did nothing then; seconds
+            since the epoch. None where the call ran anything.
     """
 
     state: Literal["finished", "interrupted"]
@@ -85,6 +87,7 @@ class Results:
     baselines: list[BaselineEntry] = field(default_factory=list)
     conclusion: Conclusion = field(default_factory=lambda: conclude(None, None))
     advice: str = ""
+    finished_at: float | None = None
 
     @property
     def best(self) -> Entry | None:
@@ -189,7 +192,7 @@ def run(
         write_warm_start(earlier, store.folder.path)
         if not goes_on:
             store.publish(force=True)
-            return _results("finished", ledger, store)
+            return replace(_results("finished", ledger, store), finished_at=store.head.at)
         return _run(ledger, store, factory, proposer, observers, settings)
 
 
@@ -247,7 +250,8 @@ def _run(
         CompileBeside() as beside,
     ):
         fresh = read_fresh(ledger, store)
-        curves = fresh.only_new(store.curves)
+        names = study.confirm is not None and bool(study.confirm.also)
+        curves = fresh.only_new(store.curves, cut=names)
         policies = Policies(store.folder.policies, study.checkpoint)
         delete_copies(store.folder.policies)
         policies.snapshots.tidy(ledger, _trained_in(ledger, buckets))
@@ -312,7 +316,8 @@ def _goes_on(ledger: Ledger) -> bool:
 def _results(
     outcome: Literal["finished", "interrupted"], ledger: Ledger, store: StudyStore
 ) -> Results:
-    entries = leaderboard_of(store.meta, store.journal.trials())
+    rows = store.journal.trials()
+    entries = leaderboard_of(store.meta, rows if outcome == "finished" else as_left(rows))
     head = store.head  # as `hpo report` and `hpo show` say it: a commit cannot hold its own time
     usage = LoopState.from_text(head.loop_state).usage if head.number else ledger.state.usage
     return Results(

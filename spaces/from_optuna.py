@@ -39,6 +39,7 @@ class OptunaStudy:
         trials: (parameters, values) of finished trials, in order.
         metrics: names of the objectives, where it has some.
         exported: what `hpo export optuna` said of a study of ours: `env`, `env_steps`, `fixed`.
+        changed: parameter -> the distribution that it had before the last one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class OptunaStudy:
     trials: tuple[tuple[Mapping[str, Any], tuple[float, ...]], ...]
     metrics: tuple[str, ...] = ()
     exported: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    changed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def read_study(storage: str, name: str | None = None) -> OptunaStudy:
@@ -58,7 +60,7 @@ def read_study(storage: str, name: str | None = None) -> OptunaStudy:
         name: of the study; may be left out where there is only one.
 
     Raises:
-        ConfigError: no such storage or study, or a parameter whose distribution changed.
+        ConfigError: no such storage or study, or a parameter whose kind of distribution changed.
     """
     with refusals(storage):
         return _read_study(storage, name)
@@ -77,13 +79,18 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
     study = optuna.load_study(study_name=name, storage=opened)
     trials = study.get_trials(deepcopy=False)
     space: dict[str, BaseDistribution] = {}
+    changed: dict[str, str] = {}
     for trial in trials:
         for parameter, distribution in trial.distributions.items():
-            if space.setdefault(parameter, distribution) != distribution:
+            was = space.get(parameter, distribution)
+            if type(was) is not type(distribution):
                 raise ConfigError(
-                    f"{storage}: {parameter!r} was searched over {space[parameter]} and over "
-                    f"{distribution}; a study has one distribution for it"
+                    f"{storage}: {parameter!r} was searched over {was} and over "
+                    f"{distribution}; a study has one kind of distribution for it"
                 )
+            if was != distribution:
+                changed[parameter] = str(was)
+            space[parameter] = distribution  # Optuna's samplers go by the last one, too
     finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
     return OptunaStudy(
         name=name,
@@ -95,6 +102,7 @@ def _read_study(storage: str, name: str | None) -> OptunaStudy:
         trials=tuple((dict(trial.params), tuple(trial.values)) for trial in finished),
         metrics=_metrics(study),
         exported=dict(study.user_attrs.get("hpo", {})),
+        changed=changed,
     )
 
 

@@ -184,7 +184,7 @@ def _check_sense(kind: str, given: Mapping[str, Any]) -> list[Fault | None]:
             )
         elif kind in WHOLE_KINDS and low <= 0 <= high:
             faults.append(Fault("zero", "0 is one of the values already; leave `zero` out"))
-    faults.append(_check_bounds(kind, low, high))
+    faults.append(_check_bounds(kind, low, high, bool(given.get("zero"))))
     if kind == "normal":
         faults.append(_check_normal(given["mu"], given["sigma"], low, high))
     return faults
@@ -196,9 +196,10 @@ def _check_zero(zero: float) -> Fault | None:
     return Fault("zero", f"zero is {zero!r}; allowed: a chance from 0 to 0.9")
 
 
-def _check_bounds(kind: str, low: Any, high: Any) -> Fault | None:
+def _check_bounds(kind: str, low: Any, high: Any, has_zero: bool) -> Fault | None:
     if kind == "log_uniform" and low < 1e-100:
-        return Fault("min", f"min is {low!r}; log_uniform needs min above 0 (`zero: 0.2` adds 0)")
+        more = ", such as 1e-6" if has_zero else " (`zero: 0.2` adds 0)"
+        return Fault("min", f"min is {low!r}; log_uniform needs min above 0{more}")
     if kind == "log_int_uniform" and low < 1:
         return Fault("min", f"min is {low!r}; log_int_uniform needs min of at least 1")
     if kind == "pow2":

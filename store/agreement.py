@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
 
-__all__ = ["DEALS", "LEVEL", "Agreement", "agreement"]
+if TYPE_CHECKING:  # numpy is loaded on use
+    import numpy as np
 
+__all__ = ["DEALS", "LEVEL", "Agreement", "agreement", "deal_p"]
+
+Scores = Sequence[Sequence[float]]
 LEVEL = 0.99
 DEALS = 9_999
 
@@ -61,9 +67,7 @@ def agreement(
         raise ConfigError("a value is not finite")
     middle = whole.mean()
     centred = whole - middle  # rounding errors of far means would split ties
-    rng = np.random.Generator(np.random.PCG64(seed))
-    order = rng.permuted(np.broadcast_to(np.arange(count + other), (deals, count + other)), axis=1)
-    second = centred[order[:, count:]].sum(axis=1)
+    second = centred[_orders(count + other, deals, seed)[:, count:]].sum(axis=1)
     dealt = second / other - (centred.sum() - second) / count
     seen = centred[count:].sum()
     difference = float(seen / other - (centred.sum() - seen) / count)
@@ -75,3 +79,39 @@ def agreement(
     slack = 1e-12 * max(1.0, float(np.abs(centred).max()))
     within = low - slack <= difference <= high + slack
     return Agreement(difference, low, high, within)
+
+
+def deal_p(ours: Scores, theirs: Scores) -> float:
+    """Return the exact two-sided p-value of equal distributions in every environment.
+
+    The share of 9,999 deals, in each environment by itself, and the seen one, whose difference of
+    means is at least as far from 0.
+
+    Args:
+        ours: values [environments][seeds].
+        theirs: likewise, maybe of another number of seeds.
+
+    >>> deal_p([[1.0] * 6], [[0.0] * 6]) < 0.01, deal_p([[1.0] * 6], [[1.0] * 6])
+    (True, 1.0)
+    """
+    import numpy as np
+
+    dealt, seen, size = np.zeros(DEALS), 0.0, 0.0
+    for stream, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        whole = np.asarray([*a, *b], np.float64)
+        # Centred values sum to 0, so the sum of one side says how far apart the means are.
+        centred = (whole - whole.mean()) / len(a) / len(b)
+        dealt += centred[_orders(len(whole), DEALS, stream)[:, len(a) :]].sum(axis=1)
+        seen += float(centred[len(a) :].sum())
+        size += float(np.abs(centred).sum())
+    far = int(np.count_nonzero(np.abs(dealt) >= abs(seen) - 1e-9 * size))
+    return (1 + far) / (DEALS + 1)
+
+
+@lru_cache(maxsize=16)
+def _orders(count: int, deals: int, seed: int) -> np.ndarray:
+    """Return orders of all values [deals, count], the same for every call."""
+    import numpy as np
+
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return rng.permuted(np.broadcast_to(np.arange(count), (deals, count)), axis=1)

@@ -134,6 +134,7 @@ _INTEGERS = frozenset(
     {"trial", "batch", "rung", "env_steps", "eval_env_steps", "warmup_env_steps", "bits"}
     | {"rank", "judged"}
 )
+_MAYBE_INTEGERS = frozenset({"rung_env_steps"})
 
 
 def _checked(row: TrialRow | DecisionRow, name: str) -> Any:
@@ -146,6 +147,8 @@ def _checked(row: TrialRow | DecisionRow, name: str) -> Any:
             return [_integer(item) for item in value]
         if name in _FLOATS:
             return None if value is None else _real(value)
+        if name in _MAYBE_INTEGERS:
+            return None if value is None else _integer(value)
         return _integer(value) if name in _INTEGERS else plain_json(value)
     except TypeError as error:
         raise StoreError(

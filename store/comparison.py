@@ -12,10 +12,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import ConfigError
-from .paired import FEWEST_PAIRS, chance_of_better, paired_interval
+from .agreement import deal_p
+from .looks import level_of
+from .paired import chance_of_better, seeds_to_tell
 from .statistics import IQM_MIN_SEEDS, NO_INTERVAL, Interval, iqm, mean, t_quantile, welch_degrees
+from .verdicts import WORDS, Decision, Verdict, decided, decided_pairs
 
-__all__ = ["Comparison", "compare", "unpaired_interval"]
+__all__ = ["FEWEST_EACH", "Comparison", "compare", "unpaired_interval"]
+
+FEWEST_EACH = 5
+"""Of fewer seeds on either side, where these are not paired, nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,12 @@ class Comparison:
         seeds: of A and of B.
         paired: the differences are between equal seeds.
         difference: mean of A minus mean of B; positive is better when A is.
-        difference_interval: its 95 % interval.
+        difference_interval: its interval, which holds at all looks together in 95 %.
         probability: that a run of A beats a run of B, see `chance_of_better`.
         probability_interval: its 95 % interval.
+        verdict: about A.
+        more_seeds: where undecided, how many further seeds of each would decide.
+        equal: paired, and both have the same value on every seed.
     """
 
     means: tuple[float, float]
@@ -41,29 +50,32 @@ class Comparison:
     difference_interval: Interval
     probability: float
     probability_interval: Interval
+    verdict: Verdict = "undecided"
+    more_seeds: int | None = None
+    equal: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
 
-    @property
-    def verdict(self) -> str:
-        """Return in words whether the interval of the difference leaves 0 out."""
-        low, high = self.difference_interval.low, self.difference_interval.high
-        if low is None or high is None:
-            alike = self.paired and self.seeds[0] >= FEWEST_PAIRS
-            if not alike or not math.isfinite(self.difference):
-                return "too few seeds to say; run both on at least 5"
-            if self.difference == 0.0:
-                return "no difference: both have the same value on every seed"
-            low = high = self.difference  # on every seed
-        if low > 0.0:
-            return "A is better"
-        return "B is better" if high < 0.0 else "these seeds do not tell them apart"
+    def sentence(self, a: str = "A", b: str = "B") -> str:
+        """Return the verdict in words, sides by their names."""
+        if self.verdict in ("better", "worse"):
+            return f"{a if self.verdict == 'better' else b} is better"
+        if self.verdict == "no_difference" and self.difference == 0.0 and self.equal:
+            return "no difference: both have the same value on every seed"
+        if self.verdict == "undecided" and self.more_seeds is not None:
+            more = f"{self.more_seeds} more seed{'' if self.more_seeds == 1 else 's'}"
+            return f"{WORDS[self.verdict]}: {more} of each would decide"
+        return WORDS[self.verdict]
 
 
 def compare(
-    a: Sequence[float], b: Sequence[float], goal: str = "maximize", paired: bool = False
+    a: Sequence[float],
+    b: Sequence[float],
+    goal: str = "maximize",
+    paired: bool = False,
+    earlier: Sequence[int] = (),
 ) -> Comparison:
     """Compare values of A and B, one a seed.
 
@@ -72,6 +84,7 @@ def compare(
         b: likewise.
         goal: `maximize`, or `minimize` where smaller values are better.
         paired: value i of both comes from the same seed.
+        earlier: of how many of these pairs earlier looks were, see `paired_over_looks`.
 
     Raises:
         ConfigError: no values, or paired samples of unlike length.
@@ -82,7 +95,10 @@ def compare(
         raise ConfigError(f"paired samples of {len(a)} and {len(b)} values")
     sign = 1.0 if goal == "maximize" else -1.0
     ours, theirs = [sign * value for value in a], [sign * value for value in b]
-    found = paired_interval(ours, theirs) if paired else unpaired_interval(ours, theirs)
+    if not all(map(math.isfinite, [*ours, *theirs])):
+        found = Decision("undecided", NO_INTERVAL)
+    else:
+        found = decided_pairs(ours, theirs, earlier) if paired else _decided_apart(ours, theirs)
     probability, spread = chance_of_better(ours, theirs, paired=paired)
     return Comparison(
         means=(mean(a), mean(b)),
@@ -90,9 +106,12 @@ def compare(
         seeds=(len(a), len(b)),
         paired=paired,
         difference=mean(ours) - mean(theirs),
-        difference_interval=found,
+        difference_interval=found.interval,
         probability=probability,
         probability_interval=spread,
+        verdict=found.verdict,
+        more_seeds=found.more_seeds,
+        equal=paired and list(a) == list(b),
     )
 
 
@@ -100,20 +119,36 @@ def _iqm(values: Sequence[float]) -> float | None:
     return iqm(values) if len(values) >= IQM_MIN_SEEDS else None
 
 
-def unpaired_interval(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """Return the 95 % interval of a difference of means with unlike variances (Welch 1947).
+def _decided_apart(ours: Sequence[float], theirs: Sequence[float]) -> Decision:
+    """Decide between two samples of different seeds."""
+    fewest, count = FEWEST_EACH, min(len(ours), len(theirs))
+    found = unpaired_interval(ours, theirs)
+    if count < fewest:
+        return Decision("undecided", found, fewest - count)
+    spread = math.sqrt(_variance(ours) + _variance(theirs))
+    gap = mean(ours) - mean(theirs)
+    return decided(found, count, seeds_to_tell(gap, spread) if spread else None)
 
-    The degrees of freedom are rounded down, which widens the interval. There is none below 5
-    values of either, or where one is not finite.
+
+def unpaired_interval(a: Sequence[float], b: Sequence[float]) -> Interval:
+    """Return the interval of a difference of means with unlike variances (Welch 1947).
+
+    At the level of a first look (`looks.level_of`), degrees of freedom rounded down, which
+    widens it. It holds 0 wherever the exact test of equal distributions does not exclude that
+    (`deal_p`). There is none below 5 values of either, or where one is not finite.
     """
-    if min(len(a), len(b)) < FEWEST_PAIRS or not all(map(math.isfinite, [*a, *b])):
+    if min(len(a), len(b)) < FEWEST_EACH or not all(map(math.isfinite, [*a, *b])):
         return NO_INTERVAL
     shares = [_variance(values) / len(values) for values in (a, b)]
-    centre, total = mean(a) - mean(b), sum(shares)
-    if total == 0.0:
-        return Interval(centre, centre, "t")
-    reach = t_quantile(0.975, welch_degrees(shares, (len(a), len(b)))) * math.sqrt(total)
-    return Interval(centre - reach, centre + reach, "t")
+    centre, total, level = mean(a) - mean(b), sum(shares), level_of(1)
+    reach = 0.0
+    if total > 0.0:
+        degrees = welch_degrees(shares, (len(a), len(b)))
+        reach = t_quantile(1.0 - level / 2.0, degrees) * math.sqrt(total)
+    low, high = centre - reach, centre + reach
+    if low * high > 0.0 and deal_p([a], [b]) > level:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return Interval(low, high, "t")
 
 
 def _variance(values: Sequence[float]) -> float:

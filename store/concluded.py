@@ -10,6 +10,7 @@ from .conclusions import Conclusion, Sample, WithoutCopying, conclude
 from .default_trial import default_of
 from .front_conclusion import FrontConclusion
 from .leaderboard import Entry
+from .looks import Look, winners_looks
 from .rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 
 __all__ = ["concluded"]
@@ -29,6 +30,7 @@ def concluded(
     alone: WithoutCopying | None = None,
     tells: str = "",
     lone: bool = False,
+    looks: Sequence[Look] = (),
 ) -> Conclusion:
     """Return what a study has shown on seeds that chose nothing.
 
@@ -49,6 +51,7 @@ def concluded(
         alone: of a population that copies, the best of the same one without copying.
         tells: what to type to know that, as a sentence; said last.
         lone: one trial ran alone and has a value: the seeds of its search chose nothing.
+        looks: at how many test seeds trials were seen.
     """
     by_number = {row.trial: row for row in rows}
     first = entries[0] if entries else None
@@ -80,8 +83,17 @@ def concluded(
         rival_feasible=next((e.feasible for e in entries if e.trial == own[1]), None),
         why=apart or why_alone,
         alone=alone,
+        earlier=_earlier(looks, winner, default),
     )
     return _said(replace(found, tells="" if found.copying is not None else tells))
+
+
+def _earlier(looks: Sequence[Look], winner: TrialRow, default: TrialRow | None) -> tuple[int, ...]:
+    """Return the earlier looks at what is concluded now."""
+    if default is None:
+        return ()
+    both = winner.by_report_seed.keys() & default.by_report_seed.keys()
+    return winners_looks(looks, winner.trial, default.trial, len(both))
 
 
 def _of_a_lone_trial(

@@ -7,9 +7,9 @@ from typing import Any
 
 from .conclusions import Against, Conclusion
 from .front_conclusion import front_sentences
-from .paired import FEWEST_PAIRS
+from .verdicts import WORDS
 
-__all__ = ["as_json", "sentences"]
+__all__ = ["as_json", "details", "sentences"]
 
 _COLUMNS = 79
 
@@ -18,7 +18,21 @@ def as_json(conclusion: Conclusion) -> dict[str, Any]:
     """Return a conclusion as plain data, with its sentences."""
     data = asdict(conclusion)
     del data["said"]
-    return {"verdict": conclusion.verdict, "sentences": sentences(conclusion), **data}
+    said = {"sentences": sentences(conclusion), "details": details(conclusion)}
+    return {"verdict": conclusion.verdict, **said, **data}
+
+
+def details(conclusion: Conclusion) -> list[str]:
+    """Return the means of both sides, and how likely the one ahead wins on a new seed."""
+    winner = conclusion.winner
+    if winner is None or conclusion.front is not None or conclusion.lone:
+        return []
+    found: list[str] = []
+    for against in filter(None, (conclusion.copying, conclusion.against)):
+        found += _means(winner, against)
+        if against.verdict in ("better", "worse"):
+            found += _chance(winner, against)
+    return found
 
 
 def sentences(conclusion: Conclusion) -> list[str]:
@@ -26,7 +40,7 @@ def sentences(conclusion: Conclusion) -> list[str]:
     if conclusion.front is not None:
         return [*front_sentences(conclusion.front), *conclusion.why]
     if conclusion.winner is None:
-        told = ["No trial has a value on fresh seeds, so nothing is concluded."]
+        told = ["No trial has a value on test seeds, so nothing is concluded."]
         return [*conclusion.why] or told
     said = [_violating(conclusion)] if conclusion.violates else []
     if conclusion.copying is not None:
@@ -47,20 +61,20 @@ def _of_a_lone_trial(conclusion: Conclusion) -> list[str]:
     beside = [_of_one(conclusion, one) for one in conclusion.baselines if one.verdict != "nothing"]
     first = beside[0] if beside else [f"There is nothing to compare {conclusion.winner} with."]
     others = [said[0] for said in beside[1:]]
-    return [*first, *others, "One trial ran, so that its seeds selected nothing."]
+    return [*first, *others, "One trial ran, so its seeds selected nothing."]
 
 
 def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
     """Return the sentences about one rival."""
     winner, rival = conclusion.winner or "", against.rival
-    kind = "seed" if conclusion.lone else "fresh seed"
+    kind = "seed" if conclusion.lone else "test seed"
     seeds = f"{against.seeds} {kind}{'' if against.seeds == 1 else 's'}"
     numbers = _numbers(against)
     match against.verdict:
         case "default":
             others = f"none of {conclusion.beaten} others was better"
             others = others if conclusion.beaten > 1 else "the one other was not better"
-            said = [f"{_upper(rival)} won: {others} on fresh seeds."]
+            said = [f"{_upper(rival)} won: {others} on new seeds."]
             return [*said, *_own_diverged(winner, against)]
         case "nothing":
             said = [f"There is nothing to compare {winner} with."]
@@ -69,11 +83,11 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
             said = [f"{_upper(winner)} diverged on {against.own_diverged} of {seeds}."]
             said.append(f"{_upper(rival)} diverged on {against.diverged or 'none'} of them.")
             said += _of_values("Where both have a value", numbers)
-            return [*said, *_means(winner, against)]
+            return said
         case "feasible":
             said = [f"{_upper(winner)} keeps the constraints, which {rival} violates."]
             said += _of_values(f"By value alone, on {seeds},", numbers)
-            return [*said, *_means(winner, against)]
+            return said
         case "ceiling":
             said = f"{_upper(winner)} and {rival} both reach the ceiling"
             said = _fitted(said, f": {_number(conclusion.ceiling)} on {seeds}", seeds)
@@ -86,20 +100,41 @@ def _of_one(conclusion: Conclusion, against: Against) -> list[str]:
             said = _fitted(f"{_upper(winner)} is better than {rival}", f": by {numbers}", seeds)
         case "worse":
             said = _fitted(f"{_upper(rival)} is better than {winner}", f": by {numbers}", seeds)
-        case "tied":
-            said = _fitted(f"{_upper(winner)} and {rival} are tied", f": {numbers}", seeds)
-        case "few_seeds":
-            said = [f"{seeds.replace(' fresh', '')} cannot tell {winner} from {rival}."]
-            more = f"{against.more_seeds} more seed{'' if against.more_seeds == 1 else 's'}"
-            said.append(
-                f"{_upper(more)} would give a first interval."
-                if against.pairs < FEWEST_PAIRS
-                else f"The difference is {numbers}; about {more} would tell, if it is as it looks."
-            )
+        case "no_difference":
+            word = _upper(WORDS[against.verdict])
+            said = f"{word} between {winner} and {rival}."
+            said = [said if len(said) < _COLUMNS else f"{word} from {rival}."]
+            said += [_upper(text) for text in _ahead(winner, against, seeds)]
+        case "undecided":
+            word, ahead = _upper(WORDS[against.verdict]), _ahead(winner, against, seeds)
+            said = [" ".join([f"{word}:", *ahead])]
+            if not ahead or len(said[0]) >= _COLUMNS:
+                said = [f"{word} against {rival}.", *map(_upper, ahead)]
+            if against.more_seeds:
+                more = f"{against.more_seeds} more test seed{'s' * (against.more_seeds != 1)}"
+                few = against.interval.low is None
+                said.append(f"{more} would {'allow a verdict' if few else 'decide'}.")
     said += _own_diverged(winner, against)
     if against.diverged:
         said.append(f"{_upper(rival)} diverged on {against.diverged} of them, which are left out.")
-    return [*said, *_chance(winner, against), *_means(winner, against)]
+    return said
+
+
+def _ahead(winner: str, against: Against, seeds: str) -> list[str]:
+    """Return who leads by how much, as a sentence; none without a difference."""
+    rival = against.rival
+    if against.difference is None:
+        return []
+    if against.difference == 0.0:
+        return [f"{winner} and {rival} have the same mean on {seeds}."]
+    ahead, behind, sign = (winner, rival, 1.0) if against.difference > 0 else (rival, winner, -1.0)
+    low, high = against.interval.low, against.interval.high
+    around = ""
+    if low is not None and high is not None:
+        ends = sorted((sign * low, sign * high))
+        around = f" [{_number(ends[0])}, {_number(ends[1])}]"
+    lead = _number(abs(against.difference))
+    return [f"{ahead} leads {behind} by {lead}{around} on {seeds}."]
 
 
 def _means(winner: str, against: Against) -> list[str]:
@@ -107,7 +142,7 @@ def _means(winner: str, against: Against) -> list[str]:
     if against.means is None:
         return []
     own, other = map(_number, against.means)
-    return [f"Means over these seeds: {winner} {own}, {against.rival} {other}."]
+    return [f"Means: {winner} {own}, {against.rival} {other}."]
 
 
 def _own_diverged(winner: str, against: Against) -> list[str]:
@@ -137,7 +172,7 @@ def _numbers(against: Against) -> str:
         return ""
     sign = -1.0 if against.verdict == "worse" else 1.0
     shown = _number(sign * against.difference)
-    if against.verdict in ("tied", "few_seeds", "diverged", "feasible"):
+    if against.verdict in ("no_difference", "diverged", "feasible"):
         shown = f"{sign * against.difference:+.4g}"
     low, high = against.interval.low, against.interval.high
     if low is None or high is None:
@@ -154,9 +189,9 @@ def _chance(winner: str, against: Against) -> list[str]:
     likely, low, high = against.probability, spread.low, spread.high
     if against.verdict == "worse":
         likely, low, high = 1 - likely, 1 - high, 1 - low
-    who = winner if against.verdict in ("tied", "few_seeds") else "it"
+    ahead = winner if against.verdict == "better" else against.rival
     chance = f"{likely:.2f} [{low:.2f}, {high:.2f}]"
-    return [f"On a fresh seed {who} is better with probability {chance}."]
+    return [f"On a new seed {ahead} is better with probability {chance}."]
 
 
 def _shared(conclusion: Conclusion) -> list[str]:
@@ -166,10 +201,10 @@ def _shared(conclusion: Conclusion) -> list[str]:
         return []
     others = conclusion.sharing
     who = "1 other trial ends" if others == 1 else f"{others} other trials end"
-    told = "an environment or a budget that is harder would"
+    how = "a harder environment or a smaller budget would"
     if conclusion.ceiling is None:  # nobody left a floor, or all began at the ceiling
-        told = "another length of run, or another task, may"
-    return [f"{who} at {_number(top)} too: {told} tell them apart."]
+        how = "a different length of run, or a different task, may"
+    return [f"{who} at {_number(top)} too: {how} separate them."]
 
 
 def _number(value: float | None) -> str:

@@ -13,20 +13,22 @@ from typing import Literal
 
 from ..errors import ConfigError
 from .front_conclusion import FrontConclusion, FrontVerdict
-from .paired import FEWEST_PAIRS, chance_of_better, paired_interval, seeds_to_tell
+from .looks import fewest_pairs, next_level
+from .paired import Bounds, chance_of_better
 from .statistics import NO_INTERVAL, Interval, mean
+from .verdicts import decided_pairs
 
 __all__ = ["Against", "Conclusion", "Sample", "Verdict", "WithoutCopying", "conclude"]
 
 Verdict = Literal[
-    "better", "worse", "tied", "ceiling", "few_seeds", "default", "diverged", "feasible",
+    "better", "worse", "no_difference", "undecided", "ceiling", "default", "diverged", "feasible",
     "nothing",
 ]  # fmt: skip
+"""The first four are those of `verdicts.py`."""
 Sample = Mapping[int, float]
 """Replicate -> value; a seed that diverged has NaN."""
 
-_AFFORDED = 4
-_NO_OTHER = "No other trial has a value on every fresh seed; the best `confirm.top_k` run on them."
+_NO_OTHER = "No other trial has a value on every new seed; the best `confirm.top_k` run on them."
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class Against:
         own_diverged: on how many the winner has none.
         means: of the winner and of the rival, over seeds where both have a value.
         difference: of these; positive where the winner is better, whatever the goal.
-        interval: its 95 % interval.
+        interval: its interval, which holds at all looks together in 95 %.
         probability: that the winner is better on a fresh seed, a tie counting half.
         probability_interval: its 95 % interval.
-        more_seeds: how many more would tell them apart, where few would.
+        more_seeds: where undecided, how many more would decide.
         why: there is nothing to compare, as a sentence; "" where nobody knows.
     """
 
@@ -153,6 +155,7 @@ def conclude(
     rival_feasible: bool | None = None,
     why: str = "",
     alone: WithoutCopying | None = None,
+    earlier: Sequence[int] = (),
 ) -> Conclusion:
     """Decide what a study has shown.
 
@@ -173,6 +176,8 @@ def conclude(
         rival_feasible: likewise its rival.
         why: `default` is None, as a sentence.
         alone: of a population that copies, the best of the same one without copying.
+        earlier: at how many seeds earlier looks were, 0 for one at another winner's values
+            (`looks.winners_looks`).
 
     Raises:
         ConfigError: an unknown goal.
@@ -187,6 +192,9 @@ def conclude(
     seen = [*shown, *(value for sample in beside for value in sample.values())]
     known = ceiling is not None or _is_best([sign * one for one in seen], alike, sign)
     top = alike if known else None
+    best = ceiling if top is None else top
+    bounds = Bounds() if best is None else Bounds(high=sign * best)
+    paired = _Pairing(sign, top, bounds, earlier)
     if is_default and not beaten:
         against = Against(rival, "nothing", why=_NO_OTHER)
     elif is_default:
@@ -194,13 +202,13 @@ def conclude(
         against = Against(rival, "default", len(winner), len(winner) - lost,
                           means=_own_means(winner), own_diverged=lost)  # fmt: skip
     else:
-        against = _beside(winner, default or {}, rival, sign, top)
+        against = _beside(winner, default or {}, rival, paired)
         if against.verdict == "nothing":
             against = replace(against, why=why)
         elif feasible and rival_feasible is False:
             against = replace(against, verdict="feasible")
     others = tuple(
-        _beside(winner, values, named, sign, top) for named, values in (baselines or {}).items()
+        _beside(winner, values, named, paired) for named, values in (baselines or {}).items()
     )
     found = Conclusion(
         name, against, others, top, None if known else alike, sharing, beaten if is_default else 0,
@@ -208,7 +216,7 @@ def conclude(
     )  # fmt: skip
     if alone is None:
         return found
-    copying = _beside(winner, alone.values, "the best without copying", sign, top)
+    copying = _beside(winner, alone.values, "the best without copying", paired)
     if copying.verdict == "nothing":
         return found
     if feasible and alone.feasible is False:
@@ -251,8 +259,26 @@ def _is_best(shown: Sequence[float], value: float | None, sign: float) -> bool:
     return bool(apart) and max(apart) < own
 
 
-def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float | None) -> Against:
+@dataclass(frozen=True)
+class _Pairing:
+    """How samples are compared.
+
+    Attributes:
+        sign: 1 where greater is better, else -1.
+        top: the ceiling, where every seed of the winner is at it.
+        bounds: of a mean, signed.
+        earlier: seeds at earlier looks.
+    """
+
+    sign: float
+    top: float | None
+    bounds: Bounds
+    earlier: Sequence[int]
+
+
+def _beside(winner: Sample, other: Sample, rival: str, how: _Pairing) -> Against:
     """Pair two samples and decide."""
+    sign, top = how.sign, how.top
     both = sorted(winner.keys() & other.keys())
     if not both:
         return Against(rival, "nothing")
@@ -262,14 +288,16 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
     lost = sum(not math.isfinite(theirs) for _, theirs in pairs)
     own_lost = sum(not math.isfinite(ours) for ours, _ in pairs)
     if not finite:
-        enough = len(both) >= FEWEST_PAIRS and lost > own_lost
+        enough = len(both) >= fewest_pairs(next_level(how.earlier)) and lost > own_lost
         told: Verdict = "diverged" if own_lost else "better" if enough else "nothing"
         return Against(rival, told, len(both), 0, lost, probability=chance, own_diverged=own_lost,
                        probability_interval=chance_interval)  # fmt: skip
     ours, theirs = _sides(finite)
-    interval = paired_interval(ours, theirs)
-    differences = [x - y for x, y in finite]
-    verdict, more = _decide(differences, interval)
+    known = [seed for seed, pair in zip(both, pairs, strict=True) if all(map(math.isfinite, pair))]
+    before = [sum(seed < size for seed in known) for size in how.earlier]
+    found = decided_pairs(ours, theirs, before, how.bounds)
+    verdict: Verdict = found.verdict
+    more = found.more_seeds
     if own_lost > lost:  # values that are there flatter who has fewer of them
         verdict, more = "diverged", None
     if top is not None and lost == 0 and set(theirs) == {sign * top}:
@@ -282,7 +310,7 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
         diverged=lost,
         means=(sign * mean(ours), sign * mean(theirs)),
         difference=mean(ours) - mean(theirs),
-        interval=interval,
+        interval=found.interval,
         probability=chance,
         probability_interval=chance_interval,
         more_seeds=more,
@@ -292,21 +320,3 @@ def _beside(winner: Sample, other: Sample, rival: str, sign: float, top: float |
 
 def _sides(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [ours for ours, _ in pairs], [theirs for _, theirs in pairs]
-
-
-def _decide(differences: list[float], interval: Interval) -> tuple[Verdict, int | None]:
-    """Decide by the interval; without one, by differences that are all alike."""
-    count = len(differences)
-    if count < FEWEST_PAIRS:
-        return "few_seeds", FEWEST_PAIRS - count
-    low, high = interval.low, interval.high
-    if low is None or high is None:
-        low = high = differences[0]
-    if low > 0.0:
-        return "better", None
-    if high < 0.0:
-        return "worse", None
-    needed = seeds_to_tell(differences)
-    if needed is None or needed > _AFFORDED * count:
-        return "tied", None
-    return "few_seeds", max(1, needed - count)

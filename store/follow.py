@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
 __all__ = ["Follower", "Mark", "News", "Point", "TrialNews", "block_means", "is_finished"]
 
 SINKS = "sinks"
-_LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED)
+_LIVE = (
+    TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED
+)  # fmt: skip
 _NEVER_RAN = (TrialState.WAITING, TrialState.FAILED)
 _KEYS = ("trial", "stream", "replicate", "env_steps", "episode")
 _CURVE = "episode_return"

@@ -2,9 +2,10 @@
 
 Trials and default ran on the same fresh seeds, which chose none of those compared. A trial is
 better than the default in an objective if the interval of their mean paired difference leaves 0
-out. The default lies behind the front if some trial is better in every objective, and is on it if
-every trial is worse in some. Intervals hold for all trials and objectives at once, by dividing the
-5 % between them (Bonferroni); so each answer is wrong in at most 5 % of studies.
+out. The default lies behind the front if some trial is better in every objective, which errs for
+as many trials, and is on it if every trial is worse in some, which errs for as many objectives. So
+the 5 % are divided by the greater number of both (Berger 1982), and answers are wrong in at most
+5 % of studies.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .paired import FEWEST_PAIRS, paired_interval
+from .looks import fewest_pairs
+from .paired import differ_alike, paired_interval
 from .statistics import mean
 
 __all__ = ["Apart", "FrontConclusion", "FrontVerdict", "conclude_front", "front_sentences"]
 
-FrontVerdict = Literal["behind", "on_front", "open", "few_seeds"]
+FrontVerdict = Literal["behind", "on_front", "open", "undecided"]
 Vectors = Mapping[int, Sequence[float]]
 """Replicate -> a value for each objective."""
 _ERROR = 0.05
@@ -34,7 +36,7 @@ class Apart:
         trial: its number.
         means: of the trial and of the default.
         difference: of these; positive where the trial is better, whatever the goal.
-        low, high: its interval, which holds together with all others; None below 5 seeds.
+        low, high: its interval; None below 6 seeds.
     """
 
     objective: str
@@ -50,11 +52,13 @@ class FrontConclusion:
     """Where the default stands to the front.
 
     Attributes:
-        verdict: `behind`, `on_front`, `open` where these seeds do not tell, or `few_seeds`.
+        verdict: `behind`, `on_front`, `open` where these seeds do not tell, or `undecided` where
+            there are too few of them for any answer.
         trial: one that is better in every objective, None without one.
         seeds: on which all ran.
         compared: how many trials.
         objectives: an entry each: of that trial, else of the trial that is the furthest ahead.
+        fewest: seeds that any answer needs.
     """
 
     verdict: FrontVerdict
@@ -62,6 +66,7 @@ class FrontConclusion:
     seeds: int
     compared: int
     objectives: tuple[Apart, ...]
+    fewest: int = 0
 
 
 def conclude_front(
@@ -81,12 +86,12 @@ def conclude_front(
     seeds = sorted(shared)
     if not seeds or not trials:
         return None
-    tail = 1.0 - _ERROR / (2 * len(trials) * len(goals))
+    level = _ERROR / max(len(trials), len(goals))
     signs = [1.0 if goal == "maximize" else -1.0 for goal in goals]
     table = {
         number: [
             _apart(number, names[j], [values[s][j] for s in seeds],
-                   [default[s][j] for s in seeds], signs[j], tail)
+                   [default[s][j] for s in seeds], signs[j], level)
             for j in range(len(goals))
         ]
         for number, values in trials.items()
@@ -94,8 +99,9 @@ def conclude_front(
     better = [n for n, row in table.items() if all(a.low is not None and a.low > 0 for a in row)]
     worse = [n for n, row in table.items() if any(a.high is not None and a.high < 0 for a in row)]
     verdict: FrontVerdict = "open"
-    if len(seeds) < FEWEST_PAIRS:
-        verdict = "few_seeds"
+    fewest = fewest_pairs(level)
+    if len(seeds) < fewest:
+        verdict = "undecided"
     elif better:
         verdict = "behind"
     elif len(worse) == len(table):
@@ -105,7 +111,7 @@ def conclude_front(
         for j in range(len(goals))
     ]  # fmt: skip
     first = better[0] if better else None
-    return FrontConclusion(verdict, first, len(seeds), len(table), tuple(shown))
+    return FrontConclusion(verdict, first, len(seeds), len(table), tuple(shown), fewest)
 
 
 def _ahead(difference: float) -> float:
@@ -113,34 +119,36 @@ def _ahead(difference: float) -> float:
 
 
 def _apart(
-    trial: int, objective: str, ours: list[float], theirs: list[float], sign: float, tail: float
+    trial: int, objective: str, ours: list[float], theirs: list[float], sign: float, level: float
 ) -> Apart:
     ours, theirs = [sign * x for x in ours], [sign * x for x in theirs]
     difference, means = mean(ours) - mean(theirs), (sign * mean(ours), sign * mean(theirs))
-    found = paired_interval(ours, theirs, tail)
+    found = paired_interval(ours, theirs, level=level)
     low, high = found.low, found.high
-    apart = {x - y for x, y in zip(ours, theirs, strict=True)}
-    if len(ours) >= FEWEST_PAIRS and len(apart) == 1 and math.isfinite(difference):
+    if (
+        len(ours) >= fewest_pairs(level)
+        and math.isfinite(difference)
+        and differ_alike(ours, theirs)
+    ):
         low = high = difference  # on every seed
     return Apart(objective, trial, means, difference, low, high)
 
 
 def front_sentences(found: FrontConclusion) -> list[str]:
     """Return what to say of the default and the front, the verdict first."""
-    seeds = f"{found.seeds} fresh seed{'' if found.seeds == 1 else 's'}"
+    seeds = f"{found.seeds} new seed{'' if found.seeds == 1 else 's'}"
     first = {
-        "behind": f"The default lies behind the front: trial {found.trial} is better in every "
+        "behind": f"The default is behind the front: trial {found.trial} is better in every "
         "objective.",
         "on_front": "The default is on the front: every other trial is worse in some objective.",
-        "open": f"{seeds} do not tell whether the default lies behind the front.",
-        "few_seeds": f"{seeds.replace(' fresh', '')} cannot tell whether the default lies behind "
-        "the front.",
+        "open": f"No significant difference: {seeds} do not show the default behind the front.",
+        "undecided": f"Undecided: {seeds} are too few to show the default behind the front.",
     }[found.verdict]
-    if found.verdict == "few_seeds":
+    if found.verdict == "undecided":
         return [first, *map(_said, found.objectives),
-                f"confirm: {{choose: {FEWEST_PAIRS}}} would give a first interval."]  # fmt: skip
+                f"confirm: {{choose: {found.fewest}}} would allow an answer."]  # fmt: skip
     count = f"{found.compared} trial{'' if found.compared == 1 else 's'}"
-    held = f"Of {seeds}, paired; intervals hold at once for {count} and all objectives."
+    held = f"Of {seeds}, paired, with {count}; answers are wrong in at most 5 % of studies."
     return [first, *map(_said, found.objectives), held]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigError
+from ..errors import ConfigError, counted
 from .explained import (
     FEWEST_TRIALS,
     Column,
@@ -33,6 +33,7 @@ __all__ = ["Column", "Decided", "KnobShare", "decide"]
 _CHANCE = 0.04  # not 0.05: what a model proposed depends on values, which costs up to 0.01
 _DEALS, _DEALS_A_KNOB = 999, 50
 _RESAMPLES = 500
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -76,21 +77,32 @@ class Decided:
 
     @property
     def sentence(self) -> str:
-        """The answer in words, below 80 columns for up to three short names."""
+        """The answer in words: which hyperparameters matter, and how much they explain."""
         if not self.names:
-            return f"Nothing decided: no knob explains more than chance in {self.trials} trials."
-        shown = self.names[:3]
-        first = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-        rest = f" and {len(self.names) - 3} more" if len(self.names) > 3 else ""
-        return f"{first}{rest} decided ({self.trials} trials)."
+            return f"No hyperparameter is shown to matter in {self.trials} trials."
+        told = [knob for knob in self.knobs if knob.decided]
+        first = told[0]
+        if len(told) == 1:
+            spread = f"[{first.low:.0%}, {first.high:.0%}]"
+            return (
+                f"{first.name} matters: it explains {first.share:.0%} {spread} of the ranking of "
+                f"{self.trials} trials."
+            )
+        names = [knob.name for knob in told]
+        if len(told) > _NAMED:
+            names = [*names[:_NAMED], f"{len(told) - _NAMED} more"]
+        return (
+            f"{', '.join(names[:-1])} and {names[-1]} matter; {first.name} explains the most, "
+            f"{first.share:.0%} of the ranking of {self.trials} trials."
+        )
 
     @property
     def unseen(self) -> str:
-        """In words how large an effect must have been to be seen."""
+        """In words how large an effect must be to be seen; "" where nothing is below chance."""
         floors = sorted(knob.floor for knob in self.knobs if not knob.decided and knob.floor < 1)
         if not floors:
             return ""
-        return f"A knob that explains less than about {floors[-1]:.0%} would not have been seen."
+        return f"With {self.trials} trials, effects below about {floors[-1]:.0%} cannot be shown."
 
     def as_json(self) -> Mapping[str, object]:
         """Return plain data."""
@@ -135,7 +147,7 @@ def decide(columns: Sequence[Column], values: Sequence[float], seed: int = 0) ->
 
     if len(values) < FEWEST_TRIALS:
         raise ConfigError(
-            f"{len(values)} trials were evaluated there; importance needs {FEWEST_TRIALS}"
+            f"{counted(len(values), 'trial')} evaluated there; importance needs {FEWEST_TRIALS}"
         )
     if any(len(column.places) != len(values) for column in columns):
         raise ConfigError("importance needs one place of every knob for each value")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,12 +96,27 @@ class JournalReader:
     def trials(self) -> list[TrialRow]:
         """All trials, by number."""
         found = self._rows("trials", "SELECT row FROM trials ORDER BY trial")
-        return [self._made(trial_from_text, text) for (text,) in found]
+        return self._with_rungs([self._made(trial_from_text, text) for (text,) in found])
 
     def trial(self, number: int) -> TrialRow | None:
         """One trial, None when there is none of that number."""
         found = self._rows("trials", "SELECT row FROM trials WHERE trial = ?", number)
-        return next((self._made(trial_from_text, text) for (text,) in found), None)
+        rows = self._with_rungs([self._made(trial_from_text, text) for (text,) in found])
+        return next(iter(rows), None)
+
+    def _with_rungs(self, rows: list[TrialRow]) -> list[TrialRow]:
+        """Return trials with the env steps of their last rung, which earlier versions left out."""
+        lack = {row.trial for row in rows if row.rung >= 0 and row.rung_env_steps is None}
+        if not lack:
+            return rows
+        one = next(iter(lack)) if len(lack) == 1 else None
+        at = {(found.trial, found.rung): found.env_steps for found in self.decisions(one)}
+        return [
+            replace(row, rung_env_steps=at.get((row.trial, row.rung)))
+            if row.trial in lack
+            else row
+            for row in rows
+        ]
 
     def count_by_state(self) -> dict[str, int]:
         """State -> number of trials of the search in it."""

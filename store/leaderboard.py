@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..errors import ConfigError
 from .codec import finite_json
@@ -27,12 +27,14 @@ __all__ = [
     "leaderboard",
     "leaderboard_of",
     "search_interval",
+    "seeds_that_choose",
     "volume_of",
 ]
 
 _CONFIRMED, _FINISHED, _AT_RUNG, _OTHER = range(4)
 _OTHER_ORDER = (
     TrialState.RUNNING,  # before its first rung
+    TrialState.INTERRUPTED,
     TrialState.PAUSED,  # here only with a value at its rung that is not finite
     TrialState.UNFINISHED,
     TrialState.CONFIRMED,  # these two are here only with a value that is not finite
@@ -43,7 +45,9 @@ _OTHER_ORDER = (
     TrialState.WAITING,
     TrialState.REFERENCE,
 )
-_AT_A_RUNG = (TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING)
+_AT_A_RUNG = (
+    TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING, TrialState.INTERRUPTED
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,19 @@ class Entry:
         value: what the study optimises, from fresh seeds when confirmed; None for a trial that
             was stopped or did not get to its end.
         ci_low, ci_high: the 95 % interval of `value`, None below 5 seeds.
-        ci_kind: as in `Interval`; `hall` and `wilson` never.
+        ci_kind: as in `Interval`: `t`, `bootstrap` or `none`.
         value_from: the seeds behind `value`: `report`, `choose`, `search`, or "" without one.
         values: one a seed behind `value`; without a value, the last of each replicate.
-        confirmed: it was run again on fresh seeds.
+        confirmed: it was run again on the fresh seeds that chose the winner: all of them, which a
+            trial of an earlier, smaller confirm stage was not.
         seeds: how many `values`.
         search_value: the value in the search, on seeds that also did the choosing.
         choose_value: the mean over the seeds that ordered the confirmed trials.
         report_value: the mean over the seeds that chose nothing.
+        choose_seeds, report_seeds: how many values are behind these two.
         rung, rung_value: the last rung it was judged at, -1 before the first, and its value.
+        rung_env_steps: training env steps of each seed there; of a trial that a rule stopped it is
+            where that was.
         stop_rule: the words of the rule that stopped it.
         env_steps: training env steps of all its replicates in the search.
         params: the searched knobs that are active.
@@ -75,6 +83,7 @@ class Entry:
         front: with several objectives 1 for a trial that no other of its state (confirmed or
             finished) dominates, and so on; None for all others.
         scores: of several environments, the mean score on each, from the seeds behind `value`.
+        search_seeds: how many replicates are behind `search_value` or `rung_value`.
         hypervolume: of that state's front as a whole, see `volume_of`; equal in all its trials.
         is_default: it is the default configuration, from beginning to end.
     """
@@ -105,6 +114,33 @@ class Entry:
     hypervolume: float | None = None
     is_default: bool = False
     scores: tuple[float, ...] = ()
+    choose_seeds: int = 0
+    report_seeds: int = 0
+    search_seeds: int = 0
+    rung_env_steps: int | None = None
+
+    @property
+    def measured_value(self) -> float | None:
+        """The value of full runs that a trial is compared by.
+
+        Fresh seeds come first, also where `value` is none because the search stopped the trial:
+        the default runs on them all the same.
+        """
+        return self.report_value if self.value is None else self.value
+
+    @property
+    def measured_from(self) -> Literal["report", "choose", "search", ""]:
+        """The seeds behind `measured_value`, as in `value_from`."""
+        return "report" if self.value is None and self.report_value is not None else (
+            self.value_from
+        )  # fmt: skip
+
+    @property
+    def measured_seeds(self) -> int:
+        """How many these are; 0 without a value."""
+        if self.measured_value is None:
+            return 0
+        return self.report_seeds if self.value is None else self.seeds
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for a JSON document; numbers that are not finite become null.
@@ -116,7 +152,11 @@ class Entry:
         for name in ("values", "objectives", "constraints", "scores"):
             fields[name] = [_or_none(value) for value in getattr(self, name)]
         fields["params"] = finite_json(dict(self.params))
-        return fields
+        fields["measured_value"] = _or_none(self.measured_value)
+        return fields | {
+            "measured_from": self.measured_from,
+            "measured_seeds": self.measured_seeds,
+        }
 
 
 @dataclass(frozen=True)
@@ -226,7 +266,8 @@ def leaderboard(
     sign = -1.0 if goal == "maximize" else 1.0
     rows = list(rows)
     default = default_of(rows)
-    entries = [_entry(row, aggregate, ranking, row is default) for row in rows]
+    seeds = seeds_that_choose(rows)
+    entries = [_entry(row, aggregate, ranking, row is default, seeds) for row in rows]
     keys = [_order(entry, sign) for entry in entries]
     if not ranking.is_plain:
         _place_groups(entries, keys, ranking)
@@ -277,13 +318,30 @@ def _excess(entry: Entry, ranking: Ranking) -> float:
     return ranking.violation(entry.constraints) if known else math.inf
 
 
-def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool) -> Entry:
-    fresh = bool(row.choose_values)
+class _Chosen(Protocol):
+    """What has values on seeds that choose: a trial, or its row."""
+
+    @property
+    def choose_values(self) -> tuple[float, ...]: ...
+
+
+def seeds_that_choose(trials: Iterable[_Chosen]) -> int:
+    """Return on how many seeds the confirmed trials are compared, 0 without any.
+
+    All of one confirm stage have a value on each of its seeds, and so has who had them before: a
+    trial with fewer was confirmed by a smaller stage, with which none of these is compared.
+    """
+    return max((len(trial.choose_values) for trial in trials), default=0)
+
+
+def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool, seeds: int) -> Entry:
+    fresh = 0 < seeds == len(row.choose_values)
     constraints = row.choose_constraints if fresh else row.constraints
     measured = bool(ranking.limits) and len(constraints) == len(ranking.limits)
     choose = mean(row.choose_values) if row.choose_values else None
     report = mean(row.report_values) if row.report_values else None
-    value, source, values, around = _shown(row, choose, report, aggregate)
+    shown = None if len(ranking.goals) > 1 else report  # a front is of the seeds that chose it
+    value, source, values, around = _shown(row, choose if fresh else None, shown, aggregate)
     return Entry(
         rank=0,
         trial=row.trial,
@@ -294,7 +352,7 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool) ->
         ci_kind=around.kind,
         value_from=source,
         values=values,
-        confirmed=choose is not None,
+        confirmed=fresh,
         seeds=len(values),
         search_value=row.value,
         choose_value=choose,
@@ -309,6 +367,10 @@ def _entry(row: TrialRow, aggregate: str, ranking: Ranking, is_default: bool) ->
         feasible=ranking.violation(constraints) == 0.0 if measured else None,
         is_default=is_default,
         scores=_scores(row, source),
+        choose_seeds=len(row.choose_values),
+        report_seeds=len(row.report_values),
+        search_seeds=len(row.seed_values),
+        rung_env_steps=row.rung_env_steps,
     )
 
 

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import ConfigError
+from .agreement import Scores
 from .comparison import unpaired_interval
-from .paired import paired_interval
-from .statistics import NO_INTERVAL, Interval, expanded_tail, welch_degrees
+from .looks import level_of
+from .paired import paired_interval, placement_interval
+from .statistics import (
+    NO_INTERVAL,
+    Interval,
+    binomial_interval,
+    expanded_tail,
+    interval,
+    welch_degrees,
+)
 
 if TYPE_CHECKING:  # numpy is loaded on use
     import numpy as np
@@ -31,7 +41,6 @@ __all__ = [
     "together",
 ]
 
-Scores = Sequence[Sequence[float]]
 Over = Literal["mean", "iqm", "worst"]
 OVER: tuple[Over, ...] = ("mean", "iqm", "worst")
 _RESAMPLES, _FEWEST = 2_000, 5
@@ -80,10 +89,14 @@ def overall(scores: Scores, over: str = "iqm") -> float:
 
 
 def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
-    """Return the 95 % stratified bootstrap interval of `overall` (section 4.1).
+    """Return the 95 % interval of `overall`.
 
-    Seeds are drawn anew in each environment by itself, 2,000 times, always the same ones; its ends
-    are the 2.5 and 97.5 % quantiles. There is none below 5 seeds, or where a score is not finite.
+    `mean`: that of the means of seeds over environments (`statistics.interval`). `iqm`: a
+    stratified bootstrap (section 4.1), seeds drawn anew in each environment, 2,000 times, always
+    the same ones; its ends are expanded percentiles (`expanded_tail`), as those of `difference`.
+    `worst` has none: the least of several means lies below the least that is true, by more where
+    more are close to it. Nor is there one below 5 seeds, where a score is not finite, or where
+    nothing varies.
 
     Raises:
         ConfigError: as of `overall`.
@@ -91,21 +104,29 @@ def overall_interval(scores: Scores, over: str = "iqm") -> Interval:
     import numpy as np
 
     table, statistic = _table(scores), _statistic(over)
-    if table.shape[1] < _FEWEST or not np.isfinite(table).all():
+    if over == "worst" or not np.isfinite(table).all():
         return NO_INTERVAL
-    return _ends(statistic(_resampled(table, 0)))
+    if table.shape[1] < _FEWEST or _are_still((table,)):
+        return NO_INTERVAL
+    if over == "mean":
+        return interval(table.mean(axis=0).tolist())
+    beyond = expanded_tail(table.shape[1], _degrees((table,)))
+    sampled = statistic(_resampled(table, 0))
+    return NO_INTERVAL if _is_flat(sampled, table) else _ends(sampled, beyond)
 
 
 def difference(
     ours: Scores, theirs: Scores, over: str = "iqm", paired: bool = False
 ) -> tuple[float, Interval]:
-    """Return `overall` of ours less that of theirs, with its 95 % interval.
+    """Return `overall` of ours less that of theirs, with its interval.
 
     `mean`: that of the means of seeds over environments, seed by seed where they are paired
     (`paired_interval`), else of two samples (`unpaired_interval`). `iqm`: a stratified bootstrap,
     seeds drawn anew in each environment, of paired seeds the same ones for both sides; its ends
     are expanded percentiles (`expanded_tail`), with Welch's degrees of freedom over environments
-    and sides, because one environment may hold most of the spread. `worst` has none: the least of
+    and sides, because one environment may hold most of the spread, and it holds 0 wherever the
+    exact test of equal distributions does not exclude that. Both are at the level of a first look
+    (`looks.level_of`). `worst` has none: the least of
     several means lies below the least that is true, by more where more are close to it, and so
     may the difference on either side. Nor is there one below 5 seeds, where a score is not
     finite, or where nothing varies.
@@ -140,9 +161,40 @@ def difference(
     if fewest < _FEWEST:
         return value, NO_INTERVAL
     sampled = statistic(_resampled(a, 0)) - statistic(_resampled(b, 0 if paired else 1))
-    if np.ptp(sampled) <= 1e-12 * max(np.abs(a).max(), np.abs(b).max()):
+    if _is_flat(sampled, np.concatenate([a, b], axis=1)):
         return value, NO_INTERVAL  # only what the IQM leaves out varies
-    return value, _ends(sampled, expanded_tail(fewest, _degrees(varying)))
+    level = level_of(1)
+    found = _ends(sampled, expanded_tail(fewest, _degrees(varying), level))
+    if found.low is None or found.high is None or found.low <= 0.0 <= found.high:
+        return value, found
+    if _swapped_p(a, b, statistic, paired) <= level:
+        return value, found
+    return value, Interval(min(found.low, 0.0), max(found.high, 0.0), found.kind)
+
+
+def _swapped_p(
+    a: np.ndarray, b: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], paired: bool
+) -> float:
+    """Return the exact two-sided p-value of equal distributions by a difference of aggregates.
+
+    The share of 1,999 ways, and the seen one, to swap the sides of paired seeds, or else to deal
+    all seeds of an environment anew, whose difference is at least as far from 0.
+    """
+    import numpy as np
+
+    generator = np.random.Generator(np.random.PCG64(2))
+    if paired:
+        swap = generator.random((_RESAMPLES - 1, *a.shape)) < 0.5
+        left, right = np.where(swap, b, a), np.where(swap, a, b)
+    else:
+        whole = np.concatenate([a, b], axis=1)
+        dealt = np.broadcast_to(whole, (_RESAMPLES - 1, *whole.shape))
+        dealt = generator.permuted(dealt, axis=2)
+        left, right = dealt[:, :, : a.shape[1]], dealt[:, :, a.shape[1] :]
+    seen = abs(float(statistic(a[None])[0] - statistic(b[None])[0]))
+    slack = 1e-9 * float(max(np.abs(a).max(), np.abs(b).max()))
+    apart = np.abs(statistic(left) - statistic(right))
+    return (1.0 + float(np.count_nonzero(apart >= seen - slack))) / _RESAMPLES
 
 
 def _are_still(varying: Sequence[np.ndarray]) -> bool:
@@ -152,6 +204,13 @@ def _are_still(varying: Sequence[np.ndarray]) -> bool:
     return all(
         bool((np.ptp(side, axis=1) <= 1e-12 * np.abs(side).max(axis=1)).all()) for side in varying
     )
+
+
+def _is_flat(sampled: np.ndarray, table: np.ndarray) -> bool:
+    """Return whether no resample differs from another, but for rounding."""
+    import numpy as np
+
+    return bool(np.ptp(sampled) <= 1e-12 * np.abs(table).max())
 
 
 def _degrees(varying: Sequence[np.ndarray]) -> int:
@@ -180,9 +239,10 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> list[flo
 
 
 def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[float, float]] | None:
-    """Return the 95 % stratified bootstrap interval of the profile at each threshold.
+    """Return the 95 % interval of the profile at each threshold.
 
-    They hold point by point. None below 5 seeds.
+    Exact for a share of runs (Clopper and Pearson 1934), and a little wide where environments
+    differ, which makes a share vary less. They hold point by point. None below 5 seeds.
 
     Raises:
         ConfigError: as of `overall`.
@@ -192,19 +252,16 @@ def profile_band(scores: Scores, thresholds: Sequence[float]) -> list[tuple[floa
     table = _table(scores)
     if table.shape[1] < _FEWEST:
         return None
-    sampled = _resampled(table, 0)
-    shares = [np.mean(sampled > threshold, axis=(1, 2)) for threshold in thresholds]
-    ends = [np.quantile(share, [0.025, 0.975]) for share in shares]
-    return [(float(low), float(high)) for low, high in ends]
+    above = [int(np.count_nonzero(table > threshold)) for threshold in thresholds]
+    return [binomial_interval(hits, table.size) for hits in above]
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
     """Return the chance that a run of ours beats one of theirs on an environment drawn at random.
 
     The mean over environments of P(ours > theirs) + P(ours = theirs) / 2, over all pairs of seeds
-    (section 4.3), with its 95 % stratified bootstrap interval: seeds of either side are drawn anew
-    in each environment. A score that is not finite loses to one that is. There is no interval
-    below 5 seeds.
+    (section 4.3), with its 95 % interval (`placement_interval`). A score that is not finite loses
+    to one that is. There is no interval below 5 seeds.
 
     Raises:
         ConfigError: unlike environments, or as of `overall`.
@@ -212,17 +269,8 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> tuple[float, Int
     >>> probability_of_improvement([[2.0, 3.0], [1.0, 1.0]], [[1.0, 2.0], [1.0, 1.0]])[0]
     0.6875
     """
-    import numpy as np
-
-    a, b = (np.where(np.isfinite(side), side, -np.inf) for side in _both(ours, theirs))
-    wins = (a[:, :, None] > b[:, None, :]) + 0.5 * (a[:, :, None] == b[:, None, :])
-    chance = float(wins.mean())
-    if min(a.shape[1], b.shape[1]) < _FEWEST:
-        return chance, NO_INTERVAL
-    # Weights of each seed in a resample turn the means over pairs into products of two matrices.
-    left, right = (_weights(side.shape, stream) for stream, side in enumerate((a, b)))
-    sampled = np.einsum("rei,eij,rej->r", left, wins, right, optimize=True) / len(a)
-    return chance, _ends(sampled)
+    a, b = _both(ours, theirs)
+    return placement_interval(a.tolist(), b.tolist())
 
 
 def _known() -> str:
@@ -268,6 +316,7 @@ def _statistic(over: str) -> Callable[[np.ndarray], np.ndarray]:
     return known[over]
 
 
+@lru_cache(maxsize=8)
 def _draws(shape: tuple[int, ...], stream: int) -> np.ndarray:
     """Return seeds drawn with replacement, [resamples, environments, seeds]."""
     import numpy as np
@@ -282,15 +331,7 @@ def _resampled(table: np.ndarray, stream: int) -> np.ndarray:
     return np.take_along_axis(table[None], _draws(table.shape, stream), axis=2)
 
 
-def _weights(shape: tuple[int, ...], stream: int) -> np.ndarray:
-    """Return the share of each seed in each resample, [resamples, environments, seeds]."""
-    import numpy as np
-
-    drawn = _draws(shape, stream)
-    return np.stack([(drawn == seed).mean(axis=2) for seed in range(shape[1])], axis=2)
-
-
-def _ends(sampled: np.ndarray, beyond: float = 0.025) -> Interval:
+def _ends(sampled: np.ndarray, beyond: float) -> Interval:
     import numpy as np
 
     low, high = np.quantile(sampled, [beyond, 1.0 - beyond])

@@ -1,85 +1,232 @@
 """What two configurations say of each other, on the same seeds pair by pair.
 
-The interval of their mean difference is Student's, whose errors the symmetry of differences
-keeps small; where one side has the same value on every seed, differences are as skewed as the
-other side, and it is Hall's. The simulated coverage: docs/decisions.md, statistics.
+The test of a mean difference is exact: under equal distributions the sign of each difference is
+a coin, whatever the form of the returns, with ties and at a ceiling. The interval is Student's,
+Hall's where one side has the same value on every seed (differences are then as skewed as the
+other side); it holds 0 wherever the exact test does not exclude it, and ends where differences
+of means end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from .statistics import NO_INTERVAL, Interval, mean, t_quantile
+from .agreement import Scores, deal_p
+from .explained import midranks
+from .looks import fewest_pairs, level_of, levels
+from .statistics import NO_INTERVAL, Interval, binomial_interval, mean, t_quantile, welch_degrees
 
-__all__ = ["FEWEST_PAIRS", "POWER", "chance_of_better", "paired_interval", "seeds_to_tell"]
+if TYPE_CHECKING:  # numpy is loaded on use
+    import numpy as np
 
-FEWEST_PAIRS = 5
-"""Below so many there is no interval."""
+__all__ = [
+    "FEWEST_PAIRS",
+    "POWER",
+    "Bounds",
+    "chance_of_better",
+    "deviation",
+    "differ_alike",
+    "paired_interval",
+    "paired_over_looks",
+    "placement_interval",
+    "seeds_to_tell",
+    "sign_flip_p",
+    "wins",
+]
+
 POWER = 0.8
-_TAIL = 0.975
-_Z = 1.959963984540054
 _MOST = 1_000_000
-_RESAMPLES = 2_000
+_ALL_SIGNS, _FLIPS, _MANY = 14, 20_000, 100
+_ROUNDING = 1e-9
+
+
+FEWEST_PAIRS = fewest_pairs(level_of(1))
+"""Below so many, 6, no verdict and no interval."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which values a mean can be; infinite where nobody knows."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def of_difference(self, ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+        """Return between which values the difference of two means can be.
+
+        A side with the same value on every seed is taken to have it for its mean.
+        """
+        (a, b), (c, d) = (
+            (side[0], side[0]) if _constant(side) else (self.low, self.high)
+            for side in (ours, theirs)
+        )
+        return a - d, b - c
 
 
 def paired_interval(
-    ours: Sequence[float], theirs: Sequence[float], tail: float = _TAIL
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    level: float | None = None,
+    bounds: Bounds | None = None,
 ) -> Interval:
-    """Return the 95 % interval of the mean of `ours` less `theirs`, seed by seed.
+    """Return the interval of the mean of `ours` less `theirs`, seed by seed.
 
-    There is none below 5 pairs, nor where every difference is the same: nothing then says how far
-    another seed's may be. With `tail`, the probability up to its upper end, it is another one than
-    of 95 %.
+    It leaves 0 out only where the exact test does (`sign_flip_p`). There is none below 6 pairs,
+    where that test excludes nothing, nor where every difference is the same: nothing then says
+    how far another seed's may be.
+
+    Args:
+        ours: one value a seed.
+        theirs: on the same seeds.
+        level: how often it may be wrong; that of a first look without one (`looks.level_of`).
+        bounds: of both means.
 
     Raises:
         ConfigError: samples of unlike length.
 
-    >>> found = paired_interval([3.0, 4.0, 6.0, 4.0, 5.0], [1.0, 3.0, 3.0, 4.0, 2.0])
+    >>> found = paired_interval([3.0, 4, 6, 4, 5, 4], [1.0, 3, 3, 3, 2, 3])
     >>> round(found.low, 3), round(found.high, 3), found.kind
-    (0.181, 3.419, 't')
+    (0.727, 2.94, 't')
     """
     if len(ours) != len(theirs):
         raise ConfigError(f"paired samples of {len(ours)} and {len(theirs)} values")
+    level = level_of(1) if level is None else level
     differences = [one - other for one, other in zip(ours, theirs, strict=True)]
     if len(differences) < FEWEST_PAIRS or not all(map(math.isfinite, differences)):
         return NO_INTERVAL
-    if _constant(differences):
+    if differ_alike(ours, theirs):
         return NO_INTERVAL
     skewed = _constant(ours) or _constant(theirs)
-    return _hall(differences, tail) if skewed else _student(differences, tail)
+    low, high = (_hall if skewed else _student)(differences, 1.0 - level / 2.0)
+    if skewed and min(differences) * max(differences) >= 0.0:
+        # Where most seeds differ by much, and none the other way, Hall's reaches beyond 0.
+        plain = _student(differences, 1.0 - level / 2.0)
+        low, high = (max(low, plain[0]), high) if max(differences) > 0.0 else (
+            low, min(high, plain[1])
+        )  # fmt: skip
+    if low * high > 0.0 and sign_flip_p(differences) > level:
+        low, high = min(low, 0.0), max(high, 0.0)
+    least, most = (bounds or Bounds()).of_difference(ours, theirs)
+    centre = mean(differences)
+    kind = "hall" if skewed else "t"
+    return Interval(min(max(low, least), centre), max(min(high, most), centre), kind)
+
+
+def paired_over_looks(
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    earlier: Sequence[int] = (),
+    bounds: Bounds | None = None,
+) -> Interval:
+    """Return the interval that holds the mean difference at all looks together, in 95 % of cases.
+
+    The part that the intervals of all looks have in common, each at its own level: what one look
+    has excluded stays excluded. Where they have none in common it is that of this look.
+
+    Args:
+        ours: one value a seed, seeds in the order in which they were run.
+        theirs: on the same seeds.
+        earlier: of how many of these pairs earlier looks were; 0 for a look at other values.
+        bounds: of both means.
+
+    Raises:
+        ConfigError: samples of unlike length.
+    """
+    before, level = levels(earlier)
+    now = paired_interval(ours, theirs, level=level, bounds=bounds)
+    if now.low is None or now.high is None:
+        return now
+    low, high = now.low, now.high
+    for pairs, its in before:
+        then = paired_interval(ours[:pairs], theirs[:pairs], level=its, bounds=bounds)
+        if then.low is not None and then.high is not None:
+            low, high = max(low, then.low), min(high, then.high)
+    return Interval(low, high, now.kind) if low <= high else now
+
+
+def sign_flip_p(differences: Sequence[float]) -> float:
+    """Return the exact two-sided p-value of a mean of 0 under differences of either sign alike.
+
+    The share of all ways to flip signs whose sum is at least as far from 0 (Fisher 1935, "The
+    Design of Experiments", section 21). Differences of 0 change nothing. Of more than 14 others
+    it is taken over 20,000 ways, always the same ones and the seen one among them, which is exact
+    too; of more than 100 it is Student's.
+
+    >>> sign_flip_p([1.0, 2.0, 3.0, 4.0, 0.0]), sign_flip_p([1.0, -1.0])
+    (0.125, 1.0)
+    """
+    import numpy as np
+
+    sizes = np.abs([value for value in differences if value != 0.0])
+    if not len(sizes):
+        return 1.0
+    seen = abs(math.fsum(differences)) - _ROUNDING * float(sizes.sum())
+    if len(sizes) > _MANY:
+        from scipy.special import stdtr  # pyright: ignore[reportMissingTypeStubs]
+
+        error = deviation(differences) * math.sqrt(len(differences))
+        return 2.0 * float(stdtr(len(differences) - 1, -abs(math.fsum(differences)) / error))
+    if len(sizes) > _ALL_SIGNS:
+        sums = _signs(len(sizes)) @ sizes
+        return (1.0 + float(np.count_nonzero(np.abs(sums) >= seen))) / _FLIPS
+    sums = sizes[:1]  # the other half are these with all signs turned
+    for size in sizes[1:]:
+        sums = np.concatenate([sums - size, sums + size])
+    return float(np.mean(np.abs(sums) >= seen))
+
+
+@lru_cache(maxsize=8)
+def _signs(count: int) -> np.ndarray:
+    """Return ways to flip signs [19999, count], the same for every call."""
+    import numpy as np
+
+    coins = np.random.Generator(np.random.PCG64(0)).integers(0, 2, (_FLIPS - 1, count))
+    return 2.0 * coins - 1.0
+
+
+def differ_alike(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Return whether two sides differ by the same on every seed, but for rounding."""
+    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    size = max(map(abs, [*ours, *theirs]))
+    return max(differences) - min(differences) <= 1e-12 * size
 
 
 def _constant(values: Sequence[float]) -> bool:
     return min(values) == max(values)
 
 
-def _student(values: Sequence[float], tail: float) -> Interval:
-    centre, error = mean(values), _deviation(values) / math.sqrt(len(values))
+def _student(values: Sequence[float], tail: float) -> tuple[float, float]:
+    centre, error = mean(values), deviation(values) / math.sqrt(len(values))
     reach = t_quantile(tail, len(values) - 1) * error
-    return Interval(centre - reach, centre + reach, "t")
+    return centre - reach, centre + reach
 
 
-def _deviation(values: Sequence[float]) -> float:
+def deviation(values: Sequence[float]) -> float:
+    """The standard deviation that a sample estimates, with n - 1; at least two values."""
     centre = mean(values)
     return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
 
 
-def _hall(values: Sequence[float], tail: float) -> Interval:
+def _hall(values: Sequence[float], tail: float) -> tuple[float, float]:
     """Return Hall's interval, whose ends lie where the skewness of the sample puts them.
 
     Hall 1992, "On the removal of skewness by transformation", equation 2.3, with quantiles of
     Student's t in place of the normal's.
     """
-    count, centre, spread = len(values), mean(values), _deviation(values)
+    count, centre, spread = len(values), mean(values), deviation(values)
     plain = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / count)
     skewness = math.fsum((v - centre) ** 3 for v in values) / count / plain**3
     if abs(skewness) < 1e-6:
         return _student(values, tail)
     reach = t_quantile(tail, count - 1) / math.sqrt(count)
     low, high = (_undone(end, skewness, count) for end in (reach, -reach))
-    return Interval(centre - spread * low, centre - spread * high, "hall")
+    return centre - spread * low, centre - spread * high
 
 
 def _undone(end: float, skewness: float, count: int) -> float:
@@ -87,16 +234,19 @@ def _undone(end: float, skewness: float, count: int) -> float:
     return 3.0 / skewness * (math.cbrt(1.0 + skewness * (end - skewness / (6.0 * count))) - 1.0)
 
 
+# ---------------------------------------------------------------------- probability of improvement
+
+
 def chance_of_better(
     ours: Sequence[float], theirs: Sequence[float], *, paired: bool = True
 ) -> tuple[float, Interval]:
-    """Return the probability of improvement, P(ours > theirs) + P(ours = theirs) / 2.
+    """Return the probability of improvement, P(ours > theirs) + P(ours = theirs) / 2, of 95 %.
 
-    Of a fresh run of either side: on the same seed where samples are paired, with Wilson 1927's
-    interval, which ties make a little wide; else of any two seeds (Agarwal et al. 2021, "Deep
-    Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3), with a
-    bootstrap of either side's seeds, 2,000 resamples, always the same ones. A value that is not
-    finite loses to one that is. There is no interval below 5 seeds.
+    Of a fresh run of either side: on the same seed where samples are paired, with the exact
+    interval of Clopper and Pearson, a tie half a hit; else of any two seeds (Agarwal et al. 2021,
+    "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3), see
+    `placement_interval`. A value that is not finite loses to one that is. There is no interval
+    below 5 seeds.
 
     Raises:
         ConfigError: a side without values, or paired samples of unlike length.
@@ -109,68 +259,106 @@ def chance_of_better(
     if not len(ours) or not len(theirs) or (paired and len(ours) != len(theirs)):
         raise ConfigError(f"samples of {len(ours)} and {len(theirs)} values")
     if not paired:
-        return _of_any_two(ours, theirs)
-    chance = mean([_win(one, other) for one, other in zip(ours, theirs, strict=True)])
+        return placement_interval([ours], [theirs])
+    sides = [[value if math.isfinite(value) else -math.inf for value in s] for s in (ours, theirs)]
+    chance = mean([(a > b) + 0.5 * (a == b) for a, b in zip(*sides, strict=True)])
     count = len(ours)
-    if count < FEWEST_PAIRS:
+    if count < 5:
         return chance, NO_INTERVAL
-    squared = _Z * _Z / count
-    centre = (chance + squared / 2.0) / (1.0 + squared)
-    reach = math.sqrt(squared * chance * (1.0 - chance) + squared * squared / 4.0)
-    reach /= 1.0 + squared
-    return chance, Interval(max(0.0, centre - reach), min(1.0, centre + reach), "wilson")
+    return chance, Interval(*binomial_interval(chance * count, count), "exact")
 
 
-def _of_any_two(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, Interval]:
+def wins(ours: Sequence[float], theirs: Sequence[float]) -> np.ndarray:
+    """Return [ours, theirs]: 1 where ours is the greater, 1/2 where they tie; NaN loses."""
     import numpy as np
 
-    wins = np.array([[_win(one, other) for other in theirs] for one in ours])
-    chance = float(np.mean(wins))
-    if min(len(ours), len(theirs)) < FEWEST_PAIRS:
+    a, b = (np.asarray(side, np.float64) for side in (ours, theirs))
+    a, b = (np.where(np.isfinite(side), side, -np.inf) for side in (a, b))
+    return (a[:, None] > b) + 0.5 * (a[:, None] == b)
+
+
+def placement_interval(ours: Scores, theirs: Scores) -> tuple[float, Interval]:
+    """Return the mean over environments of P(ours > theirs) + P(tie) / 2, with its 95 % interval.
+
+    Wilson 1927's score interval, at the number of independent pairs that would vary as much as
+    the placements of seeds do (Brunner and Munzel 2000), with Student's t at Welch's degrees of
+    freedom. Half a pair of the largest variance that there can be, p (1 - p) / n, is added, so
+    that seeds which all win say what as many coins would: 32 of 32 at least 0.88. It holds 1/2
+    wherever the exact test of equal distributions does not exclude that (`deal_p`, of ranks).
+    There is none below 5 seeds.
+
+    Args:
+        ours: values [environments][seeds].
+        theirs: likewise, maybe of another number of seeds.
+    """
+    tables = [wins(a, b) for a, b in zip(ours, theirs, strict=True)]
+    counts = [count for table in tables for count in table.shape]
+    chance = float(sum(table.mean() for table in tables)) / len(tables)
+    if min(counts) < 5:
         return chance, NO_INTERVAL
-    draws = np.random.Generator(np.random.PCG64(0))
-    rows = draws.integers(0, len(ours), (_RESAMPLES, len(ours)))
-    columns = draws.integers(0, len(theirs), (_RESAMPLES, len(theirs)))
-    # Weights of each seed in a resample turn the double mean into two small products.
-    left = np.stack([np.bincount(row, minlength=len(ours)) for row in rows]) / len(ours)
-    right = np.stack([np.bincount(column, minlength=len(theirs)) for column in columns])
-    sampled = np.einsum("ri,ij,rj->r", left, wins, right / len(theirs), optimize=True)
-    low, high = np.quantile(sampled, [0.025, 0.975])
-    return chance, Interval(float(low), float(high), "bootstrap")
+    shares = [
+        float(table.mean(axis=axis).var(ddof=1)) / table.shape[1 - axis] / len(tables) ** 2
+        for table in tables
+        for axis in (1, 0)
+    ]
+    fewest, spread = min(counts) * len(tables), sum(shares)
+    degrees = welch_degrees(shares, counts) if spread > 0.0 else fewest - 1
+    pairs = (chance * (1.0 - chance) + 0.5 / fewest) / (spread + 0.5 / fewest**2)
+    squared = t_quantile(0.975, degrees) ** 2 / pairs
+    centre = (chance + squared / 2.0) / (1.0 + squared)
+    reach = math.sqrt(squared * chance * (1.0 - chance) + squared**2 / 4.0) / (1.0 + squared)
+    low, high = max(0.0, centre - reach), min(1.0, centre + reach)
+    if (low > 0.5 or high < 0.5) and _ranked_p(ours, theirs) > 0.05:
+        low, high = min(low, 0.5), max(high, 0.5)
+    return chance, Interval(low, high, "score")
 
 
-def _win(one: float, other: float) -> float:
-    ours, theirs = math.isfinite(one), math.isfinite(other)
-    if not (ours and theirs):
-        return 0.5 + 0.5 * (ours - theirs)
-    return 0.5 if one == other else float(one > other)
+def _ranked_p(ours: Scores, theirs: Scores) -> float:
+    """Return `deal_p` of the ranks of values, those that are not finite the lowest."""
+    import numpy as np
+
+    sides: list[list[list[float]]] = [[], []]
+    for a, b in zip(ours, theirs, strict=True):
+        both = np.asarray([*a, *b], np.float64)
+        known = np.isfinite(both)
+        ranks = midranks(
+            np.where(known, both, both[known].min() - 1.0 if known.any() else 0.0).tolist()
+        )
+        sides[0].append(ranks[: len(a)].tolist())
+        sides[1].append(ranks[len(a) :].tolist())
+    return deal_p(*sides)
 
 
-def seeds_to_tell(differences: Sequence[float]) -> int | None:
-    """Return how many pairs in all would tell the difference from 0, if it is as it looks.
+def seeds_to_tell(gap: float, deviation: float, level: float | None = None) -> int | None:
+    """Return how many pairs in all would tell a mean difference from 0, if it is as it looks.
 
-    So many that Student's test at 5 % finds a difference of that mean and spread in 8 of 10
-    studies: (t(0.975) + t(0.8)) s / sqrt(n) is at most the mean. None if the mean is 0 or there
-    are fewer than two.
+    So many that a test at `level` finds it in 8 of 10 studies: (t(1 - level / 2) + t(0.8)) s /
+    sqrt(n) is at most the mean. None if the mean is 0.
 
-    >>> seeds_to_tell([1.0, 3.0, -1.0, 1.0, 0.0])
+    Args:
+        gap: the mean difference.
+        deviation: of one difference.
+        level: how often the test may be wrong; that of a first look without one.
+
+    >>> seeds_to_tell(0.8, 1.4832, level=0.05)
     29
     """
-    if len(differences) < 2 or mean(differences) == 0.0:
+    if gap == 0.0:
         return None
-    ratio = _deviation(differences) / abs(mean(differences))
+    level = level_of(1) if level is None else level
+    ratio = deviation / abs(gap)
     few, many = 1, 2
-    while not _tells(many, ratio):
+    while not _tells(many, ratio, level):
         few, many = many, 2 * many
         if many > _MOST:
             return None
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (few, middle) if _tells(middle, ratio) else (middle, many)
+        few, many = (few, middle) if _tells(middle, ratio, level) else (middle, many)
     return many
 
 
-def _tells(count: int, ratio: float) -> bool:
+def _tells(count: int, ratio: float, level: float) -> bool:
     degrees = min(count - 1, 1_000)  # of more, the quantiles are the normal's to three digits
-    reach = t_quantile(_TAIL, degrees) + t_quantile(POWER, degrees)
+    reach = t_quantile(1.0 - level / 2.0, degrees) + t_quantile(POWER, degrees)
     return reach * ratio <= math.sqrt(count)

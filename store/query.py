@@ -45,6 +45,8 @@ MEMORY_AT_FIRST = "128MB"
 """Sorts and large groups go to disk beyond it; what cannot runs again with `MEMORY`."""
 CELLS = 10_000_000
 """Of a result in Python, at most: as Python's numbers they take up to a GB."""
+# What a study that died has published last says of its trials that they run.
+_LEFT = " REPLACE (CASE state WHEN 'running' THEN 'interrupted' ELSE state END AS state)"
 _THREADS = 4  # each holds a row group of its own, on a machine with many cores too many
 _SPILL = "16GB"
 _CELLS_AT_ONCE = 100_000
@@ -341,7 +343,8 @@ def _connection(folder: Path, memory: str, spill: str) -> duckdb.DuckDBPyConnect
         source = f"read_parquet({file})"
         try:
             extra = _param_struct(connection, source) if name == "trials" else ""
-            connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM {source}")
+            left = _LEFT if name == "trials" and _was_left(connection, folder, source) else ""
+            connection.execute(f"CREATE VIEW {name} AS SELECT *{left}{extra} FROM {source}")
         except duckdb.Error as error:
             raise damaged_table(folder / f"{name}.parquet") from error
     connection.execute(f"SET allowed_directories = [{_text(str(folder))}]")
@@ -358,6 +361,12 @@ def _hide_progress(connection: duckdb.DuckDBPyConnection) -> None:
     """
     if connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")
+
+
+def _was_left(connection: duckdb.DuckDBPyConnection, folder: Path, source: str) -> bool:
+    """Return whether no process writes a study any more; other tables have no states."""
+    columns = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+    return any(column[0] == "state" for column in columns) and lock_holder(folder) is None
 
 
 def _param_struct(connection: duckdb.DuckDBPyConnection, source: str) -> str:

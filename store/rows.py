@@ -6,8 +6,8 @@ column is equal after any interruption.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import nan
 from typing import Any
@@ -24,6 +24,7 @@ __all__ = [
     "StudyMeta",
     "TrialRow",
     "TrialState",
+    "as_left",
 ]
 
 
@@ -36,6 +37,7 @@ class TrialState(StrEnum):
 
     WAITING = "waiting"
     RUNNING = "running"
+    INTERRUPTED = "interrupted"  # it ran when its study was left; the journal says `running`
     PAUSED = "paused"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -75,6 +77,7 @@ class TrialRow:
         seed_values: one value a replicate (the last evaluation each one had), in replicate order.
         rung: index of the last rung it was judged at, -1 before the first.
         rung_value: its value there.
+        rung_env_steps: training env steps of each replicate there; None before the first.
         stop_rule: the words of the rule that stopped it, else "".
         audited: it was stopped but runs on to measure false stops.
         env_steps: training env steps of all its replicates in the search.
@@ -82,8 +85,8 @@ class TrialRow:
         warmup_env_steps: env steps of warm-up.
         choose_values: one value a confirm seed that chose the winner; written when all are in,
             because a trial that has them counts as confirmed.
-        report_values: one value a confirm seed that chose nothing; of the winner and of the
-            default only, all at once.
+        report_values: one value a confirm seed that chose nothing; of the winner, the default
+            and earlier winners only, all at once.
         scores, choose_scores, report_scores: of several environments, the mean score on each over
             the seeds of the search, of `choose_values` and of `report_values`.
         report_diverged: the replicates on those seeds that diverged and have no value, in order.
@@ -132,6 +135,7 @@ class TrialRow:
     scores: tuple[float, ...] = ()
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
+    rung_env_steps: int | None = None
 
     @property
     def by_report_seed(self) -> dict[int, float]:
@@ -141,6 +145,14 @@ class TrialRow:
         left = [seed for seed in seeds if seed not in lost]
         known = dict(zip(left, self.report_values, strict=True))
         return {seed: known.get(seed, nan) for seed in seeds}
+
+
+def as_left(rows: Iterable[TrialRow]) -> list[TrialRow]:
+    """Return the trials of a study that nobody runs: those that were running are interrupted."""
+    return [
+        replace(row, state=TrialState.INTERRUPTED) if row.state is TrialState.RUNNING else row
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True)

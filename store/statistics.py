@@ -7,7 +7,7 @@ percentile bootstrap, its levels widened for small samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Aggregate = Literal["mean", "median", "min", "max", "iqm"]
-IntervalKind = Literal["none", "t", "bootstrap", "hall", "wilson"]
+IntervalKind = Literal["none", "t", "bootstrap", "hall", "exact", "score"]
 AGGREGATES: tuple[Aggregate, ...] = ("mean", "median", "min", "max", "iqm")
 IQM_MIN_SEEDS = 8
 LEVEL = 0.95
@@ -179,20 +179,21 @@ def _bootstrap(values: tuple[float, ...], kind: str) -> Interval:
     return Interval(float(low), float(high), "bootstrap")
 
 
-def expanded_tail(count: int, degrees: int) -> float:
-    """Return the share of resamples beyond either end of an expanded percentile interval of 95 %.
+def expanded_tail(count: int, degrees: int, level: float = 1 - LEVEL) -> float:
+    """Return the share of resamples beyond either end of an expanded percentile interval.
 
     Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section 5.3:
-    Phi(-sqrt(n/(n-1)) t) in place of 2.5 %, t with so many degrees of freedom.
+    Phi(-sqrt(n/(n-1)) t) in place of half the level, t with so many degrees of freedom.
 
     Args:
         count: n, of the values that are drawn anew together, at least 2.
         degrees: of freedom of their spread.
+        level: how often the interval may miss, 5 % if nothing is said.
 
     >>> round(expanded_tail(16, 15), 4)
     0.0139
     """
-    widened = math.sqrt(count / (count - 1)) * t_quantile(1 - (1 - LEVEL) / 2, degrees)
+    widened = math.sqrt(count / (count - 1)) * t_quantile(1 - level / 2, degrees)
     return math.erfc(widened / math.sqrt(2)) / 2  # Phi(-widened)
 
 
@@ -220,10 +221,11 @@ def _resamples(count: int) -> np.ndarray:
     return np.random.Generator(np.random.PCG64(0)).integers(0, count, (RESAMPLES, count))
 
 
-def binomial_interval(hits: int, count: int) -> tuple[float, float]:
+def binomial_interval(hits: float, count: float, level: float = 1 - LEVEL) -> tuple[float, float]:
     """The exact 95 % interval of a chance that `count` draws met `hits` times.
 
-    Clopper and Pearson 1934: the chances that make so many hits, or so few, rarer than 2.5 %.
+    Clopper and Pearson 1934: the chances that make so many hits, or so few, rarer than half of
+    `level`. Hits need not be whole: a tie counts one half.
 
     Raises:
         ConfigError: no draws, or hits that are none of them.
@@ -231,77 +233,25 @@ def binomial_interval(hits: int, count: int) -> tuple[float, float]:
     >>> [round(end, 4) for end in binomial_interval(3, 11)]
     [0.0602, 0.6097]
     """
+    from scipy.special import betaincinv  # pyright: ignore[reportMissingTypeStubs]
+
     if not 0 <= hits <= count or count < 1:
         raise ConfigError(f"no interval of a chance from {hits} hits in {count} draws")
-    tail = (1 - LEVEL) / 2
-    low = 0.0 if hits == 0 else _chance(lambda p: 1 - _at_most(hits - 1, count, p) > tail)
-    high = 1.0 if hits == count else _chance(lambda p: _at_most(hits, count, p) < tail)
+    tail, missed = level / 2, count - hits
+    low = float(betaincinv(hits, missed + 1, tail)) if hits > 0 else 0.0
+    high = float(betaincinv(hits + 1, missed, 1 - tail)) if missed > 0 else 1.0
     return low, high
-
-
-def _chance(is_above: Callable[[float], bool]) -> float:
-    """The chance from which on something holds, by halving."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_above(middle) else (middle, high)
-    return (low + high) / 2
-
-
-def _at_most(hits: int, count: int, chance: float) -> float:
-    """The probability of at most so many hits."""
-    return math.fsum(
-        math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits + 1)
-    )
 
 
 @lru_cache(maxsize=256)
 def t_quantile(probability: float, degrees: int) -> float:
     """The value below which Student's t with `degrees` of freedom falls so often.
 
-    Newton's method on the exact distribution function of an integer number of degrees.
-
     >>> round(t_quantile(0.975, 4), 4)
     2.7764
     """
+    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
+
     if not 0.0 < probability < 1.0 or degrees < 1:
         raise ConfigError(f"no t quantile at probability {probability}, {degrees} degrees")
-    if probability < 0.5:
-        return -t_quantile(1.0 - probability, degrees)
-    low, high = 0.0, 1.0
-    while _t_cdf(high, degrees) < probability:
-        low, high = high, 2.0 * high
-    value = (low + high) / 2
-    for _ in range(200):
-        error = _t_cdf(value, degrees) - probability
-        low, high = (low, value) if error > 0 else (value, high)
-        step = value - error / _t_density(value, degrees)
-        step = step if low < step < high else (low + high) / 2
-        if abs(step - value) <= 1e-15 * max(1.0, abs(value)):
-            break
-        value = step
-    return value
-
-
-def _t_density(value: float, degrees: int) -> float:
-    """The density of Student's t."""
-    half = degrees / 2
-    scale = math.exp(math.lgamma(half + 0.5) - math.lgamma(half)) / math.sqrt(degrees * math.pi)
-    return scale * (1 + value * value / degrees) ** -(half + 0.5)
-
-
-def _t_cdf(value: float, degrees: int) -> float:
-    """The distribution function for value >= 0, by the finite sums in cos(atan(t / sqrt(n))).
-
-    Abramowitz and Stegun 1964, 26.7.3 (odd) and 26.7.4 (even).
-    """
-    angle = math.atan(value / math.sqrt(degrees))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = degrees % 2 == 1
-    term = cosine if odd else 1.0
-    total = term if degrees > 1 else 0.0
-    for index in range(3 if odd else 2, degrees - 1, 2):
-        term *= cosine * cosine * (index - 1) / index
-        total += term
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return (1 + inside) / 2
+    return float(stdtrit(degrees, probability))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from .. import disk
 from ..errors import StoreError, suggestion
 from .commit import Head
 from .journal import JOURNAL_NAME, Journal
+from .journal_reader import JournalReader
 from .leaderboard import Entry, leaderboard_of
 from .lock import lock_holder
 from .parts import PARTS_NAME
+from .rows import TrialRow, as_left
 
 __all__ = [
     "OURS",
@@ -41,6 +43,7 @@ __all__ = [
     "one_policy",
     "read_leaderboard",
     "state_of",
+    "trials_seen",
 ]
 
 RESULTS = Path("results")
@@ -314,7 +317,7 @@ def summary_of(path: Path) -> StudySummary:
     try:
         with Journal(path) as journal, journal.at_one_commit():
             meta, head, counts = journal.meta, journal.head(), journal.count_by_state()
-            entries = leaderboard_of(meta, journal.trials())
+            entries = leaderboard_of(meta, trials_seen(journal))
         state = state_of(path, head)
     except (StoreError, OSError) as error:  # of one study, which must not hide the others
         return StudySummary(path.name, "damaged", 0, 0, None, "", None, path, str(error))
@@ -336,6 +339,19 @@ def state_of(folder: Path, head: Head) -> str:
     if lock_holder(folder) is not None:
         return "running"
     return "finished" if head.phase == "finished" else "interrupted"
+
+
+def trials_seen(journal: JournalReader, read: Iterable[TrialRow] | None = None) -> list[TrialRow]:
+    """Return the trials of a study as whoever reads it is to see them.
+
+    Where no process writes it any more, those that ran are interrupted.
+
+    Args:
+        journal: of the study.
+        read: its trials, where they were read at the same commit; None reads them.
+    """
+    rows = journal.trials() if read is None else list(read)
+    return rows if lock_holder(journal.path.parent) is not None else as_left(rows)
 
 
 def one_policy(folder: Path) -> Path:
@@ -424,4 +440,4 @@ def _is_tables_alone(path: Path) -> bool:
 def read_leaderboard(folder: StudyFolder) -> list[Entry]:
     """The leaderboard of the last commit, from the journal."""
     with Journal(folder.path) as journal:
-        return leaderboard_of(journal.meta, journal.trials())
+        return leaderboard_of(journal.meta, trials_seen(journal))

@@ -30,7 +30,7 @@ from .journal import Journal
 from .leaderboard import Entry, leaderboard_of
 from .parquet import replacing, write_grouped
 from .parts import METRIC_PREFIX, PARTS_NAME, part_batches, unified_schema
-from .rows import BaselineRow, StudyMeta, TrialRow
+from .rows import BaselineRow, StudyMeta, TrialRow, as_left
 
 if TYPE_CHECKING:  # loaded on use: pyarrow costs 0.15 s
     import pyarrow as pa
@@ -139,6 +139,8 @@ def sql_names(names: Iterable[str], taken: Sequence[str]) -> dict[str, str]:
 def write_trials(directory: Path, journal: Journal) -> None:
     """Publish `trials.parquet`: one row a trial, the best first."""
     meta, rows = journal.meta, journal.trials()
+    if journal.head().phase == "interrupted":  # nobody goes on with it when this is read
+        rows = as_left(rows)
     entries = leaderboard_of(meta, rows)
     table = trials_table(rows, entries, meta)
     with replacing(directory / "trials.parquet", table.schema) as writer:
@@ -230,8 +232,12 @@ def _trial_columns() -> list[tuple[str, pa.DataType, bool]]:
         ("search_value", number, False),
         ("choose_value", number, False),
         ("report_value", number, False),
+        ("measured_value", number, False),
+        ("measured_from", text, False),
+        ("measured_seeds", integer, False),
         ("rung", integer, True),
         ("rung_value", number, True),
+        ("rung_env_steps", integer, True),
         ("stop_rule", text, True),
         ("audited", flag, True),
         ("env_steps", integer, True),

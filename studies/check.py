@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, counted
 from ..knobs import KNOBS
 from ..plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
@@ -293,7 +293,7 @@ def _rule_words(early: EarlyTerminate) -> str:
     rule = rule_row(early.type)
     shown = rule.shown.format(**asdict(early))
     if early.pause:
-        shown += f", up to {early.pause} trials paused"
+        shown += f", up to {counted(early.pause, 'trial')} paused"
     if rule.registered and early.options:
         shown = "with " + ", ".join(f"{k} {as_lists(v)}" for k, v in early.options.items())
     return f"{early.type} {shown}".strip()

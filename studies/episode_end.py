@@ -11,7 +11,9 @@ from ..environments import find
 from .env_spec import EnvSpec
 from .spec import Study
 
-__all__ = ["LONGEST", "SHORTEST_CUT", "cut_after", "cut_words", "endless_note", "may_cut", "own_limit"]
+__all__ = [
+    "LONGEST", "SHORTEST_CUT", "cut_after", "cut_words", "endless_note", "may_cut", "own_limit",
+]  # fmt: skip
 
 LONGEST = 100_000
 """Env steps of an episode at most, whatever the environment."""

@@ -28,6 +28,7 @@ class Expected:
         passing: trials expected to pass each rung.
         confirm: of the confirm stage, at most: the default may win and needs no second run.
         budget: the bound of the whole study, None if there is none.
+        asked: of the trials of `confirm.also`, at most, which the budget does not bound.
     """
 
     trials: int | None
@@ -36,14 +37,15 @@ class Expected:
     passing: tuple[int, ...]
     confirm: int
     budget: int | None
+    asked: int = 0
 
     @property
     def total(self) -> int | None:
-        """Search and confirm, cut at the budget."""
+        """Search and confirm, cut at the budget, and what is asked for beyond it."""
         if self.search is None:
-            return self.budget
+            return None if self.budget is None else self.budget + self.asked
         total = self.search + self.confirm
-        return total if self.budget is None else min(total, self.budget)
+        return (total if self.budget is None else min(total, self.budget)) + self.asked
 
 
 def expected_steps(study: Study, quanta: Quanta) -> Expected:
@@ -51,9 +53,10 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
     run = quanta.env_steps * study.spread
     confirm = study.confirm
     runs = 0 if confirm is None else confirm.runs(len(study.objectives))
+    asked = 0 if confirm is None else confirm.asked * run
     trials = _trials(study)
     if trials is None:
-        return Expected(None, None, None, (), runs * run, study.budget.env_steps)
+        return Expected(None, None, None, (), runs * run, study.budget.env_steps, asked)
     counts = [trials, *_passing_rungs(study, trials, len(quanta.rungs))]
     marks = [0, *quanta.rungs, quanta.env_steps]
     steps = study.spread * sum(
@@ -68,16 +71,18 @@ def expected_steps(study: Study, quanta: Quanta) -> Expected:
         tuple(counts[1:]),
         runs * run,
         study.budget.env_steps,
+        asked,
     )
 
 
 def confirm_words(study: Study, expected: Expected) -> str:
     """Return the env steps of the confirm stage, and what a default that wins would save."""
     confirm, objectives = study.confirm, len(study.objectives)
+    also = f" and {expected.asked:,} for confirm.also" if expected.asked else ""
     if confirm is None or not confirm.default or not confirm.reports(objectives):
-        return f"{expected.confirm:,}"
+        return f"{expected.confirm:,}{also}"
     own = expected.confirm // confirm.runs(objectives) * confirm.report
-    return f"{expected.confirm:,} ({own:,} less if the default wins)"
+    return f"{expected.confirm:,} ({own:,} less if the default wins){also}"
 
 
 def passing(kind: str, eta: float, judged: int) -> int:

@@ -110,10 +110,12 @@ SECTIONS: Mapping[str, tuple[Field, ...]] = {
         Field("racing", "map", None, "stop spending seeds on clear losers; null: no", off=True),
     ),
     "confirm": (
-        count("top_k", 5, "trials run again", 1, high=1000),
-        count("choose", 8, "fresh seeds that choose the winner", 1, high=1000),
-        count("report", 16, "further seeds that give the number reported", 0, high=1000),
-        flag("default", True, "the default configuration runs on the report seeds, too"),
+        count("top_k", 5, "trials run again; 0: none, so that there is no winner", 0, high=1000),
+        count("choose", 8, "selection seeds: new seeds that choose the winner", 1, high=1000),
+        count("report", 16, "test seeds: further seeds, which choose nothing", 0, high=1000),
+        flag("default", True, "the default configuration runs on the test seeds, too"),
+        Field("also", "map", {}, "trial: seeds; trials that also run on so many test seeds, "
+              "beyond the budget; -1: the default"),
     ),
     "population": (
         count("lanes", None,
@@ -201,7 +203,7 @@ TOP: tuple[Field, ...] = (
     Field("search", "map", {}, "who proposes"),
     Field("early_terminate", "map", None, "who is stopped early; null: nobody", off=True),
     Field("seeds", "map", {}, "replicates"),
-    Field("confirm", "map", None, "run the best again on fresh seeds; null: no", off=True),
+    Field("confirm", "map", None, "run the best again on new seeds; null: no", off=True),
     Field("population", "map", {}, "lanes and device"),
     Field("budget", "map", {}, "bounds of the whole study"),
     Field("executor", "map", {}, "where populations live"),

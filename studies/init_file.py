@@ -32,11 +32,12 @@ def init_text(env_id: str) -> str:
     offered = _OFFERED if flat else (*_OFFERED, _NORMALISED)
     lines = [
         f"# {env.id}: {env.meaning}." if env.meaning else f"# {env.id}",
-        "# Next: hpo check this file, then hpo run it; what is left out has a default.",
+        "# Next: hpo check FILE, then hpo run FILE. Keys that are left out have defaults.",
         f"name: {name}",
         f"env: {env.id}",
         *_env_lines(env),
-        "env_steps: 500k                  # of one full run; rungs cut it short",
+        "env_steps: 500k                  # of one full run",
+        "# fixed: the same in every trial; space: searched, the defaults are trial 0",
         "fixed: {num_envs: 8, rollout_length: 128, num_minibatches: 4, hidden_sizes: [64, 64]}",
         "space:",
         *(_knob_line(name) for name in searched),
@@ -44,13 +45,13 @@ def init_text(env_id: str) -> str:
         *_param_lines(env),
         "# forbid:",
         '#   - "gamma < gae_lambda - 0.15"',
-        "# enqueue:                       # tried right after the default configuration",
+        "# enqueue:                       # trials 1, 2, ...",
         "#   - {learning_rate: 3e-3}",
         *_metric_lines(env),
         f"search: {{method: tpe}}            # {', '.join(METHODS)}",
-        "early_terminate: {type: asha, min: 30k, eta: 4}",
-        "seeds: {per_config: 3}           # replicates of every configuration",
-        "confirm: {top_k: 3, choose: 8, report: 16}   # fresh seeds for the best",
+        "early_terminate: {type: asha, min: 30k, eta: 4}   # stops poor trials early",
+        "seeds: {per_config: 3}           # of every trial in the search",
+        "confirm: {top_k: 3, choose: 8, report: 16}   # new seeds: 8 choose among 3, 16 test",
         "budget: {trials: 64}             # also env_steps: 100M, wall: 2h",
         "# checkpoint: {keep_best: 3}",
         "# loggers: [{type: csv}]",
@@ -89,7 +90,7 @@ def _metric_lines(env: EnvEntry) -> list[str]:
 def _param_lines(env: EnvEntry) -> list[str]:
     if not env.params:
         return []
-    lines = ["  # parameters of the environment are searched like knobs:"]
+    lines = ["  # parameters of the environment can be searched too:"]
     useful = [item for item in env.params.items() if _works(env, item[0])]
     for name, default in useful[:3]:
         low, high = sorted((0.8 * default, 1.2 * default))

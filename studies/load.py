@@ -60,6 +60,7 @@ from .vocabulary import Vocabulary
 
 __all__ = ["load", "loads", "of_its_day", "recorded"]
 
+_TRIAL, _MOST_SEEDS = re.compile(r"-1|[0-9]{1,9}"), 1000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -236,7 +237,7 @@ class _Reader:
             "search": read_search(self.notes, self.root, sections["search"]),
             "early_terminate": early,
             "seeds": self._seeds(sections["seeds"]),
-            "confirm": None if off["confirm"] else Confirm(**sections["confirm"]),
+            "confirm": None if off["confirm"] else self._confirm(sections["confirm"]),
             "population": PopulationSpec(**population),
             "budget": Budget(**sections["budget"]),
             "executor": Executor(**sections["executor"]),
@@ -340,6 +341,23 @@ class _Reader:
                 self.notes.add(f"{given!r} fixes {name} a second time; keep one", node, given)
             fixed[name] = value
         return fixed
+
+    def _confirm(self, values: Mapping[str, Any]) -> Confirm:
+        also = dict[int, int]()
+        given = values["also"]
+        for trial, child in given.value.items() if isinstance(given, Node) else ():
+            seeds, number = child.value, int(trial) if _TRIAL.fullmatch(trial) else None
+            is_count = isinstance(seeds, int) and not isinstance(seeds, bool)
+            if number is None or not is_count or not 1 <= seeds <= _MOST_SEEDS:
+                text = (
+                    f"confirm.also has {trial}: {child.shown()}; allowed: a trial's number, or -1 "
+                    f"for the default, and 1 to {_MOST_SEEDS} seeds, such as {{6: 16}}"
+                )
+                self.notes.add(text, given, trial)
+                continue
+            also[number] = seeds
+        settled: dict[str, Any] = {**values, "also": tuple(sorted(also.items()))}
+        return Confirm(**settled)
 
     def _seeds(self, values: Mapping[str, Any]) -> Seeds:
         given = dict(values)

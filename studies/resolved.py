@@ -19,7 +19,7 @@ from .fields import DRIVEN_KEYS, SEARCHER_KEYS
 from .longer import LENGTH_KEYS, why_not_longer
 from .reader import plain, read_text
 from .several import environments_of
-from .spec import Checkpoint, EarlyTerminate, Executor, SearchSpec, Study
+from .spec import Checkpoint, Confirm, EarlyTerminate, Executor, SearchSpec, Study
 from .stopping_rules import foreign_keys
 from .writer import to_yaml
 
@@ -97,7 +97,7 @@ def resolved(study: Study) -> dict[str, Any]:
         "search": _search(study.search),
         "early_terminate": None if early is None else _early(early),
         "seeds": asdict(study.seeds),
-        "confirm": None if confirm is None else asdict(confirm),
+        "confirm": None if confirm is None else _confirm(confirm),
         "population": population,
         "budget": {"wall" if k == "wall_seconds" else k: v for k, v in budget.items()},
         "executor": _executor(study.executor),
@@ -147,6 +147,13 @@ def _horizon(study: Study) -> dict[str, Any]:
     """Leave out a horizon that is the length of a run, as it is in every study of old."""
     over = study.schedule_env_steps
     return {} if over is None else {"schedule_env_steps": over}
+
+
+def _confirm(confirm: Confirm) -> dict[str, Any]:
+    """Leave out `also` where no trial is asked for, as in studies of old."""
+    data = asdict(confirm)
+    also = {str(trial): seeds for trial, seeds in data.pop("also")}
+    return {**data, "also": also} if also else data
 
 
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..elsewhere import SEARCH_METHODS
 from ..errors import ConfigError, UnknownNameError, suggestion
+from ..importers.common_table import SEARCH_METHODS
 from ..knobs import KNOBS, canonical_name, hint_of
 from ..plain_data import is_list, is_mapping, is_sequence
 from .amounts import amount_meant, count_of, number_of, seconds_of

@@ -203,21 +203,40 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Confirm:
-    """The `top_k` are run again on `choose` fresh seeds, the winner and the default on others."""
+    """The `top_k` are run again on `choose` fresh seeds, the winner and the default on others.
+
+    Attributes:
+        top_k: how many; 0 for none, so that there is no winner.
+        choose: fresh seeds that select the winner.
+        report: further seeds, of the winner.
+        default: the default runs on these, too.
+        also: (trial, seeds): trials that run on so many of the report seeds, whatever became of
+            them in the search. They are asked for one by one, so `budget` does not bound them.
+    """
 
     top_k: int = 5
     choose: int = 8
     report: int = 16
     default: bool = True
+    also: tuple[tuple[int, int], ...] = ()
 
     def reports(self, objectives: int) -> int:
-        """Return how many replicates may run on the report seeds; several objectives use none."""
-        return 0 if objectives > 1 else self.report * (2 if self.default else 1)
+        """Return how many replicates may run on the report seeds; several objectives use none.
+
+        Those of `also` apart.
+        """
+        chosen = objectives < 2 and self.top_k > 0
+        return self.report * (2 if self.default else 1) if chosen else 0
 
     def runs(self, objectives: int) -> int:
         """Return how many replicates the whole stage may run; fewer if the default wins."""
         beside = objectives > 1 and self.default and self.top_k > 0  # the default, on `choose`
         return (self.top_k + beside) * self.choose + self.reports(objectives)
+
+    @property
+    def asked(self) -> int:
+        """How many replicates `also` runs, at most: the winner or the default may be in it."""
+        return sum(seeds for _, seeds in self.also)
 
 
 @dataclass(frozen=True)

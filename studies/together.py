@@ -9,7 +9,7 @@ from typing import Any
 
 from ..env_entry import EnvEntry
 from ..environments import DISTRIBUTIONS, ENVIRONMENTS, find
-from ..errors import ConfigError
+from ..errors import ConfigError, counted
 from ..knobs import KNOBS
 from ..spaces.space import Parameter
 from ..via_gymnasium import is_gymnasium
@@ -81,7 +81,8 @@ class _Checks:
         study, seeds = self.study, self.study.seeds
         early = study.early_terminate
         if seeds.first >= seeds.per_config:
-            text = f"seeds.racing starts with {seeds.first} seeds; allowed: below per_config"
+            starts = f"seeds.racing starts with {counted(seeds.first, 'seed')}"
+            text = f"{starts}; allowed: below per_config"
             self._note(f"{text} ({seeds.per_config})", "seeds", "racing")
         elif seeds.tolerate >= seeds.first:
             text = f"seeds.tolerate is {seeds.tolerate}; allowed: below racing.start"
@@ -213,8 +214,13 @@ class _Checks:
         if confirm is not None:
             reserved = confirm.runs(len(study.objectives)) * study.env_steps * study.spread
             if budget.trials is not None and confirm.top_k > budget.trials:
-                text = f"confirm.top_k is {confirm.top_k}, but there are {budget.trials} trials"
+                trials = counted(budget.trials, "trial")
+                text = f"confirm.top_k is {confirm.top_k}, but the budget is {trials}"
                 self._note(text, "confirm", "top_k")
+            last = max((trial for trial, _ in confirm.also), default=-1)
+            if budget.trials is not None and last >= budget.trials:
+                text = f"confirm.also has trial {last}, but there are {budget.trials} trials"
+                self._note(text, "confirm", "also")
         if budget.env_steps is None:
             return
         one = study.seeds.per_config * study.env_steps * study.spread

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 
 import hpo
-from hpo.cli import main
+from hpo.cli import main, make_parser
 from hpo.studies.fields import PARTS
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -79,9 +80,9 @@ print([name for name in {HEAVY!r} if name in sys.modules], code, file=sys.stderr
     assert done.stderr.strip() == "[] 0"
     verbs = ("init", "import", "check", "run", "train", "top", "show", "query", "best", "list",
              "export", "eval", "knobs", "envs", "schema", "replay", "tune-lanes",
-             "importance", "compare", "what-if", "plot", "report", "stop", "rm", "serve",
-             "watch", "tuned")  # fmt: skip
-    assert all(re.search(rf"^    {verb}\s", done.stdout, re.M) for verb in verbs)
+             "importance", "compare", "confirm", "what-if", "plot", "report", "stop", "rm",
+             "serve", "watch", "tuned")  # fmt: skip
+    assert all(re.search(rf"^  {verb}\s", done.stdout, re.M) for verb in verbs)
 
 
 def test_without_words_the_help_is_printed(say):
@@ -92,8 +93,9 @@ def test_without_words_the_help_is_printed(say):
 def test_help_of_every_command_fits_into_80_columns(say, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     out = say("--help")[1]
-    verbs = re.findall(r"^    (\S+)", out.partition("COMMAND\n")[2], re.M)
-    assert len(verbs) == 28
+    verbs = re.findall(r"^  (\S+)", out, re.M)
+    assert len(verbs) == 29 and set(verbs) == set(make_parser()[1])
+    assert len(out.splitlines()) <= 48
     for words in ([], *([verb] for verb in verbs)):
         code, out, _ = say(*words, "--help")
         assert code == 0 and max(map(len, out.splitlines())) <= 80, words
@@ -262,7 +264,10 @@ def test_the_run_left_everything_it_should(home):
 def test_a_finished_study_prints_its_leaderboard(say):
     code, out, err = say("run", "tiny.yaml")
     assert code == 0
-    assert "Winner: trial" in out and "Next:" in out and "hpo best --export policy/" in out
+    first, second = out.splitlines()[:2]
+    assert re.fullmatch(r"tiny finished \S+ ago; nothing to do\.", first)
+    assert re.match(r"Trial \d is first: eval/return_mean ", second)
+    assert "Next:" in out and "hpo best --export policy/" in out
     assert "compiling" not in err
 
 
@@ -313,7 +318,9 @@ def test_top_gives_the_promised_fields(say):
     assert len(json.loads(say("top", "--json", "-n", "2")[1])["leaderboard"]) == 2
     assert len(json.loads(say("top", "tiny", "--json")[1])["leaderboard"]) == 4
     text = say("top", "-n", "2")[1]
-    assert text.startswith("tiny: finished, 4 trials") and "2 more trials" in text
+    assert re.match(r"Trial \d is first: ", text) and re.search(r"\d more: hpo top -n 4", text)
+    assert "selection seeds" not in say("top", "--json")[1]  # as there were none
+    assert "test*N" in say("top", "--explain")[1]
 
 
 def test_show_says_everything_of_a_trial(say):
@@ -323,7 +330,7 @@ def test_show_says_everything_of_a_trial(say):
     assert data["params"] == {"learning_rate": 3e-4, "lr_schedule": "linear"} or data["params"]
     assert len(data["curve"]) == 16 and data["curve"][-1]["env_steps"] == data["env_steps"]
     assert data["evaluations"][-1]["episodes"] == 4
-    assert "training return over 4.1k env steps" in say("show", "0")[1]
+    assert "\n  training return  " in say("show", "0")[1]
 
 
 def test_query_in_three_forms(say):
@@ -381,7 +388,9 @@ def test_the_best_policy_is_exported_and_evaluated(say, tmp_path):
     target = tmp_path / "policy"
     code, out, err = say("best", "--export", str(target))
     assert code == 0
-    assert out.startswith("Nothing is concluded: ") and "\nWinner: trial " in out
+    assert re.match(r"Trial \d is first: ", out) and "\nUndecided: all values are" in out
+    configuration = yaml.safe_load(out[out.index("fixed:") :])["fixed"]
+    assert configuration == json.loads(say("best", "--json")[1])["params"]
     assert f"hpo eval {target}" in err
     assert (target / "policy.json").is_file()
     code, _, err = say("best", "--export", str(target))
@@ -411,6 +420,8 @@ def test_training_ends_with_values_curve_picture_and_policy(say, trained):
     said = "training one configuration, the space's default: learning_rate 0.001, lr_schedule"
     assert said in " ".join(err.split())
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
+    first, out = out.split("\n", 1)
+    assert re.fullmatch(r"alone finished \S+ ago; nothing to do\.", first)
     assert out.startswith("alone: CartPole-v1, 2 seeds of 4.1k env steps\n")
     assert len(lines["seeds"].split()) == 2 and len(lines["return"].split()[1]) > 10
     assert lines["picture"] == str(trained.study / "training.png")
@@ -635,4 +646,4 @@ def test_ctrl_c_once_commits_and_twice_leaves_at_once(running, home):
     assert any("Quit at once" in line or "Interrupted" in line for line in second.lines)
     done = subprocess.run([*HPO, "top", "--study", "long"], cwd=home, capture_output=True,
                           text=True, check=True)  # fmt: skip
-    assert done.stdout.startswith("long: interrupted")
+    assert "\nThe study is interrupted; these are its results so far.\n" in done.stdout

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 HERE = Path(__file__).parent
 shown = SimpleNamespace(**run_path(str(HERE / "doc_blocks.py")))
 typed = SimpleNamespace(**run_path(str(HERE / "test_docs_run.py")))
-RUN_HERE = ("docs/coming-from/optuna.md", "docs/outputs.md", "docs/python.md")
+RUN_HERE = ("docs/migrating.md", "docs/outputs.md", "docs/python.md")
 ELSEWHERE = {
     ("docs/autorl.md", "hpo.AutoRLEnv("): "search/autorl/test_autorl.py",
     ("docs/environments.md", "class Corridor:"): "core/envs/test_own_environment.py",

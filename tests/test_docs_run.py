@@ -135,7 +135,7 @@ def reader(finished, tmp_path, monkeypatch):
         Path("hyperparams").mkdir()
         for path in ("ppo.yml", "hyperparams/ppo.yml"):
             Path(path).write_text(ZOO)
-        if page == "docs/coming-from/optuna.md":
+        if page == "docs/migrating.md":
             of_optuna("trials.db")
         if page == "docs/outputs.md":
             Path("my.yaml").write_text(STUDY)

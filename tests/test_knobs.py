@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpo.elsewhere import names_of
 from hpo.errors import ConfigError
+from hpo.importers.tables import names_of
 from hpo.knobs import (
     KNOBS,
     SCHEDULES,
@@ -277,3 +277,14 @@ def test_environment_values_are_kept_as_given():
 def test_schedules_are_those_of_every_schedule_knob():
     kinds = [knob for name, knob in KNOBS.items() if name.endswith("_schedule")]
     assert len(kinds) == 5 and all(knob.choices == SCHEDULES for knob in kinds)
+
+
+@pytest.mark.parametrize(
+    "whole", [{"rho_clip": 1.0, "c_clip": 1.0}, {"network": "gru"},
+              {"priority_alpha": 0.5, "priority_over": "segments"}],
+)  # fmt: skip
+def test_more_minibatches_than_whole_segments_are_refused_where_the_file_is_read(whole):
+    with pytest.raises(ConfigError, match=r"whole segments here.*at most num_envs, which is 2"):
+        complete({"num_envs": 2, "num_minibatches": 4, **whole})
+    complete({"num_envs": 4, "num_minibatches": 4, **whole})
+    complete({"num_envs": 2, "num_minibatches": 4})

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = {"tests", "benchmarks", "scripts", "docs", "typings", "results", "build"}
-TO_COME = ("tuned", "defaults", "atlas", "optical", "gpu", "coming-from", "migrating")
-"""Pages that are rewritten separately. Remove each name when its page is done."""
+GENERATED = ("reference", "atlas")
+"""Pages that scripts write from tables and results."""
 
 HABITS = {
     "a clause for a noun": r"\bwhat (?:is|are|was|were|has|had|ran|runs|came|comes|no|of)\b",
@@ -33,10 +33,11 @@ HABITS = {
 }  # fmt: skip
 PATTERNS = {name: re.compile(pattern, re.I) for name, pattern in HABITS.items()}
 
-PER_THOUSAND = {"docs": 1.0, "strings": 10.2, "docstrings": 14.5}
-LONG_SHARE, LONG = 0.03, 25
-README_WORDS, DOCS_WORDS = 700, 19_400
-"""Without the reference and `TO_COME`; 30,000 when that is empty."""
+PER_THOUSAND = {"docs": 1.8, "strings": 10.2, "docstrings": 14.5}
+LONG_SHARE, LONG = 0.035, 25
+README_WORDS, DOCS_WORDS = 700, 30_000
+"""Without `GENERATED` and the generated parts of other pages."""
+_PARTS = r"<!-- (?:generated|methods|rules|topologies) -->.*?<!-- end -->"
 
 
 # ---------------------------------------------------------------------- the texts
@@ -48,11 +49,9 @@ def pages():
     found = {}
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         name = path.relative_to(ROOT).as_posix()
-        if not name.startswith(tuple(f"docs/{begin}" for begin in (*TO_COME, "reference"))):
+        if not name.startswith(tuple(f"docs/{begin}" for begin in GENERATED)):
             text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.S | re.M)
-            text = re.sub(
-                r"<!-- (?:generated|methods|rules) -->.*?<!-- end -->", "", text, flags=re.S
-            )
+            text = re.sub(_PARTS, "", text, flags=re.S)
             found[name] = re.sub(r"`[^`\n]*`", "`x`", re.sub(r"<.*?>", "", text, flags=re.S))
     return found
 
@@ -138,7 +137,10 @@ def test_sentences_are_short():
 
 
 def test_the_docs_stay_short():
-    words = {name: len((ROOT / name).read_text().split()) for name in pages()}
+    words = {
+        name: len(re.sub(_PARTS, "", (ROOT / name).read_text(), flags=re.S).split())
+        for name in pages()
+    }
     assert words["README.md"] <= README_WORDS
     assert sum(words.values()) <= DOCS_WORDS, words
 

@@ -1,4 +1,4 @@
-"""What `hpo run` prints at the end: the leaderboard, the winner's value, what to type next."""
+"""What `hpo run` prints at the end: the verdict, the best trials, the cost, what to type next."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from rich.console import Console
 from ..search.run import Results
 from ..store.conclusion_words import as_json
 from ..store.leaderboard import Entry
-from ..store.study_folder import RESULTS, StudyFolder, look_inside, one_policy
+from ..store.study_folder import StudyFolder
 from .formatting import counted, duration, steps
 from .leaderboard_text import (
     front_line,
+    headline,
     print_baselines,
-    print_conclusion,
+    print_headline,
     print_leaderboard,
-    winner_line,
+    target,
 )
 from .time_spent import time_text
 
-__all__ = ["command_lines", "next_commands", "print_results", "results_data", "summary", "target"]
+__all__ = ["command_lines", "next_commands", "print_results", "results_data", "summary"]
 
-_SHOWN = 10
+_SHOWN, _BRIEF, _FRONT = 10, 2, 6
 
 
 def print_results(
@@ -36,33 +37,46 @@ def print_results(
     quiet: bool = False,
     objectives: Sequence[str] = (),
     environments: Sequence[str] = (),
+    verbose: bool = False,
 ) -> None:
-    """Print the leaderboard, what was shown, the winner (or front), and what to type next."""
-    if not quiet:
-        print_leaderboard(console, results.leaderboard, _SHOWN, objectives, environments)
-        if results.baselines:
-            console.print()
-            print_baselines(console, results.baselines)
-        console.print()
-        console.print(summary(results))
-        console.print(time_text(results.usage.seconds_by_part))
-        if results.advice:
-            console.print(results.advice)
-        console.print()
-    elif results.leaderboard:
-        print_leaderboard(console, results.leaderboard[:_SHOWN], None, objectives, environments)
-    last = winner_line(results.leaderboard, metric)
+    """Print the verdict, the best trials beside the default, the cost, and what to type next.
+
+    Args:
+        console: where to.
+        results: of the study.
+        metric: what it optimises, in words.
+        quiet: the verdict and the trials alone.
+        objectives: their names, where there are several.
+        environments: likewise.
+        verbose: also the baselines, where the time went, and a query to start from.
+    """
+    entries, which = results.leaderboard, target(results.folder)
+    print_headline(console, headline(results.conclusion, entries, metric))
     if objectives:
-        last = front_line(results.leaderboard, results.hypervolume)
-    if results.leaderboard:
-        print_conclusion(console, results.conclusion)
-    console.print(last)
-    against = None if results.conclusion is None else results.conclusion.against
-    worse = against is not None and against.verdict == "worse"
-    commands = [] if quiet else next_commands(results.folder, results.leaderboard, worse)
+        console.print(front_line(entries, results.hypervolume))
+    if entries:
+        console.print()
+        most = _SHOWN if verbose else _FRONT if objectives else _BRIEF
+        print_leaderboard(console, entries, most, objectives, environments, which)
+    if quiet:
+        return
+    console.print()
+    if verbose and results.baselines:
+        print_baselines(console, results.baselines)
+        console.print()
+    console.print(summary(results))
+    if results.advice:
+        console.print(results.advice)
+    if verbose:
+        usage = results.usage
+        speed = steps(round(usage.env_steps_per_second))
+        console.print(f"{speed} env steps per second, lanes busy {usage.occupancy:.0%}")
+        console.print(time_text(usage.seconds_by_part))
+    against = results.conclusion.against
+    commands = next_commands(results.folder, entries, against.verdict == "worse", verbose)
     if commands:
         console.print("\nNext:")
-    for line in command_lines(commands, target(results.folder), console.width):
+    for line in command_lines(commands, which, console.width):
         console.print(line, soft_wrap=True)
 
 
@@ -99,21 +113,17 @@ def command_lines(commands: Sequence[tuple[str, str]], which: str, width: int) -
 
 
 def summary(results: Results) -> str:
-    """Return in one line what the study cost and where its results are."""
+    """Return in one line what the study cost and where its report is."""
     usage = results.usage
     report = StudyFolder(results.folder).report
-    page = f" (start with {report.name})" if report.is_file() else ""
-    speed = usage.env_steps_per_second
-    trials = sum(entry.trial >= 0 for entry in results.leaderboard)
-    return (
-        f"{counted(trials, 'trial')}, {steps(usage.env_steps)} env steps in "
-        f"{duration(usage.run_seconds)} ({steps(round(speed))}/s), lanes busy "
-        f"{usage.occupancy:.0%}; results in {results.folder}/{page}"
-    )
+    where = f"Report: {report}" if report.is_file() else f"Results: {results.folder}/"
+    trials = counted(sum(entry.trial >= 0 for entry in results.leaderboard), "trial")
+    spent = f"{steps(usage.env_steps)} env steps in {duration(usage.run_seconds)}"
+    return f"{trials}, {spent}. {where}"
 
 
 def next_commands(
-    folder: Path, entries: Sequence[Entry], worse: bool = False
+    folder: Path, entries: Sequence[Entry], worse: bool = False, verbose: bool = False
 ) -> list[tuple[str, str]]:
     """Return (command, meaning) pairs to type next.
 
@@ -121,34 +131,25 @@ def next_commands(
         folder: of the study.
         entries: the leaderboard.
         worse: the winner is worse than the default, whose policy no study keeps.
+        verbose: add a query to start from.
     """
     if not entries:
         return []
     which, best = target(folder), entries[0]
-    commands = [
-        (f"hpo top{which}", "the leaderboard"),
-        (f"hpo show {best.trial}{which}", "everything about one trial"),
-    ]
+    commands: list[tuple[str, str]] = []
     if worse:
         file = shlex.quote(str(folder / "study.yaml"))
         train = f"hpo train {file} --name {shlex.quote(folder.name)}-default --export policy/"
-        commands.append((train, "the default, which was better: train it, keep its policy"))
-    elif (kept := StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
-        here = "policy" / one_policy(kept).relative_to(kept)
-        commands.append((f"hpo best --export policy/{which}", f"then: hpo eval {here}/"))
+        commands.append((train, "train the default, which was better, and keep its policy"))
+    elif (StudyFolder(folder).policies / f"trial_{best.trial}").is_dir():
+        commands.append((f"hpo best --export policy/{which}", "save the winner's policy"))
+    commands.append((f"hpo show {best.trial}{which}", f"everything about trial {best.trial}"))
+    if not verbose:
+        return commands
     knob = next((name for name in best.params if name.replace("_", "").isalnum()), "")
     column = f", param.{knob}" if knob else ""
     sql = f"SELECT trial, value{column} FROM trials ORDER BY rank"
     return [*commands, (f'hpo query "{sql}"{which}', "")]
-
-
-def target(folder: Path) -> str:
-    """Return the `--study` option for a folder; "" if it is the only study in `results`."""
-    if folder.absolute().parent == RESULTS.absolute():
-        if list(look_inside(RESULTS).changed) == [folder.name]:
-            return ""
-        return f" --study {shlex.quote(folder.name)}"
-    return f" --study {shlex.quote(str(folder))}"
 
 
 def results_data(results: Results) -> dict[str, Any]:
@@ -165,6 +166,7 @@ def results_data(results: Results) -> dict[str, Any]:
         "leaderboard": [entry.as_json() for entry in results.leaderboard],
         "baselines": [entry.as_json() for entry in results.baselines],
         "advice": results.advice or None,
+        "finished_at": results.finished_at,
         "usage": {
             **usage,
             "env_steps": results.usage.env_steps,

@@ -9,6 +9,8 @@ from datetime import datetime
 from textwrap import wrap
 from typing import Any
 
+from ..errors import counted
+
 __all__ = [
     "Listing",
     "aligned",
@@ -41,15 +43,6 @@ def steps(count: int) -> str:
             return f"{amount:.3g}{suffix}"
         amount /= 1000.0
     return f"{amount:.3g}G" if amount < 999.5 else f"{amount:,.0f}G"
-
-
-def counted(count: int, noun: str) -> str:
-    """Format a count with its noun, in the plural unless it is 1.
-
-    >>> counted(1, "trial"), counted(64, "trial"), counted(20_000, "request")
-    ('1 trial', '64 trials', '20,000 requests')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def duration(seconds: float) -> str:
@@ -189,22 +182,16 @@ class Listing:
         header: one word a column, none empty.
         rows: cells, as many as the header has.
         right: columns of numbers, aligned to the right.
-        below: where a line is too narrow, columns from this one on go below the others.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Sequence[bool]
-    below: int | None = None
 
-    def stacked(self, width: int) -> str:
-        """Return the table in `width` characters, columns from `below` on under the others."""
-        above = self if self.below is None else self.first(self.below)
-        head, rule, *lines = above.text().split("\n")
-        notes = ["; ".join(filter(None, row[self.below :])) for row in self.rows]
-        pairs = zip(lines, notes, strict=True)
-        found = [f"{line}\n{folded(f'    {note}', width)}" for line, note in pairs]
-        return "\n".join([head, rule, *found])
+    def cropped(self, width: int) -> str:
+        """Return the table with one line per row, cut at `width` characters."""
+        lines = self.text().split("\n")
+        return "\n".join(x if len(x) <= width else x[: width - 3].rstrip() + "..." for x in lines)
 
     def first(self, columns: int) -> Listing:
         """Return the table with its first columns alone."""

@@ -1,9 +1,13 @@
-"""The leaderboard as a table that fits the terminal, and sentences about its winner."""
+"""The leaderboard as columns, for the terminal and the report, and sentences about its winner."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -15,28 +19,73 @@ from ..store.baselines import BaselineEntry
 from ..store.conclusions import Conclusion
 from ..store.leaderboard import Entry
 from ..store.rows import TrialState
+from ..store.study_folder import RESULTS, look_inside
 from .formatting import Listing, between, counted, number, param, steps
-from .knob_columns import KnobColumns, knob_columns
-from .leaderboard_notes import reading_notes
+from .knob_columns import knob_columns
 
 __all__ = [
-    "SCORES_NOTE",
+    "EXPLAINED",
+    "Column",
     "audit_words",
     "baselines_listing",
-    "board",
+    "board_columns",
     "front_line",
+    "headline",
+    "knob_cells",
     "print_baselines",
-    "print_conclusion",
+    "print_headline",
     "print_leaderboard",
-    "score_columns",
+    "target",
     "value_source",
     "winner_line",
 ]
 
 _INTERVAL = "95% interval"
-_GAP = 2  # blanks between two columns: one of padding, one of the box
-_Column = tuple[str, list[str]]
-SCORES_NOTE = "Under an environment: its mean score; 0 as random actions, 1 as the reference."
+_GAP = 1  # blanks between two columns
+_NAMED = 3
+EXPLAINED = """\
+status   winner: first after confirming. confirmed: run again on new seeds.
+         stopped 12k: stopped by the rule at 12k env steps per seed. default: trial
+         with the default configuration.
+search*N value in the search, mean of N seeds per trial. A stopped trial shows its
+         value where it was stopped.
+select*N mean of N new seeds, the same for all confirmed trials. They choose the
+         winner, so its value here is a little high.
+test*N   mean of N other new seeds, which chose nothing. Only these are compared
+         with the default.
+order    confirmed trials by select, then finished ones by search, then stopped
+         ones: those that got further first."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a leaderboard.
+
+    Attributes:
+        name: its header.
+        cells: a text per entry.
+        sorts: what a report sorts each by, None for texts.
+        right: it is aligned to the right.
+    """
+
+    name: str
+    cells: Sequence[str]
+    sorts: Sequence[Any]
+    right: bool = True
+
+
+def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
+    """Return the verdict on one line, then what else there is to know of it."""
+    if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
+        return list(conclusion.said)
+    said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
+    return [winner_line(entries, metric), *said]
+
+
+def print_headline(console: Console, lines: Sequence[str]) -> None:
+    """Print the verdict in bold, and what there is to add to it."""
+    for place, text in enumerate(lines):
+        console.print(Text(text, style="" if place else "bold"))
 
 
 def print_leaderboard(
@@ -45,59 +94,149 @@ def print_leaderboard(
     most: int | None = None,
     objectives: Sequence[str] = (),
     environments: Sequence[str] = (),
+    which: str = "",
 ) -> None:
-    """Print the best entries, the default below them, and what is needed to read them.
-
-    Where the table has no room for every knob, a second one below it has all of them; likewise
-    for the scores on several environments.
+    """Print the best entries and the default, with as many hyperparameters as fit, and one note.
 
     Args:
-        console: where to; its width decides how many knobs are shown.
+        console: where to.
         entries: the whole leaderboard, the best first.
         most: print so many at most; None prints all.
         objectives: their names, where there are several.
         environments: likewise.
+        which: the `--study` option of commands that it names.
     """
     shown = list(entries if most is None else entries[:most])
     shown += [entry for entry in entries[len(shown) :] if entry.is_default]
     if not shown:
-        console.print("no trials yet", highlight=False)
+        console.print("No trial yet.", highlight=False)
         return
-    knobs = knob_columns(entries, shown)
-    scores = score_columns(shown, environments)
-    table, hidden = board(shown, knobs, console.width, objectives, scores)
-    if hidden:
-        table, _ = board(shown, KnobColumns((), {}), console.width, objectives, scores)
-    console.print(table)
-    notes: list[str] = []
-    if scores and not _has_room(shown, objectives, scores, console.width):
-        table, left_out = _alone(shown, scores, console.width)
-        if len(left_out) < len(scores):
-            console.print()
-            console.print(table)
-        if left_out:
-            notes.append(f"No room for the scores on {', '.join(left_out)}; see hpo show TRIAL.")
-    if hidden:
-        table, hidden = _knobs(shown, knobs, console.width)
-        console.print()
-        console.print(table)
-    notes += [SCORES_NOTE] if scores else []
-    notes += [knobs.same_words] if knobs.same else []
-    if hidden:
-        notes.append(f"No room for: {', '.join(hidden)}; see hpo show TRIAL, or the report.")
-    notes += reading_notes(shown)
-    if len(shown) < len(entries):
-        notes.append(
-            f"{counted(len(entries) - len(shown), 'more trial')}; -n {len(entries)} shows all."
+    columns = board_columns(shown, objectives)
+    left = console.width - sum(_width(one) + _GAP for one in columns)
+    hidden: list[str] = []
+    for name, after, cells in [
+        *((name, "-_", _scores(shown, at)) for at, name in enumerate(environments)),
+        *((name, "_", knob_cells(shown, name)) for name in knob_columns(entries, shown).names),
+    ]:
+        column = Column(_folded(name, max(map(len, cells)), after), cells, ())
+        if _width(column) + _GAP > left:
+            hidden.append(name)
+            continue
+        left -= _width(column) + _GAP
+        columns.append(column)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
+    for column in columns:
+        table.add_column(
+            column.name, justify="right" if column.right else "left", no_wrap=True, vertical="top"
         )
-    for note in notes:
-        console.print(Text(note, style="dim"))
+    for row, entry in zip(zip(*(c.cells for c in columns), strict=True), shown, strict=True):
+        table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
+    console.print(table)
+    if environments:
+        console.print(Text("Under an environment: score; 0 random, 1 the reference.", style="dim"))
+    for line in _note(entries, shown, hidden, which):
+        console.print(Text(line, style="dim"))
 
 
-def print_conclusion(console: Console, conclusion: Conclusion) -> None:
-    """Print what a study has shown, the verdict in bold."""
-    for place, text in enumerate(conclusion.said):
-        console.print(Text(text, style="" if place else "bold"))
+def _note(
+    entries: Sequence[Entry], shown: Sequence[Entry], hidden: Sequence[str], which: str
+) -> list[str]:
+    """Return what the table left out, and what to type to see it."""
+    lines: list[str] = []
+    if len(shown) < len(entries):
+        left_out = len(entries) - len(shown)
+        lines.append(f"{left_out:,} more: hpo top -n {len(entries)}{which}")
+    also = list(hidden[:_NAMED]) + [f"{len(hidden) - _NAMED} more"] * (len(hidden) > _NAMED)
+    if also:
+        lines.append(f"Not shown: {', '.join(also)}; see hpo show {shown[0].trial}{which}")
+    return lines
+
+
+def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> list[Column]:
+    """Return the columns before the hyperparameters: place, trial, status, values by seeds.
+
+    Args:
+        entries: the rows.
+        objectives: their names, where there are several.
+    """
+    columns = [
+        Column("#", [str(e.rank) for e in entries], [e.rank for e in entries]),
+        Column("trial", [str(e.trial) for e in entries], [e.trial for e in entries]),
+        Column("status", [_status(e) for e in entries], [None] * len(entries), right=False),
+    ]
+    if any(entry.feasible is not None for entry in entries):
+        words = {True: "yes", False: "no", None: ""}
+        cells = [words[entry.feasible] for entry in entries]
+        columns.append(Column("feasible", cells, [None] * len(entries), right=False))
+    if objectives:
+        return [*columns, *_fronts(entries, objectives)]
+    counts = {e.search_seeds for e in entries if _searched(e) is not None and e.search_seeds}
+    search = "search" if len(counts) != 1 else f"search*{max(counts)}"
+    columns.append(_values(search, [_searched(e) for e in entries]))
+    if len(counts) > 1:
+        cells = [str(e.search_seeds) if _searched(e) is not None else "" for e in entries]
+        columns.append(Column("seeds", cells, [e.search_seeds for e in entries]))
+    for name, values, seeds in (
+        ("select", [e.choose_value for e in entries], [e.choose_seeds for e in entries]),
+        ("test", [e.report_value for e in entries], [e.report_seeds for e in entries]),
+    ):
+        if any(value is not None for value in values):
+            most = max(seeds)  # a value of fewer seeds is another number: hpo show has it
+            same = [v if n == most else None for v, n in zip(values, seeds, strict=True)]
+            columns.append(_values(f"{name}*{most}", same))
+    return columns
+
+
+def _searched(entry: Entry) -> float | None:
+    """Return the value in the search: at the end of the run, or at the last rung."""
+    return entry.search_value if entry.search_value is not None else entry.rung_value
+
+
+def _values(name: str, values: Sequence[float | None]) -> Column:
+    return Column(name, [number(value) for value in values], [*values])
+
+
+def _fronts(entries: Sequence[Entry], objectives: Sequence[str]) -> list[Column]:
+    """Return the front and a column per objective, from the seeds behind the value."""
+    fronts = ["" if entry.front is None else str(entry.front) for entry in entries]
+    columns = [Column("front", fronts, [entry.front for entry in entries])]
+    for index, name in enumerate(objectives):
+        values = [e.objectives[index] if e.objectives else None for e in entries]
+        if index == 0:  # at least what a trial that was stopped showed
+            values = [
+                _searched(e) if v is None else v for v, e in zip(values, entries, strict=True)
+            ]
+        found = _values("", values)
+        header = _folded(name.removeprefix("eval/"), max(map(len, found.cells)))
+        columns.append(Column(header, found.cells, values))
+    seeds = [entry.seeds for entry in entries]
+    return [*columns, Column("seeds", list(map(str, seeds)), seeds)]
+
+
+def _scores(entries: Sequence[Entry], at: int) -> list[str]:
+    """Return the mean score on one of several environments, from the seeds behind the value."""
+    return [number(entry.scores[at]) if entry.scores else "" for entry in entries]
+
+
+def knob_cells(entries: Sequence[Entry], name: str) -> list[str]:
+    """Return the value of one hyperparameter in every entry, "" where it is not active."""
+    return [param(entry.params[name]) if name in entry.params else "" for entry in entries]
+
+
+def _status(entry: Entry) -> str:
+    """Return what became of a trial, a stop with its env steps per seed."""
+    where = "" if entry.rung_env_steps is None else f" {steps(entry.rung_env_steps)}"
+    state = str(entry.state)
+    if entry.state in (TrialState.STOPPED, TrialState.PAUSED):
+        state = f"{entry.state}{where}"
+    if entry.rank == 1 and entry.value is not None and entry.confirmed:
+        state = "winner"
+    if not entry.is_default:
+        return state
+    if entry.state is TrialState.STOPPED:
+        return f"default,{where}" if where else "default, stopped"
+    known = ("winner", TrialState.FINISHED, TrialState.CONFIRMED, TrialState.REFERENCE)
+    return "default" if state in map(str, known[1:]) else f"default, {state}"
 
 
 def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> None:
@@ -111,7 +250,7 @@ def print_baselines(console: Console, baselines: Sequence[BaselineEntry]) -> Non
 
 
 def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
-    """Return the values of rules that learn nothing, and how far the best trial is from them."""
+    """Return the values of heuristics, and how far the best trial is from them."""
     rows: list[list[str]] = []
     for entry in baselines:
         apart, around = entry.difference, entry.difference_around
@@ -120,7 +259,7 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
                 entry.baseline,
                 number(entry.value),
                 between(entry.around.low, entry.around.high),
-                f"{len(entry.values)} ({entry.stream})",
+                f"{len(entry.values)} {_SEEDS[str(entry.stream)]}",
                 "" if apart is None else f"{apart:+.4g}",
                 "" if around is None else between(around.low, around.high),
             ]
@@ -129,130 +268,7 @@ def baselines_listing(baselines: Sequence[BaselineEntry]) -> Listing:
     return Listing(header, rows, (False, True, False, False, True, False))
 
 
-def board(
-    entries: Sequence[Entry],
-    knobs: KnobColumns,
-    width: int,
-    objectives: Sequence[str] = (),
-    scores: Sequence[_Column] = (),
-) -> tuple[Table, list[str]]:
-    """Return the table, and the knobs that found no room in it.
-
-    Args:
-        entries: its rows.
-        knobs: their knobs, in order.
-        width: in characters.
-        objectives: their names, where there are several.
-        scores: a column an environment; they are in it if there is room for all.
-    """
-    columns = _first_columns(entries, objectives)
-    if scores and _has_room(entries, objectives, scores, width):
-        columns += scores
-    return _with_knobs(entries, columns, knobs, width)
-
-
-def score_columns(entries: Sequence[Entry], environments: Sequence[str]) -> list[_Column]:
-    """Return the mean score on each of several environments, from the seeds behind the value."""
-    found: list[_Column] = []
-    for at, name in enumerate(environments):
-        cells = [number(entry.scores[at]) if entry.scores else "" for entry in entries]
-        found.append((_folded(name, max(map(len, cells)), "-_"), cells))
-    return found
-
-
-def _has_room(
-    entries: Sequence[Entry], objectives: Sequence[str], scores: Sequence[_Column], width: int
-) -> bool:
-    columns = [*_first_columns(entries, objectives), *scores]
-    return sum(_width(name, cells) + _GAP for name, cells in columns) <= width
-
-
-def _first_columns(entries: Sequence[Entry], objectives: Sequence[str]) -> list[_Column]:
-    columns: list[_Column] = [
-        ("#", [str(entry.rank) for entry in entries]),
-        ("trial", [str(entry.trial) for entry in entries]),
-        ("state", [_state(entry) for entry in entries]),
-        *(_several(entries, objectives) if objectives else _one(entries)),
-        ("seeds", [str(entry.seeds) for entry in entries]),
-        ("steps", [steps(entry.env_steps) for entry in entries]),
-    ]
-    if any(entry.feasible is not None for entry in entries):
-        words = {True: "yes", False: "no", None: ""}
-        columns.insert(3, ("feasible", [words[entry.feasible] for entry in entries]))
-    return columns
-
-
-def _alone(
-    entries: Sequence[Entry], scores: Sequence[_Column], width: int
-) -> tuple[Table, list[str]]:
-    """Return the table of the scores alone, and the environments that found no room in it."""
-    columns: list[_Column] = [
-        ("#", [str(entry.rank) for entry in entries]),
-        ("trial", [str(entry.trial) for entry in entries]),
-    ]
-    left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
-    hidden: list[str] = []
-    for name, cells in scores:
-        needs = _width(name, cells) + _GAP
-        if needs > left:
-            hidden.append(name.replace("\n", ""))
-            continue
-        left -= needs
-        columns.append((name, cells))
-    return _with_knobs(entries, columns, KnobColumns((), {}), width)[0], hidden
-
-
-def _knobs(entries: Sequence[Entry], knobs: KnobColumns, width: int) -> tuple[Table, list[str]]:
-    """Return the table of the knobs alone, and those that found no room in it either."""
-    columns = [
-        ("#", [str(entry.rank) for entry in entries]),
-        ("trial", [str(entry.trial) for entry in entries]),
-    ]
-    return _with_knobs(entries, columns, knobs, width)
-
-
-def _with_knobs(
-    entries: Sequence[Entry],
-    columns: list[_Column],
-    knobs: KnobColumns,
-    width: int,
-) -> tuple[Table, list[str]]:
-    left = width - sum(_width(name, cells) + _GAP for name, cells in columns)
-    hidden: list[str] = []
-    for name in knobs.names:
-        cells = [param(e.params[name]) if name in e.params else "" for e in entries]
-        header = _folded(name, max(map(len, cells)))
-        needs = _width(header, cells) + _GAP
-        if needs > left:
-            hidden.append(name)
-            continue
-        left -= needs
-        columns.append((header, cells))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for name, _ in columns:
-        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
-    for row, entry in zip(
-        zip(*(cells for _, cells in columns), strict=True), entries, strict=True
-    ):
-        table.add_row(*row, style="bold" if entry.rank == 1 and entry.value is not None else None)
-    return table, hidden
-
-
-def _one(entries: Sequence[Entry]) -> list[_Column]:
-    intervals = [_around(entry) for entry in entries]
-    shown = [("value", [_value(entry) for entry in entries])]
-    return [*shown, (_INTERVAL, intervals)] if any(intervals) else shown
-
-
-def _several(entries: Sequence[Entry], objectives: Sequence[str]) -> list[_Column]:
-    fronts = ["" if entry.front is None else str(entry.front) for entry in entries]
-    columns: list[_Column] = [("front", fronts)]
-    for index, name in enumerate(objectives):
-        cells = [number(e.objectives[index]) if e.objectives else "" for e in entries]
-        if index == 0:  # at least what a trial that was stopped showed
-            cells = [cell or _value(e) for cell, e in zip(cells, entries, strict=True)]
-        columns.append((_folded(name.removeprefix("eval/"), max(map(len, cells))), cells))
-    return columns
+_SEEDS = {"report": "test", "choose": "selection", "search": "search"}
 
 
 def front_line(entries: Sequence[Entry], volume: float | None) -> str:
@@ -269,7 +285,7 @@ def front_line(entries: Sequence[Entry], volume: float | None) -> str:
     kind = "confirmed" if group[0].confirmed else "finished"
     best = [entry.trial for entry in group if entry.front == 1]
     shown = ", ".join(map(str, best[:12])) + (", ..." if len(best) > 12 else "")
-    text = f"Pareto front: {len(best)} of {len(group)} {kind} trials ({shown})"
+    text = f"Pareto front: {len(best)} of {counted(len(group), f'{kind} trial')} ({shown})"
     if volume is None:
         return f"{text}."
     return f"{text}; hypervolume {volume:.3f} of the box between best and worst values."
@@ -285,21 +301,20 @@ def winner_line(entries: Sequence[Entry], metric: str) -> str:
         )
     if best is None or best.value is None:
         return "No trial has finished its run, so there is no winner yet."
-    value = f"{metric} {number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
+    value = f"{number(best.value)} {between(best.ci_low, best.ci_high)}".rstrip()
     source = value_source(best.value_from, best.seeds, len(entries))
-    return f"Winner: trial {best.trial}, {value}, {source}."
+    return f"Trial {best.trial} is first: {metric} {value} on {source}."
 
 
 def value_source(value_from: str, seeds: int, trials: int) -> str:
-    """Return which seeds a value is from, and whether they also selected the trial of so many."""
+    """Return on which seeds a value was measured, and whether they also selected the trial."""
     many = counted(seeds, "seed")
     if value_from == "search" and trials == 1:
-        return f"from {many}; one trial ran, so that they selected nothing"
-    fresh = f"the mean of {counted(seeds, 'fresh seed')}"
+        return f"{many} of its one trial"
     return {
-        "report": f"{fresh} that did not select it",
-        "choose": f"{fresh} that also selected it",
-        "search": f"from {many} of the search, which also selected it",
+        "report": f"{seeds} test {'seed' if seeds == 1 else 'seeds'}",
+        "choose": f"{seeds} selection {'seed' if seeds == 1 else 'seeds'}, which also chose it",
+        "search": f"{many} of the search, which also chose it",
     }[value_from]
 
 
@@ -319,26 +334,17 @@ def audit_words(audit: Audit, metric: str) -> str:
     )
 
 
-def _state(entry: Entry) -> str:
-    if entry.state is TrialState.STOPPED:
-        return f"stopped at {entry.rung}"
-    if entry.state is TrialState.PAUSED:
-        return f"paused at {entry.rung}"
-    return str(entry.state)
+def target(folder: Path) -> str:
+    """Return the `--study` option for a folder; "" if it is the only study in `results`."""
+    if folder.absolute().parent == RESULTS.absolute():
+        if list(look_inside(RESULTS).changed) == [folder.name]:
+            return ""
+        return f" --study {shlex.quote(folder.name)}"
+    return f" --study {shlex.quote(str(folder))}"
 
 
-def _value(entry: Entry) -> str:
-    if entry.value is not None:
-        return number(entry.value)
-    return f"({number(entry.rung_value)})" if entry.rung_value is not None else ""
-
-
-def _around(entry: Entry) -> str:
-    return between(entry.ci_low, entry.ci_high)
-
-
-def _width(header: str, cells: Sequence[str]) -> int:
-    return max(len(line) for line in (*header.split("\n"), *cells))
+def _width(column: Column) -> int:
+    return max(len(line) for line in (*column.name.split("\n"), *column.cells))
 
 
 def _folded(name: str, width: int, after: str = "_") -> str:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..elsewhere import names_of
 from ..env_entry import EnvEntry
 from ..environments import ENVIRONMENTS
+from ..importers.tables import names_of
 from ..knobs import KNOBS, Knob, allowed
 from ..store.codec import finite_json
 from ..store.study_folder import StudySummary
 from .formatting import Listing, duration, number, param
 
 __all__ = [
+    "env_text",
     "envs_data",
     "envs_listing",
+    "knob_text",
     "knobs_data",
     "knobs_listing",
     "studies_listing",
@@ -25,7 +28,7 @@ __all__ = [
 
 
 def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -> Listing:
-    """Return one line a study."""
+    """Return one line per study."""
     now = time.time() if now is None else now
     rows = [
         [
@@ -43,18 +46,24 @@ def studies_listing(studies: Sequence[StudySummary], now: float | None = None) -
 
 
 def knobs_listing(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> Listing:
-    """Return one line a knob: default, traced or static, meaning, allowed values."""
-    rows = [
-        [
-            knob.name,
-            _default(knob.default),
-            "traced" if knob.traced else "static",
-            knob.meaning,
-            allowed(knob.name),
-        ]
-        for knob in knobs
-    ]
-    return Listing(("knob", "default", "kind", "meaning", "allowed"), rows, [False] * 5, 3)
+    """Return one line per hyperparameter: name, default, range, meaning."""
+    rows = [[knob.name, _default(knob.default), _range(knob), knob.meaning] for knob in knobs]
+    header = ("hyperparameter", "default", "range", "meaning")
+    return Listing(header, rows, [False] * 4)
+
+
+def knob_text(knob: Knob) -> str:
+    """Return everything about one hyperparameter, in lines of "what  text"."""
+    lines = [
+        ("meaning", knob.meaning),
+        ("default", _default(knob.default)),
+        ("allowed", allowed(knob.name)),
+        ("search", "not part of a study by default" if knob.search is None else
+         ", ".join(f"{key}: {param(value)}" for key, value in knob.search.items())),
+        ("varies", "per lane" if knob.traced else "per compiled program: each value compiles one"),
+        ("elsewhere", ", ".join(names_of(knob.name))),
+    ]  # fmt: skip
+    return "\n".join([knob.name, *(f"  {what:<10}{text}" for what, text in lines if text)])
 
 
 def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, Any]]:
@@ -71,10 +80,23 @@ def knobs_data(knobs: Iterable[Knob] = tuple(KNOBS.values())) -> list[dict[str, 
 
 
 def envs_listing(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> Listing:
-    """Return one line an environment."""
-    rows = [[env.id, env.source, env.actions, env.meaning, _listed(env.params)] for env in envs]
-    header = ("environment", "source", "actions", "meaning", "parameters (env.<name>)")
-    return Listing(header, rows, [False] * 5, 3)
+    """Return one line per environment: id, source, actions, meaning."""
+    rows = [[env.id, env.source, env.actions, env.meaning] for env in envs]
+    return Listing(("environment", "source", "actions", "meaning"), rows, [False] * 4)
+
+
+def env_text(env: EnvEntry) -> str:
+    """Return everything about one environment, in lines of "what  text"."""
+    lines = [
+        ("meaning", env.meaning),
+        ("source", env.source),
+        ("actions", env.actions),
+        *((f"env.{name}", number(value)) for name, value in env.params.items()),
+        *((f"env.{name}", key.meaning) for name, key in env.keys.items()),
+        *((f"eval/{name}", meaning) for name, meaning in env.metrics.items()),
+    ]
+    width = max(len(what) for what, _ in lines) + 2
+    return "\n".join([env.id, *(f"  {what:<{width}}{text}" for what, text in lines if text)])
 
 
 def envs_data(envs: Iterable[EnvEntry] = tuple(ENVIRONMENTS.values())) -> list[dict[str, Any]]:
@@ -90,6 +112,20 @@ def _default(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else param(value)
 
 
-def _listed(params: Mapping[str, float]) -> str:
-    names = list(params)
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _range(knob: Knob) -> str:
+    """Return what a hyperparameter's values may be, in a few letters.
+
+    >>> _range(KNOBS["gamma"]), _range(KNOBS["learning_rate"]), _range(KNOBS["num_envs"])
+    ('0 to 1', '> 0', '1 to 4096')
+    """
+    if knob.type == "choice":
+        return "a name"
+    if knob.type == "bool":
+        return "true, false"
+    if knob.type == "widths":
+        return "a list"
+    if knob.low == -math.inf:
+        return "any" if knob.high == math.inf else f"<= {knob.high:g}"
+    if knob.high == math.inf:
+        return f"{'>' if knob.low_open else '>='} {knob.low:g}"
+    return f"{knob.low:g} to {knob.high:g}"

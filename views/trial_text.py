@@ -21,7 +21,8 @@ from ..store.journal import Journal
 from ..store.leaderboard import Entry, leaderboard_of
 from ..store.query import has_column, query
 from ..store.rows import StudyMeta, TrialRow
-from ..store.study_folder import StudyFolder
+from ..store.statistics import interval
+from ..store.study_folder import StudyFolder, trials_seen
 from ..studies.reader import plain, read_text
 from ..studies.stopping_rules import finishing_rules
 from .documents import finite_or_none
@@ -37,7 +38,6 @@ from .formatting import (
     sparkline,
     steps,
 )
-from .leaderboard_text import value_source
 from .lineage_text import lineage_text
 from .time_spent import time_text, usage_at
 
@@ -55,10 +55,10 @@ def trial_data(folder: StudyFolder, number_: int) -> dict[str, Any]:
     """
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta = journal.meta
-        rows = journal.trials()
+        rows = trials_seen(journal)
         entries = leaderboard_of(meta, rows)
         entry = next((entry for entry in entries if entry.trial == number_), None)
-        row = journal.trial(number_)
+        row = next((row for row in rows if row.trial == number_), None)
         if entry is None or row is None:
             last = max((entry.trial for entry in entries), default=None)
             known = "it has none yet" if last is None else f"its trials are 0 to {last}"
@@ -192,31 +192,35 @@ def _mean(values: Sequence[float]) -> float | None:
 # ---------------------------------------------------------------------- as text
 
 
-def trial_text(data: Mapping[str, Any], blocks: bool = True) -> str:
-    """Return the data as text of 80 columns.
+def trial_text(data: Mapping[str, Any], blocks: bool = True, verbose: bool = False) -> str:
+    """Return the data as text of 80 columns, the answer first.
 
     Args:
         data: from `trial_data`.
         blocks: the terminal has the characters of a sparkline.
+        verbose: also every seed's value, the rule's cut-offs, evaluations between rungs, the
+            proposal, costs and times.
     """
-    parts = [_head(data), _params(data["params"])]
-    if data.get("over_environments") is not None:
+    parts = ["\n".join(_head(data)), _params(data["params"])]
+    several = data.get("over_environments") is not None
+    if several:
         from .environment_text import each_text
 
         parts.append(each_text(data["over_environments"]))
     if data["schedule"]:
         parts.append(lineage_text(data["schedule"]))
-    if data["decisions"]:
-        parts.append(_decisions(data["decisions"]))
+    parts.append(_stages(data, verbose, several))
     rows = [*data["evaluations"], *data["curve"]]
     for name in dict.fromkeys(row.get(ENVIRONMENT) for row in rows):
         found = [f"on {name}"] if name is not None else []
         evaluations = [row for row in data["evaluations"] if row.get(ENVIRONMENT) == name]
-        if evaluations:
+        if evaluations and (verbose or name is not None):
             found.append(_evaluations(evaluations))
         curve = [point for point in data["curve"] if point.get(ENVIRONMENT) == name]
         found += _training(curve, blocks)
         parts.append(("\n" if name is not None else "\n\n").join(found))
+    if verbose:
+        parts.append("\n".join(folded(line, _WIDTH, _LABEL) for line in _details(data)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -225,41 +229,71 @@ def _training(curve: Sequence[Mapping[str, Any]], blocks: bool) -> list[str]:
     finite = [point for point in points if point is not None]
     if not finite:
         return []
-    line = sparkline(points, 50, plain=not blocks)
-    return [
-        f"training return over {steps(curve[-1]['env_steps'])} env steps\n"
-        f"  {number(finite[0])} {line} {number(finite[-1])}"
-    ]
+    line = sparkline(points, 40, plain=not blocks)
+    return [f"  training return  {number(finite[0])} {line} {number(finite[-1])}"]
 
 
-def _head(data: Mapping[str, Any]) -> str:
-    lines = [
-        f"trial {data['trial']} of study {data['study']}: {data['state']}, rank {data['rank']} of "
-        f"{data['trials']}"
-    ]
-    if data["value"] is not None:
-        around = between(data["ci_low"], data["ci_high"])
-        lines.append(
-            f"value      {number(data['value'])} {around}".rstrip() + f", {data['metric']},"
-        )
-        source = value_source(data["value_from"], data["seeds"], data["trials"])
-        lines.append(f"           {source}")
-    for name in ("report", "choose", "seed"):
+_WHERE = {"report": "test", "choose": "selection", "search": "search"}
+
+
+def _head(data: Mapping[str, Any]) -> list[str]:
+    """Return what the trial is and its value, then what matters about it."""
+    stop = data["decisions"][-1]["env_steps"] if data["decisions"] else None
+    where = "" if stop is None else f" at {steps(stop)} env steps"
+    rule = f" by {data['stop_rule']}" if data["stop_rule"] and not data["audited"] else ""
+    confirmed = data.get("confirmed")
+    is_default = data.get("is_default")
+    what = {
+        "stopped": f"was stopped{rule}{where}",
+        "paused": f"is paused{rule}{where}",
+        "finished": "finished",
+        "diverged": "diverged",
+        "failed": "failed",
+    }.get(data["state"], f"is {data['state']}")
+    if confirmed:
+        what = "is the winner" if data["rank"] == 1 else "was confirmed"
+    if is_default:
+        what = "is the default" + (" and the winner" if confirmed and data["rank"] == 1 else "")
+    value, source = data["value"], data.get("value_from", "")
+    test = data.get("report_values") or []
+    said = f"Trial {data['trial']} {what}"
+    if value is None and test and data.get("report_value") is not None:
+        value, source = data["report_value"], "report"
+    if value is not None:
+        seeds = len(test) if source == "report" else data["seeds"]
+        around = interval(test) if source == "report" else None
+        low = data["ci_low"] if around is None else around.low
+        high = data["ci_high"] if around is None else around.high
+        shown = f"{number(value)} {between(low, high)}".rstrip()
+        said += f": {shown} on {counted(seeds, f'{_WHERE[source]} seed')}"
+    elif data.get("rung_value") is not None:
+        seeds = counted(data.get("search_seeds") or len(data["seed_values"]), "search seed")
+        said += f": {number(data['rung_value'])} on {seeds}"
+    rank = f" (rank {data['rank']} of {data['trials']})"
+    lines = [f"{said}{rank}." if len(said) + len(rank) < _WIDTH else f"{said}."]
+    if data["stop_rule"] and data["audited"]:
+        lines.append(f"{data['stop_rule']} would have stopped it; it ran on to check the rule.")
+    elif rule and (is_default or confirmed):
+        lines.append(f"In the search it was stopped{rule}{where}.")
+    if data.get("conclusion"):
+        lines += [folded(text, _WIDTH) for text in data["conclusion"]["sentences"]]
+    if data.get("audit") is not None:
+        lines.append(folded(_audit(data["audit"]), _WIDTH))
+    if data["error"]:
+        lines.append(folded(f"error      {data['error']}", _WIDTH, _LABEL))
+    return lines
+
+
+def _details(data: Mapping[str, Any]) -> list[str]:
+    """Return what few look for: every seed, the proposal, costs and times."""
+    lines: list[str] = []
+    for name, label in (("seed", "search"), ("choose", "select"), ("report", "test")):
         values = data[f"{name}_values"]
-        label = "search" if name == "seed" else name
         if values:
             seeds = counted(len(values), "seed")
             lines.append(f"{label:<10} {seeds}: {' '.join(map(_number, values))}")
-    if data.get("conclusion"):
-        told = data["conclusion"]["sentences"]
-        lines += [f"{'shown' if not place else '':<10} {text}" for place, text in enumerate(told)]
-    if data["stop_rule"]:
-        word = "paused" if data["state"] == "paused" else "stopped"
-        lines.append(f"{word:<10} by {data['stop_rule']}{' (audited)' * data['audited']}")
-    if data.get("audit") is not None:
-        lines.append(f"audit      {_audit(data['audit'])}")
-    if data["error"]:
-        lines.append(f"error      {data['error']}")
+    for place, text in enumerate((data.get("conclusion") or {}).get("details", [])):
+        lines.append(f"{'' if place else 'verdict':<10} {text}")
     lines.append(
         f"proposed   by {data['proposed_by']} in batch {data['batch']}; bucket {data['bucket']}"
     )
@@ -270,22 +304,22 @@ def _head(data: Mapping[str, Any]) -> str:
         for kind, word in (("eval", "evaluation"), ("warmup", "warm-up"))
         if data[f"{kind}_env_steps"]
     )
-    lines.append(f"env steps  {steps(data['env_steps'])} in the search{more}")
+    lines.append(f"env steps  {steps(data['env_steps'])} in the search over all seeds{more}")
     if data["started_at"] is not None and data["ended_at"] is not None:
         began = moment(data["started_at"])
         lines.append(f"time       {began}, {duration(data['ended_at'] - data['started_at'])}")
     if spent := data.get("study_seconds_by_part"):
         lines.append(f"study time {time_text(spent).removeprefix('time: ')}")
-    return "\n".join(folded(line, _WIDTH, _LABEL) for line in lines)
+    return lines
 
 
 def _audit(data: Mapping[str, Any]) -> str:
     whole = data["whole"]
     bar = f"the median of trials never stopped ({_number(data['bar'])})"
     if data["ended"] is not None:
-        return f"it ran on and finished {data['ended']} {bar}"
+        return f"Audit: it finished {data['ended']} {bar}."
     audited = counted(whole["audited"], "audited trial")
-    return f"{whole['wrong']} of {audited} finished better than {bar}"
+    return f"Audit: {whole['wrong']} of {audited} finished better than {bar}."
 
 
 def _number(value: Any) -> str:
@@ -294,38 +328,106 @@ def _number(value: Any) -> str:
 
 
 def _params(params: Mapping[str, Any]) -> str:
-    width = max(map(len, params), default=0)
-    lines = [f"  {name:<{width}}  {param(value)}" for name, value in params.items()]
-    none = ["  none: all is fixed in study.resolved.yaml"]
-    return "\n".join(["searched knobs", *(lines or none)])
+    if not params:
+        return "  nothing was searched: all values are in study.resolved.yaml"
+    lines = [""]
+    for name, value in params.items():
+        pair = f"{name} {param(value)}"
+        if lines[-1] and len(lines[-1]) + len(pair) + 4 > _WIDTH:
+            lines.append("")
+        lines[-1] += ("    " if lines[-1] else "  ") + pair
+    return "\n".join(lines)
 
 
-def _decisions(decisions: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        [
-            str(row["rung"]), steps(row["env_steps"]), _number(row["value"]), _action(row),
-            f"{row['rank']} of {row['judged']}", _number(row["cutoff"]), row["rule"],
-        ]
-        for row in decisions
-    ]  # fmt: skip
-    header = ("rung", "env steps", "value", "action", "rank", "cut-off", "rule")
-    right = (True, True, True, False, True, True, False)
-    return f"decisions at rungs\n{aligned(header, rows, right)}"
+def _stages(data: Mapping[str, Any], verbose: bool, several: bool) -> str:
+    """Return a line per rung and per kind of seeds: what was measured, what was decided."""
+    measured: dict[tuple[str, int], list[float | None]] = {}
+    for row in data["evaluations"] if not several else []:
+        measured.setdefault((row["stream"], row["env_steps"]), []).append(
+            _measured(row, data.get("metric", ""))
+        )
+    decided = {row["env_steps"]: row for row in data["decisions"]}
+    ends = {stream: max(at for name, at in measured if name == stream) for stream, _ in measured}
+    keys = {("search", at) for at in decided}
+    keys |= {(name, at) for name, at in measured if verbose or at == ends[name]}
+    order = {"search": 0, "choose": 1, "report": 2}
+    sign = 1.0 if data.get("goal", "maximize") == "maximize" else -1.0
+    rows: list[list[str]] = []
+    for stream, at in sorted(keys, key=lambda key: (order[key[0]], key[1])):
+        values = [value for value in measured.get((stream, at), []) if value is not None]
+        judged = decided.get(at) if stream == "search" else None
+        mean = fmean(values) if values else None if judged is None else judged["value"]
+        ends_of = sorted(values, key=lambda value: sign * value)
+        rows.append(
+            [
+                _STAGE[stream], steps(at), str(len(values) or ""), _number(mean),
+                number(ends_of[0]) if ends_of else "-", number(ends_of[-1]) if ends_of else "-",
+                _decision(data, stream, at == ends.get(stream), judged, verbose),
+            ]
+        )  # fmt: skip
+    if not rows:
+        return ""
+    header = ("stage", "env steps", "seeds", "mean", "worst", "best", "decision")
+    return aligned(header, rows, (False, True, True, True, True, True, False))
 
 
-def _action(decision: Mapping[str, Any]) -> str:
-    copied = decision.get("source")
-    return decision["action"] if copied is None else f"{decision['action']} of {copied}"
+_STAGE = {"search": "search", "choose": "select", "report": "test"}
+
+
+def _measured(row: Mapping[str, Any], metric: str) -> float | None:
+    """Return the study's metric of one evaluation of one seed."""
+    name = metric.split(",")[0].split(" ")[0].removeprefix("eval/")
+    if name in row:
+        return row[name]
+    return row["metrics"].get(name, row["return_mean"])
+
+
+_DONE = {"continue": "continued", "stop": "stopped", "finish": "finished", "pause": "paused",
+         "promote": "paused, then continued", "audit": "continued for the audit"}  # fmt: skip
+
+
+def _decision(
+    data: Mapping[str, Any],
+    stream: str,
+    last: bool,
+    judged: Mapping[str, Any] | None,
+    verbose: bool,
+) -> str:
+    """Return what was decided by these values."""
+    if judged is not None:
+        copied = judged.get("source")
+        done = f"copied trial {copied}" if copied is not None else _DONE[judged["action"]]
+        text = f"{done}, {_ordinal(judged['rank'])} of {judged['judged']}"
+        if not verbose:
+            return text
+        cut = "" if judged["cutoff"] is None else f", cut-off {_number(judged['cutoff'])}"
+        return f"{text}{cut}"
+    if stream == "choose":
+        return "chosen" if data["rank"] == 1 and data.get("confirmed") else ""
+    if stream == "search" and last and data["state"] in ("finished", "confirmed"):
+        return "finished"
+    return ""
+
+
+def _ordinal(count: int) -> str:
+    """Format a place.
+
+    >>> [_ordinal(n) for n in (1, 2, 3, 4, 11, 22, 113)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd', '113th']
+    """
+    if count % 100 in (11, 12, 13):
+        return f"{count}th"
+    return f"{count}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(count % 10, 'th') }"
 
 
 def _evaluations(evaluations: Sequence[Mapping[str, Any]]) -> str:
-    """Summarise replicates: one line a stream and number of env steps."""
+    """Summarise replicates: one line per kind of seeds and number of env steps."""
     groups: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in evaluations:
         groups.setdefault((row["stream"], row["env_steps"]), []).append(row)
     order = {"search": 0, "choose": 1, "report": 2}
     rows = [
-        [stream, steps(at), *_summed(groups[stream, at])]
+        [_STAGE[stream], steps(at), *_summed(groups[stream, at])]
         for stream, at in sorted(groups, key=lambda key: (order[key[0]], key[1]))
     ]
     header = ("evaluated", "env steps", "seeds", "episodes", "return", "min", "max", "length")

@@ -15,7 +15,7 @@ def add(parser: ArgumentParser) -> None:
         "words",
         metavar="WORD",
         nargs="*",
-        help="nothing: list them; ENV: print one with its proof; verify ENV: train it again; "
+        help="nothing: list them; ENV: print one and its tests; verify ENV: train it again; "
         "add STUDY: contribute the winner of a study; check: check all files",
     )
     parser.add_argument(
@@ -27,7 +27,7 @@ def add(parser: ArgumentParser) -> None:
         "--seeds",
         metavar="N",
         type=types.positive,
-        help="verify, add: run N fresh seeds (default: 32)",
+        help="verify, add: run N new seeds (default: 32)",
     )
     parser.add_argument(
         "--recorded",
@@ -39,7 +39,7 @@ def add(parser: ArgumentParser) -> None:
         "--seed",
         metavar="N",
         type=types.seed,
-        help="verify: take the N-th set of fresh seeds (default: 0)",
+        help="verify: take the N-th set of new seeds (default: 0)",
     )
     parser.add_argument(
         "--bits", action="store_true", help="verify: exit code 1 unless it is bit-equal"
@@ -47,13 +47,15 @@ def add(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--anyway",
         action="store_true",
-        help="add: also a winner that was not shown to be as good as the default; replace a "
-        "study file",
+        help="add: also a winner not shown to be as good as the default; replace a study file",
     )
     parser.add_argument(
         "--name",
         metavar="NAME",
         help="add: name it (default: the environment; the study, where it has other keys)",
     )
-    parser.add_argument("--write", action="store_true", help="check: write the tables anew")
+    parser.add_argument("--write", action="store_true", help="check: rewrite the tables")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="ENV: also curves, sources, cost, versions"
+    )
     parser.add_argument("--quiet", action="store_true", help="print only the results")

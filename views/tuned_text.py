@@ -29,7 +29,7 @@ from .formatting import (
     sparkline,
     steps,
 )
-from .terminal.console import fitted, knows_blocks
+from .terminal.console import in_columns, knows_blocks
 
 if TYPE_CHECKING:
     from ..search.tuned.verify import Verification
@@ -38,7 +38,7 @@ __all__ = ["record_data", "record_words", "records_table", "verified_data", "ver
 
 
 def records_table(records: Sequence[Record]) -> str:
-    """Return one line a record."""
+    """Return one line per configuration."""
     if not records:
         return "there is no tuned configuration yet; make one with: hpo tuned add STUDY"
     rows = list[list[str]]()
@@ -56,144 +56,168 @@ def records_table(records: Sequence[Record]) -> str:
                 steps(record.env_steps),
                 number(found[TUNED]),
                 number(found.get(DEFAULT)) + "*" * bool(former_default(record)),
-                "-" if against is None else against.verdict,
+                "-" if against is None else against.verdict.replace("_", " "),
                 _standing([*others, *rules]),
             ]
         )
-    header = ("environment", "steps", "tuned", "default", "verdict", "others")
+    header = ("environment", "steps", "tuned", "default", "tuned is", "others")
     right = (False, True, True, True, False, False)
     counts = sorted({len(record.tuned.greedy) for record in records})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    words = f"IQM of {seeds} fresh seeds, greedy; the proof of one: hpo tuned ENV"
+    words = f"IQM over {seeds} test seeds. One of them: hpo tuned ENV"
     if any(record.estimator == "mean" for record in records):
-        words += "\noptical networks: the mean"
+        words += "\noptical networks: mean over seeds"
     if any(row[5] != "-" for row in rows):
-        words += "\nothers, published ones and heuristics: +better than, =tied with, -worse than"
+        words += "\nothers (published, heuristics): + better, = no difference, - worse"
     if any(row[3].endswith("*") for row in rows):
-        words += "\n*: the default of the day it was made, which was another one"
+        words += "\n*: an earlier default, of the day when this was tuned"
     return f"{aligned(header, rows, right)}\n\n{words}"
 
 
 def _standing(others: Sequence[Comparison | BesideHeuristic]) -> str:
-    signs = {"better": "+", "tied": "=", "worse": "-"}
-    counts = {word: sum(one.verdict == word for one in others) for word in signs}
-    return " ".join(f"{signs[word]}{count}" for word, count in counts.items() if count) or "-"
+    signs = [{"better": "+", "worse": "-"}.get(one.verdict, "=") for one in others]
+    return " ".join(f"{sign}{signs.count(sign)}" for sign in "+=-" if sign in signs) or "-"
 
 
-def record_words(record: Record, stream: TextIO) -> str:
-    """Return one configuration and its proof, folded to a stream's width."""
+def record_words(record: Record, stream: TextIO, verbose: bool = False) -> str:
+    """Return one configuration and how it was tested, folded to a stream's width.
+
+    Args:
+        record: the configuration.
+        stream: it is folded to this stream's width.
+        verbose: add curves, sources, costs and versions.
+    """
     origin, made = record.origin, record.made
     lines = [
-        f"{record.name}: {steps(record.env_steps)} env steps a run",
+        *_verdict(record), "", *_configuration(record), "", *_proof(record, verbose), "",
+        f"Found by {origin.file}: {counted(origin.trials, 'trial')}, "
+        f"{steps(origin.env_steps)} env steps.",
+    ]  # fmt: skip
+    if verbose:
+        lines += ["", *_curves(record, stream), "", *_sources(record)]
+        lines += [
+            f"study    trial {origin.trial} won: {origin.said}",
+            f"cost     {_cost(record)}",
+            f"made     {made.on}, commit {_short(made.commit)}, {made.backend}, "
+            + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
+        ]
+    name = record.name
+    lines += [
         "",
-        *_configuration(record),
-        "",
-        *_proof(record),
-        "",
-        *_curves(record, stream),
-        "",
-        f"study    {origin.file}: {counted(origin.trials, 'trial')}, "
-        f"{steps(origin.env_steps)} env steps; the winner is trial {origin.trial}",
-        f"         {origin.said}",
-        f"cost     {_cost(record)}",
-        f"made     {made.on}, commit {_short(made.commit)}, {made.backend}, "
-        + ", ".join(f"{name} {version}" for name, version in made.versions.items()),
-        f"again    hpo tuned verify {record.name}; hpo train tuned:{record.name}; "
-        f"hpo init {record.name}",
+        f"Next: hpo init {name}   (a study around it), or hpo train tuned:{name}",
+        f"Details: hpo tuned {name} -v",
     ]
-    return "\n".join(fitted(line, stream, 9 if line[:1].strip() else 2) for line in lines)
+    return "\n".join(in_columns(line, stream, 9 if verbose else 2) for line in lines)
 
 
 def _short(commit: str) -> str:
     return f"{commit[:12]}{' with changes' * commit.endswith('+')}" or "unknown"
 
 
+def _verdict(record: Record) -> list[str]:
+    """Return the tuned value beside the default's."""
+    found = {one.who: summary(one, record.goal, record.estimator) for one in record.contenders}
+    verdicts = {one.who: one.verdict for one in comparisons(record)}
+    tuned = _valued(*found[TUNED].greedy)
+    said = f"{record.name}: {tuned}"
+    if DEFAULT in found:
+        words = {"better": "better than", "worse": "worse than"}
+        how = words.get(verdicts[DEFAULT], "no significant difference from")
+        said = f"{said}, {how} the default, {_valued(*found[DEFAULT].greedy)}"
+    return [
+        f"{said}.",
+        f"{record.metric} ({record.goal}): {'IQM' if record.estimator == 'iqm' else 'mean'} over "
+        f"{len(record.tuned.greedy)} test seeds; "
+        f"{steps(record.env_steps)} env steps per run",
+        *_earlier_default(record),
+    ]
+
+
 def _configuration(record: Record) -> list[str]:
+    """Return what differs from the default, as YAML that a study's `fixed:` takes."""
     moved = least(knobs_of(record))
     if not moved:
-        return ["configuration: the project's default, nothing changed"]
-    width = max(map(len, moved))
+        return ["The configuration is the default."]
+    lines = [f"  {name}: {param(value)}" for name, value in moved.items()]
+    width = max(map(len, lines))
+    defaults = [param(KNOBS[name].default) for name in moved]
     return [
-        "configuration, where it is not the default",
+        "fixed:",
         *(
-            f"  {name.ljust(width)}  {param(value)}".ljust(width + 16)
-            + f"  (default {param(KNOBS[name].default)})"
-            for name, value in moved.items()
+            f"{line.ljust(width)}  # default {default}"
+            for line, default in zip(lines, defaults, strict=True)
         ),
     ]
 
 
-def _proof(record: Record) -> list[str]:
+def _proof(record: Record, verbose: bool) -> list[str]:
+    """Return a row per configuration, and a sentence per heuristic."""
     compared = {one.who: one for one in comparisons(record)}
+    to = f"to {number(record.threshold)}"
+    header = ["", "value", "P(tuned better)", "AUC", to]
+    header += ["training", "reached"] if verbose else []
     rows = list[list[str]]()
     for one in record.contenders:
         seen = summary(one, record.goal, record.estimator)
-        rows.append(
-            [
-                one.who,
-                _valued(*seen.greedy),
-                _known(seen.training[0]),
-                number(seen.area[0]),
-                "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
-                f"{seen.reached}/{len(one.greedy)}",
-            ]
-        )
+        beside = compared.get(one.who)
+        row = [
+            one.who,
+            _valued(*seen.greedy),
+            "" if beside is None else _likely(*beside.greedy),
+            number(seen.area[0]),
+            "-" if seen.to_threshold is None else steps(int(seen.to_threshold)),
+        ]
+        row += [_known(seen.training[0]), f"{seen.reached}/{len(one.greedy)}"] if verbose else []
+        rows.append(row)
     rules = beside_heuristics(record)
-    rows += [[rule.who, _valued(*rule.greedy), *["-"] * 4] for rule in rules]
-    header = ("who", "greedy", "training", "area", "steps to it", "reached")
-    table = narrow(header, rows, (False, True, True, True, True, True))
-    seeds = counted(len(record.tuned.greedy), "fresh seed")
-    said = [
-        f"{_sentence(one, compared[one.who])}" for one in record.contenders if one.who in compared
-    ]
-    return [
-        f"proof: {record.metric} ({record.goal}) on {seeds} that chose nothing, the same for all",
-        *table,
-        f"{'IQM' if record.estimator == 'iqm' else 'mean'} over seeds; area: mean height of the "
-        f"curve; it: {number(record.threshold)}",
-        "",
-        *said,
-        *(_beside_rule(rule) for rule in rules),
-        *_then(record),
-    ]
+    rows += [[rule.who, _valued(*rule.greedy), *[""] * (len(header) - 2)] for rule in rules]
+    table = narrow(header, rows, (False, True, True, *[True] * (len(header) - 3)))
+    notes = [f"AUC: mean of the evaluation curve. {to}: env steps (median over seeds)."]
+    if verbose:
+        notes.append("training: return while training. reached: seeds that got there.")
+    return [*table, *notes, *(_beside_rule(rule) for rule in rules)]
 
 
 def _beside_rule(rule: BesideHeuristic) -> str:
-    words = {"better": "better than", "tied": "tied with", "worse": "WORSE than"}[rule.verdict]
-    less = f"ours less theirs, mean of pairs of equal requests, {_valued(*rule.less)}"
-    return f"{words} {rule.who}, a heuristic: {less}"
+    words = {"better": "better than", "worse": "worse than"}
+    how = words.get(rule.verdict, "no significant difference from")
+    less = _valued(*rule.less)
+    return f"{how} the heuristic {rule.who}: tuned minus heuristic {less}, on equal requests"
 
 
-def _then(record: Record) -> list[str]:
+def _likely(chance: float, around: Interval) -> str:
+    return f"{chance:.2f} {between(around.low, around.high, '.2f')}".rstrip()
+
+
+def _earlier_default(record: Record) -> list[str]:
     """Return what the default was, where it is another one today."""
     moved = former_default(record)
     if not moved:
         return []
     words = ", ".join(f"{name} {param(value)}" for name, value in moved.items())
-    return [f"default: that of {record.made.on}, with {words}; today's was not run"]
+    return [f"The default is that of {record.made.on}, with {words}; today's was not run."]
 
 
-def _sentence(one: Contender, beside: Comparison) -> str:
-    chance, around = beside.greedy
-    words = {
-        "better": f"better than {one.who}",
-        "tied": f"tied with {one.who}",
-        "worse": f"WORSE than {one.who}",
-    }[beside.verdict]
-    probability = f"a run is better with probability {_valued(chance, around)}"
-    ways = [f"by area {number(beside.area[0])}"]
-    if math.isfinite(beside.training[0]):
-        ways.insert(0, f"while training {number(beside.training[0])}")
-    text = f"{words}: {probability}; {', '.join(ways)}"
-    theirs = one.source.get("env_steps")
-    if theirs:
-        text += f" ({one.source['repository']}, there for {steps(int(theirs))} env steps"
-        if one.source.get("without"):
-            text += f", without {', '.join(one.source['without'])}"
-        if one.source.get("written_for"):
-            text += f", written for {one.source['written_for']}"
-        text += ")"
-    return text
+def _sources(record: Record) -> list[str]:
+    """Return where published configurations come from, and how far they were made for this."""
+    compared = {one.who: one for one in comparisons(record)}
+    lines = list[str]()
+    for one in record.contenders:
+        beside = compared.get(one.who)
+        if beside is None:
+            continue
+        text = f"{one.who}: P(tuned better) by AUC {number(beside.area[0])}"
+        if math.isfinite(beside.training[0]):
+            text += f", while training {number(beside.training[0])}"
+        theirs = one.source.get("env_steps")
+        if theirs:
+            text += f"; {one.source['repository']}, there for {steps(int(theirs))} env steps"
+            if one.source.get("without"):
+                text += f", without {', '.join(one.source['without'])}"
+            if one.source.get("written_for"):
+                text += f", written for {one.source['written_for']}"
+        lines.append(text)
+    return lines
 
 
 def _known(value: float) -> str:
@@ -209,7 +233,7 @@ def _curves(record: Record, stream: TextIO) -> list[str]:
     whole = [value for one in record.contenders for value in one.curve.greedy]
     low, high = min(whole), max(whole)
     plain = not knows_blocks(stream)
-    lines = [f"curves, greedy, from {number(low)} to {number(high)}"]
+    lines = [f"evaluation over the run, from {number(low)} to {number(high)}"]
     for one in record.contenders:
         # The ends of the common scale are added and cut off again.
         drawn = sparkline([low, high, *one.curve.greedy], len(one.curve.greedy) + 2, plain)
@@ -287,11 +311,11 @@ def verified_words(found: Verification) -> str:
     inside = "within" if seen.within else "OUTSIDE of"
     lines = [
         f"{found.name}: {found.verdict.upper() if found.verdict == 'not' else found.verdict}",
-        f"recorded seeds  {found.equal} of {found.recorded} bit-equal in every number",
-        f"fresh seeds     {found.seeds}, mean {number(found.means[1])}; recorded "
+        f"recorded seeds  {found.equal} of {found.recorded} equal bit for bit",
+        f"new seeds       {found.seeds}, mean {number(found.means[1])}; recorded "
         f"{number(found.means[0])}",
         f"                the difference {number(seen.difference)} is {inside} "
-        f"[{number(seen.low)}, {number(seen.high)}], which holds 99 of 100 that chance deals",
+        f"[{number(seen.low)}, {number(seen.high)}] (99% permutation interval)",
     ]
     if versions:
         lines.append(f"versions        {versions}")

@@ -115,10 +115,11 @@ def simulated(kind: str, seeds: int, matters: bool, rng: np.random.Generator) ->
     low, high, more = found.interval.low, found.interval.high, found.more_seeds
     held = None if low is None or high is None else bool(low <= truth <= high)
     told = None
-    if found.verdict == "few_seeds" and more is not None and truth != 0.0:
+    if found.verdict == "undecided" and more is not None and truth != 0.0:
         further = measure([winner, 0.0], more)
         ours, theirs = np.hstack([np.stack([ours, theirs]), further])
-        again = conclude(dict(enumerate(ours)), dict(enumerate(theirs))).against.verdict
+        sides = dict(enumerate(ours)), dict(enumerate(theirs))
+        again = conclude(*sides, earlier=[seeds]).against.verdict
         told = again in ("better", "worse")
     return Simulated(kind, seeds, matters, found.verdict, truth, held, told)
 
@@ -133,7 +134,7 @@ _EVEN = (np.arange(_GRID) + 0.5) / _GRID
 
 
 def verdicts(small: bool, work: Path) -> Outcome:
-    """Simulate studies; "better" wrongly in at most 5 %, intervals that hold 93 to 97 %."""
+    """Simulate studies; "better" wrongly in at most 5 %, intervals that hold at least 93 %."""
     count = 200 if small else _STUDIES
     rng = np.random.default_rng(2026)
     done = [
@@ -155,7 +156,7 @@ def verdicts(small: bool, work: Path) -> Outcome:
     said = Counter(study.verdict for study in done)
     slack = 0.04 if small else 0.0
     holds = wrong <= 0.05 + slack and wrong_there <= 0.05 + slack
-    holds = holds and 0.93 - slack <= covered <= 0.97 + slack
+    holds = holds and 0.93 - slack <= covered
     numbers = (
         f"{len(null)} studies where nothing matters: 'better' said in {wrong:.1%}; "
         f"{len(rest)} where it does: said wrongly in {wrong_there:.1%}, rightly in {right:.0%} of "

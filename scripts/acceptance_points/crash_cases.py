@@ -26,7 +26,7 @@ from hpo.studies.spec import (
     Study,
 )
 
-__all__ = ["KINDS", "Case", "draw_case", "study_of"]
+__all__ = ["KINDS", "REAL", "Case", "draw_case", "study_of"]
 
 _QUANTA = {"16": 500, "32": 1000, "64x64": 2000}
 _ASHA = EarlyTerminate("asha", 2_000, 3.0)
@@ -48,7 +48,7 @@ _SIZES = _parameter("hidden_sizes", values=[[16], [32], [64, 64]])
 _EPOCHS = _parameter("update_epochs", min=1, max=4, distribution="int_uniform")
 _ENTROPY = _parameter("ent_coef", min=0.0, max=0.1)
 _LAMBDA = _parameter("gae_lambda", min=0.8, max=1.0)
-_REAL = Space((_RATE, _GAMMA))
+REAL = Space((_RATE, _GAMMA))
 _BUCKETS = Space((_RATE, _SIZES, _GAMMA))
 _FINITE = Space((_EPOCHS, _SIZES))
 
@@ -71,7 +71,7 @@ class _Draft:
     trials: int | None
     method: str
     lanes: int
-    space: Space = _REAL
+    space: Space = REAL
     quanta: dict[str, int] | None = None
     early: EarlyTerminate | None = None
     racing: Racing | None = None
@@ -94,7 +94,7 @@ def _copying(kind: str) -> Callable[[random.Random, _Draft], None]:
         needed = (draft.trials or 0) * draft.seeds
         draft.lanes = max(needed, rng.choice([40, needed]))
         if rng.choice([0, 0, 1]):
-            draft.space = Space((*_REAL.parameters, _ENTROPY, _LAMBDA))
+            draft.space = Space((*REAL.parameters, _ENTROPY, _LAMBDA))
 
     return change
 
@@ -124,13 +124,13 @@ def _constrained(rng: random.Random, draft: _Draft) -> None:
 
 
 def _budget(rng: random.Random, draft: _Draft) -> None:
-    draft.space, draft.quanta = rng.choice([(_BUCKETS, _QUANTA), (_REAL, {})])
+    draft.space, draft.quanta = rng.choice([(_BUCKETS, _QUANTA), (REAL, {})])
     draft.early = rng.choice([None, _ASHA, _PLATEAU])
     draft.trials = None
 
 
 def _paused(rng: random.Random, draft: _Draft) -> None:
-    draft.space, draft.quanta = rng.choice([(_BUCKETS, _QUANTA), (_REAL, {})])
+    draft.space, draft.quanta = rng.choice([(_BUCKETS, _QUANTA), (REAL, {})])
     draft.early = EarlyTerminate("asha", 2_000, rng.choice([2.0, 3.0]), pause=rng.choice([3, 50]))
     if rng.random() < 0.3:
         draft.seeds, draft.racing = 4, Racing(2, 0.9)

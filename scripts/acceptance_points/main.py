@@ -92,6 +92,9 @@ POINTS: dict[str, dict[int, Point]] = {
         1: Point("knobs named only where they decided", "conclusions_importance", "importance"),
         2: Point("'better' and its interval are so", "conclusions_verdicts", "verdicts"),
     },
+    "statistics": {
+        1: Point("verdicts are wrong in at most 5 % of equals", "error_rates", "error_rates"),
+    },
     "reliability": {
         1: Point("crashed 2,000 times a kind of search, equal tables", "crashes", "crashes"),
         2: Point("killed at any moment, equal tables", "crashes", "kills"),
@@ -102,6 +105,11 @@ POINTS: dict[str, dict[int, Point]] = {
             "signals to all, workers killed, environments that hang: equal tables",
             "processes",
             "processes",
+        ),
+        7: Point(
+            "a pausing study that is confirmed: resumed from every commit, equal",
+            "commit_points",
+            "every_commit",
         ),
     },
     "answers": {

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from hpo.cli import make_parser
 from hpo.core.envs.optical.topologies import make_topology, topology_names
-from hpo.elsewhere.document import documents
 from hpo.env_entry import EnvEntry
 from hpo.environments import ENVIRONMENTS
 from hpo.knobs import KNOBS, Knob, allowed
+from hpo.store.verdicts import WORDS
 from hpo.studies.reference import methods, reference, rules
 from hpo.studies.tuned.catalogue import record_files, shipped
 from hpo.studies.tuned.record import DEFAULT, Record
@@ -24,6 +24,8 @@ from hpo.studies.tuned.record_file import read_record
 from hpo.studies.tuned.study_text import former_default
 from hpo.studies.tuned.summary import beside_heuristics, comparisons, summary
 from hpo.views.formatting import between, number, param, steps
+
+from .foreign_names import names_elsewhere
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 END = "<!-- end -->"
@@ -36,13 +38,12 @@ def generated() -> dict[tuple[str, str], str]:
         ("reference/knobs.md", "generated"): knobs(),
         ("reference/environments.md", "generated"): environments(),
         ("reference/commands.md", "generated"): commands(),
+        ("migrating.md", "generated"): names_elsewhere(),
         ("tuned.md", "generated"): tuned(),
         ("optical.md", "topologies"): topologies(),
         ("search.md", "methods"): methods(),
         ("search.md", "rules"): rules(),
     }
-    for name, text in documents().items():
-        pages[f"coming-from/{name}.md", "generated"] = text
     return pages
 
 
@@ -106,7 +107,7 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
         chances = [""] * 3
         if other is not None:
             low, high = other.greedy[1].low, other.greedy[1].high
-            verdict = other.verdict if other.verdict == "tied" else f"**{other.verdict}**"
+            verdict = _verdict(other.verdict)
             chances = [
                 f"{verdict}, {number(other.greedy[0])} {between(low, high)}",
                 number(other.training[0]) if math.isfinite(other.training[0]) else "",
@@ -120,12 +121,16 @@ def _tuned(record: Record) -> list[tuple[str, ...]]:
         greedy = f"{number(value)} {between(around.low, around.high)}"
         found.append((where, name, searched, greedy, *chances, reached))
     for rule in beside_heuristics(record):
-        verdict = rule.verdict if rule.verdict == "tied" else f"**{rule.verdict}**"
+        verdict = _verdict(rule.verdict)
         (value, around), (less, apart) = rule.greedy, rule.less
         greedy = f"{number(value)} {between(around.low, around.high)}"
         told = f"{verdict}, ours less its {number(less)} {between(apart.low, apart.high)}".rstrip()
         found.append(("", f"{rule.who}, a heuristic", "", greedy, told, "", "", ""))
     return found
+
+
+def _verdict(verdict: str) -> str:
+    return f"**{WORDS[verdict]}**" if verdict in ("better", "worse") else WORDS[verdict]
 
 
 def _searched(record: Record) -> str:

@@ -20,6 +20,7 @@ from ...store.default_trial import default_of
 from ...store.front_conclusion import FrontConclusion, conclude_front
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
+from ...store.looks import Look, looks_of
 from ...store.rows import BaselineRow, Stream, StudyMeta, TrialRow, TrialState
 from ...studies.episode_end import SHORTEST_CUT, cut_words
 from ...studies.load import recorded
@@ -38,9 +39,9 @@ def conclusion_of(journal: Journal) -> Conclusion:
     ended = journal.head().phase == "finished"
     fresh = front_values(journal, rows) if ended else {}
     alone = alone_beside(journal.path.parent, meta, entries, ended)
-    return conclusion_from(
-        meta, rows, entries, baselines_of(journal), ended, fresh, alone, cut_of(journal, entries)
-    )
+    cut, looks = cut_of(journal, entries), looks_of(journal.attributes())
+    rules = baselines_of(journal)
+    return conclusion_from(meta, rows, entries, rules, ended, fresh, alone, cut, looks)
 
 
 def cut_of(journal: Journal, entries: Sequence[Entry]) -> str:
@@ -72,6 +73,7 @@ def conclusion_from(
     fresh: FrontValues,
     alone: WithoutCopying | None = None,
     cut: str = "",
+    looks: Sequence[Look] = (),
 ) -> Conclusion:
     """Return what a study has shown, from what was read of its journal at one commit.
 
@@ -84,6 +86,7 @@ def conclusion_from(
         fresh: with several objectives, what `front_values` gives.
         alone: what `alone_beside` gives.
         cut: what `cut_of` gives.
+        looks: at how many test seeds trials were seen.
     """
     study = plain(read_text(meta.study_text, "study.resolved.yaml"))
     front = None
@@ -102,6 +105,7 @@ def conclusion_from(
         alone=alone,
         tells=how_to_know(meta.name) if ended and copies(study) else "",
         lone=ended and _is_alone(entries),
+        looks=looks,
     )
     return replace(found, said=(*found.said, cut)) if cut else found
 
@@ -171,31 +175,30 @@ def _why_nothing(
         return _why_unfinished(meta, entries, ended)
     if meta.objectives:
         stands = _front(entries) if front is None else []
-        return ["Several objectives have a front and no winner.", *stands]
+        return ["Several objectives have a front, not a winner.", *stands]
     confirm = study.get("confirm")
     if confirm is None:
         return [
-            "Nothing is concluded: every value is of seeds that selected trials.",
-            "`confirm: {}` in the study runs the best, and the default, on fresh seeds.",
+            "Undecided: all values are from seeds that also selected the trials.",
+            "`confirm: {}` in the study runs the best trials and the default on test seeds.",
         ]
     if first.value_from == Stream.CHOOSE and not confirm["report"]:
         return [
-            "Nothing is concluded: the study has no seeds that selected nothing.",
-            "`confirm: {report: 16}` adds some.",
+            "Undecided: the study has no test seeds; `confirm: {report: 16}` adds them.",
         ]
     if not ended:
-        what = "the confirm stage is under way" if first.confirmed else "fresh seeds come last"
-        return [f"Nothing is concluded yet: {what}."]
+        what = "the best trials are being confirmed" if first.confirmed else "the search goes on"
+        return [f"No verdict yet: {what}."]
     if first.value_from == Stream.CHOOSE:
-        return ["Nothing is concluded: the winner has no value on the report seeds."]
-    return ["Nothing is concluded: no trial has a value on every fresh seed."]
+        return ["Undecided: the winner has no value on the test seeds."]
+    return ["Undecided: no trial has a value on every selection seed."]
 
 
 def _why_unfinished(meta: StudyMeta, entries: Sequence[Entry], ended: bool) -> list[str]:
     """Return that nobody came to the end of a run and, if a budget did that, what to change."""
     if not ended:
-        return ["Nothing is concluded yet: no trial has finished its run."]
-    said = ["Nothing is concluded: no trial has finished its run."]
+        return ["No verdict yet: no trial has finished its run."]
+    said = ["Undecided: no trial has finished its run."]
     if not any(entry.state in (TrialState.STOPPED, TrialState.UNFINISHED) for entry in entries):
         return said
     from ..book.budget import reserve  # numpy is loaded on use
@@ -233,7 +236,7 @@ def _front(entries: Sequence[Entry]) -> list[str]:
     group = [e for e in entries if e.front is not None and e.confirmed == default.confirmed]
     if not default.confirmed and any(entry.confirmed for entry in entries):
         return []
-    seeds = f"on {default.seeds} fresh seeds" if default.confirmed else "in the search"
+    seeds = f"on {default.seeds} selection seeds" if default.confirmed else "in the search"
     if default.front == 1:
         others = sum(entry.front == 1 for entry in group) - 1
         alike = [e for e in entries if e.confirmed == default.confirmed and e.feasible is False]

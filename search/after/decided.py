@@ -17,7 +17,6 @@ from ...store.explained import FEWEST_TRIALS
 from ...store.importance import Column, Decided, decide
 from ...store.main_effects import EffectPoint, main_effect
 from .looking_back import Importance, Method, Points, importance_at
-from .ped_anova import best_count
 
 __all__ = ["Answer", "answer_at", "columns_of"]
 
@@ -36,8 +35,6 @@ class Answer:
         measured: its trials were proposed in ways for which its errors are known.
         effects: knob that decided -> mean values along its axis, with their band.
         others: estimator -> knob -> share of the whole; those that could be computed.
-        counts: why the estimator that was asked rests on other trials, as a sentence; "" if on
-            the same.
     """
 
     at: int
@@ -45,18 +42,14 @@ class Answer:
     measured: bool
     effects: Mapping[str, tuple[EffectPoint, ...]]
     others: Mapping[Method, Importance]
-    counts: str = ""
 
     @property
     def sentences(self) -> list[str]:
         """What to say, the answer first."""
         decided = self.decided
-        said = [decided.sentence, "" if decided.names else decided.unseen, self.disagreement,
-                self.counts]  # fmt: skip
+        said = [decided.sentence, decided.unseen, self.disagreement]
         if not self.measured:
-            said.append(
-                "A model proposed these trials, for which errors of this were not measured."
-            )
+            said.append("A model proposed these trials: how often this test errs is not known.")
         return [text for text in said if text]
 
     def as_json(self) -> dict[str, object]:
@@ -73,41 +66,20 @@ class Answer:
 
     @property
     def disagreement(self) -> str:
-        """In words which estimators put another knob first than this test, and what that means.
+        """In one line which hyperparameter PED-ANOVA ranks first, where this test does not.
 
-        Empty where all put the same first, or where nothing decided and no estimator gives a knob
-        more than twice an equal share.
+        Empty too where nothing matters and PED-ANOVA gives none more than twice an equal share.
         """
-        told = [text for name, found in self.others.items() if (text := self._apart(name, found))]
-        return " ".join([*told, _TWO_QUESTIONS]) if told else ""
-
-    def _apart(self, method: Method, found: Importance) -> str:
-        """Return how one estimator differs; "" if it does not."""
-        first = max(found.shares, key=lambda knob: found.shares[knob], default=None)
+        found = self.others.get("ped-anova")
+        first = max(found.shares, key=found.shares.__getitem__, default=None) if found else None
+        if found is None or first is None or not found.shares[first]:
+            return ""
         names = self.decided.names
-        if first is None or not found.shares[first] or first in names[:1]:
+        if first in (names[0].split("#")[0] if names else None,):
             return ""
         if not names and found.shares[first] <= 2.0 / len(found.shares):
             return ""
-        own = next((knob for knob in self.decided.knobs if knob.name.split("#")[0] == first), None)
-        said = f"{method} puts {first} first ({found.shares[first]:.0%})"
-        if own is not None and own.floor < 1.0:
-            chance = "" if own.decided else f", and chance alone up to {own.floor:.1%}"
-            said += f"; by this test it explains {own.share:.1%}{chance}"
-        asks = {
-            "ped-anova": f"in what the best {best_count(found.trials)} of {found.trials} trials "
-            "differ from the rest",
-            "fanova": f"how much a forest's predictions from {found.trials} trials vary with a "
-            "knob",
-        }
-        return f"{said}. {method} asks {asks[method]}, and does not ask how much chance gives."
-
-
-_TWO_QUESTIONS = (
-    "The test asks which knob explains the order of all trials better than chance would. So such "
-    "a knob matters only among the best, or matters nothing and chance put it first: more trials "
-    "tell which."
-)
+        return f"PED-ANOVA ranks {first} first: hpo importance --method ped-anova"
 
 
 def answer_at(points: Points, found: Importance) -> Answer:
@@ -135,34 +107,7 @@ def answer_at(points: Points, found: Importance) -> Answer:
         for column in columns
         if column.name in decided.names
     }
-    counts = _counts(points, trials, found)
-    return Answer(found.at, decided, measured, effects, _others(points, found), counts)
-
-
-def _counts(points: Points, trials: Sequence[int], found: Importance) -> str:
-    """Return why an estimator rests on other trials than the test does; "" if on the same."""
-    if len(trials) == found.trials:
-        return ""
-    if not found.random_only:
-        return (
-            f"{found.method} takes all {found.trials} trials; the test above the {len(trials)} "
-            "whose proposals are known to leave it right."
-        )
-    blind = set(points.random_share())
-    proposers = [points.trials[n].proposed_by for n in trials if n not in blind]
-    kinds = {
-        "the default": proposers.count("default"),
-        "enqueued": proposers.count("enqueue"),
-        "proposed from results": sum(by not in ("default", "enqueue") for by in proposers),
-    }
-    out = ", ".join(
-        kind if kind == "the default" else f"{count} {kind}"
-        for kind, count in kinds.items() if count
-    )  # fmt: skip
-    return (
-        f"{found.method} takes {found.trials} of these {len(trials)} trials, those drawn before "
-        f"any result was known; left out: {out}."
-    )
+    return Answer(found.at, decided, measured, effects, _others(points, found))
 
 
 def _others(points: Points, found: Importance) -> dict[Method, Importance]:

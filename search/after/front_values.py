@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...store.journal import Journal
+from ...store.leaderboard import seeds_that_choose
 from ...store.rows import Stream, TrialRow
 from ...studies.load import recorded
 from ...studies.metrics import COSTS
@@ -42,10 +43,16 @@ def front_values(
             return score.measure(found)
         return known[place] if names[place] in COSTS else measure(names[place], found)
 
-    whole = {row.trial: row.choose_objectives for row in rows if row.choose_objectives}
+    seeds = seeds_that_choose(rows)
+    whole = {
+        row.trial: row.choose_objectives
+        for row in rows
+        if row.choose_objectives and len(row.choose_values) == seeds
+    }
     values: dict[int, dict[int, tuple[float, ...]]] = {}
     for packed in journal.packed_evaluations(without=Stream.SEARCH):
-        if packed.stream != Stream.CHOOSE or packed.trial not in whole:
+        here = packed.stream == Stream.CHOOSE and packed.replicate < seeds
+        if not here or packed.trial not in whole:
             continue  # of other seeds, or of a trial that has not a value on every seed
         found, known = result_of(packed), whole[packed.trial]
         of_trial = values.setdefault(packed.trial, {})

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import ConfigError
+from ...errors import ConfigError, counted
 from ...spaces.space import Space
 from ...store.codec import PackedEvaluation
 from ...store.journal import Journal
@@ -35,6 +35,7 @@ __all__ = [
     "Importance",
     "Method",
     "Points",
+    "fresh_seeds",
     "importance_at",
     "importance_over_progress",
     "points_of",
@@ -222,6 +223,23 @@ def result_of(packed: PackedEvaluation) -> EvaluationResult:
     )
 
 
+def fresh_seeds(journal: Journal) -> dict[tuple[int, Stream], dict[int, float]]:
+    """Return (trial, stream) -> replicate -> value of every run on fresh seeds that ended.
+
+    They are evaluated at the end of a run alone. Rows of trials have the values of a confirm stage
+    that came to its end; here are those of one that did not, too.
+
+    Args:
+        journal: of the study.
+    """
+    objective = Objective.of(recorded(journal.meta.study_text))
+    found: dict[tuple[int, Stream], dict[int, float]] = {}
+    for packed in journal.packed_evaluations(without=Stream.SEARCH):
+        of_trial = found.setdefault((packed.trial, Stream(packed.stream)), {})
+        of_trial[packed.replicate] = objective.seen(result_of(packed))[0]
+    return found
+
+
 def importance_at(
     points: Points,
     at: int | None = None,
@@ -264,8 +282,8 @@ def importance_at(
         raise ConfigError(f"no evaluation at {at} env steps; known: {known}")
     if len(among) < _FEWEST:
         raise ConfigError(
-            f"{len(among)} trials were evaluated at {here} env steps; importance needs at least "
-            f"{_FEWEST}"
+            f"{counted(len(among), 'trial')} evaluated at {here} env steps; importance needs at "
+            f"least {_FEWEST}"
         )
     rows = [(points.params(n, here), points.values[here][n]) for n in among]
     shares = _shares(points.study.space, rows, points.study.metric.goal, method)

@@ -52,6 +52,7 @@ def recorded_progress(
         seconds=usage.run_seconds,
         seconds_left=0.0 if done else outlook.seconds_left,
         leader=_leader(study, state, decisions) if best is None else None,
+        least_share=outlook.least_share,
     )
 
 

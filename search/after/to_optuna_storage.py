@@ -31,6 +31,7 @@ __all__ = ["write_storage"]
 _STATES: Mapping[TrialState, Theirs] = {
     TrialState.WAITING: Theirs.WAITING,
     TrialState.RUNNING: Theirs.RUNNING,
+    TrialState.INTERRUPTED: Theirs.RUNNING,
     TrialState.FINISHED: Theirs.COMPLETE,
     TrialState.PAUSED: Theirs.PRUNED,
     TrialState.STOPPED: Theirs.PRUNED,

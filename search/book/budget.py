@@ -2,6 +2,7 @@
 
 Env steps are a hard bound. Before every chunk the replicates that the rest can pay for are chosen
 in their order and the others are cut; what the confirm stage may cost is kept back first.
+No bound holds for the trials that `confirm.also` names: they are asked for one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def reserve(study: Study, phase: Phase, env_steps: int) -> int:
         env_steps: of the longest full run of any bucket, on each environment.
     """
     confirm = study.confirm
-    if confirm is None or phase in (Phase.REPORT, Phase.DONE):
+    if confirm is None or phase in (Phase.REPORT, Phase.ALSO, Phase.DONE):
         return 0
     objectives, each = len(study.objectives), env_steps * study.spread
     if phase is Phase.SEARCH:
@@ -53,7 +54,7 @@ def affordable_lanes(
 ) -> float:
     """Return how many lanes the budget still pays a training chunk for; may be infinite."""
     left = env_steps_left(study, usage)
-    if left == inf:
+    if left == inf or phase is Phase.ALSO:
         return inf
     return max(0, left - reserve(study, phase, run_env_steps)) // (quantum * study.spread)
 
@@ -61,7 +62,7 @@ def affordable_lanes(
 def env_steps_left(study: Study, usage: Usage) -> float:
     """Return the env steps that the budget has left for all phases; may be infinite."""
     total = study.budget.env_steps
-    return inf if total is None else total - usage.env_steps
+    return inf if total is None else total - usage.bounded_env_steps
 
 
 def trials_left(study: Study, proposed: int) -> float:
@@ -84,7 +85,7 @@ def out_of_time(study: Study, usage: Usage, phase: Phase, run_env_steps: int) ->
 
     That time is estimated from the speed so far; a bound in seconds can only cut a study short.
     """
-    if study.budget.wall_seconds is None:
+    if study.budget.wall_seconds is None or phase is Phase.ALSO:
         return False
     later = reserve(study, phase, run_env_steps)
     rate = usage.env_steps / usage.run_seconds if usage.run_seconds > 0 else 0.0

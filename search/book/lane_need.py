@@ -36,7 +36,7 @@ def replicates_to_come(ledger: Ledger, key: str) -> float:
     state, study = ledger.state, ledger.study
     trials = trials_left(study, state.proposed) if may_propose(ledger) else 0
     if study.budget.env_steps is not None:
-        left = max(0, study.budget.env_steps - state.usage.env_steps)
+        left = max(0, study.budget.env_steps - state.usage.bounded_env_steps)
         shortest = min([*rung_steps(study), study.env_steps]) * study.seeds.first * study.spread
         trials = min(trials, left // max(1, shortest))
     if state.pending is not None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...store.looks import Look, attribute_of_looks
 from ...store.rows import (
     AskRow,
     AttributeRow,
@@ -26,7 +27,7 @@ from ..samplers.contract import Past
 from .lineage import lineage_of, params_at
 from .objective import Objective, Objectives
 from .runs import Run
-from .state import LoopState
+from .state import LoopState, Phase
 from .trials import Trial
 
 __all__ = ["Ledger", "Unwritten"]
@@ -72,6 +73,7 @@ class Ledger:
         unwritten: rows since the last commit.
         ended: trials that ended at this boundary, for observers.
         earlier: trials of an earlier study, which samplers see too.
+        looks: at how many test seeds which trials had values, see `store.looks`.
         undecided: live trials that showed something at a rung before the last commit, of which
             no decision was written down yet: a foreign scheduler had not answered.
     """
@@ -86,6 +88,7 @@ class Ledger:
         resolver: Resolver,
         earlier: Iterable[Past] = (),
         undecided: Iterable[int] = (),
+        looks: Sequence[Look] = (),
     ):
         self.study = study
         self.objective = Objective.of(study)
@@ -96,6 +99,7 @@ class Ledger:
         self.unwritten = Unwritten()
         self.ended: list[Trial] = []
         self.earlier, self.undecided = tuple(earlier), frozenset(undecided)
+        self.looks = tuple(looks)
         self._clock = clock
         self._resolver = resolver
         self._resolved: dict[int, Resolved] = {}  # held for live trials
@@ -112,6 +116,24 @@ class Ledger:
         self.touch(trial)
         for name, value in trial.attributes.items():
             self.unwritten.add(AttributeRow(trial.number, name, value))
+
+    def note_looks(self, winner: int | None) -> None:
+        """Write down at how many test seeds trials have values now, where that is new.
+
+        To be called before a stage that adds test seeds or winners, and at its end.
+
+        Args:
+            winner: the trial that the study's conclusion is about, unless it is the default.
+        """
+        sizes = {
+            number: len(trial.report_values) + len(trial.report_diverged)
+            for number, trial in sorted(self.trials.items())
+        }
+        seen = [Look(one, size, one == winner) for one, size in sizes.items() if size]
+        new = [look for look in seen if look not in self.looks]
+        if new:
+            self.looks = (*self.looks, *new)
+            self.unwritten.add(attribute_of_looks(self.looks))
 
     def touch(self, trial: Trial) -> None:
         """Note that a trial's row has changed."""
@@ -194,7 +216,7 @@ class Ledger:
         Of several environments it took so many env steps on each.
         """
         trial, env_steps = self.trials[run.trial], env_steps * self.study.spread
-        self.state.usage.count(env_steps, run.stream, trains)
+        self.state.usage.count(env_steps, run.stream, trains, self.state.phase is Phase.ALSO)
         if run.stream is Stream.SEARCH:
             trial.count(env_steps, trains, seconds)
         self.touch(trial)

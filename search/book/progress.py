@@ -100,6 +100,7 @@ class Progress:
         seconds: wall time over all starts of the study.
         seconds_left: estimate, confirming and compiles included; None before there is a speed.
         leader: None before the first trial has been judged, and when there is a best.
+        least_share: that was done by what was expected before; see `Outlook`.
     """
 
     phase: Phase
@@ -118,13 +119,15 @@ class Progress:
     seconds: float
     seconds_left: float | None
     leader: Leader | None = None
+    least_share: float = 0.0
 
     @property
     def share(self) -> float:
         """The share of its env steps that is done; 1 only when nothing is left to do."""
         if self.phase is Phase.DONE:
             return 1.0
-        return Outlook(self.env_steps_total).share(self.env_steps)
+        found = Outlook(self.env_steps_total, least_share=self.least_share)
+        return found.share(self.env_steps)
 
 
 class Observer(Protocol):
@@ -243,6 +246,7 @@ def picture(ledger: Ledger, buckets: Iterable[Bucket], running: Bucket | None) -
         seconds=usage.run_seconds,
         seconds_left=0.0 if done else outlook.seconds_left,
         leader=_leader(ledger, buckets) if best is None else None,
+        least_share=outlook.least_share,
     )
 
 

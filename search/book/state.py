@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from ...errors import StoreError
 from ..rules.explore import Gain
@@ -36,6 +37,7 @@ class Phase(StrEnum):
     SEARCH = "search"
     CHOOSE = "choose"
     REPORT = "report"
+    ALSO = "also"  # trials that `confirm.also` names
     DONE = "done"
 
 
@@ -102,19 +104,33 @@ class Outlook:
         env_steps_total: training env steps of the whole study.
         seconds_left: None before this life of it has run a chunk.
         env_steps_per_second: of late, compiles apart; 0 before a chunk.
+        least_share: that was done when this was expected, by what was expected before.
     """
 
     env_steps_total: int
     seconds_left: float | None = None
     env_steps_per_second: float = 0.0
+    least_share: float = 0.0
 
     def share(self, env_steps: int) -> float:
         """Return the share that is done, below 1 while anything is left.
 
         >>> Outlook(1000, 3.0).share(400), Outlook(1000, 3.0).share(1000)
         (0.4, 0.99)
+        >>> Outlook(2000, 3.0, least_share=0.4).share(500)
+        0.4
         """
-        return min(0.99, env_steps / max(1, self.env_steps_total))
+        return min(0.99, max(self.least_share, env_steps / max(1, self.env_steps_total)))
+
+    def after(self, before: Outlook | None, env_steps: int) -> Outlook:
+        """Return this in place of what was expected before: what is done never gets less.
+
+        Args:
+            before: None where nothing was.
+            env_steps: training env steps so far.
+        """
+        least = 0.0 if before is None else before.share(env_steps)
+        return replace(self, least_share=least)
 
 
 @dataclass
@@ -136,6 +152,7 @@ class LoopState:
         candidates: trials in the confirm stage, best first.
         winner: the trial whose report seeds run, None before.
         default: the trial that runs on them beside it, None where none does.
+        asked: trials that ran on them, or run, because the study names them.
         kept: policies exported so far, best first.
         best_evaluation: the trial with the best evaluation so far, if its policy is kept.
         usage: the counters.
@@ -169,6 +186,7 @@ class LoopState:
     bests: dict[int, float] = field(default_factory=dict)
     outlook: Outlook | None = None
     default: int | None = None
+    asked: list[int] = field(default_factory=list)
 
     def admit(self, trial: Trial) -> None:
         """Take in a trial that waits, or one that is confirmed."""
@@ -226,22 +244,45 @@ class LoopState:
         """Note which trial runs on the report seeds as the default configuration."""
         self.default = trial
 
+    def ask_for(self, trials: Sequence[int]) -> None:
+        """Note which trials the study names; they run on the report seeds next."""
+        self.phase, self.asked = Phase.ALSO, list(trials)
+
     def close(self) -> None:
         """Have nothing left to do."""
         self.phase = Phase.DONE
 
-    def go_on(self, bounds: str) -> bool:
-        """Return whether anything is left to do.
+    def reopens(self, bounds: str) -> Phase | None:
+        """Return from which phase on the study is to run again, None where it needs not.
 
-        A study whose bounds are others once its search is over is reopened; one that confirms
-        just now forgets whom, and what had come to its end is known when that begins anew.
+        One whose bounds are others once its search is over begins anew with what they bound;
+        where they differ only in the trials that it names, with these.
 
         Args:
             bounds: budget and confirm as they are now, as JSON text.
         """
-        if self.phase is not Phase.SEARCH and _with_default(self.bounds) != bounds:
-            self.phase, self.candidates, self.winner = Phase.SEARCH, [], None
-            self.default, self.ended = None, None
+        if self.phase is Phase.SEARCH:
+            return None
+        (was, also), (now, also_now) = _apart(self.bounds), _apart(bounds)
+        if was != now:
+            return Phase.SEARCH
+        over = self.phase in (Phase.ALSO, Phase.DONE)
+        return Phase.ALSO if also != also_now and over else None
+
+    def go_on(self, bounds: str) -> bool:
+        """Return whether anything is left to do, having reopened the study where it `reopens`.
+
+        One that confirms just now forgets whom, and what had come to its end is known when that
+        begins anew.
+
+        Args:
+            bounds: budget and confirm as they are now, as JSON text.
+        """
+        begins = self.reopens(bounds)
+        if begins is Phase.SEARCH:
+            self.candidates, self.winner, self.default = [], None, None
+        if begins is not None:
+            self.phase, self.asked, self.ended, self.outlook = begins, [], None, None
             for trial in self.live.values():
                 trial.leave()
             self.live = {}
@@ -309,7 +350,7 @@ class LoopState:
 
     def expect(self, outlook: Outlook) -> None:
         """Note what is expected of the rest."""
-        self.outlook = outlook
+        self.outlook = outlook.after(self.outlook, self.usage.env_steps)
 
     def finish(self) -> None:
         """Forget what was in motion; nothing is left to do."""
@@ -336,12 +377,16 @@ class LoopState:
         value.setdefault("ended", None)  # from before runs could grow
         value.setdefault("bests", {})  # from before these were kept
         value.setdefault("outlook", None)
+        if value["outlook"] is not None:
+            value["outlook"].setdefault("least_share", 0.0)
         for bucket in value.get("buckets", ()):  # lanes were settled as soon as they were made
             bucket.setdefault("settled", bucket["lanes"] > 0)
             bucket.setdefault("offered", 0)
         for part in ("compile", "evaluate", "search", "store"):  # counted as `between` before
             value["usage"].setdefault(f"{part}_seconds", 0.0)
         value.setdefault("default", None)  # from before the default was confirmed
+        value.setdefault("asked", [])  # from before a study could name trials
+        value["usage"].setdefault("asked_env_steps", 0)
         ended = [] if value["ended"] is None else [value["ended"]["trial"]]
         for trial in [*value.get("live", {}).values(), *ended]:
             for run in trial["runs"]:  # written before these were kept: they begin here
@@ -356,18 +401,20 @@ class LoopState:
                 run.setdefault("row_seconds", 0.0)
             trial.setdefault("report_diverged", [])
             trial.setdefault("paused_at", [])
+            trial.setdefault("rung_env_steps", None)
             for name in ("scores", "choose_scores", "report_scores"):
                 trial.setdefault(name, [])
         return decode(cls, value)
 
 
-def _with_default(bounds: str) -> str:
-    """Return the bounds of a finished study as they are written now.
+def _apart(bounds: str) -> tuple[list[Any], Any]:
+    """Return the bounds of a study as they are written now, and apart the trials that it names.
 
     A study that finished before the default was confirmed stays finished: that it would be now is
-    no change that anybody asked for.
+    no change that anybody asked for. A confirm stage that chooses from nobody is none.
     """
     budget, confirm = json.loads(bounds)
+    also = None if confirm is None else confirm.pop("also", None)
     if confirm is not None:
         confirm.setdefault("default", True)
-    return json.dumps([budget, confirm])
+    return [budget, confirm if confirm and confirm["top_k"] else None], also or []

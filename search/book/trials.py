@@ -46,6 +46,7 @@ class Trial:
         runs: its replicates in the search, then those of the confirm stage; only while it is live
             or being confirmed.
         rung: last rung it was judged at, -1 before the first.
+        rung_env_steps: of each of its replicates there.
         reports: its value at each rung judged so far.
         extra_reports: its extras there, see `Objectives`.
         value: the metric of the full run, aggregated over replicates.
@@ -101,6 +102,7 @@ class Trial:
     choose_scores: tuple[float, ...] = ()
     report_scores: tuple[float, ...] = ()
     paused_at: list[int] = field(default_factory=list)
+    rung_env_steps: int | None = None
 
     @property
     def is_live(self) -> bool:
@@ -144,9 +146,9 @@ class Trial:
         self.seed_values = self.values_of(Stream.SEARCH)
         self.scores = self.scores_of(Stream.SEARCH)
 
-    def report(self, value: float) -> None:
-        """Stand at its next rung, with a value there."""
-        self.rung += 1
+    def report(self, value: float, env_steps: int) -> None:
+        """Stand at its next rung, with a value there, after env steps of each replicate."""
+        self.rung, self.rung_env_steps = self.rung + 1, env_steps
         self.reports.append(value)
 
     def report_extras(self, extras: list[float], constraints: tuple[float, ...]) -> None:
@@ -235,16 +237,6 @@ class Trial:
         """Have no replicates any more: what they showed at their ends is written down."""
         self.runs = []
 
-    def unchoose(self) -> None:
-        """Forget what the seeds that choose showed: it is no candidate any more."""
-        self.choose_values = self.choose_scores = ()
-        self.choose_objectives = self.choose_constraints = ()
-
-    def unprove(self) -> None:
-        """Forget what the seeds that report showed: another trial has won."""
-        self.report_values = self.report_scores = ()
-        self.report_diverged = ()
-
     def forget_lack(self) -> None:
         """Be confirmed again: what an earlier confirmation lacked counts no more."""
         self.error = ""
@@ -268,6 +260,10 @@ class Trial:
         self.choose_scores = self.scores_of(Stream.CHOOSE) if values else ()
         self.choose_objectives = objectives or self.choose_objectives
         self.choose_constraints = constraints or self.choose_constraints
+
+    def report_seeds(self, wanted: int) -> int:
+        """Return on how many seeds that report it is to have a value: no fewer than before."""
+        return max(wanted, len(self.report_values) + len(self.report_diverged))
 
     def prove(self) -> None:
         """Take the values of the seeds that report, and note which have none."""

@@ -22,6 +22,8 @@ class Usage:
 
     Attributes:
         search_env_steps, confirm_env_steps: training env steps.
+        asked_env_steps: of these of confirm, those of trials that `confirm.also` names, which the
+            budget does not bound.
         eval_env_steps, warmup_env_steps: counted apart, search and confirm together.
         lane_chunks, busy_lane_chunks: of chunks that ran while work remained; their ratio is the
             occupancy.
@@ -52,6 +54,7 @@ class Usage:
     evaluate_seconds: float = 0.0
     search_seconds: float = 0.0
     store_seconds: float = 0.0
+    asked_env_steps: int = 0
 
     def count_lanes(self, lanes: int, busy: int, work_remains: bool) -> None:
         """Count a chunk that begins; its lanes count while an idle one could be busy."""
@@ -60,14 +63,15 @@ class Usage:
             self.lane_chunks += lanes
             self.busy_lane_chunks += busy
 
-    def count(self, env_steps: int, stream: Stream, trains: bool) -> None:
-        """Count a chunk of one replicate."""
+    def count(self, env_steps: int, stream: Stream, trains: bool, asked: bool = False) -> None:
+        """Count a chunk of one replicate; `asked` of a trial that `confirm.also` names."""
         if not trains:
             self.warmup_env_steps += env_steps
         elif stream is Stream.SEARCH:
             self.search_env_steps += env_steps
         else:
             self.confirm_env_steps += env_steps
+            self.asked_env_steps += env_steps * asked
 
     def count_evaluation(self, env_steps: int) -> None:
         """Count an evaluation of one replicate."""
@@ -106,8 +110,13 @@ class Usage:
 
     @property
     def env_steps(self) -> int:
-        """Training env steps of search and confirm together; what `budget.env_steps` bounds."""
+        """Training env steps of search and confirm together."""
         return self.search_env_steps + self.confirm_env_steps
+
+    @property
+    def bounded_env_steps(self) -> int:
+        """Those that `budget.env_steps` bounds."""
+        return self.env_steps - self.asked_env_steps
 
     @property
     def seconds_by_part(self) -> dict[str, float]:

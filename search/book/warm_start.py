@@ -18,7 +18,7 @@ from typing import Any
 
 from ...disk import is_plain_file, write_text
 from ...disk import read_text as read_file
-from ...errors import ConfigError, StoreError
+from ...errors import ConfigError, StoreError, counted
 from ...knobs import KNOBS
 from ...spaces.space import Parameter
 from ...store.journal import JOURNAL_NAME, Journal
@@ -157,7 +157,7 @@ def _read(study: Study, path: Path) -> tuple[list[Earlier], str]:
     if not found:
         why = _listed(left_out) or "it has no trials"
         raise ConfigError(f"search.warm_start: no trial of {path} fits this study: {why}")
-    words = f"{len(found)} of {len(rows)} trials of {path} inform the search"
+    words = f"{len(found)} of {counted(len(rows), 'trial')} of {path} inform the search"
     words += f"; left out: {_listed(left_out)}" if left_out else ""
     return found, words + _differences(study, other)
 

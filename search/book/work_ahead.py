@@ -128,7 +128,7 @@ class WorkAhead:
         bound = self._study.budget.env_steps
         if bound is None:
             return work
-        spent = ledger.state.usage.env_steps + self._reserved(ledger, buckets)
+        spent = ledger.state.usage.bounded_env_steps + self._reserved(ledger, buckets)
         left = max(0, bound - spent) / self._study.spread
         if self._expected.trials is None and not ledger.state.exhausted:
             more = max(0.0, left - work.env_steps)
@@ -164,13 +164,13 @@ class WorkAhead:
             ]
             work += _confirming(bucket, runs, usual)
         whole, stage = longest.warmup + longest.schedule.length, self._study.confirm
-        report = 0
-        if stage is not None and phase is not Phase.REPORT:
-            report = stage.reports(len(self._study.objectives))
+        if stage is None or phase is Phase.ALSO:
+            return work
+        report = 0 if phase is Phase.REPORT else stage.reports(len(self._study.objectives))
         if phase is Phase.SEARCH:
             choose = reserve(self._study, Phase.SEARCH, 1) // self._study.spread - report
             work += _side_by_side(longest, [whole] * choose, usual)
-        return work + _side_by_side(longest, [whole] * report, usual)
+        return work + _side_by_side(longest, [whole] * (report + stage.asked), usual)
 
     def _reserved(self, ledger: Ledger, buckets: Sequence[Bucket]) -> int:
         steps = max((b.schedule.env_steps for b in buckets), default=self._study.env_steps)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ...disk import new_folder
 from ...errors import StoreError
 from ...store.commit import Phase as StorePhase
+from ...store.looks import looks_of
 from ...store.rows import DecisionRow
 from ...store.study_store import StudyStore
 from ...studies.spec import Study
@@ -147,8 +148,9 @@ def restore_ledger(
         if trial.is_live and len(trial.reports) > len(decisions.get(number, []))
     ]
     return Ledger(
-        study, state, ended, clock, resolver=resolver, earlier=earlier, undecided=undecided
-    )
+        study, state, ended, clock, resolver=resolver, earlier=earlier, undecided=undecided,
+        looks=looks_of(store.journal.attributes()),
+    )  # fmt: skip
 
 
 def restore_buckets(

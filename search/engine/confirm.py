@@ -3,23 +3,35 @@
 Choosing the best of several on the seeds that found them flatters it; so the `choose` seeds only
 choose, and the number to believe comes from the `report` seeds. Several objectives have a front
 and no winner: the best places run on the `choose` seeds and form the front anew. The default
-runs on the `report` seeds, too, and where there is no winner on the `choose` seeds
-(`confirm_default.py`).
+runs on the `report` seeds, too, and where there is no winner on the `choose` seeds; so do the
+trials that the study names (`confirm_report.py`).
+
+What a seed showed once is never run again and never forgotten: a trial that has all seeds which
+choose from an earlier stage stands beside the new candidates, and one that ran on seeds that
+report keeps their values, whoever wins now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...errors import counted
+from ...store.leaderboard import seeds_that_choose
 from ...store.rows import REFERENCE_TRIAL, Stream, TrialState
 from ...store.statistics import mean
-from ...studies.spec import Confirm
 from ..book.buckets import Bucket
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
 from ..book.state import Phase
 from ..book.trials import Trial
-from .confirm_default import BucketOf, default_beside, end_default, start_default
+from .confirm_report import (
+    BucketOf,
+    default_beside,
+    end_report,
+    start_asked,
+    start_default,
+    start_winner,
+)
 from .confirm_resume import Fresh
 from .settle import Policies, in_lanes
 
@@ -31,7 +43,8 @@ def begin_confirm(
 ) -> None:
     """Leave the search: run the best finished trials on the seeds that choose.
 
-    With several objectives the default runs beside them.
+    Those that ran on all of these before stand beside them. With several objectives the default
+    does, too.
 
     Args:
         ledger: trials and state.
@@ -40,6 +53,7 @@ def begin_confirm(
         bucket_of: that of the default configuration, which may have had no lanes yet.
     """
     confirm, state = ledger.study.confirm, ledger.state
+    _look(ledger)
     finished = [
         trial
         for trial in ledger.trials.values()
@@ -47,13 +61,19 @@ def begin_confirm(
     ]
     finished = ledger.order(finished)
     if confirm is None or not finished or min(confirm.top_k, confirm.choose) < 1:
-        state.close()
+        _leave(ledger, fresh, bucket_of)
         return
     best = finished[: confirm.top_k]
+    best += [
+        trial
+        for number, trial in sorted(ledger.trials.items())
+        if trial not in best and fresh.has_all(number, Stream.CHOOSE, confirm.choose)
+    ]
     best += default_beside(ledger, best, bucket_of)
     state.choose([trial.number for trial in best])
     for trial in best:
         state.admit(trial)
+        trial.leave()  # a study resumed here has none of the search's replicates
         trial.forget_lack()
         _start(trial, Stream.CHOOSE, confirm.choose, buckets[trial.bucket], fresh)
 
@@ -80,9 +100,23 @@ def advance_phase(
     if any(run.is_live for trial in state.live.values() for run in trial.runs):
         return
     if state.phase is Phase.CHOOSE:
-        _end_choose(ledger, buckets, fresh, bucket_of)
+        _end_choose(ledger, fresh, bucket_of)
     elif state.phase is Phase.REPORT:
         _end_report(ledger, fresh, bucket_of)
+    elif not state.asked:  # reopened for them
+        _look(ledger)
+        _leave(ledger, fresh, bucket_of)
+    else:
+        for number in state.asked:
+            end_report(ledger, ledger.trials[number])
+        _look(ledger)
+        state.close()
+
+
+def _leave(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:
+    """Let the trials run that the study names, or have nothing left to do."""
+    if not start_asked(ledger, bucket_of, fresh):
+        ledger.state.close()
 
 
 def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fresh) -> None:
@@ -91,68 +125,37 @@ def _start(trial: Trial, stream: Stream, seeds: int, bucket: Bucket, fresh: Fres
     bucket.enqueue(run for run in runs if run.is_live)
 
 
-def _end_choose(
-    ledger: Ledger, buckets: Mapping[str, Bucket], fresh: Fresh, bucket_of: BucketOf
-) -> None:
+def _end_choose(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:
     """Take the values of the seeds that choose, and let the winner run the others.
 
     A candidate that has not a value on every seed is not confirmed: on fewer seeds it would be
     compared with others that had a harder task. Where an error cost it that, the others go on;
-    where the budget cut it, nobody was chosen, and what an earlier confirmation showed stays.
+    where the budget cut it, nobody was chosen. What an earlier confirmation showed stays.
     """
     state, confirm = ledger.state, ledger.study.confirm
     candidates = [ledger.trials[number] for number in state.candidates]
-    confirmed = [trial for trial in ledger.trials.values() if trial.choose_values]
     out_of_budget = any(_was_cut(trial) and not trial.error for trial in candidates)
-    keeps = out_of_budget and bool(confirmed)
+    keeps = out_of_budget and any(trial.choose_values for trial in ledger.trials.values())
+    whole: list[Trial] = []
     for trial in candidates:
-        missing = _missing(trial.runs_of(Stream.CHOOSE), "choose")
+        missing = _missing(trial.runs_of(Stream.CHOOSE))
         trial.lack(missing)
-        if not keeps:
-            _choose(ledger, trial, () if missing else trial.values_of(Stream.CHOOSE))
+        if not missing and not keeps:
+            values = trial.values_of(Stream.CHOOSE)
+            trial.choose(values, *ledger.aggregated(trial, Stream.CHOOSE, mean(values)))
+            whole.append(trial)
         ledger.touch(trial)
-    if keeps:
-        state.close()
-        return
-    for trial in confirmed:
-        if trial.number not in state.candidates:
-            trial.unchoose()
-            ledger.touch(trial)
-    whole = [trial for trial in candidates if trial.choose_values]
-    if confirm is None or not whole or out_of_budget:
-        state.close()
-        return
-    if ledger.objectives.others:  # a front has no winner
-        state.close()
+    front = ledger.objectives.others  # which has no winner
+    if confirm is None or not whole or out_of_budget or front:
+        _leave(ledger, fresh, bucket_of)
         return
     winner = min(whole, key=lambda trial: _best_choice(ledger, trial))
     state.win(winner.number, reports=confirm.report > 0)
-    _unprove_others(ledger, confirm, winner)
     if confirm.report:
-        bucket = buckets[winner.bucket]
-        _start(winner, Stream.REPORT, confirm.report, bucket, fresh)
-        live = sum(run.is_live for run in winner.runs)
-        needed = live * bucket.schedule.env_steps * ledger.study.spread
+        needed = start_winner(ledger, winner, bucket_of, fresh)
         start_default(ledger, bucket_of, fresh, needed)
-
-
-def _unprove_others(ledger: Ledger, confirm: Confirm, winner: Trial) -> None:
-    """Forget what an earlier confirmation proved of others than the winner and the default."""
-    kept = {winner.number} if confirm.report else set[int]()
-    if confirm.report and confirm.default:
-        kept |= {0, REFERENCE_TRIAL}
-    for trial in ledger.trials.values():
-        if trial.number not in kept and (trial.report_values or trial.report_diverged):
-            trial.unprove()
-            ledger.touch(trial)
-
-
-def _choose(ledger: Ledger, trial: Trial, values: tuple[float, ...]) -> None:
-    """Take what the seeds that choose gave, nothing where one has no value."""
-    if values:
-        trial.choose(values, *ledger.aggregated(trial, Stream.CHOOSE, mean(values)))
     else:
-        trial.choose(())
+        _leave(ledger, fresh, bucket_of)
 
 
 def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
@@ -163,26 +166,32 @@ def _best_choice(ledger: Ledger, trial: Trial) -> tuple[float, float, int]:
 
 def first_confirmed(ledger: Ledger) -> Trial | None:
     """Return who was best on the seeds that choose, of those that have a value on all of them."""
-    confirmed = [trial for trial in ledger.trials.values() if trial.choose_values]
+    seeds = seeds_that_choose(ledger.trials.values())
+    confirmed = [t for t in ledger.trials.values() if seeds and len(t.choose_values) == seeds]
     return min(confirmed, key=lambda trial: _best_choice(ledger, trial), default=None)
+
+
+def _look(ledger: Ledger) -> None:
+    """Note what the test seeds show now: whoever adds to them looks again (`store.looks`)."""
+    winner = first_confirmed(ledger)
+    is_default = winner is None or winner.number in (0, REFERENCE_TRIAL)
+    ledger.note_looks(None if is_default or winner is None else winner.number)
 
 
 def _end_report(ledger: Ledger, fresh: Fresh, bucket_of: BucketOf) -> None:
     """Take the values of the seeds that report."""
     state = ledger.state
     if state.winner is None:
-        state.close()
+        _leave(ledger, fresh, bucket_of)
         return
     winner = ledger.trials[state.winner]
-    whole = not _was_cut(winner)
-    if whole and start_default(ledger, bucket_of, fresh):
+    if not _was_cut(winner) and start_default(ledger, bucket_of, fresh):
         return  # it had to wait, or an earlier version began this phase without it
-    state.close()
-    winner.lack(_missing(winner.runs_of(Stream.REPORT), "report"))
-    if whole:
-        winner.prove()
-    ledger.touch(winner)
-    end_default(ledger)
+    end_report(ledger, winner)
+    if state.default is not None:
+        end_report(ledger, ledger.trials[state.default])
+    _look(ledger)
+    _leave(ledger, fresh, bucket_of)
 
 
 def _keep_policy(ledger: Ledger, buckets: Mapping[str, Bucket], policies: Policies) -> None:
@@ -201,7 +210,7 @@ def _was_cut(trial: Trial) -> bool:
     return any(run.state is RunState.CUT for run in confirming)
 
 
-def _missing(runs: list[Run], stream: str) -> str:
-    """Return in words which fresh seeds have no value, or nothing if all have one."""
+def _missing(runs: list[Run]) -> str:
+    """Return in words which seeds that choose have no value, or nothing if all have one."""
     lost = sum(run.state is not RunState.ENDED for run in runs)
-    return f"{lost} of {len(runs)} {stream} seeds gave no value" if lost else ""
+    return f"{lost} of {counted(len(runs), 'selection seed')} gave no value" if lost else ""

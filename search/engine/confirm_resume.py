@@ -1,12 +1,13 @@
 """What fresh seeds have shown before: a confirm stage that is opened again runs only the others.
 
-Values come from the evaluations in the journal, which hold every bit. A replicate that was cut is
-run again, to the same bits, and the rows of its curve that are there already are left out.
+Values come from the evaluations in the journal, which hold every bit, and so does what they said
+of trials that are not confirmed any more. A replicate that was cut is run again, to the same bits,
+and the rows of its curve that are there already are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,32 +33,45 @@ class Fresh:
         ended: replicates that ran to their end: the metric there, the extras, and the score on
             each of several environments.
         reached: training env steps up to which the curve of a replicate is written.
+        diverged: replicates whose trial was reported with them, as diverged.
     """
 
     ended: Mapping[Replicate, tuple[float, list[float], list[float]]] = field(default_factory=dict)
     reached: Mapping[Replicate, int] = field(default_factory=dict)
+    diverged: Collection[Replicate] = ()
 
     def runs(self, trial: int, stream: Stream, seeds: int) -> list[Run]:
-        """Return the replicates of a trial on fresh seeds; those seen before have ended."""
+        """Return the replicates of a trial on fresh seeds; those seen before are over."""
         return [self._run(trial, stream, replicate) for replicate in range(seeds)]
+
+    def has_all(self, trial: int, stream: Stream, seeds: int) -> bool:
+        """Return whether a trial has a value on each of so many fresh seeds."""
+        return all((trial, stream, replicate) in self.ended for replicate in range(seeds))
 
     def _run(self, trial: int, stream: Stream, replicate: int) -> Run:
         seen = self.ended.get((trial, stream, replicate))
         if seen is None:
-            return Run(trial, stream, replicate)
+            lost = (trial, stream, replicate) in self.diverged
+            state = RunState.DIVERGED if lost else RunState.WAITING
+            return Run(trial, stream, replicate, state)
         value, extras, scores = seen
         state = RunState.ENDED
         return Run(trial, stream, replicate, state, value=value, extras=extras, scores=scores)
 
-    def only_new(self, curves: CurveSink) -> CurveSink:
-        """Return a sink that keeps rows of a curve from being written a second time."""
-        return _OnlyNew(curves, self.reached) if self.reached else curves
+    def only_new(self, curves: CurveSink, cut: bool = False) -> CurveSink:
+        """Return a sink that keeps rows of a curve from being written a second time.
+
+        Args:
+            curves: takes the others.
+            cut: what is cut may run again in this life of the study.
+        """
+        return _OnlyNew(curves, dict(self.reached)) if self.reached or cut else curves
 
 
 class _OnlyNew:
     """A `CurveSink` that drops what is written already; see `Fresh.only_new`."""
 
-    def __init__(self, to: CurveSink, reached: Mapping[Replicate, int]):
+    def __init__(self, to: CurveSink, reached: dict[Replicate, int]):
         self._to, self._reached = to, reached
 
     def add_chunk(
@@ -69,12 +83,15 @@ class _OnlyNew:
         metrics: dict[str, np.ndarray],
     ) -> None:
         """See `CurveSink`."""
-        keys = zip(trials, streams, replicates, strict=True)
+        keys = list(zip(trials, streams, replicates, strict=True))
         new = [
             row
             for row, (key, at) in enumerate(zip(keys, env_steps, strict=True))
             if at > self._reached.get(key, 0)
         ]
+        for row in new:
+            if streams[row] is not Stream.SEARCH:
+                self._reached[keys[row]] = env_steps[row]
         self._to.add_chunk(
             [trials[row] for row in new],
             [streams[row] for row in new],
@@ -98,4 +115,9 @@ def read_fresh(ledger: Ledger, store: StudyStore) -> Fresh:
         (trial, Stream(stream), replicate): at
         for (trial, stream, replicate), at in store.curves.reached(Stream.SEARCH).items()
     }
-    return Fresh(ended, reached)
+    diverged = {
+        (number, Stream.REPORT, replicate)
+        for number, trial in ledger.trials.items()
+        for replicate in trial.report_diverged
+    }
+    return Fresh(ended, reached, diverged)

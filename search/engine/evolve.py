@@ -164,7 +164,7 @@ class _Rung:
         changes: list[Change] = []
         before = {trial.number: (trial.params, lineage_of(trial)) for trial in self.ready}
         for trial in [*self.ready, *self.lost]:
-            trial.report(self.value.get(trial.number, math.nan))
+            trial.report(self.value.get(trial.number, math.nan), self.env_steps)
             self.ledger.touch(trial)
             source, old = pairs.get(trial.number), trial.params
             if source is not None:

@@ -19,7 +19,7 @@ from ...studies.longer import can_grow, with_horizon_of
 from ...studies.reader import plain, read_text
 from ...studies.resolved import as_recorded, diff, resolved
 from ...studies.single import single
-from ...studies.spec import Study
+from ...studies.spec import Confirm, Study
 from ..book.curve_rows import chunks_of_row, ends_row
 from ..book.ledger import Ledger
 from ..book.runs import Run, RunState
@@ -29,6 +29,7 @@ from ..book.trials import Trial
 
 __all__ = [
     "as_begun",
+    "asked_for",
     "keep_for_growth",
     "length_of",
     "lengthen",
@@ -38,13 +39,33 @@ __all__ = [
 
 
 def as_begun(study: Study, folder: Path) -> Study:
-    """Return a study with the horizon that the one in its folder began with, if only it grew.
+    """Return a study with what its folder knows and its file need not say.
+
+    That is the horizon that it began with, if only it grew, and the trials that `hpo confirm` was
+    asked for.
 
     Raises:
         StoreError: the journal is damaged.
     """
     before = _before(folder)
-    return study if before is None else with_horizon_of(study, before)
+    return study if before is None else _with_asked(with_horizon_of(study, before), before)
+
+
+def asked_for(study: Study, also: Mapping[int, int]) -> Study:
+    """Return a study that runs trials on test seeds, too: trial -> on how many, at least.
+
+    One that confirms nothing goes on to choose no winner.
+    """
+    confirm = study.confirm or Confirm(top_k=0, report=0)
+    most = dict(confirm.also)
+    for trial, seeds in also.items():
+        most[trial] = max(seeds, most.get(trial, 0))
+    return replace(study, confirm=replace(confirm, also=tuple(sorted(most.items()))))
+
+
+def _with_asked(study: Study, before: Mapping[str, Any]) -> Study:
+    also = (before.get("confirm") or {}).get("also") or {}
+    return asked_for(study, {int(n): seeds for n, seeds in also.items()}) if also else study
 
 
 def single_as_begun(study: Study, folder: Path) -> Study:

@@ -104,7 +104,7 @@ def _report(ledger: Ledger, trial: Trial, rung: int, schedule: Schedule) -> None
         costs = {**trial.costs(), "env_steps": float(steps)}
         rows = [run.rung_extras[rung] for run in _counting(trial)]
         extras = ledger.objectives.aggregate(rows, costs)
-    trial.report(value)
+    trial.report(value, schedule.env_steps_at(rung))
     trial.report_extras(extras, ledger.objectives.limited(extras))
 
 

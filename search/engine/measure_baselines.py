@@ -20,7 +20,9 @@ def replicates_of(study: Study) -> dict[Stream, int]:
     """Return how many replicates of each stream a study can evaluate."""
     counts = {Stream.SEARCH: study.seeds.per_config}
     if study.confirm is not None:
-        counts |= {Stream.CHOOSE: study.confirm.choose, Stream.REPORT: study.confirm.report}
+        choose = study.confirm.choose if study.confirm.top_k else 0
+        report = max(study.confirm.report, *(seeds for _, seeds in study.confirm.also), 0)
+        counts |= {Stream.CHOOSE: choose, Stream.REPORT: report}
     return {stream: count for stream, count in counts.items() if count > 0}
 
 

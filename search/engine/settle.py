@@ -80,8 +80,7 @@ class Policies:
         kept = ordered[: self._keep]
         ledger.state.keep([KeptPolicy(one.number, ledger.losses(one)[0]) for one in kept])
         for number in dropped:
-            known = ledger.trials[number]
-            if not (known.choose_values and known.report_values):  # a winner may win again
+            if not _has_won(ledger.trials[number]):
                 delete_folder(self._path(number))
         self._forget_seeds(ledger)
         if trial.number in dropped:
@@ -120,7 +119,7 @@ class Policies:
                 delete_folder(path)
 
     def tidy(self, ledger: Ledger, winner: Trial | None) -> None:
-        """Delete, as a study ends, the policies of earlier winners and of trials without a value.
+        """Delete, as a study ends, the policies of trials that are not kept or have no value.
 
         A longer run may have cost a trial its value. One that the budget cut may go on.
 
@@ -135,6 +134,7 @@ class Policies:
         }  # fmt: skip
         ledger.state.keep([one for one in ledger.state.kept if one.trial not in lost])
         kept = {one.trial for one in ledger.state.kept}
+        kept |= {number for number, trial in trials.items() if _has_won(trial)}
         kept |= set[int]() if winner is None else {winner.number}
         for path in self._directory.glob("trial_*"):
             own, seeds = _TRIAL.fullmatch(path.name), _SEEDS.fullmatch(path.name)
@@ -162,6 +162,11 @@ class Policies:
 
     def _seeds(self, trial: int) -> Path:
         return self._directory / f"trial_{trial}_seeds"
+
+
+def _has_won(trial: Trial) -> bool:
+    """Return whether it won once: it may win again, without a lane that still has its policy."""
+    return bool(trial.choose_values and trial.report_values)
 
 
 def in_lanes(runs: list[Run]) -> list[Run]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...store.rows import EvaluationRow, Stream
@@ -20,7 +21,7 @@ from ..book.work_ahead import Work, WorkAhead, groups_of
 __all__ = ["Telling"]
 
 _LOOK_SECONDS, _LOOK_SHARE = 0.25, 0.02  # between two looks ahead, and of the time that they take
-_STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT}
+_STREAMS = {Phase.CHOOSE: Stream.CHOOSE, Phase.REPORT: Stream.REPORT, Phase.ALSO: Stream.REPORT}
 
 
 class Telling:
@@ -46,7 +47,11 @@ class Telling:
         self._rates, self._looked, self._wait = Rates(), -math.inf, _LOOK_SECONDS
         self._rates.begin(ledger.state.usage)
         self._ahead = WorkAhead(ledger.study)
-        self._phase = ledger.state.phase  # that observers know of
+        self._found: Outlook | None = None  # by the last look
+        self._left: float | None = None  # seconds that were told last
+        state = ledger.state
+        begins = state.phase is Phase.ALSO and not state.asked
+        self._phase = Phase.DONE if begins else state.phase  # that observers know of
 
     def start(self, folder: Path, resumed: bool) -> None:
         """Tell that the study begins, or goes on."""
@@ -132,9 +137,11 @@ class Telling:
         """Note what is expected of the rest of the study."""
         ledger, buckets = self._ledger, list(self._buckets.values())
         usage, wall = ledger.state.usage, ledger.study.budget.wall_seconds
+        wall = None if ledger.state.phase is Phase.ALSO else wall
         compiled = sum(entry.population.compiles for entry in buckets if entry.population)
         self._rates.pass_boundary(usage, compiled)
         if 0.0 <= self._clock - self._looked < self._wait:
+            self._expect(self._found)
             return
         self._looked, ahead = self._clock, self._ahead.of(ledger, buckets)
         left, speed = self._rates.seconds_of(ahead), self._rates.env_steps_per_second
@@ -145,9 +152,20 @@ class Telling:
                 left, more = rest, rest * speed
         elif not ahead.bounded:
             left = None
-        ledger.state.expect(Outlook(usage.env_steps + round(more), left, speed))
+        self._found = Outlook(usage.env_steps + round(more), left, speed)
+        self._expect(self._found)
         took = time.monotonic() - self._clock  # it looks at every trial
         self._wait = max(_LOOK_SECONDS, took / _LOOK_SHARE)
+
+    def _expect(self, found: Outlook | None) -> None:
+        """Expect what a look found, less the time since; the time left never gets longer."""
+        if found is None:
+            return
+        left = found.seconds_left
+        if left is not None:
+            left = max(0.0, left - (self._clock - self._looked))
+            left = self._left = left if self._left is None else min(left, self._left)
+        self._ledger.state.expect(replace(found, seconds_left=left))
 
     def changes(self) -> None:
         """Tell which trials have ended, and which phase has begun."""

@@ -95,7 +95,7 @@ class Reports:
             trial = self._ledger.trials[number]
             point = self._point(trial)
             if point is not None and point[1] < self.length(trial):
-                trial.report(point[0])
+                trial.report(*point)
                 self._ledger.judge(trial.rung, [number])
                 self._ledger.touch(trial)
                 shown.append((trial, *point))

@@ -43,7 +43,7 @@ __all__ = ["TAKEN", "Candidate", "candidate_of", "commit_of_checkout", "contribu
 
 _MADE = ("results/tuned", "results/atlas", "docs/tuned.md", "docs/atlas.md", "docs/figures",
          "mkdocs.yml")  # fmt: skip
-TAKEN = ("better", "tied", "ceiling")
+TAKEN = ("better", "no_difference", "undecided", "ceiling")
 """Verdicts of a study that make its winner worth a proof."""
 
 

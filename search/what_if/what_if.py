@@ -61,6 +61,7 @@ class WhatIfRow:
         lost: the best value of the record less the winner's, both over all recorded seeds; in
             units of the metric, above 0 where the winner is worse.
         luck: the value lost over resamples of the trials; None of a rule that pauses them.
+        own: the study ran with this rule.
     """
 
     rule: str
@@ -74,6 +75,7 @@ class WhatIfRow:
     kept: float | None = None
     lost: Span | None = None
     luck: Luck | None = None
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ def _row(record: Record, truth: _Truth, asked: Asked, hangs: str, resamples: int
         env_steps=Span.of([float(done.env_steps) for done in found]),
         saved=Span.of([1.0 - done.env_steps / max(1, _whole(record, done)) for done in found]),
         winner=first.winner,
+        own=is_own(record, asked),
         kept=sum(kept) / len(kept) if kept else None,
         lost=Span.of(lost) if lost else None,
         luck=_luck(record, truth, asked, resamples)

@@ -17,6 +17,7 @@ __all__ = ["around_text", "former_default", "knobs_of", "least", "train_text"]
 _SEARCHED = ("learning_rate", "gamma", "gae_lambda", "clip_eps", "ent_coef", "update_epochs")
 _FACTOR = 4.0
 _TRIALS = 48
+_COMMENT = 44
 
 
 def knobs_of(record: Record) -> dict[str, Any]:
@@ -87,28 +88,43 @@ def around_text(record: Record) -> str:
     The usual knobs and those that the study moved are searched, numbers a factor of 4 around the
     tuned value on the axis of their own search space.
     """
-    config = least(knobs_of(record))
-    whole = complete(knobs_of(record))
+    config = {name: _rounded(name, value) for name, value in least(knobs_of(record)).items()}
+    whole = complete(config)
     space = {name: _around(name, whole[name]) for name in _SEARCHED if _fits(name, whole[name])}
     fixed = {k: v for k, v in config.items() if k not in space}
     first = max(1, record.env_steps // 8)
     lines = [
         _head(record, "the default, trial 0"),
-        "# Next: hpo check this file, then hpo run it; what is left out has a default.\n",
+        "# Next: hpo check FILE, then hpo run FILE. Keys that are left out have defaults.\n",
         to_yaml({"name": _plain(record.name).lower(), "env": _env(record)}),
-        f"env_steps: {record.env_steps}".ljust(33) + "# of one full run; rungs cut it short\n",
-        to_yaml({"fixed": fixed}) if fixed else "",
-        "space:\n",
+        _said(f"env_steps: {record.env_steps}", "of one full run"),
+        _said("fixed:", "the same in every trial") if fixed else "",
+        *(f"  {flow(name)}: {flow(value)}\n" for name, value in fixed.items()),
+        _said("space:", "searched; default: the value in trial 0"),
         *(_line(name, data) for name, data in space.items()),
-        f"metric: {flow({'name': record.metric, 'goal': record.goal})}\n",
-        f"evaluation: {flow({'every': 'rungs', **_how(record)})}\n",
-        "search: {method: tpe}\n",
-        f"early_terminate: {{type: asha, min: {first}, eta: 4}}\n",
-        "seeds: {per_config: 4}           # replicates of every configuration\n",
-        "confirm: {top_k: 3, choose: 8, report: 16}   # fresh seeds for the best\n",
-        f"budget: {{trials: {_TRIALS}}}\n",
-    ]
+        _said(f"metric: {flow({'name': record.metric, 'goal': record.goal})}", "to optimise"),
+        _said(f"evaluation: {flow({'every': 'rungs', **_how(record)})}", "at rungs, at the end"),
+        _said("search: {method: tpe}", "proposes the trials"),
+        _said(f"early_terminate: {{type: asha, min: {first}, eta: 4}}", "stops poor trials early"),
+        _said("seeds: {per_config: 4}", "of every trial in the search"),
+        _said("confirm: {top_k: 3, choose: 8, report: 16}",
+              "new seeds: 8 choose among the best 3, 16 test"),
+        _said(f"budget: {{trials: {_TRIALS}}}", "also env_steps: 100M, wall: 2h"),
+    ]  # fmt: skip
     return "".join(lines)
+
+
+def _said(line: str, what: str) -> str:
+    return f"{line.ljust(_COMMENT)} # {what}\n"
+
+
+def _rounded(name: str, value: Any) -> Any:
+    """Return a number to four digits, of a value near 1 those of its distance from 1."""
+    if not isinstance(value, float):
+        return value
+    if (KNOBS[name].search or {}).get("distribution") == "one_minus_log" and 0.0 < value < 1.0:
+        return float(f"{1.0 - float(f'{1.0 - value:.4g}'):.10g}")
+    return float(f"{value:.4g}")
 
 
 def _head(record: Record, what: str) -> str:

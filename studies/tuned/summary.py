@@ -11,6 +11,7 @@ from typing import Literal
 from ...environment_references import Reference
 from ...store.paired import chance_of_better, paired_interval
 from ...store.statistics import NO_INTERVAL, Interval, interval, iqm, mean, median
+from ...store.verdicts import decided_pairs
 from .record import Contender, Curve, Record
 
 __all__ = [
@@ -27,7 +28,8 @@ __all__ = [
     "time_to",
 ]
 
-Verdict = Literal["better", "worse", "tied"]
+Verdict = Literal["better", "worse", "no_difference"]
+"""As `store.verdicts`; a proof ran all its seeds, so nothing is undecided."""
 _WAY = 0.9
 
 
@@ -138,9 +140,9 @@ def compare(ours: Contender, theirs: Contender, goal: str = "maximize") -> Compa
         for name, sign in (("greedy", goal), ("training", "maximize"), ("area", goal))
     }
     low, high = chances["greedy"][1].low, chances["greedy"][1].high
-    verdict: Verdict = "tied"
+    verdict: Verdict = "no_difference"
     if low is not None and high is not None:
-        verdict = "better" if low > 0.5 else "worse" if high < 0.5 else "tied"
+        verdict = "better" if low > 0.5 else "worse" if high < 0.5 else verdict
     return Comparison(theirs.who, verdict, **chances)
 
 
@@ -156,9 +158,9 @@ def beside_heuristics(record: Record) -> list[BesideHeuristic]:
     for who, theirs in record.heuristics.items():
         less = mean([our - their for our, their in zip(ours, theirs, strict=True)])
         around = paired_interval(ours, theirs)
-        verdict: Verdict = "tied"
-        if around.low is not None and around.high is not None and around.low * around.high > 0:
-            verdict = "better" if (less > 0) == (record.goal == "maximize") else "worse"
+        sides = (ours, theirs) if record.goal == "maximize" else (theirs, ours)
+        told = decided_pairs(*sides).verdict
+        verdict: Verdict = told if told != "undecided" else "no_difference"
         seen = _middle(theirs, record.goal, record.estimator)
         found.append(BesideHeuristic(who, verdict, seen, (less, around)))
     return found

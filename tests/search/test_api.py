@@ -117,7 +117,7 @@ def test_a_logger_nobody_knows_is_refused(given):
     study = replace(load("small.yaml"), loggers=(Logger("cvs"),))
     with pytest.raises(UnknownNameError, match="did you mean 'csv'"):
         hpo.run(study)
-    assert api.__all__ == ["run", "train"]
+    assert api.__all__ == ["run", "run_in", "train"]
 
 
 class _Broken(Factory):

@@ -315,7 +315,7 @@ def test_a_candidate_that_diverges_on_fresh_seeds_is_not_confirmed(tmp_path):
     results = go(tmp_path, study, Fragile(diverges_above=2.0))
     with opened(tmp_path) as journal:
         default = journal.trial(0)
-    assert default.choose_values == () and default.error == "1 of 3 choose seeds gave no value"
+    assert default.choose_values == () and default.error == "1 of 3 selection seeds gave no value"
     assert sum(entry.confirmed for entry in results.leaderboard) == 3
     assert results.best.trial != 0
 

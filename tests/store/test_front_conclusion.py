@@ -26,7 +26,7 @@ def test_a_default_behind_on_and_neither() -> None:
     assert (behind.verdict, behind.trial, behind.seeds, behind.compared) == ("behind", 2, 8, 2)
     assert [told.trial for told in behind.objectives] == [2, 2]
     ours = [ahead[s][0] for s in range(8)]
-    found = paired_interval(ours, [default[s][0] for s in range(8)], 1 - 0.05 / (2 * 2 * 2))
+    found = paired_interval(ours, [default[s][0] for s in range(8)], level=0.05 / 2)
     assert (behind.objectives[0].low, behind.objectives[0].high) == (found.low, found.high)
     on = verdict(default, [aside])
     assert on.verdict == "on_front" and on.trial is None
@@ -39,15 +39,15 @@ def test_words() -> None:
     draws = np.random.default_rng(0)
     default, ahead = vectors(draws, (0.0, 0.0)), vectors(draws, (9.0, 9.0))
     said = front_sentences(verdict(default, [ahead]))
-    assert said[0] == "The default lies behind the front: trial 1 is better in every objective."
+    assert said[0] == "The default is behind the front: trial 1 is better in every objective."
     assert said[1].startswith("In a trial 1 has ") and ", better by " in said[1]
     assert said[-1] == (
-        "Of 8 fresh seeds, paired; intervals hold at once for 1 trial and all objectives."
+        "Of 8 fresh seeds, paired, with 1 trial; answers are wrong in at most 5 % of studies."
     )
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))
     assert said[0] == "3 seeds cannot tell whether the default lies behind the front."
-    assert said[-1] == "confirm: {choose: 5} would give a first interval."
+    assert said[-1] == "confirm: {choose: 7} would allow an answer."
     assert conclude_front(default, {}, UP, NAMES) is None
     cost = {s: (value[0], 5.0) for s, value in default.items()}
     same = verdict(cost, [{s: (value[0], 4.0) for s, value in ahead.items()}])

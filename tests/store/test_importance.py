@@ -95,7 +95,11 @@ def test_the_knob_that_decides_is_named_and_its_share_is_the_truth() -> None:
     assert found.knobs[0].low <= 0.48 <= found.knobs[0].high  # of ranks; 0.5 of values
     assert found.knobs[0].share == pytest.approx(0.48, abs=0.08)
     assert all(knob.share <= knob.floor for knob in found.knobs[1:])
-    assert found.sentence == "x2 decided (400 trials)."
+    first = found.knobs[0]
+    assert found.sentence == (
+        f"x2 matters: it explains {first.share:.0%} [{first.low:.0%}, {first.high:.0%}] of the "
+        "ranking of 400 trials."
+    )
     assert json.loads(json.dumps(found.as_json()))["decided"] == ["x2"]
 
 
@@ -110,8 +114,8 @@ def test_nothing_decided_is_an_answer() -> None:
     columns = reals(rng, 40, 5)
     found = decide(columns, rng.normal(size=40))
     assert found.names == ()
-    assert found.sentence == "Nothing decided: no knob explains more than chance in 40 trials."
-    assert "would not have been seen" in found.unseen
+    assert found.sentence == "No hyperparameter is shown to matter in 40 trials."
+    assert found.unseen.startswith("With 40 trials, effects below about ")
     tied = decide(columns, [500.0] * 40)
     assert tied.names == () and all(knob.share == 0.0 for knob in tied.knobs)
     few = decide([*columns, Column("rare", [0.5] * 3 + [None] * 37)], rng.normal(size=40))

@@ -101,6 +101,7 @@ def test_json_holds_what_the_command_line_promises(make_trial: Make) -> None:
     assert fields["ci_low"] < 1.5 < fields["ci_high"]
 
 
+LIVE = (TrialState.PAUSED, TrialState.RUNNING, TrialState.INTERRUPTED)
 NUMBER = st.one_of(st.none(), st.floats())
 ROWS = st.builds(
     TrialRow,
@@ -125,7 +126,7 @@ def group(entry: Entry) -> int:
     if finished and entry.value is not None and math.isfinite(entry.value):
         return 1
     reached = entry.rung_value is not None and math.isfinite(entry.rung_value)
-    at_a_rung = (TrialState.STOPPED, TrialState.PAUSED, TrialState.RUNNING)
+    at_a_rung = (*LIVE, TrialState.STOPPED)
     return 2 if entry.state in at_a_rung and reached else 3
 
 

@@ -34,7 +34,8 @@ Make = Callable[..., TrialRow]
 
 TRIALS_SCHEMA = """rank int64, trial int64, state string, value double, ci_low double,
 ci_high double, ci_kind string, value_from string, confirmed bool, seeds int64,
-search_value double, choose_value double, report_value double, rung int64, rung_value double,
+search_value double, choose_value double, report_value double, measured_value double,
+measured_from string, measured_seeds int64, rung int64, rung_value double, rung_env_steps int64,
 stop_rule string, audited bool, env_steps int64, eval_env_steps int64, warmup_env_steps int64,
 seed_values list<element: double>, choose_values list<element: double>,
 report_values list<element: double>, report_diverged list<element: int64>, proposed_by string,
@@ -241,4 +242,7 @@ def test_missing_and_nan_are_not_equal(tmp_path: Path, meta: StudyMeta, make_tri
         "trials: value",
         "trials: value_from",
         "trials: search_value",
+        "trials: measured_value",
+        "trials: measured_from",
+        "trials: measured_seeds",
     ]

@@ -246,7 +246,7 @@ def test_one_knob_with_a_distribution_for_each_case():
             "confirm: {top_k: 2, choose: 2, report: 2}\nbudget: {env_steps: 1M}\n",
             "after the 1600000 that confirm needs; allowed: at least 1800000",
         ),
-        ("confirm: {top_k: 9}\nbudget: {trials: 8}\n", "there are 8 trials"),
+        ("confirm: {top_k: 9}\nbudget: {trials: 8}\n", "but the budget is 8 trials"),
         ("budget: {trials: null}\n", "nothing ends the study"),
         ("fixed: {weight_decay: 0.1}\n", "optimiser: adamw"),
         ("fixed: {num_envs: 1, rollout_length: 2, num_minibatches: 8}\n", "2 samples"),
@@ -496,3 +496,27 @@ def test_a_recorded_study_is_read_where_its_environment_is_not_installed(text, m
     assert study_hash(recorded(kept)) == study_hash(study)
     with pytest.raises(StudyError, match=r"study.yaml:2: env gym:.* needs the package 'Box2D'"):
         loads(text)
+
+
+def test_a_goal_begun_is_the_one_that_is_meant():
+    for given, meant in (("max", "maximize"), ("MIN", "minimize")):
+        with pytest.raises(StudyError, match=f"unknown goal '{given}'; did you mean '{meant}'"):
+            loads(STUDY_OF_GOAL.format(given))
+
+
+STUDY_OF_GOAL = """\
+env: CartPole-v1
+env_steps: 16k
+space: {{learning_rate: {{min: 1e-5, max: 1e-1, distribution: log_uniform}}}}
+metric: {{name: eval/return_mean, goal: {}}}
+"""
+
+
+def test_zero_is_not_advised_where_it_is_given():
+    text = STUDY_OF_GOAL.format("maximize").replace("min: 1e-5", "min: 0")
+    with pytest.raises(StudyError, match=r"`zero: 0.2` adds 0"):
+        loads(text)
+    with pytest.raises(StudyError) as refused:
+        loads(text.replace("distribution:", "zero: 0.1, distribution:"))
+    assert "log_uniform needs min above 0, such as 1e-6" in str(refused.value)
+    assert "`zero" not in str(refused.value)

@@ -185,7 +185,7 @@ def test_slices_and_rails_show_values_at_one_point_of_all_trials(snapshot):
 
 
 def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(snapshot):
-    picture = importance(snapshot)
+    picture = importance(snapshot, method="ped-anova")
     bars, along = picture.panels
     assert "none proposed by a model" in picture.caption and "biased" not in picture.caption
     assert bars.bars[0].label == "learning_rate" and bars.bars[0].share == 1.0
@@ -199,15 +199,31 @@ def test_importance_is_told_at_one_point_of_the_random_share_and_over_progress(s
         assert sum(line.points[index][1] for line in drawn) == pytest.approx(1.0)
 
 
+def test_importance_is_one_chart_of_what_the_test_explains_with_intervals(snapshot):
+    picture = importance(snapshot)
+    (panel,) = picture.panels
+    decided = snapshot.answer.decided
+    assert picture.caption.startswith(decided.sentence)
+    assert [bar.label for bar in panel.bars] == [knob.name for knob in decided.knobs]
+    most = max(knob.high for knob in decided.knobs)
+    for bar, knob in zip(panel.bars, decided.knobs, strict=True):
+        assert bar.around == pytest.approx((knob.low / most, knob.high / most))
+        assert bar.share == pytest.approx(knob.share / most)
+        assert 0.0 <= bar.around[0] <= bar.around[1] <= 1.0
+    assert panel_svg(panel, 600, "").count('class="whisker"') == len(panel.bars)
+
+
 def test_importance_says_that_a_models_proposals_bias_it(tmp_path):
     few = {
         "search": SearchSpec("tpe", random_share=0.0),
         "budget": samples.search.Budget(trials=40),
     }
     proposed = seen_of(tmp_path, "few", **few)
-    assert "biased" in importance(proposed, everybody=True).caption
-    picture = importance(replace(proposed, points=replace(proposed.points, blind=frozenset())))
-    assert "biased" in picture.caption and "Only 0 of them were proposed before" in picture.caption
+    assert "biases" in importance(proposed, everybody=True).caption
+    picture = importance(
+        replace(proposed, points=replace(proposed.points, blind=frozenset())), method="ped-anova"
+    )
+    assert "biases" in picture.caption and "Only 0 of them were proposed before" in picture.caption
     cut = replace(proposed.points, values={9: {0: 1.0, 1: 2.0}})
     picture = importance(replace(proposed, points=cut))
     assert picture.panels == () and "needs at least 10" in picture.caption

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -11,10 +12,11 @@ import pytest
 
 from hpo.cli import main
 from hpo.store.journal import Journal
-from hpo.store.statistics import interval, mean
+from hpo.store.statistics import mean
 from hpo.store.study_folder import StudyFolder
 from hpo.store.study_store import StudyStore
-from hpo.studies.spec import EarlyTerminate, EnvSpec, SearchSpec, Seeds
+from hpo.studies.spec import Budget, EarlyTerminate, EnvSpec, SearchSpec, Seeds
+from hpo.views.formatting import steps
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -44,17 +46,76 @@ def test_the_winner_and_another_are_compared_on_the_seeds_that_both_ran_on(capsy
     data, text = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["seeds"] == [5, 5]
     assert data["difference"] == pytest.approx(mean(apart))
-    around = interval(apart)
-    assert data["difference_interval"] == {"low": around.low, "high": around.high, "kind": "t"}
-    assert f"trial {winner.trial} was selected as the winner on these seeds" in text
-    assert data["caution"] in text and "paired by seed" in text
+    assert data["decision"] == "undecided"  # five seeds are too few for any verdict
+    assert text.startswith("Undecided: trial ") and "5 shared selection seeds" in text
+    assert f"These seeds also picked trial {winner.trial} as the winner" in text
+    pair = f"{winner.trial} {other.trial}"
+    words = " ".join(text.split())
+    assert f"To decide, train both on 8 test seeds: hpo confirm {pair} --seeds 8" in words
+    lines = [line.split() for line in text.splitlines() if line.startswith("  trial ")]
+    assert [float(line[2]) for line in lines] == pytest.approx(data["means"], rel=1e-3)
 
 
 def test_two_that_did_not_win_are_compared_without_caution(capsys, results):
     _, second, third = results.leaderboard[:3]
     data, text = compared(capsys, results, second.trial, third.trial)
     assert data["paired"] and data["seeds"] == [5, 5] and data["caution"] == ""
-    assert re.search(r"with probability \d\.\d\d \[\d\.\d\d, \d\.\d\d\]\n", text)
+    assert "probability" not in text and "to win" not in text  # as it is undecided
+    assert "These seeds also picked" not in text
+    wins, ties, losses = map(int, re.findall(r"(?:wins|ties|loses) (\d+)", text))
+    assert wins + ties + losses == 5
+
+
+def test_a_stopped_trial_is_compared_at_the_last_env_steps_that_both_reached(capsys, results):
+    stopped = next(e for e in results.leaderboard if e.state == "stopped" and not e.is_default)
+    ran = next(e for e in results.leaderboard if e.value_from == "search")
+    data, text = compared(capsys, results, ran.trial, stopped.trial)
+    assert data["at"] == stopped.rung_env_steps
+    assert data["means"][1] == pytest.approx(stopped.rung_value)
+    with Journal(results.folder) as journal:
+        known = {d.env_steps: d.value for d in journal.decisions(ran.trial)}
+    assert data["means"][0] == pytest.approx(known[data["at"]])
+    words = " ".join(text.split())
+    assert f"at {steps(data['at'])} env steps, the last both reached" in words
+    assert data["caution"] == ""
+
+
+@pytest.fixture
+def grown(tmp_path):
+    """Give studies of 6 and then 40 trials, of which another one wins in the second."""
+    won = []
+    for trials in (6, 40):
+        results = samples.make_results(
+            tmp_path, early_terminate=None, budget=Budget(trials=trials), seed=1
+        )
+        won.append(results.best.trial)
+    assert won[0] != won[1]
+    return results, won
+
+
+def test_who_won_before_a_study_grew_is_compared_on_the_seeds_that_report(capsys, grown):
+    results, won = grown
+    data, _ = compared(capsys, results, won[1], won[0])
+    assert data["paired"] and data["seeds"] == [6, 6] and data["caution"] == ""
+    with Journal(results.folder) as journal:
+        ours, theirs = (journal.trial(trial).report_values for trial in reversed(won))
+    assert data["difference"] == pytest.approx(mean(ours) - mean(theirs))
+
+
+def test_runs_of_a_stage_that_did_not_end_are_compared_too(capsys, results, tmp_path):
+    """The rows of trials do not have their values, the evaluations do."""
+    folder = tmp_path / "cut"
+    shutil.copytree(results.folder, folder)
+    winner = results.best.trial
+    with StudyStore(StudyFolder(folder), Journal(folder).meta) as store:
+        rows = store.journal.trials()
+        cut = [replace(row, report_values=()) for row in rows if row.trial in (0, winner)]
+        store.commit(loop_state=store.head.loop_state, checkpoint=None, trials=cut)
+    cut = SimpleNamespace(folder=folder)
+    data, _ = compared(capsys, cut, winner, 0)
+    assert data["paired"] and data["seeds"] == [6, 6]
+    whole, _ = compared(capsys, results, winner, 0)
+    assert data["difference"] == whole["difference"]
 
 
 def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, tmp_path):
@@ -72,7 +133,8 @@ def test_search_values_are_paired_unless_a_replicate_diverged(capsys, results, t
         store.commit(loop_state=head.loop_state, checkpoint=None, trials=lost, phase="finished")
     data, text = compared(capsys, SimpleNamespace(folder=tmp_path / "lost"), *numbers)
     assert not data["paired"] and data["seeds"] == [5, 5]
-    told = "A has 5 seeds of the search, B 5 seeds of the search; not all are the same ones"
+    a, b = (f"trial {number}" for number in numbers)
+    told = f"{a} has 5 search seeds, {b} 5 search seeds; not all are the same ones."
     assert told in " ".join(text.split())
 
 
@@ -130,6 +192,11 @@ def test_a_picture_of_importance_has_the_options_of_the_words(capsys, results, t
     assert main(["plot", "importance", *given, *where, "--to", str(target), "--json"]) == 0
     caption = json.loads(capsys.readouterr().out)["caption"]
     assert f"on {words['trials']} trials at 2k env steps" in caption
+    assert main(["plot", "importance", *where, "--to", str(target), "--json"]) == 0
+    caption = json.loads(capsys.readouterr().out)["caption"]
+    assert main(["importance", *where, "--json"]) == 0
+    [words] = json.loads(capsys.readouterr().out)
+    assert caption.startswith(words["answer"]["sentences"][0])
 
 
 def compared_studies(capsys, root, a, b):
@@ -146,9 +213,7 @@ def test_a_trial_that_was_not_confirmed_is_compared_on_the_seeds_of_the_search(c
         ours, theirs = (journal.trial(e.trial).seed_values for e in (winner, other))
     data, _ = compared(capsys, results, winner.trial, other.trial)
     assert data["paired"] and data["means"] == [mean(ours), mean(theirs)]
-    assert (
-        f"trial {winner.trial} was selected as the winner on these seeds of the" in data["caution"]
-    )
+    assert f"These seeds also picked trial {winner.trial} as the winner" in data["caution"]
 
 
 def test_winners_of_two_studies_are_compared_on_seeds_that_chose_nothing(capsys, tmp_path):
@@ -171,17 +236,17 @@ def test_studies_of_one_seed_are_compared_seed_by_seed(capsys, tmp_path):
     assert not compared_studies(capsys, tmp_path, "one", "apart")["paired"]
     assert main(["compare", "one", "apart", "--out", str(tmp_path)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "not paired: the seeds are different ones" in text
-    assert "seeds that report, all made from `seed: 0`, and B " in text
-    assert "run B's file again with --set seed=0 --name apart-seed0" in text
+    assert "6 and 6 test seeds, not paired" in text
+    assert "one ran with `seed: 0`, apart with `seed: 5`" in text
+    assert "run apart's file again with --set seed=0 --name apart-seed0" in text
 
 
 def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
     samples.make_results(tmp_path, "one")
     samples.make_results(tmp_path, "bare", confirm=None)
     data = compared_studies(capsys, tmp_path, "one", "bare")
-    assert data["unpaired"].startswith("A has 2 seeds of the search and ")
-    assert " and 6 seeds that report, B 2 seeds of the search; only those" in data["unpaired"]
+    assert data["unpaired"].startswith("one has ") and "2 search seeds" in data["unpaired"]
+    assert "6 test seeds, bare 2 search seeds. Test seeds are the same" in data["unpaired"]
     assert "run the files again with --set confirm.report=6, which adds" in data["unpaired"]
     poor = samples.search.parameter(
         "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
@@ -195,8 +260,8 @@ def test_who_has_which_seeds_is_said_where_none_are_the_same(capsys, tmp_path):
     words = ["compare", str(other), "-1", "--study", str(found.folder)]
     assert main(words) == 2
     told = capsys.readouterr().err
-    assert f"trial {other} and trial -1 have no seeds in common: trial {other} has 2 seeds" in told
-    assert "trial -1 6 seeds that report" in told and "the winner and the default have" in told
+    assert f"trial {other} and trial -1 have no seeds in common: trial {other} has 2" in told
+    assert "trial -1 6 test seeds" in told and f"hpo confirm {other} -1" in told
 
 
 def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
@@ -204,19 +269,19 @@ def test_nobody_is_called_better_by_nothing(capsys, tmp_path):
     samples.make_results(tmp_path, "two")
     assert main(["compare", "one", "two", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "  no difference of their means, paired by seed" in text and "better" not in text
-    assert text.splitlines()[-1] == "no difference: both have the same value on every seed"
+    same = "one and two have the same value on each of 6 shared test seeds."
+    assert text.splitlines()[0] == f"No difference: {same}"
+    assert "better" not in text and "wins 0, ties 6, loses 0" in text
 
 
 def test_who_is_ahead_is_named_with_a_positive_number(capsys, results):
     _, second, third = results.leaderboard[:3]
     for pair in ((second.trial, third.trial), (third.trial, second.trial)):
         data, text = compared(capsys, results, *pair)
-        ahead, sign = ("A", 1) if data["difference"] > 0 else ("B", -1)
-        around = data["difference_interval"]
-        low, high = sorted((sign * around["low"], sign * around["high"]))
-        apart = abs(data["difference"])
-        assert f"  {ahead} is ahead by {apart:.4g} [{low:.4g}, {high:.4g}], paired" in text
+        ahead, behind = pair if data["difference"] > 0 else reversed(pair)
+        lead = f"{abs(data['difference']):.4g}"
+        said = f"trial {ahead} leads trial {behind} by {lead} on 5 shared"
+        assert said in " ".join(text.split())
 
 
 def test_unlike_environments_lead_to_no_verdict(capsys, tmp_path):

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from hpo.cli import main
 from hpo.views.commands.watched_run import nothing_learnt
-from hpo.views.final_summary import next_commands, print_results, results_data, target
-from hpo.views.leaderboard_text import winner_line
+from hpo.views.final_summary import next_commands, print_results, results_data
+from hpo.views.leaderboard_text import target, winner_line
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
 
@@ -30,8 +30,9 @@ def printed(results, **how):
 
 
 def test_every_next_command_works_as_it_is_printed(results, capsys):
-    commands = next_commands(results.folder, results.leaderboard)
-    assert len(commands) == 4
+    assert len(next_commands(results.folder, results.leaderboard)) == 2
+    commands = next_commands(results.folder, results.leaderboard, verbose=True)
+    assert len(commands) == 3
     for command, _ in commands:
         words = shlex.split(command)
         assert words[0] == "hpo"
@@ -60,9 +61,16 @@ def test_commands_name_the_study_where_there_are_several(results, tmp_path, caps
 
 def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
     text = printed(results)
-    assert max(map(len, text.splitlines())) <= 80
-    assert f"Winner: trial {results.best.trial}" in text
-    assert "14 more trials" in text and "24 trials, " in text and "Next:" in text
+    assert max(map(len, text.splitlines())) <= 80 and len(text.splitlines()) <= 16
+    assert text.splitlines()[0] == results.conclusion.said[0]
+    rows = [line.split() for line in text.splitlines() if line[:2].strip().isdigit()]
+    assert [int(row[1]) for row in rows if row[1].isdigit()][:2] == [
+        entry.trial for entry in results.leaderboard[:2]
+    ]
+    assert "22 more: hpo top -n 24" in text and "24 trials, " in text and "Next:" in text
+    assert "lanes busy" not in text and "time:" not in text
+    more = printed(results, verbose=True)
+    assert "lanes busy" in more and "time:" in more and "hpo query" in more
 
 
 def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch, capsys):
@@ -75,7 +83,7 @@ def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch
     typed = text.partition("Next:")[2].replace("\\\n", "")
     commands = [shlex.split(line, comments=True) for line in typed.splitlines()]
     commands = [words for words in commands if words]
-    assert [words[1] for words in commands] == ["top", "show", "best", "query"]
+    assert [words[1] for words in commands] == ["best", "show"]
     for words in commands:
         assert words[-2:] == ["--study", long]
         assert main(words[1:]) == 0, capsys.readouterr().err
@@ -98,7 +106,8 @@ def test_an_exported_policy_is_told_with_its_trial_seed_and_value(results, capsy
 
 def test_quiet_prints_the_leaderboard_and_the_winner_only(results):
     text = printed(results, quiet=True)
-    assert "Next:" not in text and "Winner: trial" in text and "#  trial" in text
+    assert "Next:" not in text and "# trial" in text
+    assert text.splitlines()[0] == results.conclusion.said[0]
 
 
 def test_the_document_holds_what_python_has(results):
@@ -112,6 +121,7 @@ def test_the_document_holds_what_python_has(results):
         "leaderboard",
         "baselines",
         "advice",
+        "finished_at",
     }
     assert set(data) == {*parts, "usage", "conclusion"}
     assert data["conclusion"]["sentences"] == list(results.conclusion.said)

@@ -35,14 +35,27 @@ def test_studies_say_when_they_changed():
     assert rows[1] == ["b", "damaged", "0 of 0", "-", "", ""]
 
 
-def test_in_a_narrow_terminal_what_a_knob_means_stands_below_it():
-    lines = knobs_listing().stacked(80).splitlines()
-    assert lines[0].split() == ["knob", "default", "kind"]
-    assert max(map(len, lines)) <= 80
-    place = next(i for i, line in enumerate(lines) if line.startswith("learning_rate "))
-    assert lines[place].split() == ["learning_rate", "0.001", "traced"]
-    assert lines[place + 1] == "    step size of the optimiser; a number above 0"
-    assert max(map(len, envs_listing().stacked(80).splitlines())) <= 80
+def test_a_hyperparameter_has_one_line_at_most_as_wide_as_the_terminal():
+    lines = knobs_listing().cropped(80).splitlines()
+    assert lines[0].split() == ["hyperparameter", "default", "range", "meaning"]
+    assert len(lines) == len(KNOBS) + 2 and max(map(len, lines)) <= 80
+    rate = next(line for line in lines if line.startswith("learning_rate "))
+    assert rate.split()[:4] == ["learning_rate", "0.001", ">", "0"]
+    lines = envs_listing().cropped(80).splitlines()
+    assert len(lines) == len(ENVIRONMENTS) + 2 and max(map(len, lines)) <= 80
+
+
+def test_without_a_word_the_usual_ones_are_listed_and_one_name_shows_all(capsys):
+    assert main(["knobs"]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 23 and f"{len(KNOBS) - 20} more: hpo knobs --all" in out
+    assert main(["knobs", "--all"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(KNOBS) + 2
+    assert main(["knobs", "gamma"]) == 0
+    out = capsys.readouterr().out
+    assert "a number at least 0 and at most 1" in out and "discount" in out
+    assert main(["envs", "Pendulum-v1"]) == 0
+    assert "env.max_torque" in capsys.readouterr().out
 
 
 def test_a_word_says_which_knobs_and_environments(capsys):
@@ -59,4 +72,4 @@ def test_a_word_says_which_knobs_and_environments(capsys):
     assert main(["envs", "gym:CartPole-v1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["id"] == "gym:CartPole-v1"
     assert main(["knobs", "nothing of the kind"]) == 2
-    assert "no knob has 'nothing of the kind'" in capsys.readouterr().err
+    assert "no hyperparameter has 'nothing of the kind'" in capsys.readouterr().err

@@ -218,8 +218,8 @@ def test_what_can_be_said_comes_from_seeds_that_chose_nothing():
     high, low = tuple(5.0 + x / 10 for x in range(8)), tuple(1.0 + x / 9 for x in range(8))
     assert said(row(0, low), row(1, high)).verdict == "better"
     assert said(row(0, ()), row(1, high)).verdict == "nothing"
-    assert said(row(0, (), choose_values=(9.0,)), row(1, ())).winner is None
-    assert said(row(0, high, choose_values=(9.0,)), row(1, ())).verdict == "default"
+    assert said(row(0, (), choose_values=(9.0,) * 3), row(1, ())).winner is None
+    assert said(row(0, high, choose_values=(9.0,) * 3), row(1, ())).verdict == "default"
     evolved = ({"env_steps": 0},)
     assert said(row(0, low, schedule=evolved), row(1, high)).verdict == "nothing"
     rule = BaselineRow("ksp_ff", {"report": low}, {})

@@ -39,8 +39,8 @@ def test_one_trial_runs_and_several_run_on_fresh_seeds():
     view.on_confirm(Phase.CHOOSE, (10, 12))
     view.on_confirm(Phase.REPORT, ())
     assert view.stream.getvalue().splitlines() == [
-        "confirm: trial 10 runs on fresh seeds, which select the winner",
-        "confirm: trials 10, 12 run on fresh seeds, which select the winner",
+        "confirm: trial 10 runs on selection seeds",
+        "confirm: trials 10, 12 run on selection seeds",
     ]
 
 
@@ -93,7 +93,7 @@ def test_the_console_logger_adds_a_line_a_trial(tmp_path):
     lines = stream.getvalue().splitlines()
     ended = [line for line in lines if line.startswith("trial ")]
     assert len(ended) == len(results.leaderboard) == 24
-    assert any("at rung 0 (asha" in line for line in ended)
+    assert any(" at 2k (asha" in line for line in ended)
 
 
 def test_a_study_gone_on_with_says_so(tmp_path):

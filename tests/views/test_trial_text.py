@@ -7,6 +7,8 @@ import pytest
 
 from hpo.errors import StoreError
 from hpo.store.study_folder import StudyFolder
+from hpo.studies.spec import Budget, Confirm
+from hpo.views.formatting import number, steps
 from hpo.views.trial_text import trial_data, trial_text
 
 samples = SimpleNamespace(**run_path(str(Path(__file__).with_name("samples.py"))))
@@ -35,10 +37,35 @@ def test_the_winner_has_everything(results, folder):
     assert streams.count(("search", 0)) == 3  # two rungs and the end
     assert {name for name, _ in streams} == {"search", "choose", "report"}
     text = trial_text(data)
-    for words in ("confirmed, rank 1 of 24", "6 fresh seeds that did not select it",
-                  "learning_rate", "decisions at rungs", "report",
-                  "search     2 seeds: "):  # fmt: skip
-        assert words in text
+    first = text.splitlines()[0]
+    assert first.startswith(f"Trial {results.best.trial} is the default and the winner: ")
+    assert first.endswith(" on 6 test seeds.")
+    first = trial_text({**data, "is_default": False}).splitlines()[0]
+    assert first.startswith(f"Trial {results.best.trial} is the winner: ")
+    assert first.endswith(" on 6 test seeds (rank 1 of 24).")
+    stages = [line.split()[:3] for line in text.splitlines() if line[:6] in _STAGES]
+    assert [stage for stage, _, _ in stages] == ["search"] * 3 + ["select", "test"]
+    assert [seeds for _, _, seeds in stages] == ["2", "2", "2", "5", "6"]
+    assert "learning_rate" in text and "continued, " in text and "chosen" in text
+    assert len(text.splitlines()) <= 15 and "bucket" not in text and "batch" not in text
+    more = trial_text(data, verbose=True)
+    for words in ("search     2 seeds: ", "bucket", "proposed   by", "cut-off", "study time"):
+        assert words in more
+
+
+_STAGES = ("search", "select", "test  ")
+
+
+def test_the_stages_are_of_the_metric_and_its_worst_seed_is_the_smallest(results, folder):
+    data = trial_data(folder, results.best.trial)
+    text = trial_text(data)
+    (test,) = (line.split() for line in text.splitlines() if line.startswith("test  "))
+    values = data["report_values"]
+    mean = sum(values) / len(values)
+    assert test[3:] == [number(mean), number(min(values)), number(max(values))]
+    lower = trial_text({**data, "goal": "minimize"})
+    (test,) = (line.split() for line in lower.splitlines() if line.startswith("test  "))
+    assert test[4:] == [number(max(values)), number(min(values))]
 
 
 def test_every_trial_is_json_and_fits_eighty_columns(results, folder):
@@ -51,14 +78,17 @@ def test_every_trial_is_json_and_fits_eighty_columns(results, folder):
 def test_a_stopped_trial_says_by_whom(results, folder):
     data = trial_data(folder, of_state(results, "stopped"))
     assert data["value"] is None and data["decisions"][-1]["action"] == "stop"
-    assert "stopped    by asha" in trial_text(data)
+    at = steps(data["decisions"][-1]["env_steps"])
+    assert f" was stopped by {data['stop_rule']} at {at} env steps: " in trial_text(data)
     waits = trial_text({**data, "state": "paused"})
-    assert "paused     by asha" in waits and "stopped    by" not in waits
+    assert f"is paused by {data['stop_rule']} at {at}" in waits
+    default = trial_text({**data, "is_default": True})
+    assert f"In the search it was stopped by {data['stop_rule']} at {at} env steps." in default
 
 
 def test_a_diverged_trial_has_no_value(results, folder):
     text = trial_text(trial_data(folder, of_state(results, "diverged")))
-    assert ": diverged, rank" in text and "value  " not in text
+    assert " diverged (rank " in text.splitlines()[0] and ": " not in text.splitlines()[0]
 
 
 def test_the_means_are_those_of_the_episodes(results, folder):
@@ -100,9 +130,28 @@ def test_a_curve_is_drawn_with_blocks_or_without():
         "value": None, "report_values": [], "choose_values": [], "seed_values": [], "params": {},
         "proposed_by": "random", "batch": 0, "bucket": "b", "env_steps": 10, "eval_env_steps": 0,
         "warmup_env_steps": 0, "started_at": None, "ended_at": None, "decisions": [],
-        "evaluations": [], "schedule": [],
+        "evaluations": [], "schedule": [], "audited": False,
         "curve": [{"env_steps": at, "episode_return": value}
                   for at, value in ((10, None), (20, 1.0), (30, 9.0))],
     }  # fmt: skip
     assert "1  ▁█ 9" in trial_text(data)
     assert trial_text(data, blocks=False).isascii()
+
+
+def test_the_default_is_not_called_selected(tmp_path):
+    """Also where it is confirmed, on the seeds that chose another trial."""
+    poor = samples.search.parameter(
+        "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
+    )
+    results = samples.make_results(
+        tmp_path,
+        early_terminate=None,
+        budget=Budget(trials=6),
+        confirm=Confirm(6, 5, 6),
+        space=samples.search.Space((poor, samples.search.REAL.parameters[1])),
+    )
+    assert results.best.trial != 0
+    text = trial_text(trial_data(StudyFolder(results.folder), 0))
+    assert text.startswith("Trial 0 is the default: ") and "chosen" not in text
+    winner = trial_text(trial_data(StudyFolder(results.folder), results.best.trial))
+    assert " is the winner: " in winner and " on 6 test seeds" in winner and "chosen" in winner

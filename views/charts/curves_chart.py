@@ -56,7 +56,7 @@ def curves(snapshot: Snapshot) -> Picture:
         return Picture("curves", "Learning curves", "Nothing has been trained yet.")
     caption = (
         "Lines are means over seeds; bands are 95% intervals of the mean, or the range of "
-        "fewer than five seeds. Training curves of confirmed trials are from their fresh seeds, "
+        "fewer than five seeds. Training curves of confirmed trials are from their new seeds, "
         "everything else is from the seeds of the search."
     )
     if shown:

@@ -204,10 +204,13 @@ def _draw_mark(axes: Any, mark: Line | Band | Dot, panel: XY) -> None:
 def _draw_bars(axes: Any, panel: Bars) -> None:
     places = range(len(panel.bars))
     axes.barh(places, [bar.share for bar in panel.bars], color=_colour("c0"))
-    for place, bar in zip(places, panel.bars, strict=True):
-        axes.annotate(f" {bar.text}", (bar.share, place), va="center", color=_SOFT)
+    ends = [bar.share if bar.around is None else bar.around[1] for bar in panel.bars]
+    for place, bar, end in zip(places, panel.bars, ends, strict=True):
+        if bar.around is not None:
+            axes.plot(bar.around, [place, place], color=_INK, linewidth=1.5 * _POINT)
+        axes.annotate(f" {bar.text}", (max(bar.share, end), place), va="center", color=_SOFT)
     axes.set_yticks(places, [bar.label for bar in panel.bars], color=_INK)
-    axes.set_xlim(0.0, 1.15 * max((bar.share for bar in panel.bars), default=1.0))
+    axes.set_xlim(0.0, 1.15 * max(ends, default=1.0))
     axes.invert_yaxis()
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)

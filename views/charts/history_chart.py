@@ -62,7 +62,7 @@ def history(snapshot: Snapshot) -> Picture:
     keys += lines_keys
     caption = (
         f"Every trial in the order it was proposed{snapshot.kept_words(_MOST)}, by its value in "
-        "the search. Confirmed trials have other values in the leaderboard, from fresh seeds."
+        "the search. The leaderboard also has the values of confirmed trials on new seeds."
     )
     panel = XY("Values in the search", x, y, tuple(marks), tuple(keys), wide=True)
     return Picture("history", "History", caption, (panel,))

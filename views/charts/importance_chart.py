@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...errors import ConfigError
 from ...search.after.decided import answer_at
@@ -27,35 +26,56 @@ _BARS = 20
 def importance(
     snapshot: Snapshot,
     everybody: bool = False,
-    method: Method = "ped-anova",
+    method: Method | None = None,
     at: int | None = None,
 ) -> Picture:
-    """Draw the importance of every knob at one point, and over all points with enough trials.
+    """Draw how much of the ranking every hyperparameter explains, with its interval.
 
     Args:
         snapshot: the study.
-        everybody: include trials that a model proposed.
-        method: the estimator.
+        everybody: for `method`: include trials that a model proposed.
+        method: draw the shares by this estimator instead, also over all points with enough trials.
         at: env steps of the point; None takes the latest that nine in ten of the trials reached.
     """
-    title = "Importance of knobs"
+    title = "Importance of hyperparameters"
     if not snapshot.study.space.parameters:
         return Picture("importance", title, "Nothing was searched.")
+    if everybody:
+        method = method or "ped-anova"
     try:
-        found = importance_at(snapshot.points, at, everybody, method)
-        along = importance_over_progress(snapshot.points, everybody, method)
+        if method is not None:
+            found = importance_at(snapshot.points, at, everybody, method)
+            return _by(
+                method, title, found,
+                importance_over_progress(snapshot.points, everybody, method),
+            )  # fmt: skip
+        answer = snapshot.answer
+        if at is not None or answer is None:
+            answer = answer_at(snapshot.points, importance_at(snapshot.points, at))
     except ConfigError as error:
         return Picture("importance", title, f"Not computed: {error}.")
-    picture = _picture(title, found, along)
-    plain = (everybody, method, at) == (False, "ped-anova", None)
-    answer = snapshot.answer if plain else answer_at(snapshot.points, found)
-    said = " ".join(answer.sentences) if answer is not None else ""
-    return replace(picture, caption=f"{said} {picture.caption}")
+    knobs = [knob for knob in answer.decided.knobs if knob.floor < 1.0]
+    most = max((knob.high for knob in knobs), default=0.0) or 1.0
+    bars = tuple(
+        Bar(
+            knob.name, knob.share / most,
+            f"{knob.share:.0%} [{knob.low:.0%}, {knob.high:.0%}]",
+            (knob.low / most, knob.high / most),
+        )
+        for knob in knobs[:_BARS]
+    )  # fmt: skip
+    caption = " ".join([_sentence(text) for text in answer.sentences])
+    panel = Bars(f"Share of the ranking explained at {steps(answer.at)} env steps", bars)
+    return Picture("importance", title, f"{caption} Lines are 95% intervals.", [panel])
 
 
-def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Picture:
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _by(method: Method, title: str, found: Importance, along: Sequence[Importance]) -> Picture:
     trials = counted(found.trials, "trial")
-    caption = f"{_METHODS[found.method]}, on {trials} at {steps(found.at)} env steps"
+    caption = f"{_METHODS[method]}, on {trials} at {steps(found.at)} env steps"
     caption += ", none proposed by a model." if not found.modelled else f". {_BIASED}"
     caption += f" ({found.caution.capitalize()}.)" if found.caution else ""
     most = max(found.shares.values(), default=0.0)
@@ -67,14 +87,13 @@ def _picture(title: str, found: Importance, along: Sequence[Importance]) -> Pict
     along = [item for item in along if any(item.shares.values())]  # else all were alike there
     if len(along) > 1:
         panels.append(_over_progress(along))
-        caption += " A knob that matters early often matters little at the end."
     return Picture("importance", title, caption, panels)
 
 
-_BIASED = "A model's proposals are included, which is biased towards where it searched."
+_BIASED = "It includes trials that a model proposed, which biases it to where that searched."
 _METHODS: dict[Method, str] = {
-    "ped-anova": "PED-ANOVA: the knobs in which the best tenth of the trials differ from all",
-    "fanova": "fANOVA: the share of the variance that each knob explains on its own",
+    "ped-anova": "PED-ANOVA: how much the best tenth of the trials differ from all",
+    "fanova": "fANOVA: the share of the variance that each explains on its own",
 }
 
 

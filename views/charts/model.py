@@ -145,11 +145,16 @@ class XY:
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its name, its length as a share of the longest possible, the text at its end."""
+    """One bar: its name, its length as a share of the longest possible, the text at its end.
+
+    Attributes:
+        around: the ends of its interval, as shares; None without one.
+    """
 
     label: str
     share: float
     text: str
+    around: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 from ...store.leaderboard import Entry
-from ..formatting import number
+from ..formatting import counted, number
 from .model import XY, Dot, Key, Line, Picture
 from .scales import value_scale
 from .snapshot import Snapshot, finite
@@ -35,14 +35,16 @@ def pareto(snapshot: Snapshot) -> Picture:
     pairs = list(combinations(range(len(objectives)), 2))[:_MOST_PANELS]
     panels = [_panel(snapshot, shown, front, pair, len(pairs) == 1) for pair in pairs]
     confirmed = bool(group) and group[0].confirmed
+    kind = "confirmed" if confirmed else "finished"
+    verb = "is" if len(front) == 1 else "are"
     caption = (
-        f"{len(front)} of {len(group)} {'confirmed' if confirmed else 'finished'} trials are on "
-        "the front: no other is better in one objective and no worse in the others."
+        f"{len(front)} of {counted(len(group), f'{kind} trial')} {verb} on the front: no other is "
+        "better in one objective and no worse in the others."
     )
     if not group:
         caption = "No trial keeps the constraints, so that there is no front."
     if confirmed:
-        caption += " Their values are from fresh seeds, the others' from the search."
+        caption += " Their values are from selection seeds, the others' from the search."
     if snapshot.volume is not None:
         caption += f" Hypervolume: {snapshot.volume:.3f} of the box between best and worst values."
     return Picture("pareto", title, caption, panels)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...errors import ConfigError, StoreError
@@ -24,10 +24,12 @@ from ...store.commit import Head
 from ...store.conclusions import Conclusion
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, Ranking, leaderboard_of, volume_of
+from ...store.looks import looks_of
 from ...store.rows import BaselineRow, DecisionRow, StudyMeta, TrialRow, TrialState
-from ...store.study_folder import StudyFolder, state_of
+from ...store.study_folder import StudyFolder, state_of, trials_seen
 from ...studies.spec import Study
 from ...studies.stopping_rules import finishing_rules
+from ..formatting import steps
 from ..time_spent import usage_at
 from .model import Scale
 from .scales import round_ticks
@@ -128,7 +130,9 @@ class Snapshot:
         """Return the state of a trial."""
         row = self.rows[trial]
         waits = row.state in (TrialState.STOPPED, TrialState.PAUSED)
-        return f"{row.state} at rung {row.rung}" if waits else str(row.state)
+        if waits and row.rung_env_steps is not None:
+            return f"{row.state} {steps(row.rung_env_steps)}"
+        return str(row.state)
 
     def thinned(self, trials: Iterable[int], most: int) -> list[int]:
         """Return at most `most` trials: half of them the best, half an even sample of the rest.
@@ -170,12 +174,15 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
         meta, head = journal.meta, journal.head()
         decisions = journal.decisions()
         points = points_of(journal, decisions)
+        seen = trials_seen(journal, points.trials.values())
+        points = replace(points, trials={row.trial: row for row in seen})
         ended = head.phase == "finished"
         rows = list(points.trials.values())
         entries = leaderboard_of(meta, rows)
         rules = baselines_of(journal)
         fresh = front_values(journal, rows) if ended else {}
         alone = alone_beside(folder.path, meta, entries, ended)
+        looks = looks_of(journal.attributes())
         return Snapshot(
             folder=folder,
             meta=meta,
@@ -190,7 +197,7 @@ def read_snapshot(folder: StudyFolder) -> Snapshot:
             baseline_rows=rules,
             scores=environment_scores(journal, rows),
             conclusion=conclusion_from(
-                meta, rows, entries, rules, ended, fresh, alone, cut_of(journal, entries)
+                meta, rows, entries, rules, ended, fresh, alone, cut_of(journal, entries), looks
             ),
         )
 

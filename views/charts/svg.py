@@ -175,6 +175,10 @@ def _bars(panel: Bars, width: int) -> tuple[int, list[str]]:
             f'<rect class="bar c0" x="{_n(left)}" y="{y + 4}" width="{_n(length)}" height="14" '
             'rx="2"/>'
         )
+        if bar.around is not None:
+            low, high = (left + share * (right - left) for share in bar.around)
+            body.append(_rule(low, y + 11, high, y + 11, "whisker"))
+            length = max(length, high - left)
         body.append(_text(left + length + 6, y + 15, bar.text, "tick"))
     return max(_ROW, len(panel.bars) * _ROW), body
 

@@ -6,37 +6,61 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
-from ...elsewhere import names_of
 from ...environments import ENVIRONMENTS, entry
 from ...errors import ConfigError
+from ...importers.tables import names_of
 from ...knobs import KNOBS
 from ...studies.schema import schema
 from ...via_gymnasium import is_gymnasium
 from ..documents import print_json
-from ..listings import envs_data, envs_listing, knobs_data, knobs_listing
-from ..terminal.console import console, print_listing
+from ..listings import (
+    env_text,
+    envs_data,
+    envs_listing,
+    knob_text,
+    knobs_data,
+    knobs_listing,
+)
+from ..terminal.console import console, in_columns, print_lines
 from ..visible import echo
 
 __all__ = ["do_envs", "do_knobs", "do_schema"]
 
 
+_USUAL = (
+    "learning_rate", "lr_schedule", "gamma", "gae_lambda", "clip_eps", "ent_coef", "vf_coef",
+    "max_grad_norm", "num_envs", "rollout_length", "num_minibatches", "update_epochs", "network",
+    "hidden_sizes", "activation", "optimiser", "normalise_observations", "normalise_rewards",
+    "normalise_advantages", "value_clip_eps",
+)  # fmt: skip
+
+
 def do_knobs(args: Namespace) -> int:
-    """List the knobs, or those with a word in their names, here and elsewhere, or meaning.
+    """List hyperparameters: the usual ones, all, or those with a word in name or meaning.
+
+    The word may also be their name in another system. The exact name of one shows all about it.
 
     Raises:
-        ConfigError: no knob matches.
+        ConfigError: none matches.
     """
     texts = {name: " ".join((name, knob.meaning, *names_of(name))) for name, knob in KNOBS.items()}
-    found = [KNOBS[name] for name in _with("knob", texts, args.word)]
+    found = [KNOBS[name] for name in _with("hyperparameter", texts, args.word)]
     if args.json:
         print_json(knobs_data(found))
+    elif args.word in KNOBS:
+        echo(in_columns(knob_text(KNOBS[args.word]), sys.stdout, 10))
+    elif args.word is None and not args.all:
+        print_lines(console(sys.stdout), knobs_listing([KNOBS[name] for name in _USUAL]))
+        echo(f"{len(KNOBS) - len(_USUAL)} more: hpo knobs --all      one: hpo knobs gamma")
     else:
-        print_listing(console(sys.stdout), knobs_listing(found))
+        print_lines(console(sys.stdout), knobs_listing(found))
     return 0
 
 
 def do_envs(args: Namespace) -> int:
     """List the environments, or those with a word in their id or meaning.
+
+    The exact id of one shows all about it.
 
     Raises:
         ConfigError: none matches; an id of Gymnasium is looked up in its registry.
@@ -46,11 +70,15 @@ def do_envs(args: Namespace) -> int:
         found = [entry(args.word)]
     else:
         found = [ENVIRONMENTS[id_] for id_ in _with("environment", texts, args.word)]
+    exact = next((env for env in found if env.id == args.word), None)
     if args.json:
         print_json(envs_data(found))
+    elif exact is not None:
+        echo(in_columns(env_text(exact), sys.stdout, 4))
     else:
-        print_listing(console(sys.stdout), envs_listing(found))
-        echo("and every environment of Gymnasium as gym:<id>, see docs/environments.md")
+        print_lines(console(sys.stdout), envs_listing(found))
+        if args.word is None:
+            echo("and every Gymnasium environment as gym:<id>      one: hpo envs CartPole-v1")
     return 0
 
 

@@ -12,25 +12,29 @@ from __future__ import annotations
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, StoreError
 from ...search.after.environment_scores import EnvironmentScores, environment_scores
 from ...search.after.evaluated_in import apart, evaluated_in
+from ...search.after.looking_back import fresh_seeds, read_points
 from ...store.comparison import Comparison, compare
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
+from ...store.looks import Look, earlier_looks, looks_of
 from ...store.paired import FEWEST_PAIRS
 from ...store.rows import Stream, StudyMeta, TrialRow
-from ...store.statistics import Interval
-from ...store.study_folder import StudyFolder, find_study
+from ...store.statistics import interval
+from ...store.study_folder import StudyFolder, find_study, trials_seen
+from ...store.verdicts import WORDS
 from ...studies.load import recorded
 from ...studies.reader import plain, read_text
 from ..documents import print_answer
-from ..formatting import counted
+from ..formatting import aligned, between, counted, number, steps
+from ..leaderboard_text import target
 from ..terminal.console import in_columns
 from ..visible import note
 from .compare_environments import environment_part, print_left_out
@@ -51,9 +55,12 @@ class _Side:
         seed: that of its study, from which those of its replicates are made.
         trial: its number.
         wins: it is first on the leaderboard of its study.
-        values: by stream, the value of each seed.
+        values: by stream, the value of each seed with a full run.
+        partial: streams on which its runs belong to a confirm stage that did not come to its end.
         world: what it was evaluated in: the environment's id, every key and parameter.
         scores: of several environments, those of its study.
+        looks: at how many test seeds trials of its study were seen.
+        at: env steps per seed of the values, where these are not full runs.
     """
 
     name: str
@@ -62,8 +69,11 @@ class _Side:
     trial: int
     wins: bool
     values: Mapping[Stream, _Seeds]
+    partial: Set[Stream]
     world: Mapping[str, Any]
     scores: EnvironmentScores
+    looks: tuple[Look, ...]
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +85,18 @@ class _Chosen:
         paired: value i of both comes from the same seed.
         caution: that a side is flattered, or "".
         streams: of the values of either side.
+        at: env steps per seed, where these are not full runs.
+        goal: of the study.
+        earlier: of how many of the pairs earlier looks at them were.
     """
 
     values: list[list[float]]
     paired: bool
     caution: str
     streams: tuple[Stream, Stream]
+    at: int | None = None
+    goal: str = "maximize"
+    earlier: tuple[int, ...] = ()
 
 
 def do_compare(args: Namespace) -> int:
@@ -109,23 +125,26 @@ def do_compare(args: Namespace) -> int:
         meta, sides = _trials(find_study(args.study, root, note), (numbers[0], numbers[1]))
     else:
         meta, sides = _studies(args.a, args.b, root)
-    chosen = _compared(*sides)
-    result = compare(chosen.values[0], chosen.values[1], meta.goal, chosen.paired)
+    chosen = replace(_compared(*sides), goal=meta.goal)
+    ours, theirs = chosen.values
+    result = compare(ours, theirs, meta.goal, chosen.paired, chosen.earlier)
     differs = apart(sides[0].world, sides[1].world)
     verdict = (
         f"no verdict: they were evaluated in different environments ({differs})"
         if differs
-        else result.verdict
+        else result.sentence()
     )
     seeds = [one.scores.of(one.trial, at) for one, at in zip(sides, chosen.streams, strict=True)]
     names = () if differs else sides[0].scores.names
     on_each, lines = environment_part(names, seeds[0], seeds[1], chosen.paired)
     data = {"a": sides[0].name, "b": sides[1].name, "metric": meta.metric}
     unpaired = "" if chosen.paired else _unpaired(*sides)
-    data |= {"caution": chosen.caution, "unpaired": unpaired, "verdict": verdict}
     data |= {**result.as_json(), **on_each}
-    more = [f"  {unpaired}", *lines] if unpaired else lines
-    text = _text(result, sides, meta, chosen.caution, more, verdict)
+    data |= {"decision": None if differs else result.verdict, "verdict": verdict}
+    data |= {"caution": chosen.caution, "unpaired": unpaired, "at": chosen.at}
+    more = [unpaired, *lines] if unpaired else lines
+    which = "" if sides[0].study != sides[1].study else target(Path(sides[0].study))
+    text = _text(result, sides, chosen, differs, more, which)
     print_answer(args.json, data, in_columns(text, sys.stdout, 2))
     return 0
 
@@ -154,46 +173,59 @@ def _compared(a: _Side, b: _Side) -> _Chosen:
         if not ours or not theirs:
             continue
         shared = [seed for seed in ours if seed in theirs]
+        partial = stream in a.partial | b.partial and len(shared) < FEWEST_PAIRS
+        if partial and _has_others(a, b, stream):
+            continue
         paired = ours.keys() == theirs.keys() or len(shared) >= FEWEST_PAIRS
         values = [[side[seed] for seed in shared] if paired else list(side.values())
                   for side in (ours, theirs)]  # fmt: skip
-        return _Chosen(values, paired, _flattered(stream, a, b), (stream, stream))
+        caution = "" if a.at is not None else _flattered(stream, a, b)
+        earlier = _earlier(a, b, shared) if paired and stream is Stream.REPORT else ()
+        return _Chosen(values, paired, caution, (stream, stream), a.at, earlier=earlier)
     raise StoreError(
         f"{a.name} and {b.name} have no seeds in common: {a.name} has {_held(a)}, {b.name} "
-        f"{_held(b)}; `hpo top` says from which seeds each value is, and the winner and the "
-        "default have the report seeds"
+        f"{_held(b)}; to train both on test seeds: hpo confirm {a.trial} {b.trial}"
     )
+
+
+def _has_others(a: _Side, b: _Side, stream: Stream) -> bool:
+    """Return whether both sides have values on another stream, all of whose runs ended."""
+    whole = [s for s in Stream if s is not stream and s not in a.partial | b.partial]
+    return any(a.values.get(s) and b.values.get(s) for s in whole)
+
+
+def _earlier(a: _Side, b: _Side, shared: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return of how many of these pairs of test seeds earlier looks were."""
+    now = max(seed for _, seed in shared) + 1
+    sizes = earlier_looks(a.looks, a.trial, b.trial, now)
+    return tuple(sum(seed < size for _, seed in shared) for size in sizes)
 
 
 def _held(side: _Side) -> str:
     """Return in words which seeds a side has values of."""
-    kinds = {
-        Stream.SEARCH: "of the search", Stream.CHOOSE: "that chose", Stream.REPORT: "that report"
-    }  # fmt: skip
-    told = [
-        f"{counted(len(side.values[stream]), 'seed')} {words}"
-        for stream, words in kinds.items()
+    held = [
+        f"{len(side.values[stream])} {kind} seed{'s' * (len(side.values[stream]) != 1)}"
+        for stream, kind in sorted(_KINDS.items(), key=lambda pair: pair[1])
         if side.values.get(stream)
     ]
-    return " and ".join(told)
+    return " and ".join(held)
 
 
 def _unpaired(a: _Side, b: _Side) -> str:
     """Return which seeds each side has, and what to type to compare them seed by seed."""
     if a.seed != b.seed:
         return (
-            f"A has {_held(a)}, all made from `seed: {a.seed}`, and B {_held(b)}, from `seed: "
-            f"{b.seed}`; to compare seed by seed run B's file again with --set seed={a.seed} "
-            f"--name {b.name}-seed{a.seed}"
+            f"{a.name} ran with `seed: {a.seed}`, {b.name} with `seed: {b.seed}`. To pair them, "
+            f"run {b.name}'s file again with --set seed={a.seed} --name {b.name}-seed{a.seed}."
         )
-    told = f"A has {_held(a)}, B {_held(b)}"
+    said = f"{a.name} has {_held(a)}, {b.name} {_held(b)}"
     if a.study == b.study:
-        return f"{told}; not all are the same ones"
+        return f"{said}; not all are the same ones."
     most = max(len(side.values[Stream.REPORT]) for side in (a, b))
     wanted = max(most, FEWEST_PAIRS)
     return (
-        f"{told}; only those that report are the same in both: run the files again with --set "
-        f"confirm.report={wanted}, which adds what is missing"
+        f"{said}. Test seeds are the same in both: run the files again with --set "
+        f"confirm.report={wanted}, which adds those that are missing."
     )
 
 
@@ -219,8 +251,8 @@ def _apart_seeds(a: _Side, b: _Side) -> _Chosen:
         values.append(list(side.values[stream].values()))
         if stream is not Stream.REPORT:
             seeds = counted(len(values[-1]), "seed")
-            cautions.append(f"the {seeds} of {side.name} also selected it, which flatters it")
-    return _Chosen(values, False, "; ".join(cautions), (streams[0], streams[1]))
+            cautions.append(f"The {seeds} of {side.name} also selected it, so its mean is high.")
+    return _Chosen(values, False, " ".join(cautions), (streams[0], streams[1]))
 
 
 def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
@@ -230,36 +262,61 @@ def _flattered(stream: Stream, a: _Side, b: _Side) -> str:
     winners = [side.name for side in (a, b) if side.wins]
     if len(winners) != 1:
         return ""
-    seeds = "these seeds" if stream is Stream.CHOOSE else "these seeds of the search"
-    return f"{winners[0]} was selected as the winner on {seeds}, which flatters it a little"
+    return f"These seeds also picked {winners[0]} as the winner, so its mean is a little high."
 
 
 # ---------------------------------------------------------------------- the two sides
 
 
 def _trials(folder: StudyFolder, numbers: tuple[int, int]) -> tuple[StudyMeta, list[_Side]]:
-    meta, rows, entries, scores = _board(folder)
-    sides: list[_Side] = []
-    for number in numbers:
-        if number not in rows:
+    board = _board(folder)
+    for trial in numbers:
+        if trial not in board.rows:
             raise StoreError(
-                f"study {folder.name!r} has no trial {number}; see: hpo top {folder.name}"
+                f"study {folder.name!r} has no trial {trial}; see: hpo top {folder.name}"
             )
-        side = _side(folder, meta, rows[number], entries[number], f"trial {number}", scores)
-        sides.append(side)
-    return meta, sides
+    whole = [
+        board.entries[n].value is not None or any(board.fresh.get((n, s)) for s in _FRESH)
+        for n in numbers
+    ]
+    common = None if all(whole) else _last_common(folder, numbers)
+    sides = [_side(folder, board, number, f"trial {number}", common) for number in numbers]
+    return board.meta, sides
+
+
+_FRESH = (Stream.CHOOSE, Stream.REPORT)
+_Common = tuple[int, Mapping[int, Sequence[float]]]
+"""Env steps, and the value of every seed of either trial there."""
+
+
+def _last_common(folder: StudyFolder, numbers: tuple[int, int]) -> _Common:
+    """Return the values of two trials at the latest env steps at which both were evaluated.
+
+    Raises:
+        StoreError: there are none.
+    """
+    points = read_points(folder.path)
+    found = [{at for kind, trial, at in points.seeds if kind == Stream.SEARCH and trial == number}
+             for number in numbers]  # fmt: skip
+    if not (both := found[0] & found[1]):
+        raise StoreError(
+            f"trials {numbers[0]} and {numbers[1]} of {folder.name!r} were not evaluated at equal "
+            f"env steps; to compare full runs: hpo confirm {numbers[0]} {numbers[1]}"
+        )
+    at = max(both)
+    return at, {n: points.seeds[str(Stream.SEARCH), n, at] for n in numbers}
 
 
 def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
     sides, metas = [], []
     for name in (a, b):
         folder = find_study(name, root, note)
-        meta, rows, entries, scores = _board(folder)
-        first = min(entries.values(), key=lambda entry: entry.rank, default=None)
+        board = _board(folder)
+        first = min(board.entries.values(), key=lambda entry: entry.rank, default=None)
         if first is None:
             raise StoreError(f"study {name!r} has no trial yet")
-        sides.append(_side(folder, meta, rows[first.trial], first, name, scores))
-        metas.append(meta)
+        sides.append(_side(folder, board, first.trial, name))
+        metas.append(board.meta)
     if (metas[0].metric, metas[0].goal) != (metas[1].metric, metas[1].goal):
         raise ConfigError(
             f"{a} measures {metas[0].metric} and {b} {metas[1].metric}; "
@@ -280,102 +337,187 @@ def _studies(a: str, b: str, root: Path) -> tuple[StudyMeta, list[_Side]]:
     return metas[0], sides
 
 
+@dataclass(frozen=True)
+class _Board:
+    """What a study holds, as of one commit.
+
+    Attributes:
+        rows, entries: its trials, and their places on the leaderboard, by number.
+        scores: over several environments.
+        fresh: (trial, stream) -> replicate -> value, of every run on fresh seeds that ended.
+        looks: at how many test seeds trials were seen.
+    """
+
+    meta: StudyMeta
+    rows: Mapping[int, TrialRow]
+    entries: Mapping[int, Entry]
+    scores: EnvironmentScores
+    fresh: Mapping[tuple[int, Stream], Mapping[int, float]]
+    looks: tuple[Look, ...]
+
+
 def _side(
-    folder: StudyFolder,
-    meta: StudyMeta,
-    row: TrialRow,
-    entry: Entry,
-    name: str,
-    scores: EnvironmentScores,
+    folder: StudyFolder, board: _Board, number: int, name: str, common: _Common | None = None
 ) -> _Side:
-    """Return the values of a trial by their seeds, and what they were measured in."""
+    """Return the values of a trial by their seeds, and what they were measured in.
+
+    Args:
+        folder: of the study.
+        board: what it holds.
+        number: the trial's.
+        name: what to call it.
+        common: its values are these, at an earlier point than the end of its run.
+    """
+    row, entry, meta = board.rows[number], board.entries[number], board.meta
     whole = entry.value is not None and entry.values  # else they come from an earlier point
-    if not (whole or row.report_values):
+    fresh = {
+        stream: board.fresh.get((number, stream), {}) for stream in (Stream.CHOOSE, Stream.REPORT)
+    }
+    if common is None and not (whole or any(fresh.values())):
         raise StoreError(
             f"trial {row.trial} of {folder.name!r} is {entry.state.value} and has no value of a "
             "full run; compare trials that finished"
         )
     study = recorded(meta.study_text)
-    streams = {
-        Stream.SEARCH: row.seed_values if whole else (),
-        Stream.CHOOSE: row.choose_values,
-    }
-    kinds = {stream: str(stream) for stream in streams}
+    kind = str(Stream.SEARCH)
     if study.seeds.tolerate and len(row.seed_values) < study.seeds.per_config:
         # Some replicates diverged; which ones was not recorded.
-        kinds[Stream.SEARCH] = f"search of trial {row.trial}"
-    values = {
-        stream: {(kinds[stream], index): value for index, value in enumerate(given)}
-        for stream, given in streams.items()
+        kind = f"search of trial {row.trial}"
+    searched = row.seed_values if whole else ()
+    if common is not None:
+        searched, fresh = common[1][number], {}
+    values: dict[Stream, _Seeds] = {
+        Stream.SEARCH: {(kind, index): value for index, value in enumerate(searched)}
     }
-    found = {seed: value for seed, value in row.by_report_seed.items() if math.isfinite(value)}
-    values[Stream.REPORT] = {(str(Stream.REPORT), seed): value for seed, value in found.items()}
-    world = evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params)
+    for stream, known in fresh.items():
+        finite = {seed: value for seed, value in known.items() if math.isfinite(value)}
+        values[stream] = {(str(stream), seed): value for seed, value in finite.items()}
+    told = {Stream.CHOOSE: row.choose_values, Stream.REPORT: row.by_report_seed}
     return _Side(
-        name, str(folder.path.resolve()), study.seed, row.trial, entry.rank == 1, values, world,
-        scores,
-    )  # fmt: skip
+        name=name,
+        study=str(folder.path.resolve()),
+        seed=study.seed,
+        trial=row.trial,
+        wins=entry.rank == 1,
+        values=values,
+        partial={s for s, known in told.items() if fresh.get(s) and not known},
+        world=evaluated_in(plain(read_text(meta.study_text, "study.resolved.yaml")), row.params),
+        scores=board.scores,
+        looks=board.looks,
+        at=None if common is None else common[0],
+    )
 
 
-def _board(
-    folder: StudyFolder,
-) -> tuple[StudyMeta, dict[int, TrialRow], dict[int, Entry], EnvironmentScores]:
+def _board(folder: StudyFolder) -> _Board:
     with Journal(folder.path) as journal, journal.at_one_commit():
-        rows = {row.trial: row for row in journal.trials()}
+        rows = {row.trial: row for row in trials_seen(journal)}
         meta = journal.meta
         scores = environment_scores(journal, list(rows.values()))
-    return meta, rows, {e.trial: e for e in leaderboard_of(meta, list(rows.values()))}, scores
+        fresh, looks = fresh_seeds(journal), looks_of(journal.attributes())
+    entries = {entry.trial: entry for entry in leaderboard_of(meta, list(rows.values()))}
+    return _Board(meta, rows, entries, scores, fresh, looks)
 
 
 # ---------------------------------------------------------------------- the words
+
+_KINDS = {Stream.REPORT: "test", Stream.CHOOSE: "selection", Stream.SEARCH: "search"}
+_LISTED = 8
+_ENOUGH = 8
 
 
 def _text(
     result: Comparison,
     sides: Sequence[_Side],
-    meta: StudyMeta,
-    caution: str,
+    chosen: _Chosen,
+    differs: str,
     more: Sequence[str],
-    verdict: str,
+    which: str,
 ) -> str:
-    lines = [f"{meta.metric}, {meta.goal}"]
-    for letter, side, mean, iqm, count in zip(
-        "AB", sides, result.means, result.iqms, result.seeds, strict=True
-    ):
-        middle = "" if iqm is None else f", IQM {iqm:.4g}"
-        lines.append(
-            f"  {letter}  {side.name}: mean {mean:.4g}{middle} over {counted(count, 'seed')}"
-        )
-    lines.append(f"  {_difference(result, sides)}")
-    lines.append(
-        f"  a run of A beats one of B with probability {result.probability:.2f}"
-        f"{_shown(result.probability_interval, '.2f')}"
-    )
-    lines += [f"  {caution}"] if caution else []
-    lines += more
-    lines.append(verdict)
+    """Return the verdict, the values behind it, and what would decide where it is open."""
+    verdict = _verdict(result, sides, chosen)
+    if differs:
+        verdict = f"No verdict: they were evaluated in different environments ({differs})."
+    lines = [verdict, "", *_values(sides, chosen, result)]
+    if result.paired and not differs:
+        lines.append(_seed_by_seed(result, sides, chosen))
+    lines += ["", chosen.caution] if chosen.caution else []
+    lines += ["", *more] if more else []
+    if not differs and result.verdict == "undecided":
+        lines += ["", *_what_decides(result, sides, chosen, which)]
     return "\n".join(lines)
 
 
-def _difference(result: Comparison, sides: Sequence[_Side]) -> str:
-    """Return who is ahead and by how much, as a number that is positive for who is."""
-    how = "paired by seed"
-    if not result.paired:
-        shared = sides[0].seed == sides[1].seed
-        how = "not paired: not all seeds of one were run by the other" if shared else (
-            "not paired: the seeds are different ones"
-        )  # fmt: skip
+def _verdict(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    """Return the verdict with its numbers."""
+    a, b = (side.name for side in sides)
+    seeds = _seeds_words(result, chosen)
+    if result.equal:
+        return f"No difference: {a} and {b} have the same value on each of {seeds}."
+    word = WORDS[result.verdict][:1].upper() + WORDS[result.verdict][1:]
     if result.difference == 0.0:
-        around = _shown(result.difference_interval)
-        return f"no difference of their means{around and ': 0'}{around}, {how}"
-    ahead, low, high = "A", result.difference_interval.low, result.difference_interval.high
-    if result.difference < 0.0:
-        ahead = "B"
-        low, high = (None if end is None else -end for end in (high, low))
-    spread = Interval(low, high, result.difference_interval.kind)
-    return f"{ahead} is ahead by {abs(result.difference):.4g}{_shown(spread)}, {how}"
+        return f"{word}: {a} and {b} have the same mean on {seeds}."
+    sign = -1.0 if result.difference < 0.0 else 1.0
+    ahead, behind = (a, b) if sign > 0 else (b, a)
+    low, high = result.difference_interval.low, result.difference_interval.high
+    ends = sorted((sign * low, sign * high)) if low is not None and high is not None else None
+    by = f"{abs(result.difference):.4g}" + (f" [{ends[0]:.4g}, {ends[1]:.4g}]" if ends else "")
+    if result.verdict in ("better", "worse"):
+        first = ahead.replace("trial ", "Trial ") if ahead.startswith("trial ") else ahead
+        return f"{first} is better than {behind}: by {by} on {seeds}."
+    return f"{word}: {ahead} leads {behind} by {by} on {seeds}."
 
 
-def _shown(spread: object, form: str = ".4g") -> str:
-    low, high = getattr(spread, "low", None), getattr(spread, "high", None)
-    return "" if low is None or high is None else f" [{low:{form}}, {high:{form}}]"
+def _seeds_words(result: Comparison, chosen: _Chosen) -> str:
+    kinds = list(dict.fromkeys(_KINDS[stream] for stream in chosen.streams))
+    kind = f"{kinds[0]} " if len(kinds) == 1 else ""
+    at = "" if chosen.at is None else f" at {steps(chosen.at)} env steps, the last both reached"
+    if result.paired:
+        return f"{result.seeds[0]} shared {kind}seed{'s' * (result.seeds[0] != 1)}{at}"
+    return f"{result.seeds[0]} and {result.seeds[1]} {kind}seeds, not paired{at}"
+
+
+def _values(sides: Sequence[_Side], chosen: _Chosen, result: Comparison) -> list[str]:
+    """Return a line per side: its mean, its interval, and its values where they are few."""
+    rows: list[list[str]] = []
+    for side, values, mean in zip(sides, chosen.values, result.means, strict=True):
+        around = interval(values)
+        few = " ".join(f"{value:.4g}" for value in values) if len(values) <= _LISTED else ""
+        rows.append([f"  {side.name}", number(mean), between(around.low, around.high), few])
+    header = ("  ", "mean", "95% interval", "every seed" if any(row[3] for row in rows) else "")
+    used = [at for at in range(4) if any(row[at] for row in rows)]
+    lines = aligned([header[n] for n in used], [[row[n] for n in used] for row in rows],
+                    [n == 1 for n in used]).split("\n")  # fmt: skip
+    return [lines[0], *lines[2:]]
+
+
+def _seed_by_seed(result: Comparison, sides: Sequence[_Side], chosen: _Chosen) -> str:
+    """Return how many seeds each side won, and how likely the better one wins on a new seed."""
+    sign = 1.0 if chosen.goal == "maximize" else -1.0
+    apart = [sign * (x - y) for x, y in zip(*chosen.values, strict=True)]
+    ahead = 1 if result.difference < 0.0 else 0
+    own = -1.0 if ahead else 1.0
+    wins, losses = sum(own * d > 0 for d in apart), sum(own * d < 0 for d in apart)
+    ties = len(apart) - wins - losses
+    said = f"  Seed by seed {sides[ahead].name} wins {wins}, ties {ties}, loses {losses}."
+    if result.verdict not in ("better", "worse"):
+        return said
+    chance, spread = result.probability, result.probability_interval
+    low, high = spread.low, spread.high
+    if ahead:
+        chance = 1.0 - chance
+        low, high = (None if end is None else 1.0 - end for end in (high, low))
+    return f"{said} On a new seed: {chance:.2f} {between(low, high, '.2f')}".rstrip() + " to win."
+
+
+def _what_decides(
+    result: Comparison, sides: Sequence[_Side], chosen: _Chosen, which: str
+) -> list[str]:
+    """Return what to type to get a verdict."""
+    more = result.more_seeds or 0
+    if sides[0].study != sides[1].study:
+        return [f"About {more} more test seeds of each would decide."] if more else []
+    known = result.seeds[0] if chosen.streams[0] is Stream.REPORT and result.paired else 0
+    wanted = max(_ENOUGH, known + more)
+    trials = " ".join(str(side.trial) for side in sides)
+    return [f"To decide, train both on {wanted} test seeds:  "
+            f"hpo confirm {trials} --seeds {wanted}{which}"]  # fmt: skip

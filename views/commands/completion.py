@@ -56,7 +56,7 @@ def _completer(command: str, action: argparse.Action) -> Callable[..., Iterable[
         return _knobs
     if (command, action.dest) in (("init", "env"), ("envs", "word")):
         return _environments
-    if action.dest == "study":
+    if action.dest == "study" or (command, action.dest) == ("confirm", "words"):
         return _studies
     return None
 

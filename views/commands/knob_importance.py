@@ -1,30 +1,32 @@
-"""`hpo importance`: which knobs mattered most."""
+"""`hpo importance`: which hyperparameters matter."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import ConfigError
 from ...store.study_folder import find_study
 from ..documents import print_json
-from ..formatting import counted, steps
+from ..formatting import aligned, counted, narrow, steps
 from ..terminal.console import in_columns, knows_blocks
 from ..visible import echo, note
 
 if TYPE_CHECKING:
     from ...search.after.decided import Answer
-    from ...search.after.looking_back import Importance
+    from ...search.after.looking_back import Importance, Points
 
 __all__ = ["do_importance"]
 
 _BAR = 30
+_TITLES = {"ped-anova": "PED-ANOVA", "fanova": "fANOVA"}
 
 
 def do_importance(args: Namespace) -> int:
-    """Print the importance of knobs, at one point of the runs or over all of them.
+    """Print which hyperparameters matter, at one point of the runs or over all of them.
 
     Raises:
         ConfigError: too few trials, or no such point.
@@ -40,37 +42,67 @@ def do_importance(args: Namespace) -> int:
         found = importance_over_progress(points, args.all, method)
     else:
         found = [importance_at(points, args.at, args.all, method)]
-    told = [(item, answer_at(points, item)) for item in found]
     if args.json:
-        print_json([{**_data(item), "answer": answer.as_json()} for item, answer in told])
+        told = [{**_data(item), "answer": answer_at(points, item).as_json()} for item in found]
+        print_json(told)
+        return 0
+    if args.method is not None or args.all:
+        lines = [_of_method(item, knows_blocks(sys.stdout)) for item in found]
+    elif args.over_progress:
+        lines = [_over_progress([answer_at(points, item) for item in found])]
     else:
-        for item, answer in told:
-            text = f"{_answer(answer)}\n{_text(item, knows_blocks(sys.stdout))}"
-            echo(in_columns(text, sys.stdout, 2))
-        left_out = sorted(set(points.values) - {item.at for item in found})
-        if args.over_progress and left_out:
-            some = ", ".join(map(steps, left_out))
-            words = (
-                f"left out, where fewer than ten of these trials have a value: {some} env steps"
-            )
-            echo(in_columns(words, sys.stdout, 2))
+        lines = [_answer(answer_at(points, found[0]))]
+    if args.over_progress:
+        lines += _left_out(points, found)
+    for line in "\n".join(lines).split("\n"):
+        echo(in_columns(line, sys.stdout, 2))
     return 0
 
 
 def _answer(answer: Answer) -> str:
-    """Return which knobs decided, and a line for every knob."""
-    width = max((len(knob.name) for knob in answer.decided.knobs), default=4)
-    lines = [*answer.sentences, f"  {'knob'.ljust(width)}  explains  95 % interval   floor"]
+    """Return which hyperparameters matter, a line for each, and what limits the answer."""
+    rows: list[list[str]] = []
     for knob in answer.decided.knobs:
         if knob.floor >= 1.0:
-            lines.append(f"  {knob.name.ljust(width)}  too few trials have it")
+            rows.append([knob.name, "-", "-", "-", "too few trials have it"])
             continue
-        spread = f"[{knob.low:.1%}, {knob.high:.1%}]"
-        mark = "  decided" if knob.decided else ""
-        lines.append(
-            f"  {knob.name.ljust(width)}  {knob.share:8.1%}  {spread:14}  {knob.floor:5.1%}{mark}"
-        )
-    return "\n".join(lines)
+        verdict = "matters" if knob.decided else "not shown"
+        spread = f"[{knob.low:.0%}, {knob.high:.0%}]"
+        rows.append([knob.name, f"{knob.share:.0%}", spread, f"{knob.floor:.0%}", verdict])
+    header = ("hyperparameter", "explains", "95% interval", "by chance", "verdict")
+    first, *rest = answer.sentences
+    table = aligned(header, rows, (False, True, False, True, False)) if rows else ""
+    point = f"Trials are compared at {steps(answer.at)} env steps."
+    return "\n".join([first, "", table, "", point, *rest])
+
+
+def _over_progress(answers: Sequence[Answer]) -> str:
+    """Return what every hyperparameter explains at every point, an asterisk where it matters."""
+    names = [knob.name for knob in answers[-1].decided.knobs]
+    rows: list[list[str]] = []
+    for name in names:
+        at = [next((k for k in a.decided.knobs if k.name == name), None) for a in answers]
+        rows.append([name, *("-" if k is None else f"{k.share:.0%}{'*' * k.decided}" for k in at)])
+    header = ["hyperparameter", *(steps(answer.at) for answer in answers)]
+    lines = narrow(header, rows, [False, *[True] * len(answers)])
+    last = answers[-1]
+    return "\n".join(
+        [
+            f"At {steps(last.at)} env steps: {last.decided.sentence}",
+            "",
+            *lines,
+            "",
+            "Share of the ranking explained at each point (env steps); * matters.",
+        ]
+    )
+
+
+def _left_out(points: Points, found: Sequence[Importance]) -> list[str]:
+    left_out = sorted(set(points.values) - {item.at for item in found})
+    if not left_out:
+        return []
+    some = ", ".join(map(steps, left_out))
+    return [f"Fewer than ten of these trials have a value at: {some} env steps."]
 
 
 def _data(item: Importance) -> dict[str, object]:
@@ -84,15 +116,19 @@ def _data(item: Importance) -> dict[str, object]:
     }
 
 
-def _text(item: Importance, blocks: bool) -> str:
-    which = ", none proposed by a model"
+def _of_method(item: Importance, blocks: bool) -> str:
+    """Return the shares by one estimator, which has no test against chance."""
+    first = next(iter(item.shares), None)
+    head = f"{_TITLES[item.method]} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}"
+    if first is not None and item.shares[first] > 0.0:
+        head = f"{head}: {first} is first ({item.shares[first]:.0%})"
+    lines = [f"{head}."]
     if item.modelled:
-        which = ", a model's proposals included (biased towards where it searched)"
-    lines = [
-        f"{item.method} at {steps(item.at)} env steps, {counted(item.trials, 'trial')}{which}"
-    ]
+        lines.append(f"{item.modelled} were proposed by a model, which biases the shares.")
+    elif item.random_only:
+        lines.append("It uses the trials that were proposed before any result was known.")
     if item.caution:
-        lines.append(f"  {item.caution}")
+        lines.append(f"{item.caution[0].upper()}{item.caution[1:]}.")
     width = max(map(len, item.shares), default=0)
     most = max(item.shares.values(), default=0.0)
     for name, share in item.shares.items():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.text import Text
 
 from ...core.policy_document import NAME, read_about
 from ...disk import copy_folder
@@ -29,17 +32,21 @@ from ...store.study_folder import (
     list_studies,
     one_policy,
     state_of,
+    trials_seen,
 )
 from ...studies.stopping_rules import finishing_rules
 from ...studies.tuned.catalogue import PLACE, shipped
 from ..documents import print_answer, print_json
-from ..formatting import counted, number, steps
+from ..formatting import number, steps
 from ..leaderboard_text import (
+    EXPLAINED,
     audit_words,
     front_line,
+    headline,
     print_baselines,
-    print_conclusion,
+    print_headline,
     print_leaderboard,
+    target,
     winner_line,
 )
 from ..listings import studies_listing
@@ -82,13 +89,14 @@ class _Board:
 def _read(folder: StudyFolder) -> _Board:
     with Journal(folder.path) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
-        rows = journal.trials()
+        rows = trials_seen(journal)
         entries = leaderboard_of(meta, rows)
         audited = any(row.audited for row in rows)
         audit = audit_of(meta, rows, journal.decisions(), finishing_rules()) if audited else None
         baselines = baseline_entries(baselines_of(journal), entries, meta.goal)
         conclusion = conclusion_of(journal)
-    return _Board(entries, baselines, meta, state_of(folder.path, head), audit, conclusion)
+    state = state_of(folder.path, head)
+    return _Board(entries, baselines, meta, state, audit, conclusion)
 
 
 def do_top(args: Namespace) -> int:
@@ -110,17 +118,20 @@ def do_top(args: Namespace) -> int:
         )
         return 0
     out = console(sys.stdout)
-    entries, meta = seen.entries, seen.meta
+    if args.explain:
+        out.print(EXPLAINED, soft_wrap=True)
+        return 0
+    entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    count = counted(sum(entry.trial >= 0 for entry in entries), "trial")
-    what = f"objectives {', '.join(names)}" if names else f"value is {meta.metric}"
-    out.print(f"{folder.name}: {seen.state}, {count}, {what}")
-    if entries:
-        print_conclusion(out, seen.conclusion)
-        out.print()
-    print_leaderboard(out, entries, args.n or _ROWS, names, _environments(meta))
+    print_headline(out, headline(seen.conclusion, entries, meta.metric))
+    if seen.state != "finished":
+        out.print(f"The study is {seen.state}; these are its results so far.")
     if names:
         out.print(front_line(entries, volume_of(entries, Ranking.of(meta))))
+    out.print()
+    print_leaderboard(out, entries, args.n or _ROWS, names, _environments(meta), which)
+    if entries and not names and not args.n:
+        out.print(Text(f"What the columns mean: hpo top --explain{which}", style="dim"))
     if seen.audit is not None:
         out.print(f"Early stopping: {audit_words(seen.audit, meta.metric)}")
     if seen.baselines:
@@ -151,7 +162,7 @@ def do_show(args: Namespace) -> int:
     if args.trial is None:
         raise ConfigError("nothing to show; give TRIAL, a trial's number, or --env FILE")
     data = trial_data(_folder(args), args.trial)
-    print_answer(args.json, data, trial_text(data, knows_blocks(sys.stdout)))
+    print_answer(args.json, data, trial_text(data, knows_blocks(sys.stdout), args.verbose))
     return 0
 
 
@@ -212,14 +223,25 @@ def do_best(args: Namespace) -> int:
         if len(front) > 1:
             echo(f"Trial {first.trial} is first: the largest crowding distance on the front.")
     else:
-        for text in seen.conclusion.said:
+        told = [winner_line(entries, meta.metric)]
+        told += headline(seen.conclusion, entries, meta.metric)
+        for text in dict.fromkeys(told):
             echo(in_columns(text, sys.stdout))
-        echo(in_columns(winner_line(entries, meta.metric), sys.stdout))
+    echo("fixed:" if first.params else "fixed: {}")
     for name, value in first.params.items():
-        echo(f"  {name}: {value}")
+        echo(f"  {name}: {_yaml(value)}")
     if exported is not None:
         print_exported(exported)
     return 0
+
+
+def _yaml(value: Any) -> str:
+    """Return a value of a hyperparameter as YAML reads it back, on one line."""
+    if value is None:
+        return "off"
+    if isinstance(value, float):
+        return repr(value) if "e" not in repr(value) or "." in repr(value) else f"{value:.1e}"
+    return json.dumps(value)
 
 
 def print_exported(target: Path) -> None:

@@ -68,7 +68,8 @@ def do_tuned(args: Namespace) -> int:
         return _check(folders(place), args)
     if first:
         record = find_record(first, place)
-        print_answer(args.json, record_data(record), record_words(record, sys.stdout))
+        text = record_words(record, sys.stdout, args.verbose)
+        print_answer(args.json, record_data(record), text)
         return 0
     records = [read_record(path) for path in record_files(folders(place)).values()]
     print_answer(args.json, [record_data(record) for record in records], records_table(records))
@@ -84,7 +85,7 @@ def _verify(record: Record, args: Namespace) -> int:
 
     seeds = args.seeds or FRESH
     if seeds < 5:
-        raise ConfigError(f"--seeds {seeds}: at least 5 fresh seeds are needed for an interval")
+        raise ConfigError(f"--seeds {seeds}: at least 5 seeds are needed for an interval")
     folder = Path(tempfile.mkdtemp(prefix="hpo-verify-"))
     try:
         runner = _runner(args, folder)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ...errors import HpoError
 from ...search.api import run as run_study
 from ...search.run import Results
 from ...store.by_environment import environment_names
+from ...store.follow import is_finished
 from ...store.journal import Journal
 from ...store.study_folder import REPORT_NAME, StudyFolder, free_name
 from ...studies.given import Given
@@ -20,11 +23,20 @@ from ...studies.several import metric_words
 from ...studies.spec import Study
 from ..documents import print_json
 from ..final_summary import print_results, results_data
+from ..formatting import duration
 from ..terminal.console import can_draw, console, let_go_of_terminal, plain_warnings, to_stderr
 from ..terminal.interrupt_listener import InterruptListener
 from ..terminal.run_view import LinesView, QuietView, RunView
+from ..visible import echo
 
-__all__ = ["INTERRUPTED", "resume_command", "run_watched", "watch"]
+__all__ = [
+    "INTERRUPTED",
+    "resume_command",
+    "run_watched",
+    "watch",
+    "watch_run",
+    "write_report_of",
+]
 
 INTERRUPTED = 130
 
@@ -42,7 +54,7 @@ def run_watched(study: Study, text: str, args: Namespace) -> int:
     """
 
     def show(results: Results) -> None:
-        _report(results)
+        write_report_of(results)
         _print(results, study, args)
 
     results = watch(study, text, args, show)
@@ -77,22 +89,46 @@ def watch(
     command = resume_command(args.argv, study.name if args.new else None)
     name = study.name if args.new else args.name
     given = Given(args.argv[0], args.file, tuple(args.set), name, args.out)
-    view = _view(args, command)
-    listener = InterruptListener(view.pressed, view.leaving)
-    view.on_ready = listener.arm
-    with listener, view, plain_warnings(view.warn):
-        results = run_study(
+
+    def run(**watching: Any) -> Results:
+        return run_study(
             study,
             args.out,
-            [view],
             accept_new_bits=args.accept_new_bits,
             accept_changed_files=args.accept_changed_files,
             study_text=text,
             given=given,
-            compiling=view.compiling,
-            warn=view.warn,
+            **watching,
         )
+
+    return watch_run(run, args, command, Path(args.out) / study.name, show)
+
+
+def watch_run(
+    run: Callable[..., Results],
+    args: Namespace,
+    command: str,
+    folder: Path,
+    show: Callable[[Results], None] = lambda results: None,
+) -> Results:
+    """Run something and show its progress; print how to resume it if it was interrupted.
+
+    Args:
+        run: takes `observers`, `compiling` and `warn`, as `search.api.run` does.
+        args: of the command.
+        command: that resumes it.
+        folder: of the study.
+        show: prints the results.
+    """
+    view = _view(args, command, folder)
+    listener = InterruptListener(view.pressed, view.leaving)
+    view.on_ready = listener.arm
+    with listener, view, plain_warnings(view.warn):
+        results = run(observers=[view], compiling=view.compiling, warn=view.warn)
     let_go_of_terminal()
+    if results.finished_at is not None and not args.json:
+        since = max(0.0, time.time() - results.finished_at)
+        echo(f"{folder.name} finished {duration(since)} ago; nothing to do.")
     show(results)
     if results.state == "interrupted":
         view.write("Interrupted; everything so far is kept. Resume with:", command)
@@ -107,17 +143,25 @@ def resume_command(argv: Sequence[str], name: str | None) -> str:
     return shlex.join(["hpo", *words])
 
 
-def _view(args: Namespace, command: str) -> RunView:
+def _view(args: Namespace, command: str, folder: Path) -> RunView:
     if args.quiet:
         return QuietView(command=command)
     if args.json or not can_draw():
         return LinesView(command=command)
     from ..terminal.live_view import LiveView
 
-    return LiveView(command)
+    return LiveView(command, at_once=not _has_finished(folder))
 
 
-def _report(results: Results) -> None:
+def _has_finished(folder: Path) -> bool:
+    """Return whether a study has finished; a damaged one is refused by whoever runs it."""
+    try:
+        return Journal.exists(folder) and is_finished(folder)
+    except HpoError:
+        return False
+
+
+def write_report_of(results: Results) -> None:
     """Write `report.html`; warn if it cannot be written, because the results stand without it."""
     from ..report.report import write_report
 
@@ -135,5 +179,6 @@ def _print(results: Results, study: Study, args: Namespace) -> None:
         with Journal(results.folder) as journal:
             environments = environment_names(journal.meta.environments)
         print_results(
-            console(sys.stdout), results, metric_words(study), args.quiet, names, environments
-        )
+            console(sys.stdout), results, metric_words(study), args.quiet, names, environments,
+            getattr(args, "verbose", False),
+        )  # fmt: skip

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from ...search.what_if.what_if import Span, WhatIf, WhatIfRow, what_if
 from ...store.codec import finite_json
 from ...store.study_folder import find_study
 from ..documents import print_answer
-from ..formatting import aligned, counted, steps
-from ..terminal.console import console, fitted
+from ..formatting import aligned, counted, narrow
+from ..terminal.console import console, in_columns
 from ..visible import note
 
 __all__ = ["do_what_if", "what_if_text"]
 
-_HEADER = ("rule", "stopped", "env steps", "saved", "won", "lost", "95 %", "exact")
-_RIGHT = (False, True, True, True, True, True, False, False)
-_TWO_TABLES = ((0, 1, 2, 3, 7), (0, 4, 5, 6))  # what it did, and what came of it
+_HEADER = ("rule", "stopped", "saved", "lost", "risk", "exact")
+_RIGHT = (False, True, True, True, False, False)
 _WHY = {
-    "asks": "asks: the method learns, so a study with this rule asks for other trials; this is "
-    "its verdict on the trials that were asked for",
-    "order": "order: replaying the study's own rule did not give every recorded judgement, or "
-    "not every trial's env steps, so trials may meet at rungs in another order",
-    "lost": "lost: trials lost more seeds than they may, and which of them was lost where is not "
-    "recorded",
-    "more": "more: what is saved would have paid for further trials, which nobody ran",
-    "between": "between: some rungs lie between recorded evaluations; values there are "
-    "interpolated",
-    "unseen": "unseen: it lets trials go on that nobody saw further; {drawn}, and [low, high] is "
-    "the range of that",
+    "asks": "asks: under this rule {method} would propose different trials",
+    "order": "order: trials may reach rungs in a different order than recorded",
+    "lost": "lost seeds: which seed of a trial was lost is not recorded",
+    "more": "more: what it saves would pay for further trials, which did not run",
+    "between": "between: values at some rungs are interpolated between evaluations",
+    "unseen": "unseen: it continues trials that were stopped; {drawn}",
 }
 
 
@@ -44,45 +37,45 @@ def do_what_if(args: Namespace) -> int:
     """
     folder = find_study(args.study, Path(args.out), note)
     found = what_if(folder.path, args.early_terminate, args.seeds, args.resamples)
-    width = console(sys.stdout).width if sys.stdout.isatty() else None
-    text = fitted(what_if_text(found, width), sys.stdout, 2)
+    text = in_columns(what_if_text(found, console(sys.stdout).width), sys.stdout, 2)
     print_answer(args.json, finite_json(found.as_json()), text)
     return 0
 
 
 def what_if_text(found: WhatIf, width: int | None = None) -> str:
-    """Return rules side by side, and what the words in the last column mean.
+    """Return what the study's own rule did, all rules side by side, and what limits the answer.
 
     Args:
         found: what they would have done.
-        width: columns of the terminal; what is wider stands in two tables. None: in one.
+        width: columns of the terminal; a wider table is split. None: one table.
     """
-    head = (
-        f"{found.study}: {counted(found.trials, 'trial')} judged again on "
-        f"{counted(found.seeds, 'seed')} each; ran with {found.recorded_rule or 'no rule'}\n"
-        f"replayed as recorded: {found.matched} of {found.judgements} judgements and batches"
-    )
     rows = [_cells(row) for row in found.rows]
-    tables = [_table(rows, range(len(_HEADER)))]
-    if width is not None and len(tables[0].partition("\n")[0]) > width:
-        tables = [_table(rows, columns) for columns in _TWO_TABLES]
-    return "\n".join([head, "", "\n\n".join(tables), "", *_notes(found)])
+    table = narrow(_HEADER, rows, _RIGHT, width) if width else [aligned(_HEADER, rows, _RIGHT)]
+    return "\n".join([_own(found), "", *table, "", *_notes(found)])
 
 
-def _table(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> str:
-    header, right = [_HEADER[n] for n in columns], [_RIGHT[n] for n in columns]
-    return aligned(header, [[row[n] for n in columns] for row in rows], right)
+def _own(found: WhatIf) -> str:
+    """Return what the rule that the study ran with did."""
+    own = next((row for row in found.rows if row.own), None)
+    trials, seeds = counted(found.trials, "trial"), counted(found.seeds, "seed")
+    if own is None:
+        ran = found.recorded_rule or "no stopping rule"
+        return f"{found.study} ran {ran}; these rules replay its {trials} on {seeds} each."
+    if own.rule == "none":
+        return f"{found.study} ran no stopping rule: {trials} on {seeds} each."
+    lost = "" if own.lost is None else f" and lost {_lost(own.lost)}"
+    return (
+        f"{found.study} ran {own.rule}: it saved {own.saved.value:.0%} of the env steps of "
+        f"{trials} on {seeds} each{lost}."
+    )
 
 
 def _cells(row: WhatIfRow) -> list[str]:
-    winner = "-" if row.winner is None else f"{row.winner}"
-    luck = "" if row.luck is None else f"[{_short(row.luck.low)}, {_short(row.luck.high)}]"
+    luck = "-" if row.luck is None else f"[{_short(row.luck.low)}, {_short(row.luck.high)}]"
     return [
         row.rule,
-        f"{_span(row.stopped, '.0f')} of {row.trials}",
-        steps(round(row.env_steps.value)),
+        f"{_span(row.stopped, '.0f')}/{row.trials}",
         f"{row.saved.value:.0%}",
-        winner,
         "-" if row.lost is None else _lost(row.lost),
         luck,
         row.why or "yes",
@@ -107,25 +100,20 @@ def _span(span: Span, form: str) -> str:
 
 def _notes(found: WhatIf) -> list[str]:
     told = [row.luck for row in found.rows if row.luck is not None]
-    notes = ["saved: of the env steps of these trials run to their ends on all seeds."]
     if found.best is None:
-        notes.append("several objectives or constraints: no one winner, so nothing to lose.")
+        notes = ["With several objectives or constraints there is no one winner, so no loss."]
     else:
-        notes.append(
-            f"lost: {found.metric} of trial {found.best}, the best of the record over all its "
-            "seeds, less the winner's."
-        )
+        notes = [f"lost: {found.metric} of the winner against trial {found.best}, the best."]
     if told:
-        pauses = any(row.luck is None and row.lost is not None for row in found.rows)
-        notes.append(
-            f"95 %: what is lost in {told[0].resamples} resamples of the trials in random order "
-            f"(bootstrap){'; none where trials wait at rungs' * pauses}."
-        )
-    drawn = "their ends are drawn from trials that ran on, which flatters them"
+        notes.append(f"risk: 95% interval of the loss over {told[0].resamples} resampled orders.")
+    drawn = "their ends are taken from trials that ran on (optimistic)"
     if found.audited:
-        drawn = "their ends are drawn from audited trials"
+        drawn = "their ends are taken from audited trials"
     for why in dict.fromkeys(row.why for row in found.rows if row.why):
-        notes.append(_WHY[why].format(drawn=drawn) + ".")
-    if any(row.exact for row in found.rows):
-        notes.append("yes: a study with this rule and these seeds does exactly this.")
+        notes.append(_WHY[why].format(drawn=drawn, method=found.method) + ".")
+    if found.matched < found.judgements:
+        notes.append(
+            f"Replaying the study's own rule gave {found.matched} of {found.judgements} recorded "
+            "decisions."
+        )
     return notes

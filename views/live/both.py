@@ -39,7 +39,7 @@ def best_of_both(sides: Sequence[Snapshot]) -> Picture:
     keys = [Key(side.folder.name, f"c{place}", "line") for place, side in enumerate(sides)]
     caption = (
         "The best value of the search over the env steps of all trials that had ended. The value "
-        "of a best trial flatters it; compare winners on fresh seeds with hpo compare."
+        "of a best trial is a little high; compare winners on test seeds with hpo compare."
     )
     panel = XY(_TITLE, x, y, tuple(lines), tuple(keys), wide=True)
     return Picture("both", _TITLE, caption, (panel,))

@@ -145,7 +145,9 @@ def _row(line: Line) -> str:
 
 def _ended(progress: Progress) -> str:
     """Return how many trials have ended, of how many there may be."""
-    live = (TrialState.WAITING, TrialState.RUNNING, TrialState.PAUSED)
+    live = (
+        TrialState.WAITING, TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.PAUSED
+    )  # fmt: skip
     ended = sum(count for state, count in progress.states.items() if state not in live)
     total = progress.trials_total
     return f"{ended:,}" if total is None or total == ended else f"{ended:,} of {total:,}"

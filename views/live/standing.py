@@ -12,7 +12,7 @@ from ...store.commit import Head
 from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.rows import StudyMeta
-from ...store.study_folder import state_of
+from ...store.study_folder import state_of, trials_seen
 from ...studies.load import recorded
 from ...studies.spec import Study
 
@@ -59,7 +59,7 @@ def read_standing(folder: Path) -> Standing:
     """
     with Journal(folder, copied=True) as journal, journal.at_one_commit():
         meta, head = journal.meta, journal.head()
-        rows, decisions = journal.trials(), journal.decisions()
+        rows, decisions = trials_seen(journal), journal.decisions()
     study = recorded(meta.study_text)
     progress = None
     if head.number:

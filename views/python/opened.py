@@ -20,7 +20,7 @@ from ...store.journal import Journal
 from ...store.leaderboard import Entry, leaderboard_of
 from ...store.query import query, require_tables
 from ...store.rows import TrialRow
-from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of
+from ...store.study_folder import RESULTS, StudyFolder, find_study, state_of, trials_seen
 from ...store.tables import TABLES, damaged_table
 from ..formatting import between, number, param
 from ..knob_columns import KnobColumns, knob_columns
@@ -162,13 +162,13 @@ class Opened:
     def rows(self) -> list[TrialRow]:
         """The trials as the journal has them, by number."""
         with Journal(self.folder) as journal:
-            return journal.trials()
+            return trials_seen(journal)
 
     @property
     def leaderboard(self) -> Leaderboard:
         """All trials, the best first."""
         with Journal(self.folder) as journal:
-            return Leaderboard(leaderboard_of(journal.meta, journal.trials()))
+            return Leaderboard(leaderboard_of(journal.meta, trials_seen(journal)))
 
     @property
     def best(self) -> Entry | None:

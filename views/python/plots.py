@@ -44,17 +44,17 @@ class Plots:
         self,
         ax: Any = None,
         *,
-        method: Literal["ped-anova", "fanova"] = "ped-anova",
+        method: Literal["ped-anova", "fanova"] | None = None,
         at: int | None = None,
         everybody: bool = False,
     ) -> Any:
-        """Draw which knobs mattered most.
+        """Draw how much of the ranking every hyperparameter explains.
 
         Args:
             ax: where to draw.
-            method: `ped-anova` or `fanova`.
+            method: `ped-anova` or `fanova` instead of the test.
             at: env steps at which trials are compared; None: the latest that most reached.
-            everybody: include trials that a model proposed, which biases the result.
+            everybody: for `method`: include trials that a model proposed, which biases it.
         """
         asked: dict[str, Any] = {"method": method, "at": at, "everybody": everybody or None}
         asked = {name: value for name, value in asked.items() if value is not None}

@@ -12,10 +12,9 @@ from ...store.audits import Audit, AuditedRung
 from ...store.by_environment import environment_names
 from ...store.leaderboard import Entry
 from ..charts.snapshot import Snapshot
-from ..formatting import between, number, param, steps
+from ..formatting import number, param, steps
 from ..knob_columns import KnobColumns, knob_columns
-from ..leaderboard_notes import reading_notes
-from ..leaderboard_text import SCORES_NOTE, baselines_listing
+from ..leaderboard_text import EXPLAINED, baselines_listing, board_columns
 from .page import Cell, table
 
 __all__ = ["audit_table", "baselines_table", "leaderboard_table", "rungs_table"]
@@ -24,40 +23,19 @@ _ROWS = 200
 
 
 def leaderboard_table(snapshot: Snapshot) -> str:
-    """Return the leaderboard with every knob, the best rows of a long one."""
+    """Return the leaderboard with every hyperparameter, the best rows of a long one."""
     entries = list(snapshot.entries[:_ROWS])
     if not entries:
         return '<p class="nothing">No trial yet.</p>'
     names = [str(objective["name"]) for objective in snapshot.meta.objectives]
-    columns: list[tuple[str, bool, list[Cell]]] = [
-        ("#", True, [Cell(str(e.rank), e.rank) for e in entries]),
-        ("trial", True, [Cell(str(e.trial), e.trial) for e in entries]),
-        ("state", False, [Cell(_state(snapshot, e)) for e in entries]),
-    ]
-    if any(entry.feasible is not None for entry in entries):
-        words = {True: "yes", False: "no", None: ""}
-        columns.append(("feasible", False, [Cell(words[e.feasible]) for e in entries]))
-    if names:
-        columns.append(("front", True, [_number(e.front) for e in entries]))
-        for index, name in enumerate(names):
-            cells = [_number(e.objectives[index] if e.objectives else None) for e in entries]
-            columns.append((name.removeprefix("eval/"), True, cells))
-    else:
-        columns.append(("value", True, [_value(e) for e in entries]))
-        columns.append(
-            (
-                "95% interval",
-                False,
-                [Cell(between(e.ci_low, e.ci_high), e.ci_low) for e in entries],
-            )
-        )
+    columns = [
+        (one.name.replace("\n", ""), one.right,
+         [Cell(text, _sortable(by)) for text, by in zip(one.cells, one.sorts, strict=True)])
+        for one in board_columns(entries, names)
+    ]  # fmt: skip
     for at, name in enumerate(environment_names(snapshot.meta.environments)):
         cells = [_number(e.scores[at] if e.scores else None) for e in entries]
         columns.append((name, True, cells))
-    columns += [
-        ("seeds", True, [Cell(str(e.seeds), e.seeds) for e in entries]),
-        ("env steps", True, [Cell(steps(e.env_steps), e.env_steps) for e in entries]),
-    ]
     knobs = knob_columns(snapshot.entries, entries)
     for name in knobs.names:
         cells = [_param(entry.params, name) for entry in entries]
@@ -69,32 +47,25 @@ def leaderboard_table(snapshot: Snapshot) -> str:
         trials=[e.trial for e in entries], right=[right for _, right, _ in columns],
     )  # fmt: skip
     notes = _notes(snapshot, entries, knobs)
-    return text + "".join(f'<p class="note">{note}</p>' for note in notes)
+    explained = "" if names else (
+        "<details><summary>What the columns mean</summary>"
+        f"<pre>{escape(EXPLAINED)}</pre></details>"
+    )  # fmt: skip
+    return text + "".join(f'<p class="note">{note}</p>' for note in notes) + explained
 
 
 def _notes(snapshot: Snapshot, shown: Sequence[Entry], knobs: KnobColumns) -> list[str]:
-    notes = [SCORES_NOTE] if snapshot.meta.environments else []
-    notes += [escape(knobs.same_words)] if knobs.same else []
+    notes: list[str] = []
+    if snapshot.meta.environments:
+        notes.append("Under an environment: its score; 0 random actions, 1 the reference.")
+    if knobs.same:
+        notes.append(escape(knobs.same_words))
     if len(shown) < len(snapshot.entries):
         notes.append(
             f"The first {len(shown)} of {len(snapshot.entries):,} trials; for all: "
             "<code>hpo top -n 1000000</code>, or <code>trials.parquet</code>."
         )
-    if any(entry.confirmed for entry in shown):
-        notes.append("Confirmed trials were run again on fresh seeds.")
-    return [*notes, *map(escape, reading_notes(shown))]
-
-
-def _state(snapshot: Snapshot, entry: Entry) -> str:
-    return str(entry.state) if entry.confirmed else snapshot.state(entry.trial)
-
-
-def _value(entry: Entry) -> Cell:
-    if entry.value is not None:
-        return _number(entry.value)
-    if entry.rung_value is None:
-        return Cell("")
-    return Cell(f"({number(entry.rung_value)})", _sortable(entry.rung_value))
+    return notes
 
 
 def _number(value: float | None) -> Cell:

@@ -21,7 +21,7 @@ from ..charts.pareto_chart import pareto
 from ..charts.schedule_chart import schedule
 from ..charts.snapshot import Snapshot, read_snapshot
 from ..formatting import between, counted, duration, moment, number, param, steps
-from ..leaderboard_text import audit_words, front_line, value_source
+from ..leaderboard_text import audit_words, front_line, headline, value_source
 from ..time_spent import time_facts
 from .environments_section import environments_section
 from .html_tables import (
@@ -86,12 +86,12 @@ class Part:
 
 
 PARTS = (
+    Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
+    Part("curves", "Learning curves", lambda s: figure(curves(s))),
     Part("leaderboard", "Leaderboard", leaderboard_table),
     Part("environments", "Environments", environments_section),
-    Part("pareto", "Pareto front", lambda s: figure(pareto(s)) if s.meta.objectives else ""),
     Part("history", "History", lambda s: figure(history(s))),
-    Part("curves", "Learning curves", lambda s: figure(curves(s))),
-    Part("importance", "Importance of knobs", lambda s: figure(importance(s))),
+    Part("importance", "Importance of hyperparameters", lambda s: figure(importance(s))),
     Part("effects", "Main effects", lambda s: _if_drawn(effects(s))),
     Part("parallel", "Parallel coordinates", lambda s: figure(parallel(s))),
     Part("slices", "Slices", lambda s: figure(slices(s))),
@@ -126,64 +126,66 @@ def head_html(snapshot: Snapshot) -> str:
     return (
         f"<h1>{escape(snapshot.meta.name)}</h1>"
         f'<p class="sub">{escape(sub)} <span class="standing">{snapshot.standing}</span></p>'
-        f"{_conclusion(snapshot)}{_winner(snapshot)}{facts(_facts(snapshot))}"
+        f"{_conclusion(snapshot)}{facts(_facts(snapshot))}"
     )
 
 
 def _conclusion(snapshot: Snapshot) -> str:
-    """Return what the study has shown, the verdict first; nothing before the first value."""
-    if snapshot.winner is None:
-        return ""
-    first, *others = map(escape, snapshot.conclusion.said)
-    more = f"<br>{' '.join(others)}" if others else ""
-    return f'<p class="winner shown"><strong>{first}</strong>{more}</p>'
-
-
-def _winner(snapshot: Snapshot) -> str:
+    """Return the verdict, and the winner's hyperparameters."""
     best = snapshot.winner
-    if best is None:
-        return '<p class="winner">No trial has finished its run, so there is no winner yet.</p>'
-    params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
-    with_params = f'<p class="note">{escape(params)}</p>' if params else ""
+    first, *others = headline(snapshot.conclusion, snapshot.entries, snapshot.meta.metric)
+    more = "".join(f"<br>{escape(text)}" for text in others)
     if snapshot.meta.objectives:
-        line = front_line(snapshot.entries, snapshot.volume)
-        return f'<p class="winner">{escape(line)}</p>{with_params}'
-    around = between(best.ci_low, best.ci_high)
-    value = f"<strong>{number(best.value)}</strong> {escape(around)}".strip()
-    told = f"{escape(snapshot.meta.metric)}, trial {best.trial}, "
-    told += escape(value_source(best.value_from, best.seeds, len(snapshot.entries)))
-    return f'<p class="winner">{value}<br>{told}</p>{with_params}'
+        more += f"<br>{escape(front_line(snapshot.entries, snapshot.volume))}"
+    shown = f'<p class="winner shown"><strong>{escape(first)}</strong>{more}</p>'
+    if best is None or not best.params:
+        return shown
+    params = ", ".join(f"{name} {param(value)}" for name, value in best.params.items())
+    return f'{shown}<p class="note">Trial {best.trial}: {escape(params)}</p>'
 
 
 def _facts(snapshot: Snapshot) -> list[tuple[str, str, str]]:
-    study, usage = snapshot.study, snapshot.usage
-    budget = study.budget
-    states = {"finished": 0, "stopped": 0, "diverged": 0}
+    """Return four cards: the winner, the default, the trials, the time."""
+    usage, best = snapshot.usage, snapshot.winner
+    states: dict[str, int] = {}
     for row in snapshot.searched.values():
         states[str(row.state)] = states.get(str(row.state), 0) + 1
-    ended = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    trials = [f"of {budget.trials:,} allowed"] if budget.trials is not None else []
-    env_steps = f"of {steps(budget.env_steps)} allowed; " if budget.env_steps is not None else ""
-    wall = f"of {duration(budget.wall_seconds)} allowed; " if budget.wall_seconds else ""
-    speed = usage.env_steps_per_second
-    found = [
-        ("trials", f"{len(snapshot.searched):,}",
-         "; ".join([*trials, *([ended] if ended else [])])),
-        ("training env steps", steps(usage.env_steps),
-         f"{env_steps}{steps(usage.eval_env_steps)} more of evaluation"),
-        ("time", duration(usage.run_seconds), f"{wall}{steps(round(speed))} env steps a second"),
-        *time_facts(usage.seconds_by_part),
-        ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
-    ]  # fmt: skip
+    found: list[tuple[str, str, str]] = []
+    if best is not None and not snapshot.meta.objectives:
+        around = between(best.ci_low, best.ci_high)
+        seeds = value_source(best.value_from, best.seeds, len(snapshot.entries)).split(",")[0]
+        found.append(("winner", number(best.value), f"trial {best.trial} {around} on {seeds}"))
     against = snapshot.conclusion.against
     if against.means is not None and against.verdict != "default":
-        seeds = counted(against.pairs, "fresh seed")
-        found.append(("the default configuration", number(against.means[1]),
-                      f"on {seeds}; the winner {number(against.means[0])}"))  # fmt: skip
+        seeds = f"{against.pairs} test seed{'s' * (against.pairs != 1)}"
+        found.append(("default", number(against.means[1]), f"on {seeds}"))
+    ended = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    found.append(("trials", f"{len(snapshot.searched):,}", ended))
+    spent = f"{steps(usage.env_steps)} env steps"
+    return [*found, ("wall time", duration(usage.run_seconds), spent)]
+
+
+def _costs(snapshot: Snapshot) -> str:
+    """Return what the study used up, for those who look for it."""
+    budget, usage = snapshot.study.budget, snapshot.usage
+    allowed = {
+        "trials": None if budget.trials is None else f"{budget.trials:,}",
+        "env steps": None if budget.env_steps is None else steps(budget.env_steps),
+        "time": duration(budget.wall_seconds) if budget.wall_seconds else None,
+    }
+    limits = ", ".join(f"{what} {most}" for what, most in allowed.items() if most is not None)
+    speed = steps(round(usage.env_steps_per_second))
+    found = [
+        ("training env steps", steps(usage.env_steps), f"budget: {limits or 'none'}"),
+        ("evaluation env steps", steps(usage.eval_env_steps), ""),
+        ("speed", f"{speed}/s", "training env steps per second"),
+        ("lanes busy", f"{usage.occupancy:.0%}", "while there was work"),
+        *time_facts(usage.seconds_by_part),
+    ]
     if snapshot.audit is not None:
         whole = snapshot.audit.whole
         found.append(("wrong stops", f"{whole.share or 0.0:.0%}", f"of {whole.audited} audited"))
-    return found
+    return facts(found)
 
 
 def _foot(snapshot: Snapshot) -> str:
@@ -243,9 +245,10 @@ def _study(snapshot: Snapshot) -> str:
         text = snapshot.folder.study_file.read_text(encoding="utf-8", errors="replace")
         given = f"<details open><summary>as given</summary>{_code(text)}</details>"
     return (
-        f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p>{given}'
-        "<details><summary>with every default written out</summary>"
+        f"{given}<details><summary>with every default written out</summary>"
         f"{_code(meta.study_text)}</details>"
+        f"<details><summary>time, speed, versions</summary>{_costs(snapshot)}"
+        f'<p class="note">{escape(f"{where}{bits}; {versions}")}</p></details>'
     )
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "knows_blocks",
     "let_go_of_terminal",
     "plain_warnings",
+    "print_lines",
     "print_listing",
     "to_stderr",
 ]
@@ -57,15 +58,18 @@ def print_listing(terminal: Console, listing: Listing) -> None:
     if not terminal.is_terminal or max(map(len, text.splitlines())) <= terminal.width:
         terminal.print(text, soft_wrap=True)
         return
-    if listing.below is not None:
-        terminal.print(listing.stacked(terminal.width), soft_wrap=True)
-        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, (name, is_right) in enumerate(zip(listing.header, listing.right, strict=True)):
         table.add_column(name, justify="right" if is_right else "left", no_wrap=index == 0)
     for row in listing.rows:
         table.add_row(*row)
     terminal.print(table)
+
+
+def print_lines(terminal: Console, listing: Listing) -> None:
+    """Print a table with one line per row, cut at the terminal's width; uncut through a pipe."""
+    text = listing.cropped(terminal.width) if terminal.is_terminal else listing.text()
+    terminal.print(text, soft_wrap=True)
 
 
 def fitted(text: str, stream: TextIO, indent: int = 0) -> str:

@@ -36,10 +36,15 @@ class LiveView(RunView):
     Args:
         command: to type to resume this study.
         terminal: to draw on; default stderr.
+        at_once: draw from the beginning, and not only once the study starts: one that has
+            finished may have nothing to do.
     """
 
-    def __init__(self, command: str = "hpo run", terminal: Console | None = None):
+    def __init__(
+        self, command: str = "hpo run", terminal: Console | None = None, at_once: bool = True
+    ):
         super().__init__(None, command)
+        self._at_once = at_once
         self._title = ""
         self._now = "starting"
         self._began = self._seen = time.monotonic()
@@ -57,7 +62,8 @@ class LiveView(RunView):
 
     def __enter__(self) -> LiveView:
         self._unhush = hush_keys()
-        self._live.start(refresh=True)
+        if self._at_once:
+            self._live.start(refresh=True)
         return self
 
     def close(self) -> None:
@@ -104,6 +110,7 @@ class LiveView(RunView):
         rule = f" + {study.early_terminate.type}" if study.early_terminate else ""
         self._title = f"{study.name}  {env_words(study)}, {study.search.method}{rule}"
         self._enter("preparing the lanes")
+        self._live.start(refresh=True)
         super().on_start(study, folder, resumed)
 
     def on_chunk(self, progress: Progress) -> None:
@@ -154,7 +161,7 @@ def _bar(progress: Progress, age: float) -> Table:
     row = Table.grid(padding=(0, 1), expand=True)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
-    clock = duration(progress.seconds + age) + left_text(progress, age)
+    clock = duration(progress.seconds + age) + left_text(progress)
     row.add_row(
         ProgressBar(total=1.0, completed=progress.share, width=None),
         Text(f"{progress.share:4.0%}  {clock}"),

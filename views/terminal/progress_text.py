@@ -13,6 +13,7 @@ __all__ = ["best_text", "ended_text", "lanes_text", "left_text", "phase_text", "
 _ALWAYS = (TrialState.RUNNING, TrialState.STOPPED, TrialState.FINISHED)
 _ORDER = (
     TrialState.RUNNING,
+    TrialState.INTERRUPTED,
     TrialState.WAITING,
     TrialState.PAUSED,
     TrialState.STOPPED,
@@ -23,8 +24,9 @@ _ORDER = (
 )
 _PHASES = {
     Phase.SEARCH: "search",
-    Phase.CHOOSE: "confirm: selecting the winner on fresh seeds",
-    Phase.REPORT: "confirm: measuring on other fresh seeds, which select nothing",
+    Phase.CHOOSE: "confirm: selecting the winner on new seeds",
+    Phase.REPORT: "confirm: measuring on test seeds",
+    Phase.ALSO: "confirm: measuring more trials on test seeds",
     Phase.DONE: "done",
 }
 
@@ -71,16 +73,14 @@ def lanes_text(progress: Progress) -> str:
     return f"{busy}, {progress.occupancy:.0%} while there was work"
 
 
-def left_text(progress: Progress, age: float = 0.0) -> str:
-    """Return the time left, "" while nothing is known of it.
+def left_text(progress: Progress) -> str:
+    """Return the time left at the last chunk boundary, "" while nothing is known of it.
 
-    Args:
-        progress: at the last chunk boundary.
-        age: seconds since then.
+    It is not counted down between boundaries: at the next one it would have to run backwards.
     """
     if progress.seconds_left is None or progress.phase is Phase.DONE:
         return ""
-    left = progress.seconds_left - age
+    left = progress.seconds_left
     return f", {duration(left)} left" if left >= 1.0 else ", nearly done"
 
 
@@ -111,5 +111,6 @@ def ended_text(trial: TrialRow) -> str:
     if trial.value is not None:
         return f"{text}: {number(trial.value)}"
     if trial.state is TrialState.STOPPED:
-        return f"{text}: {number(trial.rung_value)} at rung {trial.rung} ({trial.stop_rule})"
+        at = "" if trial.rung_env_steps is None else f" at {steps(trial.rung_env_steps)}"
+        return f"{text}: {number(trial.rung_value)}{at} ({trial.stop_rule})"
     return f"{text}: {trial.error}" if trial.error else text

@@ -28,8 +28,9 @@ __all__ = ["LinesView", "QuietView", "RunView"]
 
 _FAILURES_SAID = 5
 _PHASES = {
-    Phase.CHOOSE: "confirm: {} {} on fresh seeds, which select the winner",
-    Phase.REPORT: "confirm: {} {} on other fresh seeds, which select nothing",
+    Phase.CHOOSE: "confirm: {} {} on selection seeds",
+    Phase.REPORT: "confirm: {} {} on test seeds",
+    Phase.ALSO: "confirm: {} {} on test seeds",
 }
 
 

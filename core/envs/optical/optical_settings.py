@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ....elsewhere import XLRON, env_names
 from ....errors import ConfigError, UnknownNameError, suggestion
+from ....importers.tables import XLRON, env_names
 from .candidate_paths import PATH_ORDERS
 
 __all__ = [

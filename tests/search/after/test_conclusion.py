@@ -14,6 +14,7 @@ import hpo
 from hpo.cli import main
 from hpo.search.after.conclusion import conclusion_from, conclusion_of
 from hpo.search.after.front_values import front_values
+from hpo.search.book.ledger import Ledger
 from hpo.search.book.state import Phase
 from hpo.search.engine.commits import Committer
 from hpo.search.engine.engine import Engine
@@ -21,8 +22,10 @@ from hpo.search.lanes.analytic import AnalyticPopulation
 from hpo.search.run import run
 from hpo.spaces import Space
 from hpo.store.baselines import baselines_of
+from hpo.store.conclusions import conclude
 from hpo.store.journal import Journal
 from hpo.store.leaderboard import leaderboard_of
+from hpo.store.looks import Look, earlier_looks, looks_of, winners_looks
 from hpo.store.paired import paired_interval
 from hpo.store.rows import BaselineRow, Stream
 from hpo.store.study_folder import StudyFolder
@@ -54,7 +57,7 @@ KINDS = {
     "better": ({}, "Trial {} is better than the default: by "),
     "default": (
         {"space": samples.REAL, "confirm": samples.Confirm(3, 3, 6)},
-        "The default won: none of 2 others was better on fresh seeds.",
+        "The default won: none of 2 others was better on new seeds.",
     ),
     "default alone": (
         {"space": samples.REAL, "confirm": samples.Confirm(1, 3, 6)},
@@ -77,7 +80,7 @@ KINDS = {
     ),
     "few": (
         {"confirm": samples.Confirm(2, 3, 3)},
-        "3 seeds cannot tell trial {} from the default.",
+        "Undecided: trial {} leads the default by ",
     ),
     "left out": (
         {"confirm": dataclasses.replace(CONFIRM, default=False)},
@@ -93,7 +96,7 @@ KINDS = {
     ),
     "no confirm": (
         {"confirm": None},
-        "Nothing is concluded: every value is of seeds that selected trials.",
+        "Undecided: all values are from seeds that also selected the trials.",
     ),
     "alone": (
         {"confirm": None, "budget": Budget(trials=1)},
@@ -101,11 +104,11 @@ KINDS = {
     ),
     "no report": (
         {"confirm": samples.Confirm(2, 3, 0)},
-        "Nothing is concluded: the study has no seeds that selected nothing.",
+        "Undecided: the study has no test seeds",
     ),
     "objectives": (
         {"objectives": (Metric(), Metric("eval/thrift", "maximize"))},
-        "3 seeds cannot tell whether the default lies behind the front.",
+        "Undecided: 3 new seeds are too few to show the default behind the front.",
     ),
 }
 
@@ -117,7 +120,8 @@ def test_what_is_said_first(tmp_path, kind):
     assert results.conclusion.said[0].startswith(words.format(results.best.trial))
     if kind in ("better", "pbt", "racing"):
         against = results.conclusion.against
-        assert against.seeds == 6 and against.interval.low > 0
+        assert against.seeds == 6 and against.difference > 0
+        assert against.verdict == "better"
         paired = means_by_hand(tmp_path, results)
         assert against.means == pytest.approx(paired)
 
@@ -140,9 +144,9 @@ def test_one_trial_alone_stands_beside_baselines_on_its_own_seeds(tmp_path, seed
     assert against.interval == paired_interval(values, rule)
     assert found.said[0].startswith("Trial 0 is better than rule: by 0.45 [")
     assert found.said[0].endswith("on 6 seeds.")
-    assert found.said[-1] == "One trial ran, so that its seeds selected nothing."
+    assert found.said[-1] == "One trial ran, so its seeds selected nothing."
     still = conclusion_from(meta, rows, entries, [], False, {})
-    assert still.said[0].startswith("Nothing is concluded")
+    assert still.said[0].startswith("Undecided")
 
 
 def means_by_hand(folder, results):
@@ -168,9 +172,9 @@ def means_by_hand(folder, results):
 def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys):
     """Against values taken from the journal's episodes alone; and the same words everywhere."""
     objectives = (Metric(), Metric("eval/return_min"))
-    results = go(tmp_path / "s", objectives=objectives, confirm=samples.Confirm(2, 6, 0))
+    results = go(tmp_path / "s", objectives=objectives, confirm=samples.Confirm(2, 8, 0))
     found = results.conclusion.front
-    assert results.conclusion.verdict == found.verdict == "behind" and found.seeds == 6
+    assert results.conclusion.verdict == found.verdict == "behind" and found.seeds == 8
     ends = {}
     with Journal(tmp_path / "s") as journal:
         for row in journal.evaluations():
@@ -180,13 +184,13 @@ def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys
 
     def of(trial, measured):
         return [measured([row.episode_return for row in ends[trial, seed, last]])
-                for seed in range(6)]  # fmt: skip
+                for seed in range(8)]  # fmt: skip
 
     for told, measured in zip(found.objectives, (fmean, min), strict=True):
         ours, theirs = of(found.trial, measured), of(0, measured)
-        assert told.means == pytest.approx((sum(ours) / 6, sum(theirs) / 6))
-        wide = paired_interval(ours, theirs, 1 - 0.05 / (2 * found.compared * 2))
-        assert (told.low, told.high) == pytest.approx((wide.low, wide.high))
+        assert told.means == pytest.approx((sum(ours) / 8, sum(theirs) / 8))
+        assert paired_interval(ours, theirs).kind == "none"  # the same difference on every seed
+        assert told.low == told.high == pytest.approx((sum(ours) - sum(theirs)) / 8)
     where = ["--study", str(tmp_path / "s")]
     page = unescape(write_report(StudyFolder(tmp_path / "s")).read_text())
     texts = [page, str(hpo.open(tmp_path / "s").conclusion)]
@@ -202,7 +206,7 @@ def test_the_front_and_the_default_are_paired_on_each_objective(tmp_path, capsys
 def test_who_violates_constraints_puts_nobody_behind_the_front(tmp_path, capsys):
     objectives = (Metric(), Metric("eval/return_min"))
     limit = (Constraint("eval/return_max", min=-1e9),)
-    asked = {"objectives": objectives, "confirm": samples.Confirm(2, 6, 0)}
+    asked = {"objectives": objectives, "confirm": samples.Confirm(2, 8, 0)}
     results = go(tmp_path / "s", constraints=limit, **asked)
     assert results.conclusion.verdict == "behind"
     with Journal(tmp_path / "s") as journal:
@@ -244,7 +248,9 @@ def test_a_default_that_alone_keeps_the_constraints_is_said_to(tmp_path, capsys)
     limit = (Constraint("eval/return_mean", min=51.4),)
     found = go(tmp_path, space=samples.REAL, objectives=objectives, constraints=limit,
                confirm=samples.Confirm(3, 6, 0))  # fmt: skip
-    words = "No other trial keeps the constraints on 6 fresh seeds: the default is on the front."
+    words = (
+        "No other trial keeps the constraints on 6 selection seeds: the default is on the front."
+    )
     assert found.conclusion.said[-1] == words
     assert main(["best", "--study", str(tmp_path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -278,9 +284,9 @@ class Died(BaseException):
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        (Phase.SEARCH, "Nothing is concluded yet: fresh seeds come last."),
-        (Phase.CHOOSE, "Nothing is concluded yet: fresh seeds come last."),
-        (Phase.REPORT, "Nothing is concluded yet: the confirm stage is under way."),
+        (Phase.SEARCH, "No verdict yet: the search goes on."),
+        (Phase.CHOOSE, "No verdict yet: the search goes on."),
+        (Phase.REPORT, "No verdict yet: the best trials are being confirmed."),
     ],
 )
 def test_a_study_that_runs_still_has_shown_nothing(tmp_path, monkeypatch, phase, words):
@@ -320,7 +326,7 @@ def test_time_that_ended_before_the_confirm_stage_is_said(tmp_path, monkeypatch)
 
     monkeypatch.setattr(Engine, "is_out_of_time", is_out_of_time)
     results = go(tmp_path)
-    words = "Nothing is concluded: no trial has a value on every fresh seed."
+    words = "Undecided: no trial has a value on every selection seed."
     assert results.conclusion.said == (words,)
 
 
@@ -334,7 +340,7 @@ def test_a_budget_that_ended_before_any_run_says_what_to_change(tmp_path, pause)
     )
     said = results.conclusion.said
     assert all(entry.state in ("stopped", "unfinished") for entry in results.leaderboard)
-    assert said[0] == "Nothing is concluded: no trial has finished its run."
+    assert said[0] == "Undecided: no trial has finished its run."
     assert said[1].startswith("`budget.env_steps` pays for 1.5 full trials of the search: ")
     assert len(said) == 2 + (pause > 0)
     assert pause == 0 or said[2].startswith("With `pause` one in 4 goes on from a rung")
@@ -381,14 +387,14 @@ def test_divergence_on_some_seeds_is_said(tmp_path, monkeypatch, rate, verdict):
         return step(self, lane) or (hit and lane.stream is Stream.REPORT and lane.replicate == 2)
 
     monkeypatch.setattr(AnalyticPopulation, "_step", fragile)
-    results = go(tmp_path)
+    results = go(tmp_path, confirm=samples.Confirm(2, 3, 7))
     found = results.conclusion
-    assert found.verdict == verdict and found.against.seeds == 6
+    assert found.verdict == verdict and found.against.seeds == 7
     lost = (found.against.own_diverged, found.against.diverged)
     assert lost == ((0, 1) if rate is not None else (1, 0))
     words = "The default" if rate is not None else f"Trial {results.best.trial}"
     assert any(text.startswith(f"{words} diverged on 1 of") for text in found.said)
-    # The other five seeds are paired with themselves.
+    # The other six seeds are paired with themselves.
     with Journal(tmp_path) as journal:
         ours, theirs = (journal.trial(t).by_report_seed for t in (results.best.trial, 0))
     apart = [ours[seed] - theirs[seed] for seed in (0, 1, 3, 4, 5)]
@@ -452,11 +458,11 @@ def test_a_ceiling_that_the_table_knows(tmp_path, monkeypatch):
     trial = results.best.trial
     assert results.conclusion.verdict == "ceiling"
     assert results.conclusion.said[0] == (
-        f"Trial {trial} and the default both reach the ceiling: 500 on 6 fresh seeds."
+        f"Trial {trial} and the default both reach the ceiling: 500 on 6 test seeds."
     )
     known = dataclasses.replace(study().env, values={"max_steps_in_episode": 600})
     below = go(tmp_path / "600", env=known)
-    assert below.conclusion.ceiling is None and below.conclusion.verdict == "tied"
+    assert below.conclusion.ceiling is None and below.conclusion.verdict == "no_difference"
 
 
 def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch):
@@ -471,7 +477,9 @@ def test_a_floor_that_nobody_left_is_said_to_be_no_ceiling(tmp_path, monkeypatch
     steps = {"env": EnvSpec("MountainCar-v0"), "env_steps": 16_000}
     found = go(tmp_path / "s", confirm=samples.Confirm(2, 3, 6), **steps)
     assert found.conclusion.verdict == "default" and found.conclusion.ceiling is None
-    assert "end at -200 too: another length of run, or another task, may" in str(found.conclusion)
+    assert "end at -200 too: a different length of run, or a different task, may" in str(
+        found.conclusion
+    )
 
 
 # ---------------------------------------------------------------------- wherever it is read
@@ -520,3 +528,36 @@ def test_words_for_states_are_the_same_everywhere(tmp_path, capsys):
     }  # fmt: skip
     shown = data("query", "SELECT count(*) AS n FROM evaluations WHERE trial = -1")
     assert shown[0]["n"] == 6 * 2  # six seeds, two episodes
+
+
+def test_a_study_that_grows_is_looked_at_again(tmp_path):
+    """More test seeds, or more trials and so another winner: the next look must be surer."""
+    steps = {"early_terminate": None}
+    first = go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
+    winner = first.best.trial
+    with Journal(tmp_path) as journal:
+        assert looks_of(journal.attributes()) == (Look(0, 7), Look(winner, 7, True))
+    go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)  # nothing is new, and no look
+    more = go(tmp_path, confirm=samples.Confirm(2, 3, 12), **steps)
+    assert more.best.trial == winner
+    with Journal(tmp_path) as journal:
+        looks = looks_of(journal.attributes())
+        rows = {row.trial: row.by_report_seed for row in journal.trials()}
+    assert looks[2:] == (Look(0, 12), Look(winner, 12, True))
+    assert winners_looks(looks, winner, 0, 12) == earlier_looks(looks, winner, 0, 12) == (7,)
+    expected = conclude(rows[winner], rows[0], earlier=(7,)).against
+    found = conclusion_of(Journal(tmp_path)).against
+    assert (found.verdict, found.interval) == (expected.verdict, expected.interval)
+
+
+def test_a_study_from_before_looks_were_kept_counts_what_it_shows(tmp_path, monkeypatch):
+    steps = {"early_terminate": None, "space": samples.REAL}
+    with monkeypatch.context() as before:
+        before.setattr(Ledger, "note_looks", lambda ledger, winner: None)
+        go(tmp_path, confirm=samples.Confirm(2, 3, 7), **steps)
+    with Journal(tmp_path) as journal:
+        assert looks_of(journal.attributes()) == ()
+        assert conclusion_of(journal).verdict != "nothing"
+    go(tmp_path, confirm=samples.Confirm(2, 3, 12), **steps)
+    with Journal(tmp_path) as journal:
+        assert {look.seeds for look in looks_of(journal.attributes())} == {7, 12}

@@ -176,7 +176,7 @@ def test_on_the_command_line(folder, tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
     assert main(["show", str(row.trial), *where]) == 0
     shown = capsys.readouterr().out
-    assert "copy" in shown and f"in trial {row.schedule[0]['trial']}" in shown
+    assert "copied trial" in shown and f"in trial {row.schedule[0]['trial']}" in shown
 
 
 def test_the_confirmed_winner_was_trained_along_its_schedule(folder):

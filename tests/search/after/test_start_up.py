@@ -70,5 +70,5 @@ def test_a_trial_is_told_to_be_drawn_where_its_sampler_draws(tmp_path, fewest, m
     folder = StudyFolder(tmp_path / "s")
     first = min(found)
     data = trial_data(folder, first)
-    assert data["start_up"] == found[first] and found[first] in trial_text(data)
+    assert data["start_up"] == found[first] and found[first] in trial_text(data, verbose=True)
     assert trial_data(folder, max(by_tpe))["start_up"] is None

@@ -1,13 +1,18 @@
 """`hpo run` again: what is kept of `--set` and `--name`, and how a refusal says the way on."""
 
+import io
+import json
 import re
 
 import pytest
+from rich.console import Console
 
 from hpo.cli import main
 from hpo.search.lanes import local
 from hpo.search.lanes.analytic import AnalyticFactory
+from hpo.store.journal import Journal
 from hpo.store.study_folder import StudyFolder
+from hpo.views.terminal.live_view import LiveView
 
 TEXT = """\
 env: CartPole-v1
@@ -27,17 +32,22 @@ class Factory(AnalyticFactory):
 @pytest.fixture
 def hpo(tmp_path, monkeypatch, capsys):
     """Run a command in a folder with a study file; give its exit code and stderr."""
-    monkeypatch.setattr(
-        local, "LocalFactory", lambda study, compiling, warn, environments: Factory()
-    )
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "small.yaml").write_text(TEXT)
+    studied(tmp_path, monkeypatch, Factory)
 
     def call(*words):
         code = main([*words, "--quiet"])
         return code, capsys.readouterr().err
 
     return call
+
+
+def studied(tmp_path, monkeypatch, factory):
+    """Let commands run lanes of a factory, in a folder with a study file."""
+    monkeypatch.setattr(
+        local, "LocalFactory", lambda study, compiling, warn, environments: factory()
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(TEXT)
 
 
 def kept(tmp_path, name="small"):
@@ -112,3 +122,41 @@ def test_another_verb_is_named(hpo, tmp_path):
     assert "#   hpo train small.yaml\n" in kept(tmp_path)
     _, told = hpo("run", "small.yaml")
     assert told.rstrip().endswith("go on with: hpo train small.yaml")
+
+
+class Idle(Factory):
+    def make(self, resolved, lanes):
+        raise AssertionError("nothing is to be compiled")
+
+
+def test_a_finished_study_says_so_and_starts_nothing(tmp_path, monkeypatch, capsys):
+    studied(tmp_path, monkeypatch, Factory)
+    assert main(["run", "small.yaml"]) == 0
+    assert "nothing to do" not in capsys.readouterr().out
+    with Journal(tmp_path / "results" / "small") as journal:
+        head = journal.head()
+    studied(tmp_path, monkeypatch, Idle)
+    assert main(["run", "small.yaml"]) == 0
+    shown = capsys.readouterr()
+    assert re.match(r"small finished \S+ ago; nothing to do\.\n", shown.out)
+    assert "starting" not in shown.err and "resuming" not in shown.err
+    assert main(["run", "small.yaml", "--json", "--quiet"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["finished_at"] == head.at and told["state"] == "finished"
+    with Journal(tmp_path / "results" / "small") as journal:
+        assert journal.head() == head, "nothing was committed"
+
+
+def test_a_study_that_grows_has_something_to_do(tmp_path, monkeypatch, capsys):
+    studied(tmp_path, monkeypatch, Factory)
+    for trials in ("6", "8"):
+        assert main(["run", "small.yaml", "--set", f"budget.trials={trials}"]) == 0
+        assert "nothing to do" not in capsys.readouterr().out
+
+
+def test_a_view_draws_nothing_before_a_finished_study_starts():
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    with LiveView(terminal=terminal, at_once=False):
+        assert terminal.file.getvalue() == ""
+    with LiveView(terminal=terminal):
+        assert "starting" in terminal.file.getvalue()

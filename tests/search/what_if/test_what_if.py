@@ -324,12 +324,18 @@ def test_what_a_verdict_hangs_on_is_said(tmp_path, changes, why, has_a_best):
         assert (row.lost is not None) is has_a_best and (row.luck is not None) is has_a_best
     assert found.rows[1].stopped.value > 0 and found.rows[1].saved.value > 0.3
     text = what_if_text(found)
-    table = [line for line in text.splitlines() if line.startswith(("none", "asha", "rule"))]
-    narrow = what_if_text(found, 60).split("saved: of")[0].splitlines()
-    cells = sorted(word for line in table for word in line.split())
-    assert max(map(len, narrow[3:])) <= 60  # two tables, each with the rules
-    assert set(cells) == {word for line in narrow[3:] for word in line.split() if "--" not in word}
+    first, _, rest = text.partition("\n")
+    assert first == f"{found.study} ran no stopping rule: 10 trials on 2 seeds each."
+    table = [line for line in rest.splitlines() if line.startswith(("none", "asha", "rule"))]
+    split = what_if_text(found, 30)
+    assert {word for line in table for word in line.split()} <= set(split.split())
     assert max(map(len, table)) <= 80 and ("several objectives" in text) is not has_a_best
+    own = dataclasses.replace(found.rows[1], own=True)
+    turned = dataclasses.replace(found, rows=(own,), recorded_rule="asha")
+    told = what_if_text(turned).splitlines()[0]
+    assert f"ran {own.rule}: it saved {own.saved.value:.0%} of the env steps" in told
+    other = dataclasses.replace(found, rows=found.rows[1:], recorded_rule="median")
+    assert f"{found.study} ran median; these rules replay its" in what_if_text(other)
 
 
 @pytest.mark.parametrize("log_every", [None, 5_000])
@@ -382,9 +388,10 @@ def test_a_rule_that_pauses_has_no_interval_of_resamples(tmp_path):
     both = what_if(ran(tmp_path, asked), rules, None, 20, quantum)
     paused, plain = both.rows
     assert paused.luck is None and paused.lost is not None and plain.luck is not None
-    note = "95 %: what is lost in 20 resamples of the trials in random order (bootstrap)"
-    assert f"{note}; none where trials wait at rungs." in what_if_text(both)
-    assert f"{note}.\n" in what_if_text(dataclasses.replace(both, rows=(plain,)))
+    note = "risk: 95% interval of the loss over 20 resampled orders."
+    assert note in what_if_text(both)
+    assert note not in what_if_text(dataclasses.replace(both, rows=(paused,)))
+    assert paused.own is plain.own is False
 
 
 def test_programs_that_gave_up_lanes_are_replayed_with_those_they_began_with(tmp_path):

@@ -94,7 +94,7 @@ def test_the_study_that_trains_it_has_its_configuration_and_length():
 def test_a_study_around_it_starts_there_and_searches_on_both_sides():
     record = samples.record()
     study = loads(around_text(record))
-    assert study.default() == record.tuned.config
+    assert study.default() == record.tuned.config  # whose values have four digits
     rate = next(p for p in study.space.parameters if p.name == "learning_rate").distribution
     assert rate.as_mapping()["min"] == 0.0005 and rate.as_mapping()["max"] == 0.008
     assert study.confirm is not None and study.env_steps == 102400
@@ -110,6 +110,19 @@ def test_any_configuration_has_a_space_around_it(config):
     moved = replace(record.tuned, config=complete(config))
     study = loads(around_text(replace(record, contenders=(moved, *record.contenders[1:]))))
     assert study.default() == complete(config)
+
+
+def test_a_study_around_it_has_four_digits_and_a_comment_on_every_section():
+    record = samples.record()
+    found = {"learning_rate": 0.0028972316587215197, "gamma": 0.99876806171,
+             "vf_coef": 0.39949666516501814}  # fmt: skip
+    moved = replace(record.tuned, config=complete(found))
+    text = around_text(replace(record, contenders=(moved, *record.contenders[1:])))
+    default = loads(text).default()
+    assert (default["learning_rate"], default["vf_coef"]) == (0.002897, 0.3995)
+    assert default["gamma"] == pytest.approx(1 - 0.001232, abs=1e-9)  # four digits of 1 - gamma
+    sections = [line for line in text.splitlines() if line[0].islower()]
+    assert all(" # " in line for line in sections if line.split(":")[0] not in ("name", "env"))
 
 
 def test_what_is_published_is_legal_today_and_says_where_it_is_from():
@@ -139,7 +152,7 @@ def test_summaries_are_the_plain_formulas():
     beside = compare(one, record.contenders[1])
     assert beside.greedy[0] == pytest.approx(sum(wins) / len(wins)) and beside.verdict == "better"
     assert compare(record.contenders[1], one).verdict == "worse"
-    assert compare(one, one).verdict == "tied"
+    assert compare(one, one).verdict == "no_difference"
     smaller = compare(one, record.contenders[1], "minimize")
     assert smaller.verdict == "worse" and smaller.greedy[0] == pytest.approx(1 - beside.greedy[0])
 
@@ -159,16 +172,16 @@ def with_heuristics(**changes):
 def test_heuristics_are_compared_seed_by_seed():
     record = with_heuristics()
     beside = {one.who: one for one in beside_heuristics(record)}
-    assert [one.verdict for one in beside.values()] == ["better", "worse", "tied"]
+    assert [one.verdict for one in beside.values()] == ["better", "worse", "no_difference"]
     for name, values in record.heuristics.items():
         pairs = np.subtract(record.tuned.greedy, values)
         less, around = beside[name].less
         assert less == pytest.approx(pairs.mean())
-        exact = scipy.stats.ttest_1samp(pairs, 0).confidence_interval()
+        exact = scipy.stats.ttest_1samp(pairs, 0).confidence_interval(0.96)
         assert (around.low, around.high) == pytest.approx(exact)
         assert beside[name].greedy[0] == pytest.approx(np.mean(values))
     turned = beside_heuristics(replace(record, goal="minimize"))
-    assert [one.verdict for one in turned] == ["worse", "better", "tied"]
+    assert [one.verdict for one in turned] == ["worse", "better", "no_difference"]
     lost = replace(record.tuned, greedy=(None, *record.tuned.greedy[1:]))
     worst = min(record.tuned.greedy[1:])
     worse = beside_heuristics(replace(record, contenders=(lost, *record.contenders[1:])))[0]

@@ -1,0 +1,237 @@
+"""Spaces and studies that other libraries hold: ConfigSpace's files, Optuna's storages.
+
+Parameters come under foreign names; conditions, rules and finished trials follow them to ours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from ..plain_data import is_list
+from ..spaces.configspace_files import read_configspace
+from ..spaces.forbid import ValueRule
+from ..spaces.space import Parameter, Space
+from .convert import begin, settle
+from .draft import Draft, Source
+from .ranges import plain_value, settings_of
+from .transforms import NoCounterpart, is_number
+
+__all__ = ["read_space", "read_storage"]
+
+_NO_NAMES = ("env", "system", "without", "metric", "name")
+_BEST = 10
+
+
+def _begin(draft: Draft, names: Iterable[str], given: Mapping[str, Any]) -> Source:
+    """Recognise whose names a space has, and name the environment, which decides their meaning."""
+    flags = {name: value for name, value in given.items() if name not in _NO_NAMES}
+    source = Source(flags, {name: {} for name in names})
+    begin(draft, source, given)
+    draft.silent |= {row.name for row in draft.system.rows if row.target in ("env", "seed")}
+    if "env" in given:
+        draft.constant("env", given["env"])
+    return source
+
+
+# -------------------------------------------------------------------------- ConfigSpace
+
+
+def read_space(path: Path, given: Mapping[str, Any]) -> Draft:
+    """Read a space of ConfigSpace."""
+    from ..spaces.from_configspace import from_configspace
+
+    draft = Draft(str(path))
+    space = from_configspace(read_configspace(path))
+    source = _begin(draft, space.names, given)
+    names = {parameter.name: draft.target(parameter.name) for parameter in space.parameters}
+    for parameter in space.parameters:
+        _parameter(draft, parameter, names)
+    rules = _rules(draft, space, names)
+    if rules:
+        draft.rest["forbid"] = rules
+    settle(draft, source)
+    return draft
+
+
+def _parameter(draft: Draft, parameter: Parameter, names: Mapping[str, str | None]) -> None:
+    distribution = parameter.distribution.as_mapping()
+    values = distribution.get("values")
+    if values is not None and len(values) == 1 and not parameter.when:
+        draft.constant(parameter.name, values[0])
+        return
+    if values is not None:
+        distribution.pop("distribution", None)
+    distribution["default"] = parameter.default
+    when: dict[str, Any] = {}
+    for condition in parameter.when:
+        ours = names.get(condition.name)
+        if ours is None:
+            raise ConfigError(
+                f"{parameter.name} is searched when {condition.name} has some value, "
+                f"but {condition.name} has no counterpart here"
+            )
+        when[ours] = _ours(draft, condition.name, condition.values)
+    draft.searched(parameter.name, distribution | ({"when": when} if when else {}))
+
+
+def _rules(draft: Draft, space: Space, names: Mapping[str, str | None]) -> list[Any]:
+    rules: list[Any] = []
+    for rule in space.forbid:
+        lost = [name for name in rule.names if names.get(name) is None]
+        if lost:
+            raise ConfigError(f"the rule {rule} names {lost[0]!r}, which has no counterpart here")
+        if isinstance(rule, ValueRule):
+            rules.append({names[name]: _ours(draft, name, values) for name, values in rule.wanted})
+        elif any(names[name] != name for name in rule.names):
+            raise ConfigError(f"the rule {rule} names knobs that are called otherwise here")
+        else:
+            rules.append(rule.as_data())
+    return rules
+
+
+def _ours(draft: Draft, name: str, values: Iterable[Any]) -> list[Any]:
+    """Return values that a condition or a rule names as the parameter's own values became."""
+    row = draft.row(name)
+    if row is None:
+        return list(values)
+    found = list[Any]()
+    for value in values:
+        try:
+            ours = settings_of(row, value)
+        except NoCounterpart as reason:
+            raise ConfigError(f"a condition or rule names {name} {value!r}: {reason}") from None
+        found.append(plain_value(row.target, ours.get(row.target)))
+    return found
+
+
+# ------------------------------------------------------------------------------- Optuna
+
+
+def read_storage(storage: str, name: str | None, given: Mapping[str, Any]) -> Draft:
+    """Read a study from Optuna's storage; its ten best trials are enqueued."""
+    from ..spaces.from_optuna import read_study
+
+    theirs = read_study(storage, name)
+    if len(theirs.directions) != 1:
+        raise ConfigError(f"{storage}: {theirs.name!r} has {len(theirs.directions)} objectives; "
+                          "a study is imported with one")  # fmt: skip
+    draft = Draft(f"{storage} ({theirs.name})")
+    ours = {"system": "none"} if theirs.exported else {}
+    source = _begin(
+        draft, theirs.space, {**ours, **{k: v for k, v in given.items() if k != "env"}}
+    )
+    _constants(draft, theirs.exported, given)
+    for parameter, fields in theirs.space.items():
+        values = [_list_of(value) for value in fields.get("values", ())]
+        if len(values) == 1:
+            draft.constant(parameter, values[0])
+        else:
+            draft.searched(parameter, {**fields, "values": values} if values else fields)
+        if parameter in theirs.sometimes:
+            draft.note(f"{parameter}: only some trials had it; here all do, or add a `when`")
+        if parameter in theirs.changed:
+            draft.note(f"{parameter}: its range changed from {theirs.changed[parameter]} to "
+                       "the last one, which is taken")  # fmt: skip
+    settle(draft, source)
+    _objective(draft, theirs.directions[0], theirs.metrics, given)
+    _enqueue(draft, theirs.trials, -1.0 if theirs.directions[0] == "maximize" else 1.0)
+    draft.section("search")["method"] = "tpe"
+    return draft
+
+
+def _constants(draft: Draft, exported: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Put what is not searched: the environment given, and what a study of ours was begun with."""
+    env = exported.get("env", {})
+    if "env" in given:
+        draft.constant("env", given["env"])
+    elif is_list(env):
+        names = ", ".join(str(one["id"]) for one in env)
+        raise ConfigError(
+            f"{draft.source}: its trials were scored over {len(env)} environments ({names}); "
+            "`hpo import` makes a study of one: name it, as in --env "
+            f"{env[0]['id']} -- --metric eval/return_mean"
+        )
+    elif "id" in env:
+        draft.constant("env", env["id"])
+        draft.env.update({key: value for key, value in env.items() if key != "id"})
+        draft.rest["env_steps"] = exported["env_steps"]
+    for name, value in exported.get("fixed", {}).items():
+        draft.constant(name, value)
+
+
+def _list_of(value: Any) -> Any:
+    """Return a list that Optuna keeps as a JSON text."""
+    if not isinstance(value, str) or not value.startswith("["):
+        return value
+    try:
+        found = json.loads(value)
+    except json.JSONDecodeError:  # a text that only begins like a list
+        return value
+    return found if is_list(found) else value
+
+
+def _objective(
+    draft: Draft, goal: str, metrics: tuple[str, ...], given: Mapping[str, Any]
+) -> None:
+    if goal not in ("minimize", "maximize"):
+        raise ConfigError(f"{draft.source}: it has no direction")
+    named = metrics[0] if metrics and metrics[0].startswith("eval/") else None
+    if "metric" not in given and named is None and goal == "minimize":
+        raise ConfigError(
+            f"{draft.source}: it minimises what Optuna has no name for; say which metric is "
+            "meant, such as -- --metric eval/service_blocking_probability, or -- --metric "
+            "eval/return_mean --metric.goal maximize"
+        )
+    name = str(given.get("metric", named or "eval/return_mean"))
+    draft.rest["metric"] = {"name": name, "goal": goal}
+    if "metric" not in given and named is None:
+        draft.note("metric: Optuna names none; eval/return_mean is ours")
+
+
+def _enqueue(draft: Draft, trials: Iterable[Any], sign: float) -> None:
+    """Enqueue the best trials; one without a finite value measured nothing."""
+    finite = [one for one in trials if math.isfinite(one[1][0])]
+    total = len(list(trials))
+    best = sorted(finite, key=lambda trial: sign * trial[1][0])[:_BEST]
+    tried = [_configuration(draft, params) for params, _ in best]
+    draft.rest["enqueue"] = [config for config in tried if config is not None]
+    if best:
+        draft.note(f"enqueue: its {len(best)} best of {total} finished trials")
+    if total > len(finite):
+        draft.note(f"enqueue: {total - len(finite)} trials with an infinite value are passed over")
+    if None in tried:
+        draft.note(
+            f"enqueue: {tried.count(None)} of them left out, as the space has not all their values"
+        )
+
+
+def _configuration(draft: Draft, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a trial's configuration in our names and values; None if the space lacks one."""
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        row = draft.row(name)
+        if row is None or row.fate != "taken":
+            continue
+        try:
+            settings = settings_of(row, _list_of(value))
+        except NoCounterpart:
+            return None
+        for target, one in settings.items():
+            if target in draft.space:
+                found[target] = plain_value(target, one)
+    inside = all(_contains(draft.space[name], value) for name, value in found.items())
+    return found if inside else None
+
+
+def _contains(fields: Mapping[str, Any], value: Any) -> bool:
+    if "values" in fields:
+        return value in fields["values"]
+    if "min" not in fields or not is_number(value):
+        return True
+    room = 1e-9 * (fields["max"] - fields["min"])
+    return fields["min"] - room <= value <= fields["max"] + room

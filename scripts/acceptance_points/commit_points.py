@@ -1,0 +1,238 @@
+"""Reliability point 7: a pausing study that is confirmed resumes equally from every commit.
+
+When commits fall is a matter of time in a real study; here it is asked for. At every boundary all
+that a commit holds is noted, undisturbed and in every life that goes on from a commit at one
+boundary. Where these are equal at each later boundary, so are the lives of every set of commits:
+each goes on from a state that the undisturbed study has passed. Sets drawn at random are tried,
+too, with deaths some boundaries behind a commit, whose policies are on disk already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .common import Outcome
+from .crashes import differences
+
+if TYPE_CHECKING:
+    from hpo.search.run import Results
+
+    from .crash_cases import Case
+
+SETS = 12
+_SMALL_EVERY, _SMALL_SETS, _ASKED_EVERY = 60, 1, 8
+_TIMES = ("seconds", "_per_second", "_at", "outlook")
+
+
+class Died(BaseException):
+    """A process that is gone; nothing of ours catches it."""
+
+
+@dataclass
+class Life:
+    """One life of a study: where it commits, dies or is asked to end, and what it passed.
+
+    Attributes:
+        first: the number of its first boundary, counted from the beginning of the study.
+        commits: the boundaries at which it commits.
+        dies: the boundary behind which it dies; None to live on.
+        asked: the boundary at which SIGTERM comes; None for never.
+        passed: boundary -> all that a commit there would hold, times apart.
+    """
+
+    first: int = 0
+    commits: Collection[int] = ()
+    dies: int | None = None
+    asked: int | None = None
+    passed: dict[int, str] = field(default_factory=dict)
+
+
+def every_commit(small: bool, work: Path) -> Outcome:
+    """Let the study go on from a commit at each boundary, and from sets of commits."""
+    case = paused_case()
+    whole = Life()
+    live(case, work / "whole", whole)
+    count = len(whole.passed)
+    singles = range(0, count, _SMALL_EVERY) if small else range(count)
+    wrong: list[str] = []
+    for at in singles:
+        behind = min(count - 1, at + random.Random(at).choice([0, 0, 1, 3, 30]))
+        wrong += _broken(case, work, whole, [(at, behind)])
+    sets = _SMALL_SETS if small else SETS
+    for number in range(sets):
+        wrong += _broken(case, work, whole, _drawn(number, count))
+    asked = singles[1:-1][:: 2 if small else _ASKED_EVERY]
+    for at in asked:
+        wrong += _interrupted(case, work, whole, at)
+    numbers = (
+        f"{count} boundaries: gone on from a commit at {len(singles)} of them, from {sets} sets "
+        f"of commits, after SIGTERM at {len(asked)}"
+    )
+    numbers += "" if wrong else "; every later state, all tables and policies equal"
+    return Outcome(not wrong, numbers + "".join(f"; {one}" for one in wrong[:4]))
+
+
+def paused_case() -> Case:
+    """Return a study whose trials wait at rungs one at a time, then are confirmed."""
+    from hpo.search.lanes.analytic import AnalyticFactory
+    from hpo.studies.spec import (
+        Budget,
+        Checkpoint,
+        Confirm,
+        EarlyTerminate,
+        EnvSpec,
+        SearchSpec,
+        Seeds,
+        Study,
+    )
+
+    from .crash_cases import REAL, Case
+
+    seed = 968_726
+    study = Study(
+        name="paused",
+        env=EnvSpec("CartPole-v1"),
+        env_steps=16_000,
+        space=REAL,
+        seed=seed,
+        search=SearchSpec("tpe", ahead="never"),
+        early_terminate=EarlyTerminate("asha", 1_000, 3.0, pause=1),
+        seeds=Seeds(1),
+        confirm=Confirm(3, 3, 4),
+        budget=Budget(trials=14),
+        checkpoint=Checkpoint(keep_best=3, each_seed=True, policies_every=4_000),
+    )
+    factory = AnalyticFactory(seed=seed, lanes=1, block=1, diverges_above=9.0)
+    return Case(study, factory, random.Random(0))
+
+
+# ---------------------------------------------------------------------- lives
+
+
+def live(case: Case, folder: Path, life: Life) -> Results | None:
+    """Let a study begin, or go on, for one life; None if it died."""
+    from hpo.search.run import Settings, run
+
+    with _commits_of(life):
+        try:
+            return run(case.study, folder, case.factory, (), Settings(publish_seconds=1e9))
+        except Died:
+            return None
+
+
+@contextmanager
+def _commits_of(life: Life) -> Iterator[None]:
+    """Let a life decide at which boundaries the loop commits, in the place of the clock."""
+    from hpo.search.engine.commits import Committer
+
+    real, at = Committer.commit_if_due, [life.first]
+
+    def commit_if_due(self: Any) -> None:
+        here = at[0]
+        at[0] += 1
+        life.passed[here] = _held(self)
+        if here in life.commits:
+            self.commit()
+        if here == life.dies:
+            raise Died
+        if here == life.asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    Committer.commit_if_due = commit_if_due
+    try:
+        yield
+    finally:
+        Committer.commit_if_due = real
+
+
+def _held(committer: Any) -> str:
+    """Return all that a commit would hold here, times apart, as text."""
+    from hpo.search.book.state import BucketState
+
+    ledger, buckets = committer._ledger, committer._buckets.values()
+    ledger.state.note_buckets(
+        BucketState(b.key, b.example, b.lanes, b.settled, b.offered) for b in buckets
+    )
+    lanes = [
+        [repr(state) for state in b.population.take([run.lane for run in b.busy() if run.chunks])]
+        for b in buckets
+        if b.population is not None and any(run.chunks for run in b.busy())
+    ]
+    rows = {number: vars(trial.row()) for number, trial in sorted(ledger.trials.items())}
+    held = [json.loads(ledger.state.to_text()), lanes, rows]
+    return json.dumps(_timeless(json.loads(json.dumps(held, default=str))))
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _timeless(v) for k, v in value.items() if not k.endswith(_TIMES)}
+    return [_timeless(one) for one in value] if isinstance(value, list) else value
+
+
+# ---------------------------------------------------------------------- what differs
+
+
+def _broken(case: Case, work: Path, whole: Life, pieces: list[tuple[int, int]]) -> list[str]:
+    """Return how a study differs that commits and dies piece by piece, each (commit, death)."""
+    folder, first, found = work / "broken", 0, list[str]()
+    shutil.rmtree(folder, ignore_errors=True)
+    name = "commits at " + ", ".join(str(at) for at, _ in pieces[:5])
+    for at, behind in pieces:
+        life = Life(first, commits={at}, dies=behind)
+        if live(case, folder, life) is not None:
+            return [f"{name}: it did not die"]
+        found += _unlike(name, whole, life)
+        first = at
+    life = Life(first)
+    return found + _ended(name, case, work, whole, life)
+
+
+def _interrupted(case: Case, work: Path, whole: Life, at: int) -> list[str]:
+    """Return how a study differs that was asked to end at a boundary, and went on."""
+    folder, name = work / "broken", f"SIGTERM at {at}"
+    shutil.rmtree(folder, ignore_errors=True)
+    asked = live(case, folder, Life(asked=at))
+    if asked is None or asked.state != "interrupted":
+        return [f"{name}: it was not interrupted"]
+    return _ended(name, case, work, whole, Life(at + 1))
+
+
+def _ended(name: str, case: Case, work: Path, whole: Life, life: Life) -> list[str]:
+    """Return how a study differs that goes on to its end."""
+    results = live(case, work / "broken", life)
+    if results is None or results.state != "finished":
+        return [f"{name}: it did not end"]
+    found = _unlike(name, whole, life)
+    if life.first + len(life.passed) != len(whole.passed):
+        found.append(f"{name}: it passed {len(life.passed)} boundaries more")
+    found += [f"{name}: {one}" for one in differences(work / "whole", work / "broken")]
+    mine, theirs = (_policies(work / one) for one in ("whole", "broken"))
+    return found + ([f"{name}: policies differ"] if mine != theirs else [])
+
+
+def _unlike(name: str, whole: Life, life: Life) -> list[str]:
+    at = next((n for n, held in life.passed.items() if held != whole.passed.get(n)), None)
+    return [] if at is None else [f"{name}: another state at boundary {at}"]
+
+
+def _policies(folder: Path) -> dict[str, bytes]:
+    root = folder / "policies"
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def _drawn(number: int, count: int) -> list[tuple[int, int]]:
+    """Draw a set of commits with the deaths behind them, in order."""
+    rng, at, pieces = random.Random(number), 0, list[tuple[int, int]]()
+    most = [60, 3, 12, 40][number % 4]
+    while (at := at + rng.randint(1, most)) < count:
+        pieces.append((at, min(count - 1, at + rng.choice([0, 0, 1, 5]))))
+    return pieces

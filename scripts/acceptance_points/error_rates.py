@@ -1,0 +1,197 @@
+"""How often each verdict is wrong where nothing differs: five kinds of returns, 5 to 32 seeds.
+
+Both sides have the same distribution, so every *better* and *worse*, every interval of a
+difference without 0 and every probability of improvement without 1/2 is an error; an interval of
+one trial errs where it misses the truth. A second look does what the first one advised: it adds
+the seeds that "would decide" and decides again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .common import Outcome, make_importable
+
+if TYPE_CHECKING:
+    from hpo.store.statistics import Interval
+
+Draw = Callable[[np.random.Generator, "int | tuple[int, int]"], np.ndarray]
+_DRAWS, _SMALL = 4_000, 40
+_SEEDS, _ENVIRONMENTS = (5, 6, 8, 16, 32), 6
+_MOST_SEEDS = 200
+SAID = ("better", "worse")
+ONE_SIDE = "one side always at its mean"
+_LEVEL, _ERRORS = 0.05, 3.0
+"""A cell fails where its rate is more than three standard errors of 5 % above it."""
+
+
+def _two_points(rng: np.random.Generator, size: int | tuple[int, int]) -> np.ndarray:
+    return np.where(rng.random(size) < 0.5, 100.0, 400.0) + rng.normal(0.0, 1.0, size)
+
+
+def _ceiling(rng: np.random.Generator, size: int | tuple[int, int]) -> np.ndarray:
+    return np.where(rng.random(size) < 0.1, rng.uniform(50.0, 400.0, size), 500.0)
+
+
+def _both_ends(rng: np.random.Generator, size: int | tuple[int, int]) -> np.ndarray:
+    return np.clip(rng.normal(300.0, 400.0, size), 0.0, 500.0)
+
+
+KINDS: dict[str, Draw] = {
+    "normal": lambda rng, size: rng.normal(0.0, 1.0, size),
+    "skewed": lambda rng, size: -np.exp(rng.normal(0.0, 1.0, size)),
+    "bimodal": _two_points,
+    "ceiling": _ceiling,
+    "floor and ceiling": _both_ends,
+}
+_BEST = {"ceiling": 500.0, "floor and ceiling": 500.0}
+_SYMMETRIC = ("normal", "bimodal", "floor and ceiling")
+"""Where the mean of few seeds has an interval that holds it; a rare failure is in none of them."""
+
+
+def error_rates(small: bool, work: Path) -> Outcome:
+    """Simulate pairs of equals; every verdict is wrong in at most 5 %, in each cell."""
+    draws = _SMALL if small else _DRAWS
+    cells = [(kind, seeds, draws) for kind in KINDS for seeds in _SEEDS]
+    jobs = [(run, *cell) for cell in cells for run in (one_environment, six_environments, power)]
+    found: dict[tuple[str, str, int], tuple[float, int]] = {}
+    for (_, kind, seeds, _), rates in zip(jobs, _spread(jobs, small), strict=True):
+        found |= {(name, kind, seeds): rate for name, rate in rates.items()}
+    judged = {key: rate for key, rate in found.items() if _is_error(key)}
+    above = {key: rate for key, (rate, many) in judged.items() if rate > _limit(many)}
+    numbers = [f"{len(judged)} cells of {draws} draws, 5 % and three standard errors allowed"]
+    for name in dict.fromkeys(key[0] for key in judged):
+        at = {key: rate for key, (rate, _) in judged.items() if key[0] == name}
+        worst = max(at, key=lambda key: at[key])
+        middle = sum(at.values()) / len(at)
+        numbers.append(f"{name} {middle:.1%}, at most {at[worst]:.1%} ({worst[1]}, {worst[2]})")
+    numbers += [_rest(found, name) for name in ("own mean", ONE_SIDE, "power", "power of t")]
+    if above:
+        numbers.append(f"above: {', '.join(f'{k} {v:.1%}' for k, v in above.items())}")
+    return Outcome(not above, "; ".join(numbers))
+
+
+def _limit(draws: int) -> float:
+    return _LEVEL + _ERRORS * (_LEVEL * (1.0 - _LEVEL) / draws) ** 0.5
+
+
+def _is_error(key: tuple[str, str, int]) -> bool:
+    """Return whether a rate must be at most 5 %."""
+    if key[0] == "own mean":
+        return key[1] in _SYMMETRIC
+    return key[0] not in ("power", "power of t", ONE_SIDE)
+
+
+def _rest(found: dict[tuple[str, str, int], tuple[float, int]], name: str) -> str:
+    """Return rates that are told and not judged, by kind, one a number of seeds."""
+    told = [
+        f"{kind} {' '.join(f'{found[name, kind, seeds][0]:.0%}' for seeds in _SEEDS)}"
+        for kind in KINDS
+        if not _is_error((name, kind, _SEEDS[0]))
+    ]
+    return f"{name} at {', '.join(map(str, _SEEDS))} seeds: {', '.join(told)}"
+
+
+def _spread(jobs: list[tuple[Any, ...]], small: bool) -> Iterable[dict[str, tuple[float, int]]]:
+    """Run the cells, in a process a core where there is much to do."""
+    if small:
+        return [_cell(job) for job in jobs]
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), make_importable) as pool:
+        return list(pool.map(_cell, jobs))
+
+
+def _cell(job: tuple[Any, ...]) -> dict[str, tuple[float, int]]:
+    run, kind, seeds, draws = job
+    return run(kind, seeds, draws, np.random.default_rng([seeds, list(KINDS).index(kind)]))
+
+
+def one_environment(
+    kind: str, seeds: int, draws: int, rng: np.random.Generator
+) -> dict[str, tuple[float, int]]:
+    """Return error rates of one environment: at one look, two and four; of unlike seeds."""
+    from hpo.store.comparison import compare
+    from hpo.store.conclusions import conclude
+
+    draw, best = KINDS[kind], _BEST.get(kind)
+    names = ("one look", "two looks", "four looks", "unpaired", "P", "P unpaired", ONE_SIDE)
+    wrong = dict.fromkeys(names, 0)
+    always = dict.fromkeys(range(seeds), float(draw(np.random.default_rng(0), 1_000_000).mean()))
+    for _ in range(draws):
+        a, b = draw(rng, seeds), draw(rng, seeds)
+        apart = compare(a.tolist(), b.tolist())
+        wrong["unpaired"] += apart.verdict in SAID
+        wrong["P unpaired"] += _misses(apart.probability_interval, 0.5)
+        wrong[ONE_SIDE] += conclude(always, dict(enumerate(b.tolist()))).against.verdict in SAID
+        earlier: list[int] = []
+        for look in range(1, 5):
+            sides = [dict(enumerate(side.tolist())) for side in (a, b)]
+            found = conclude(*sides, ceiling=best, earlier=earlier).against
+            wrong["P"] += look == 1 and _misses(found.probability_interval, 0.5)
+            if found.verdict in SAID:
+                wrong["one look"] += look == 1
+                wrong["two looks"] += look <= 2
+                wrong["four looks"] += 1
+            if found.verdict != "undecided" or found.more_seeds is None:
+                break
+            earlier.append(len(a))
+            more = min(found.more_seeds, _MOST_SEEDS)
+            a, b = (np.concatenate([side, draw(rng, more)]) for side in (a, b))
+    return {name: (count / draws, draws) for name, count in wrong.items()}
+
+
+def six_environments(
+    kind: str, seeds: int, draws: int, rng: np.random.Generator
+) -> dict[str, tuple[float, int]]:
+    """Return error rates of aggregates over six environments, and of one trial's intervals."""
+    from hpo.store.over_environments import (
+        difference,
+        overall_interval,
+        probability_of_improvement,
+    )
+
+    draw, shape = KINDS[kind], (_ENVIRONMENTS, seeds)
+    slow = max(40, draws // 8)  # bootstraps take a hundred times as long
+    whole = np.sort(draw(np.random.default_rng(0), 1_000_000))
+    middle = whole[len(whole) // 4 : -(len(whole) // 4)].mean()
+    wrong = {name: [0, draws] for name in ("six: mean", "six: P", "own mean")}
+    wrong |= {name: [0, slow] for name in ("six: IQM", "own IQM")}
+    for index in range(draws):
+        a, b = draw(rng, shape).tolist(), draw(rng, shape).tolist()
+        wrong["six: mean"][0] += _misses(difference(a, b, "mean", paired=True)[1], 0.0)
+        wrong["six: P"][0] += _misses(probability_of_improvement(a, b)[1], 0.5)
+        wrong["own mean"][0] += _misses(overall_interval(a, "mean"), float(whole.mean()))
+        if index < slow:
+            wrong["six: IQM"][0] += _misses(difference(a, b, "iqm", paired=True)[1], 0.0)
+            wrong["own IQM"][0] += _misses(overall_interval(a, "iqm"), float(middle))
+    return {name: (count / many, many) for name, (count, many) in wrong.items()}
+
+
+def power(
+    kind: str, seeds: int, draws: int, rng: np.random.Generator
+) -> dict[str, tuple[float, int]]:
+    """Return how often a difference of 0.8 deviations is told, beside Student's test at 5 %."""
+    from scipy.stats import ttest_rel
+
+    from hpo.store.conclusions import conclude
+
+    draw, told, students = KINDS[kind], 0, 0
+    spread = float(draw(np.random.default_rng(0), 100_000).std())
+    for _ in range(draws):
+        a, b = draw(rng, seeds), draw(rng, seeds) - 0.8 * spread
+        sides = [dict(enumerate(side.tolist())) for side in (a, b)]
+        told += conclude(*sides).against.verdict == "better"
+        students += np.ptp(a - b) > 0 and ttest_rel(a, b).pvalue < 0.05 and a.mean() > b.mean()
+    return {"power": (told / draws, draws), "power of t": (students / draws, draws)}
+
+
+def _misses(found: Interval, truth: float) -> bool:
+    if found.low is None or found.high is None:
+        return False
+    return not found.low <= truth <= found.high

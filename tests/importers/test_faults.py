@@ -1,0 +1,550 @@
+"""Imports that were wrong and silent, or refused for no reason: a test for each kind."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import optuna
+import pytest
+import yaml
+
+from hpo.cli import main
+from hpo.importers.readers import read_flags, read_hyperparameters, read_settings
+from hpo.importers.storages import read_storage
+from hpo.importers.wandb import read_sweep
+from hpo.studies.load import loads
+
+
+def _beside(name):
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def imported(tmp_path, capsys):
+    """Return what runs `hpo import`: the code, what it says, and the study's data and text."""
+
+    def run(kind, text, *flags, name="train.py"):
+        source = tmp_path / name
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        env = [word for word in flags if word.startswith("--env=")]
+        rest = [word for word in flags if word not in env]
+        code = main(["import", kind, str(source), *env, *(["--", *rest] if rest else [])])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err and (code == 0 or (code == 2 and not out))
+        return (yaml.safe_load(out), out) if code == 0 else (None, err)
+
+    return run
+
+
+def sweep(parameters, more="", program="train_ppo.py"):
+    return (f"program: {program}\nmethod: random\nrun_cap: 4\n{more}\n"
+            f"parameters:\n  env_id: {{value: CartPole-v1}}\n{parameters}\n")  # fmt: skip
+
+
+# ------------------------------------------------------------------------- recognised
+
+
+@pytest.mark.parametrize("program", ["train_ppo.py", "ppo.py", "my/ppo.py", "not_xlron.py"])
+def test_a_program_is_known_by_its_script_and_not_by_a_part_of_its_name(imported, program):
+    data, text = imported(
+        "wandb", sweep("  lr: {values: [0.1, 0.2]}", program=program), name="s.yaml"
+    )
+    assert "Read as" not in text and "fixed" not in data
+
+
+def test_the_script_itself_is_known(imported):
+    text = sweep("  learning-rate: {values: [0.1, 0.2]}", program="cleanrl/ppo.py")
+    data, head = imported("wandb", text, name="s.yaml")
+    assert "Read as CleanRL's ppo.py" in head and data["fixed"]["ent_coef"] == 0.01
+
+
+# --------------------------------------------------------------------------- the goal
+
+
+@pytest.mark.parametrize("goal", ["minimize", "maximize"])
+def test_a_refused_metric_is_suggested_with_its_own_goal(imported, goal):
+    more = f"metric: {{name: train/value_loss, goal: {goal}}}"
+    text = sweep("  lr: {values: [0.1, 0.2]}", more)
+    _, told = imported("wandb", text, name="s.yaml")
+    flags = told.split("such as -- ")[1].split()
+    assert flags == ["--metric", "eval/return_mean", "--metric.goal", "maximize"]
+    for given in (flags, flags[:2]):  # its goal is that of the metric, not of the loss
+        data, _ = imported("wandb", text, *given, name="s.yaml")
+        assert data["metric"] == {"name": "eval/return_mean", "goal": "maximize"}
+    data, _ = imported("wandb", text, *flags[:2], "--metric.goal", "minimize", name="s.yaml")
+    assert data["metric"]["goal"] == "minimize"
+
+
+def test_a_return_to_be_minimised_is_not_taken_for_one_to_be_maximised(imported):
+    more = "metric: {name: episode_return, goal: minimize}"
+    _, told = imported("wandb", sweep("  lr: {values: [0.1, 0.2]}", more), name="s.yaml")
+    assert "--metric eval/return_mean --metric.goal maximize" in told
+
+
+# ------------------------------------------------------------------------ W&B and YAML
+
+
+@pytest.mark.parametrize(
+    ("iterations", "first"),
+    [("min_iter: 10000, max_iter: 90000, s: 2", 10_000), ("max_iter: 81000, s: 3", 3000),
+     ("min_iter: 20000, max_iter: 81000, s: 4", 1000), ("min_iter: 5000", 5000)],
+)  # fmt: skip
+def test_hyperband_goes_by_max_iter_and_s_where_they_are_given(imported, iterations, first):
+    more = f"early_terminate: {{type: hyperband, {iterations}}}\n"
+    more += "metric: {name: eval/return_mean, goal: maximize}"
+    parameters = "  lr: {values: [0.1, 0.2]}\n  total_timesteps: {value: 100000}"
+    data, text = imported("wandb", sweep(parameters, more), name="s.yaml")
+    assert data["early_terminate"]["min"] == first
+    both = "min_iter" in iterations and "max_iter" in iterations
+    assert ("early_terminate.min_iter: W&B goes by max_iter" in text) == both
+
+
+def test_merge_keys_of_sweeps(imported):
+    text = "shared: &shared {distribution: log_uniform_values, min: 0.0001, max: 0.01}\n" + sweep(
+        "  learning_rate: {<<: *shared, max: 0.1}\n  ent_coef:\n    <<: *shared"
+    )
+    data, _ = imported("wandb", text, name="s.yaml")
+    assert (
+        data["space"]["learning_rate"]["max"] == 0.1 and data["space"]["ent_coef"]["max"] == 0.01
+    )
+
+
+def test_a_name_that_stands_twice_in_yaml_is_refused_with_both_lines(imported):
+    _, told = imported(
+        "sb3", "env: CartPole-v1\ngamma: 0.9\nn_steps: 8\ngamma: 0.99\n", name="x.yaml"
+    )
+    assert "gamma has two values (lines 2 and 4)" in told
+    data, _ = imported(
+        "sb3", "env: CartPole-v1\ngamma: 0.9\nn_steps: 8\ngamma: 0.9\n", name="x.yaml"
+    )
+    assert data["fixed"]["gamma"] == 0.9
+
+
+# ----------------------------------------------------------------------------- Python
+
+PURE = """
+def make_train(config):
+    config["NUM_UPDATES"] = config["TOTAL_TIMESTEPS"] // config["NUM_STEPS"]
+    env, params = gymnax.make(config["ENV_NAME"])
+    tx = optax.adam(config["LR"], eps=1e-5)
+if __name__ == "__main__":
+    config = {
+        "LR": %s, "NUM_ENVS": %d, "NUM_STEPS": 128, "TOTAL_TIMESTEPS": %s,
+        "UPDATE_EPOCHS": %d, "NUM_MINIBATCHES": %d, "GAMMA": 0.99, "GAE_LAMBDA": 0.95,
+        "CLIP_EPS": 0.2, "ENT_COEF": %s, "VF_COEF": 0.5, "MAX_GRAD_NORM": 0.5,
+        "ENV_NAME": "%s", "ANNEAL_LR": %s, "DEBUG": True, %s
+    }
+    train = jax.jit(make_train(config))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "values", "expected"),
+    [
+        ("ppo", ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, '"ACTIVATION": "tanh"'),
+         {"env": "CartPole-v1", "env_steps": 500_000, "lr_schedule": "linear", "ent_coef": 0.01,
+          "num_envs": 4, "rollout_length": 128, "value_clip_eps": "same"}),
+        ("ppo_continuous_action",
+         ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"NORMALIZE_ENV": True'),
+         {"env": "brax:hopper", "env_steps": 50_000_000, "hidden_sizes": [256, 256],
+          "normalise_rewards": True, "reward_clip": None, "num_minibatches": 32}),
+        ("ppo_rnn", ("2.5e-4", 4, "5e5", 4, 4, "0.01", "CartPole-v1", True, ""),
+         {"network": "gru", "recurrent_size": 128, "hidden_sizes": [128], "activation": "relu",
+          "shared_encoder": True}),
+        ("ppo_minigrid", ("2.5e-4", 16, "1e6", 1, 8, "0.01", "Navix-DoorKey-5x5-v0", True, ""),
+         "environments of Navix are not known here"),
+        ("dpo_continuous_action",
+         ("3e-4", 2048, "5e7", 4, 32, "0.0", "hopper", False, '"DPO_ALPHA": 2.0'),
+         "trains with the objective of DPO"),
+    ],
+)  # fmt: skip
+def test_scripts_of_purejaxrl(imported, script, values, expected):
+    data, told = imported("purejaxrl", PURE % values, name=f"purejaxrl/{script}.py")
+    if isinstance(expected, str):
+        assert data is None and expected in told
+        return
+    assert {key: data.get(key, data["fixed"].get(key)) for key in expected} == expected
+    assert f"Read as PureJaxRL's {script}.py" in told
+
+
+def test_a_second_dictionary_of_a_file_is_read(imported):
+    text = ("SIZES = {'n_steps': 64, 'n_envs': 2}\nRATES = {'learning_rate': 1e-3, "
+            "'clip_range': 0.1}\nmodel = PPO('MlpPolicy', 'CartPole-v1', **SIZES, **RATES)\n"
+            "model.learn(total_timesteps=50_000)\n")  # fmt: skip
+    data, told = imported("sb3", text)
+    assert data["env_steps"] == 50_000 and "no length of a run is named" not in told
+    fixed = data["fixed"]
+    assert (fixed["rollout_length"], fixed["num_envs"], fixed["clip_eps"]) == (64, 2, 0.1)
+
+
+def test_lengths_that_a_method_is_given(imported):
+    text = ('agent = PPO({"learning_rate": 3e-4, "n_steps": 128, "vf_clip_eps": 0.2}, env, '
+            "track_metrics=True, deterministic_eval=False)\nstate = agent.init(rng)\n"
+            "agent.train(*state, n_total_timesteps=100000, n_eval_steps=10, n_eval_episodes=20)\n"
+            )  # fmt: skip
+    data, told = imported("arlbench", text, "--env=CartPole-v1")
+    assert data["env_steps"] == 100_000 and "n_total_timesteps 1000000" not in told
+    assert data["evaluation"] == {"greedy": False, "episodes": 20}
+    text = ("env = CartPole()\npolicy = MLPActorCriticPolicy(env=env, key=k)\nalgo = PPO()\n"
+            "policy = algo.learn(env, policy, total_timesteps=2**16, key=k)\n")  # fmt: skip
+    data, told = imported("lerax", text)
+    assert data["env"] == "CartPole-v1" and data["env_steps"] == 65_536
+    assert data["fixed"]["rollout_length"] == 2048 and data["fixed"]["update_epochs"] == 10
+
+
+def test_two_values_are_refused_with_both_lines_unless_one_is_given(imported):
+    text = "args = dict(gamma=0.9)\nmodel = PPO('MlpPolicy', 'CartPole-v1',\n  gamma=0.99)\n"
+    _, told = imported("sb3", text)
+    assert "gamma is 0.9 (line 1) and 0.99 (line 3)" in told
+    data, _ = imported("sb3", text, "--gamma", "0.95")
+    assert data["fixed"]["gamma"] == 0.95
+
+
+def test_a_schedule_object_has_ways_out(imported):
+    text = "algo = PPO(num_envs=2,\n  learning_rate=optax.linear_schedule(1e-3, 0.0, 100))\n"
+    _, told = imported("lerax", text, "--env=CartPole-v1")
+    assert "train.py:2: learning_rate is optax.linear_schedule(0.001, 0.0, 100)" in told
+    assert "-- --learning_rate VALUE" in told and "-- --without learning_rate" in told
+    given = ("--learning_rate", "1e-3", "--lr_schedule", "linear")
+    data, _ = imported("lerax", text, "--env=CartPole-v1", *given)
+    assert data["fixed"]["learning_rate"] == 1e-3 and data["fixed"]["lr_schedule"] == "linear"
+    data, told = imported("lerax", text, "--env=CartPole-v1", "--without", "learning_rate")
+    assert data["fixed"]["learning_rate"] == 3e-4 and "learning_rate: as asked" in told
+
+
+def test_what_wraps_an_environment_is_read_or_refused(imported):
+    text = ("env = VecNormalize(make_vec_env('CartPole-v1', n_envs=4), norm_reward=False)\n"
+            "model = PPO('MlpPolicy', VecFrameStack(env, 3), verbose=0)\n")  # fmt: skip
+    data, _ = imported("sb3", text)
+    assert data["fixed"]["normalise_observations"] and data["fixed"]["history"] == 3
+    assert data["fixed"]["normalise_rewards"] is False and data["fixed"]["num_envs"] == 4
+    _, told = imported("sb3", text.replace("norm_reward=False", "clip_obs=clip(1)"))
+    assert "clip(1) cannot be read" in told
+    _, told = imported(
+        "lerax", "algo = PPO(num_envs=4)\nc = ScheduledCurriculum(where=lambda e: e.m)\n"
+    )
+    assert "a curriculum changes the environment" in told
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [("train_discrete(env_id='CartPole-v1', total_timesteps=200_000, rollout_steps=512)", 512),
+     ("train_continuous(env_id='Pendulum-v1', total_timesteps=100_000, num_envs=4)", 2048),
+     ("train_with_transformer_backbone(env_id='CartPole-v1', num_envs=4)",
+      "--without backbone_cls --network transformer --history 8")],
+)  # fmt: skip
+def test_helpers_of_the_single_file_ppo(imported, call, expected):
+    data, told = imported("torch_ppo", f"agent = {call}\n")
+    if isinstance(expected, str):
+        assert data is None and expected in told
+        flags = expected.split()
+        data, _ = imported("torch_ppo", f"agent = {call}\n", *flags)
+        assert data["fixed"]["network"] == "transformer" and data["fixed"]["history"] == 8
+    else:
+        assert data["fixed"]["rollout_length"] == expected and "taken from PPOConfig" in told
+
+
+# -------------------------------------------------------------------------- versions
+
+
+def test_jaxdem_is_told_apart_by_its_names(imported):
+    text = ("tr = PPOTrainer.Create(env, model, num_envs=64, num_epochs=10, num_minibatches=8,\n"
+            "  learning_rate_decay_exponent=2.0, learning_rate_decay_min_fraction=0.01%s)\n"
+            )  # fmt: skip
+    data, told = imported("jaxdem", text % "", "--env=navigators")
+    fixed = data["fixed"]
+    assert "Read as JaxDEM, of 22 September to 4 November 2025" in told
+    assert (fixed["learning_rate"], fixed["max_grad_norm"]) == (0.02, 0.4)
+    assert "vf_coef" not in fixed  # 0.5 is ours
+    assert (fixed["ent_coef"], fixed["rho_clip"], fixed["priority_alpha"]) == (0.03, 0.5, 0.4)
+    assert (fixed["lr_decay_exponent"], fixed["lr_end_fraction"]) == (2.0, 0.01)
+    assert fixed["hidden_sizes"] == [32, 32] and "adam_eps" not in fixed  # 1e-5 is ours
+    data, _ = imported("jaxdem", text % ", minibatch_size=16", "--env=navigators")  # segments
+    fixed = data["fixed"]
+    assert (fixed["num_minibatches"], fixed["minibatch_size"]) == (8, 16 * 64)
+    assert fixed["update_epochs"] == 1 and fixed["lr_schedule_multiplier"] == 0.125
+    data, told = imported("jaxdem", "tr = PPOTrainer.Create(env, model)\n", "--env=navigators")
+    assert data["fixed"]["learning_rate"] == 0.01 and data["env_steps"] == 1000 * 1024 * 64
+    assert "of 22 September to 4 November 2025: -- --system jaxdem_2025_09" in told
+
+
+def test_minibatches_of_jaxdem_are_passes_or_refused(imported):
+    text = ("tr = PPOTrainer.Create(env, model, num_envs=16, num_minibatches=%d, "
+            "minibatch_size=%d, importance_sampling_alpha=0.0)\n")  # fmt: skip
+    drawn = text.replace("alpha=0.0", "alpha=0.5") % (10, 256)
+    data, _ = imported("jaxdem", drawn, "--env=navigators")  # rows that are drawn, in any number
+    assert (data["fixed"]["num_minibatches"], data["fixed"]["minibatch_size"]) == (10, 256)
+    data, _ = imported("jaxdem", text % (8, 256), "--env=navigators")  # env steps, of 16 x 64
+    assert data["fixed"]["num_minibatches"] == 4 and data["fixed"]["update_epochs"] == 2
+    _, told = imported("jaxdem", text % (10, 256), "--env=navigators")
+    assert "10 minibatches of 256 env steps are 2.5 passes over 1024" in told
+    flags = told.split("parts: -- ")[1].split()
+    data, _ = imported("jaxdem", text % (10, 256), "--env=navigators", *flags)
+    assert data["fixed"]["num_minibatches"] == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "version", "steps"),
+    [("", "0.0.6", 2048), ("state_magnitude_coefficient=0.0", "up to 0.0.5", 512)],
+)
+def test_lerax_is_told_apart_by_its_names(imported, more, version, steps):
+    data, told = imported("lerax", f"algo = PPO(num_envs=4, {more})\n", "--env=CartPole-v1")
+    assert f"Read as Lerax, {version}" in told and data["fixed"]["rollout_length"] == steps
+    data, told = imported(
+        "lerax", "algo = PPO()\n", "--env=CartPole-v1", "--system", "lerax_0_0_5"
+    )
+    assert data["fixed"]["rollout_length"] == 512 and data["fixed"]["update_epochs"] == 16
+
+
+FLAGS = ("--env_type=rmsa --link_resources=40 --continuous_operation --UPDATE_EPOCHS=4 "
+         "--NUM_MINIBATCHES=2 --ENT_COEF=0.02 --ENT_SCHEDULE=linear ")  # fmt: skip
+
+
+def test_xlron_after_its_release_counts_schedules_and_priorities_otherwise():
+    flags = FLAGS + "--PRIO_ALPHA=0.6 --PRIO_BETA0=0.4"
+    before = read_flags(flags, {})
+    after = read_flags(flags, {"system": "xlron_july_2026"})
+    assert before.fixed["ent_schedule_multiplier"] == 8.0
+    assert "ent_schedule_multiplier" not in after.fixed
+    assert "N^beta" in " ".join(before.notes) and "largest" in " ".join(after.notes)
+    assert "Read as XLRON, 1.1.0" in before.text() and "11 July 2026" in after.text()
+    assert "-- --system xlron_july_2026" in before.text()
+
+
+# ---------------------------------------------------------------- translated, or said
+
+
+def test_accumulated_steps_of_jaxdem_are_added_there(imported):
+    """optax.apply_every adds k updates and counts each: see `apply_every` of optax."""
+    text = "tr = PPOTrainer.Create(env, model, num_envs=64, num_minibatches=4, " \
+           "accumulate_n_gradients=2, learning_rate=0.01)\n"  # fmt: skip
+    data, told = imported("jaxdem", text, "--env=navigators")
+    assert data["fixed"]["learning_rate"] == 0.02 and data["fixed"]["accumulate_minibatches"] == 2
+    assert data["fixed"]["lr_schedule_multiplier"] == 0.25 and "are added there" in told
+
+
+def test_what_is_not_the_same_is_said(imported):
+    cfg = "cfg = PPOConfig(env_id='Pendulum-v1', rollout_steps=256, lr_actor=1e-3, %s)\n"
+    _, told = imported("torch_ppo", cfg % "optimizer='sgd', weight_decay=0.1")
+    assert "PyTorch's SGD adds it before the momentum" in told
+    _, told = imported("torch_ppo", cfg % "squash_actions=True")
+    assert "the entropy bonus is of the squashed action here" in told
+    head = read_flags("--env_type=rmsa --NUM_ENVS=4 --RHO_CLIP=1 --C_CLIP=1", {}).text()
+    assert "value targets follow V-trace here" in head
+    assert "the value learns from rows without a valid action there" in head
+
+
+def test_intervals_and_loggers_that_exist_here_are_kept(imported):
+    cfg = ("cfg = PPOConfig(env_id='CartPole-v1', rollout_steps=512, num_envs=4, log_interval=5, "
+           "save_interval=20, use_wandb=True, wandb_project='p')\n")  # fmt: skip
+    data, _ = imported("torch_ppo", cfg)
+    assert data["log_every"] == 5 * 2048 and data["checkpoint"] == {"policies_every": 20 * 2048}
+    assert data["loggers"] == [{"type": "wandb", "project": "p"}]
+    data, told = imported("torch_ppo", cfg.replace("use_wandb=True", "use_wandb=False"))
+    assert "loggers" not in data and "add loggers: [{type: wandb, project: p}]" in told
+    text = "m = PPO('MlpPolicy', 'CartPole-v1', n_envs=2, tensorboard_log='x')\n" \
+           "c = CheckpointCallback(save_freq=1000)\n"  # fmt: skip
+    data, _ = imported("sb3", text)
+    assert data["loggers"] == [{"type": "tensorboard"}]
+    assert data["checkpoint"] == {"policies_every": 2000}  # calls of two environments
+
+
+def test_a_saved_model_is_judged_at_every_increment():
+    draft = read_flags("--env_type=rmsa --SAVE_MODEL --STEPS_PER_INCREMENT=50000", {})
+    assert draft.rest["checkpoint"] == {"best_evaluation": True}
+    assert draft.rest["evaluation"]["every"] == 50_000
+    draft.text()
+
+
+def test_a_typed_name_is_kept():
+    draft = read_flags("--env_type=rmsa --EXPERIMENT_NAME=mine --k=3", {})
+    assert draft.rest["name"] == "mine"
+
+
+def test_what_only_check_would_refuse_is_refused(capsys):
+    words = "--env_type=rmsa --NUM_ENVS=2 --NUM_MINIBATCHES=4 --RHO_CLIP=1 --C_CLIP=1"
+    assert main(["import", "xlron", words]) == 2
+    out, err = capsys.readouterr()
+    assert not out and "num_envs" in err and "num_minibatches" in err
+
+
+@pytest.mark.parametrize("value", ["false", "null"])
+def test_harmless_values_are_not_listed_as_lost(imported, value):
+    text = (
+        f"env: CartPole-v1\nn_steps: 64\nuse_sde: {value}\nprogress_bar: {value}\nmine: {value}\n"
+    )
+    _, told = imported("sb3", text, name="x.yaml")
+    head = told.split("\nname:")[0]
+    assert "# Without effect: " in head and "Left out" not in head
+    assert all(name in head for name in ("use_sde", "progress_bar", "mine"))
+
+
+# --------------------------------------------------------------------------- Hydra
+
+INCUMBENT = """# @package _global_
+defaults:
+  - override /environment: %s
+  - override /algorithm: ppo
+hp_config: {gamma: 0.99876, vf_clip_eps: 0.211}
+"""
+
+
+def test_the_environment_that_hydra_names_is_read_or_asked_for(imported, tmp_path):
+    _, told = imported("arlbench", INCUMBENT % "cc_acrobot", name="configs/incumbent/x.yaml")
+    assert "its environment is 'cc_acrobot', of environment/cc_acrobot.yaml" in told
+    folder = tmp_path / "configs"
+    (folder / "environment").mkdir()
+    (folder / "algorithm").mkdir()
+    (folder / "environment" / "cc_acrobot.yaml").write_text(
+        'name: "Acrobot-v1"\nframework: gymnax\nn_total_timesteps: 1e5\nkwargs: {}\nn_envs: 4\n'
+        "eval_kwargs: {reward_clip: false}\n"
+    )
+    (folder / "algorithm" / "ppo.yaml").write_text(
+        "# @package _global_\nalgorithm: ppo\nhp_config: {gamma: 0.99, n_steps: 64}\n"
+    )
+    data, _ = imported("arlbench", INCUMBENT % "cc_acrobot", name="configs/incumbent/x.yaml")
+    assert data["env"] == "Acrobot-v1" and data["env_steps"] == 100_000
+    assert data["fixed"]["gamma"] == 0.99876 and data["fixed"]["rollout_length"] == 64
+    assert data["fixed"]["num_envs"] == 4
+    (folder / "environment" / "ant.yaml").write_text("name: ant\nframework: brax\n")
+    data, _ = imported("arlbench", INCUMBENT % "ant", name="configs/incumbent/x.yaml")
+    assert data["env"] == "brax:ant"
+    text = (INCUMBENT % "cc_acrobot").replace("algorithm: ppo", "algorithm: dqn")
+    _, told = imported("arlbench", text, name="configs/incumbent/x.yaml")
+    assert "a study trains with PPO alone" in told
+
+
+def test_hydra_s_words_of_a_command():
+    words = "python run_arlbench.py algorithm=ppo environment.name=CartPole-v1 hp_config.gamma=0.9"
+    draft = read_settings(words, "arlbench", {})
+    assert draft.env["id"] == "CartPole-v1" and draft.fixed["gamma"] == 0.9
+
+
+# --------------------------------------------------------------------------- Optuna
+
+
+@pytest.fixture
+def storage(tmp_path):
+    """Return a storage whose range changed once, with an infinite value among its trials."""
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    study = optuna.create_study(study_name="one", storage=url, direction="maximize")
+    for high, values in ((1e-2, (1.0, float("inf"), 2.0)), (1e-3, (3.0, 4.0))):
+        for value in values:
+            trial = study.ask()
+            trial.suggest_float("learning_rate", 1e-5, high, log=True)
+            trial.suggest_float("gamma", 0.9, 0.99)
+            study.tell(trial, value)
+    wide = optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True)
+    gammas = optuna.distributions.FloatDistribution(0.9, 0.99)
+    first = optuna.trial.create_trial(
+        params={"learning_rate": 9e-3, "gamma": 0.95},
+        value=9.0,
+        distributions={"learning_rate": wide, "gamma": gammas},
+    )
+    study.add_trial(first)
+    last = study.ask()
+    last.suggest_float("learning_rate", 1e-5, 1e-3, log=True)
+    last.suggest_float("gamma", 0.9, 0.99)
+    study.tell(last, 5.0)
+    return url, study
+
+
+def test_a_range_that_changed_once_is_the_last_one(storage):
+    url, _ = storage
+    draft = read_storage(url, None, {"env": "CartPole-v1"})
+    assert draft.space["learning_rate"]["max"] == 1e-3
+    assert any("learning_rate: its range changed" in note for note in draft.notes)
+    study = loads(draft.text())
+    assert all(one["learning_rate"] <= 1e-3 for one in study.enqueue)  # 9e-3 is best, and outside
+
+
+def test_a_trial_at_infinity_does_not_head_the_queue(storage):
+    url, theirs = storage
+    draft = read_storage(url, None, {"env": "CartPole-v1"})
+    infinite = next(trial for trial in theirs.trials if trial.value == float("inf"))
+    assert infinite.params["gamma"] not in [one["gamma"] for one in draft.rest["enqueue"]]
+    assert draft.rest["enqueue"][0]["gamma"] == theirs.trials[-1].params["gamma"]
+    assert any("infinite value" in note for note in draft.notes)
+
+
+# ---------------------------------------------------------------- every name is listed
+
+_files, _sweeps, _trains = _beside("files"), _beside("sweeps"), _beside("trains")
+
+
+def _names_of_yaml(data, outer=""):
+    """Yield the names of nested data, whole and their last parts."""
+    for name, value in data.items() if isinstance(data, dict) else ():
+        yield f"{outer}{name}"
+        yield from _names_of_yaml(value, f"{outer}{name}.")
+
+
+def _is_listed(name, head):
+    """Whether a name stands in one of the lists, by itself or as part of a dotted one."""
+    words = set(re.split(r"[\s:;,()#]+", head))
+    return any(word == name or word.startswith(f"{name}.") or word.endswith(f".{name}")
+               for word in words)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n, f in _files.FILES.items()
+                                  if not isinstance(f.expected, str)])  # fmt: skip
+def test_every_name_of_a_file_is_in_one_of_the_lists(name, tmp_path, monkeypatch):
+    file = _files.FILES[name]
+    draft = _draft(file, tmp_path)
+    if draft is None:
+        pytest.skip("its environment's package is not installed")
+    assert draft.unlisted() == []
+
+
+@pytest.mark.parametrize("name", [n for n, (_, e) in _sweeps.SWEEPS.items()
+                                  if not isinstance(e, str)])  # fmt: skip
+def test_every_name_of_a_sweep_is_in_one_of_the_lists(name, tmp_path):
+    text, _ = _sweeps.SWEEPS[name]
+    (tmp_path / "sweep.yaml").write_text(text)
+    draft = read_sweep(tmp_path / "sweep.yaml", {})
+    head = draft.text().split("\n\n")[0]
+    parameters = yaml.safe_load(text)["parameters"]
+    assert draft.unlisted() == []
+    for one in parameters:
+        assert _is_listed(one.replace("-", "_"), head.replace("-", "_")), one
+
+
+@pytest.mark.parametrize("name", _trains.COMMANDS)
+def test_every_flag_of_a_command_is_in_one_of_the_lists(name, tmp_path):
+    text, *_ = _trains.COMMANDS[name]
+    draft = read_flags(text, {})
+    head = draft.text()
+    for flag in re.findall(r"--(?:no)?(\w+)", text):
+        assert _is_listed(flag, head) or _is_listed(f"no{flag}", head), flag
+    assert draft.unlisted() == []
+
+
+def _draft(file, tmp_path):
+    source = file.text
+    if file.name:
+        source = str(tmp_path / file.name)
+        Path(source).write_text(file.text, encoding="utf-8")
+    if file.kind == "wandb":
+        return read_sweep(Path(source), file.given)
+    if file.kind == "rlzoo":
+        return read_hyperparameters(Path(source), file.given)
+    if file.kind == "configspace":
+        return _space(Path(source), file.given)
+    return read_settings(source, file.kind, file.given)
+
+
+def _space(path, given):
+    from hpo.importers.storages import read_space
+
+    return read_space(path, given)
+
+
+def test_json_is_read_as_yaml_is(imported):
+    text = json.dumps({"env": "CartPole-v1", "n_steps": 64, "gamma": 0.9})
+    data, _ = imported("sb3", text, name="x.json")
+    assert data["fixed"]["rollout_length"] == 64 and data["fixed"]["gamma"] == 0.9

@@ -1,0 +1,156 @@
+import pytest
+
+from hpo.importers.plain_python import NotPlain, Unread, read_source, value_of
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("dict(pi=[64], vf=[64])", {"pi": [64], "vf": [64]}),
+        ("dict(log_std_init=-2,\n   ortho_init=False,\n  activation_fn=nn.ReLU)",
+         {"log_std_init": -2, "ortho_init": False, "activation_fn": "ReLU"}),
+        ("{'norm_obs': False, 'norm_reward': True}", {"norm_obs": False, "norm_reward": True}),
+        ("torch.nn.Tanh", "Tanh"),
+        ("2**11", 2048),
+        ("int(1e6)", 1_000_000),
+        ("[400, 300]", [400, 300]),
+        ("-3.29", -3.29),
+        ("None", None),
+        ("(0.9, 0.999)", [0.9, 0.999]),
+    ],
+)  # fmt: skip
+def test_plain_values_are_read(text, value):
+    assert value_of(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('x')",
+        "open('x')",
+        "lambda: 1",
+        "[x for x in y]",
+        "10 ** 10 ** 10",
+        "2 ** 1000",
+        "1 / 0",
+        "'a' * 9",
+        "dict(**other)['a']",
+        "f'{x}'",
+        "int('many')",
+        "(",
+        "x = 1",
+        "-" * 9000 + "1",
+        "[" * 9000,
+        "'" + "a" * 300_000 + "'",
+    ],
+)
+def test_everything_else_is_refused_and_nothing_is_run(text):
+    with pytest.raises(NotPlain):
+        value_of(text)
+
+
+def test_a_file_is_read_without_being_run(tmp_path):
+    text = f"""
+import torch
+open({str(tmp_path / "made")!r}, "w")
+hyperparams = {{
+    "MountainCarContinuous-v0": dict(normalize=True, n_timesteps=20000.0,
+                                     policy_kwargs=dict(activation_fn=torch.nn.ReLU)),
+}}
+other = make()
+"""
+    assert read_source(text, lambda name: name == "hyperparams").named == {
+        "hyperparams": {
+            "MountainCarContinuous-v0": {
+                "normalize": True,
+                "n_timesteps": 20000.0,
+                "policy_kwargs": {"activation_fn": "ReLU"},
+            }
+        }
+    }
+    assert not (tmp_path / "made").exists()
+
+
+def known(name):
+    return name in ("lr", "steps", "envs", "gamma", "kwargs", "seed", "env")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "def main():\n    model = ppo.PPO('MlpPolicy', make(), steps=2 ** 11)\n",
+            {"steps": 2048},
+        ),
+        ("agent = PPO(env)\nagent.train(*state, steps=100_000, rounds=3)\n", {"steps": 100_000}),
+        (
+            "first = {'lr': 0.1, 'name': 'x', 'envs': 2}\nsecond = {'steps': 5, 'gamma': 0.9}\n",
+            {"lr": 0.1, "name": "x", "envs": 2, "steps": 5, "gamma": 0.9},
+        ),
+        (
+            "@dataclass\nclass Args:\n    lr: float = 1e-3\n    steps: int = field(default=8)\n"
+            "    tag: str = 'a'\n",
+            {"lr": 1e-3, "steps": 8, "tag": "a"},
+        ),
+        (
+            "p.add_argument('-g', '--gamma', type=float, default=0.9)\n"
+            "p.add_argument('--fast', action='store_true')\n",
+            {"gamma": 0.9, "fast": False},
+        ),
+        (
+            "if __name__ == '__main__':\n    config = dict(lr=0.1, envs=4)\n    train(config)\n",
+            {"lr": 0.1, "envs": 4},
+        ),
+        ("rate = 0.5\nPPO(lr=rate, envs=args.envs)\nargs.envs = 4\n", {"lr": 0.5, "envs": 4}),
+        ("PPO(kwargs=dict(lr=1, gamma=0.5))\n", {"kwargs": {"lr": 1, "gamma": 0.5}}),
+        ("PPO(seed=0)\nenv.reset(seed=0)\nlog(lr=old, width=3)\n", {"seed": 0}),
+        ("config['gamma'] = 0.9\nconfig['updates'] = config['steps'] // 2\n", {"gamma": 0.9}),
+    ],
+)
+def test_every_way_in_which_a_file_gives_a_value_is_read(text, named):
+    assert read_source(text, known, ("PPO",)).named == named
+
+
+def test_two_values_of_one_name_are_refused_with_both_lines():
+    text = "PPO(gamma=0.99)\n\nother = dict(gamma=0.9, lr=1)\n"
+    with pytest.raises(NotPlain, match=r"0\.99 \(line 1\) and 0\.9 \(line 3\).*-- --gamma"):
+        read_source(text, known, ("PPO",))
+    assert read_source(text, known, ("PPO",), {"gamma": 1}).named["lr"] == 1
+
+
+def test_names_that_decide_nothing_may_have_several_values():
+    fates = {"gamma": "taken", "verbose": "left out"}
+    text = "PPO(gamma=0.9, verbose=1, title='a')\nPPO(verbose=0, title='b')\n"
+    found = read_source(text, lambda name: fates.get(name, ""), ("PPO",)).named
+    assert found == {"gamma": 0.9, "verbose": 1, "title": "a"}
+
+
+def test_what_is_no_plain_value_is_kept_with_its_line_where_the_table_reads_it():
+    text = "\nmodel = PPO(lr=decay(3), envs=number, env=env, note=f(x))\nlog(steps=k(0))\n"
+    named = read_source(text, known, ("PPO",)).named
+    assert set(named) == {"lr", "envs", "note"} and all(
+        isinstance(one, Unread) and one.line == 2 for one in named.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ("env = gym.make('CartPole-v1')\n", "CartPole-v1"),
+        ("envs = make_vec_env('Pendulum-v1', n_envs=4)\n", "Pendulum-v1"),
+        ("env = make_env('brax', 'ant', n_envs=2)\n", "brax:ant"),
+        ("env = rl.Environment.create('two_gears')\n", "two_gears"),
+        ("env = CartPole()\n", "CartPole"),
+        ("env, params = gymnax.make(config['name'])\n", None),
+    ],
+)
+def test_what_makes_the_environment(text, env):
+    assert read_source(text, known).env == env
+
+
+def test_calls_around_the_trainer_are_names_of_the_table():
+    around = {"VecNormalize": "kwargs", "VecFrameStack": "steps=n_stack", "Curriculum": "seed"}
+    text = "env = VecFrameStack(VecNormalize(env, clip=5.0), n_stack=4)\nc = Curriculum(f)\n"
+    assert read_source(text, known, around=around).named == {
+        "kwargs": {"clip": 5.0}, "steps": 4, "seed": True,
+    }  # fmt: skip

@@ -1,0 +1,178 @@
+import optuna
+import pytest
+import yaml
+from ConfigSpace import (
+    ConfigurationSpace,
+    EqualsCondition,
+    ForbiddenAndConjunction,
+    ForbiddenEqualsClause,
+    InCondition,
+)
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    UniformFloatHyperparameter,
+    UniformIntegerHyperparameter,
+)
+
+from hpo.cli import main
+from hpo.errors import ConfigError
+from hpo.importers.storages import read_storage
+from hpo.spaces.configspace_files import write_configspace
+from hpo.studies.load import load, loads
+
+
+def test_a_space_of_configspace_by_the_command(tmp_path, capsys):
+    theirs = ConfigurationSpace()
+    optimiser = CategoricalHyperparameter("optimizer", ["adam", "adamw"])
+    decay = UniformFloatHyperparameter("weight_decay", 1e-6, 1e-2, log=True)
+    theirs.add(optimiser, decay, UniformIntegerHyperparameter("n_epochs", 1, 8))
+    theirs.add(InCondition(decay, optimiser, ["adamw"]))
+    write_configspace(theirs, tmp_path / "space.yaml")
+    out = tmp_path / "study.yaml"
+    code = main(["import", "configspace", str(tmp_path / "space.yaml"), "--to", str(out),
+                 "--", "--env", "CartPole-v1", "--env_steps", "200k"])  # fmt: skip
+    assert code == 0, capsys.readouterr().err
+    study = load(out)
+    assert set(study.space.names) == {"optimiser", "weight_decay", "update_epochs"}
+    conditional = next(p for p in study.space.parameters if p.name == "weight_decay")
+    assert conditional.when[0].name == "optimiser" and conditional.when[0].values == ("adamw",)
+    assert study.env_steps == 200_000
+
+
+def of_configspace(tmp_path, theirs):
+    write_configspace(theirs, tmp_path / "space.yaml")
+    out = tmp_path / "study.yaml"
+    assert main(["import", "configspace", str(tmp_path / "space.yaml"), "--to", str(out),
+                 "--", "--env", "CartPole-v1"]) == 0  # fmt: skip
+    return load(out)
+
+
+def test_values_in_conditions_and_rules_become_ours_like_those_of_parameters(tmp_path):
+    """SB3 counts the value loss twice as high as we do: their 0.5 is our 1.0."""
+    theirs = ConfigurationSpace()
+    steps = UniformIntegerHyperparameter("n_epochs", 1, 8)
+    size = CategoricalHyperparameter("n_steps", [64, 128])
+    value = CategoricalHyperparameter("vf_coef", [0.25, 0.5, 1.0])
+    entropy = CategoricalHyperparameter("ent_coef", [0.0, 0.01])
+    power = CategoricalHyperparameter("batch_size_pow", [5, 8])
+    decay = UniformFloatHyperparameter("max_grad_norm", 0.1, 1.0)
+    theirs.add(steps, size, value, entropy, power, decay)
+    theirs.add(EqualsCondition(decay, value, 0.5))
+    theirs.add(ForbiddenAndConjunction(
+        ForbiddenEqualsClause(value, 0.5), ForbiddenEqualsClause(entropy, 0.01)
+    ))  # fmt: skip
+    theirs.add(ForbiddenAndConjunction(
+        ForbiddenEqualsClause(power, 8), ForbiddenEqualsClause(size, 64)
+    ))  # fmt: skip
+    space = of_configspace(tmp_path, theirs).space
+    by_name = {parameter.name: parameter for parameter in space.parameters}
+    assert by_name["vf_coef"].distribution.values == (0.5, 1.0, 2.0)
+    assert by_name["max_grad_norm"].when[0].values == (1.0,)
+    found = [
+        {**space.default(), "vf_coef": coef, "ent_coef": entropy, "minibatch_size": size,
+         "rollout_length": steps}
+        for coef in (0.5, 1.0, 2.0) for entropy in (0.0, 0.01) for size in (32, 256)
+        for steps in (64, 128)
+    ]  # fmt: skip
+    refused = [one for one in found if space.forbidden(one)]
+    assert len(refused) == 4 + 6 - 1 and all(
+        (one["vf_coef"], one["ent_coef"]) == (1.0, 0.01)
+        or (one["minibatch_size"], one["rollout_length"]) == (256, 64)
+        for one in refused
+    )
+
+
+@pytest.fixture
+def storage(tmp_path):
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    study = optuna.create_study(study_name="one", storage=url, direction="maximize")
+
+    def objective(trial):
+        rate = trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True)
+        trial.suggest_categorical("activation", ["tanh", "relu"])
+        trial.suggest_float("reward_scale", 1.0, 5.0, step=1.0)
+        return -abs(rate - 1e-3)
+
+    study.optimize(objective, n_trials=12)
+    return url, study
+
+
+def test_a_study_of_optuna(storage):
+    url, theirs = storage
+    draft = read_storage(url, None, {"env": "CartPole-v1"})
+    study = loads(draft.text())
+    assert set(study.space.names) == {"learning_rate", "activation", "reward_scale"}
+    scale = next(p for p in study.space.parameters if p.name == "reward_scale").distribution
+    assert set(scale.grid(99)) == {1.0, 2.0, 3.0, 4.0, 5.0}
+    assert len(study.enqueue) == 10
+    assert study.enqueue[0]["learning_rate"] == theirs.best_params["learning_rate"]
+    assert study.metric.goal == "maximize"
+
+
+def test_what_is_given_after_the_dashes_is_searched_no_more(storage, tmp_path, capsys):
+    url, _ = storage
+    out = tmp_path / "study.yaml"
+    code = main(["import", "optuna", url, "--to", str(out), "--", "--env", "CartPole-v1",
+                 "--activation", "relu", "--learning_rate", "0.002"])  # fmt: skip
+    assert code == 0, capsys.readouterr().err
+    study = load(out)
+    assert study.fixed["activation"] == "relu" and study.fixed["learning_rate"] == 0.002
+    assert study.space.names == ("reward_scale",)
+    assert study.enqueue and all(set(one) == {"reward_scale"} for one in study.enqueue)
+    written = yaml.safe_load(out.read_text())["enqueue"]
+    kept = {one["reward_scale"] for one in written}
+    assert 0 < len(written) == len(kept) <= 5  # of ten trials on five steps
+    assert f"enqueue: {len(kept)} of these are left, as" in out.read_text()
+    code = main(["import", "optuna", url, "--to", str(tmp_path / "none.yaml"), "--", "--env",
+                 "CartPole-v1", "--activation", "relu", "--learning_rate", "0.002",
+                 "--reward_scale", "2.0"])  # fmt: skip
+    assert code == 0 and "enqueue" not in yaml.safe_load((tmp_path / "none.yaml").read_text())
+
+
+def test_a_storage_without_the_study_is_refused(storage, tmp_path):
+    url, _ = storage
+    with pytest.raises(ConfigError, match="known: one"):
+        read_storage(url, "two", {})
+    with pytest.raises(ConfigError, match="no such file"):
+        read_storage(str(tmp_path / "none.db"), None, {})
+
+
+def test_a_study_of_rl_zoo3_in_its_own_names_and_values(tmp_path):
+    url = f"sqlite:///{tmp_path / 'zoo.db'}"
+    study = optuna.create_study(study_name="zoo", storage=url, direction="maximize")
+
+    def objective(trial):
+        size = trial.suggest_int("batch_size_pow", 5, 7)
+        less = trial.suggest_float("one_minus_gamma", 1e-4, 0.03, log=True)
+        trial.suggest_float("vf_coef", 0.25, 0.75)
+        trial.suggest_categorical("net_arch", ["tiny", "medium"])
+        return -less - size
+
+    study.optimize(objective, n_trials=4)
+    draft = read_storage(url, None, {"env": "CartPole-v1", "n_envs": "8"})
+    draft.override({"n_envs": "8"})
+    ours = loads(draft.text())
+    data = draft.space
+    assert data["minibatch_size"] == {"values": [32, 64, 128]}
+    assert data["gamma"] == {"min": 0.97, "max": 0.9999, "distribution": "one_minus_log"}
+    assert data["vf_coef"] == {"min": 0.5, "max": 1.5, "distribution": "uniform"}
+    assert data["hidden_sizes"] == {"values": [[64], [256, 256]]}
+    assert ours.fixed["num_envs"] == 8 and not any(
+        text.startswith("n_envs") for text in draft.notes
+    )
+    best, first = study.best_params, ours.enqueue[0]
+    assert first["minibatch_size"] == 2 ** best["batch_size_pow"]
+    assert first["gamma"] == pytest.approx(1 - best["one_minus_gamma"], abs=1e-11)
+    assert first["vf_coef"] == pytest.approx(2 * best["vf_coef"], rel=1e-11)
+    assert first["hidden_sizes"] == ((64,) if best["net_arch"] == "tiny" else (256, 256))
+
+
+def test_a_refused_name_of_a_space_is_left_out_on_request(tmp_path, capsys):
+    theirs = ConfigurationSpace()
+    theirs.add(UniformFloatHyperparameter("learning_rate", 1e-5, 1e-2, log=True))
+    theirs.add(CategoricalHyperparameter("use_sde", [True, False]))
+    write_configspace(theirs, tmp_path / "space.json")
+    words = ["import", "configspace", str(tmp_path / "space.json"), "--env", "CartPole-v1"]
+    assert main(words) == 2 and "--without use_sde" in capsys.readouterr().err
+    assert main([*words, "--", "--without", "use-sde"]) == 0
+    assert set(loads(capsys.readouterr().out).space.names) == {"learning_rate"}

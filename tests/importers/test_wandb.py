@@ -1,0 +1,93 @@
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from hpo.errors import HpoError
+from hpo.importers.wandb import read_sweep
+from hpo.studies.load import loads
+from hpo.studies.reader import plain, read_text
+
+_spec = importlib.util.spec_from_file_location("sweeps", Path(__file__).with_name("sweeps.py"))
+sweeps = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(sweeps)
+
+
+def imported(tmp_path, text, **given):
+    path = tmp_path / "sweep.yaml"
+    path.write_text(text)
+    draft = read_sweep(path, given)
+    draft.override(given)
+    return draft, draft.text()
+
+
+def test_there_are_thirty():
+    assert len(sweeps.SWEEPS) >= 30
+    assert len({text for text, _ in sweeps.SWEEPS.values()}) == len(sweeps.SWEEPS)
+
+
+@pytest.mark.parametrize("name", sweeps.SWEEPS)
+def test_a_sweep_becomes_a_study_or_is_refused_with_a_reason(name, tmp_path):
+    text, expected = sweeps.SWEEPS[name]
+    if isinstance(expected, str):
+        with pytest.raises(HpoError, match=expected):
+            imported(tmp_path, text)
+        return
+    draft, written = imported(tmp_path, text)
+    loads(written)  # it is a study
+    data = plain(read_text(written, "study.yaml"))
+    for key, value in expected.items():
+        if key == "left_out":
+            assert any(item.startswith(value) for item in draft.left_out)
+            assert value in written  # in the head of the file
+            continue
+        section, _, inner = key.partition(".")
+        found = data[section] if not inner else data[section][inner]
+        assert found == value
+
+
+def test_what_is_given_after_the_dashes_overrides(tmp_path):
+    text, _ = sweeps.SWEEPS["a_metric_of_no_counterpart"]
+    given = {"metric": "eval/return_mean", "env": "Acrobot-v1", "gamma": "0.95", "lr": "1e-3",
+             "budget.trials": "7"}  # fmt: skip
+    _, written = imported(tmp_path, text, **given)
+    study = loads(written)
+    assert study.env.id == "Acrobot-v1" and study.budget.trials == 7
+    assert study.fixed["gamma"] == 0.95 and study.fixed["learning_rate"] == 1e-3
+    assert study.metric.goal == "maximize" and not study.space.parameters
+
+
+def test_a_flag_of_no_counterpart_is_refused(tmp_path):
+    with pytest.raises(HpoError, match="--dropout after"):
+        imported(tmp_path, sweeps.SWEEPS["uniform"][0], dropout="0.1")
+
+
+def test_without_an_environment_it_says_what_to_type(tmp_path):
+    text = "method: random\nparameters: {gamma: {values: [0.9, 0.99]}}\n"
+    with pytest.raises(HpoError, match="-- --env CartPole-v1"):
+        imported(tmp_path, text)
+
+
+def test_one_of_two_names_that_end_alike_is_left_out_on_request(tmp_path):
+    text, _ = sweeps.SWEEPS["two_names_that_end_alike"]
+    draft, written = imported(tmp_path, text, without="critic.lr")
+    bounds = loads(written).space.parameters[0].distribution
+    assert (bounds.min, bounds.max) == (1e-5, 1e-4)
+    assert "critic.lr: as asked" in draft.left_out
+
+
+def test_a_grid_of_whole_numbers_tries_every_one(tmp_path):
+    text, _ = sweeps.SWEEPS["a_grid_of_whole_numbers"]
+    study = loads(imported(tmp_path, text)[1])
+    tried = list(study.space.grid(study.search.options["points"]))
+    assert len(tried) == 8 * 4 * 2 and {one["update_epochs"] for one in tried} == {*range(1, 9)}
+    assert sorted({one["clip_eps"] for one in tried}) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
+def test_dotted_keys_after_the_dashes_reach_their_sections(tmp_path):
+    text, _ = sweeps.SWEEPS["uniform"]
+    given = {"executor.type": "ray", "executor.workers": "4", "env": "Pendulum-v1",
+             "eval_env.m": "0.5"}  # fmt: skip
+    study = loads(imported(tmp_path, text, **given)[1])
+    assert (study.executor.type, study.executor.workers) == ("ray", 4)
+    assert study.evaluation.env == {"m": 0.5} and study.env.values == {}

@@ -1,0 +1,186 @@
+import pytest
+
+from hpo.core.envs.optical.optical_settings import HEURISTIC_NAMES, OpticalSettings
+from hpo.errors import ConfigError
+from hpo.importers.readers import HEURISTICS, read_flags
+from hpo.studies.env_file import read_env_file
+from hpo.studies.load import loads
+
+COMMAND = """
+# a training run
+python train.py --env_type=rmsa --topology_name=nsfnet_deeprmsa_directed --link_resources=100 \\
+  --k 5 --load=200 --continuous_operation --ENV_WARMUP_STEPS=1000 --TOTAL_TIMESTEPS=1e5 \\
+  --values_bw=25,50 --noWANDB --WEIGHT_DECAY=0.01 --NUM_UNITS=32 --VISIBLE_DEVICES=0
+"""
+
+
+def imported(tmp_path, text, **given):
+    path = tmp_path / "flags.txt"
+    path.write_text(text)
+    draft = read_flags(path, given)
+    return draft, loads(draft.text())
+
+
+def test_flags_and_their_defaults_there(tmp_path):
+    draft, study = imported(tmp_path, COMMAND)
+    assert study.env.id == "rmsa" and study.env_steps == 100_000
+    env = study.env.values
+    assert env["topology"] == "nsfnet_deeprmsa" and env["directed"] is True
+    assert env["bitrates"] == (25.0, 50.0) and env["load"] == 200.0 and env["slots"] == 100
+    assert study.fixed["hidden_sizes"] == (32, 32) and study.fixed["optimiser"] == "adamw"
+    assert study.fixed["gamma"] == 0.999 and study.fixed["lr_schedule"] == "cosine"
+    assert study.fixed["gae_lambda_initial"] == 0.9 and study.fixed["gae_lambda_final"] == 0.98
+    assert "GAMMA 0.999" in draft.defaults
+    assert {item.split(":")[0] for item in draft.left_out} == {"VISIBLE_DEVICES"}
+    assert "loggers" not in draft.rest  # --noWANDB
+
+
+def test_flags_after_the_dashes_override(tmp_path):
+    _, study = imported(tmp_path, COMMAND, LR="2e-4", load="300")
+    assert study.fixed["learning_rate"] == 2e-4 and study.env.values["load"] == 300.0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("--EVAL_MODEL --env_type=rmsa --MODEL_PATH=m.eqx", "evaluates and trains nothing"),
+        ("--EVAL_HEURISTIC --path_heuristic=kmc_f", "did you mean 'kmc_ff'"),
+        ("--RETRAIN_MODEL --MODEL_PATH=m.eqx", "weights of Equinox cannot be read"),
+        ("--RETRAIN_MODEL --env_type=rmsa", "needs MODEL_PATH"),
+        ("--env_type=rmsa_gn_model", "physical layer"),
+        ("--env_type=vone", "virtual networks"),
+        ("--ACTIVATION=crelu", "doubles the width"),
+        ("--deterministic_requests --k=2", "deterministic_requests .True. cannot be taken"),
+        ("--terminate_on_episode_end", "to import without it, add -- --without"),
+        ("--USE_GNN --mlp_latent=64", "mlp_latent needs mlp_layers"),
+        ("--NUM_UNITS=abc", "NUM_UNITS is 'abc'"),
+        ("--values_bw=100,x", "numbers with commas"),
+        ("--USE_GNN --use_attention_pooling=true", "seems to choose a network"),
+        ("--env_type=rmsa --LRR=1e-3", "XLRON has no such flag; did you mean LR.* --without LRR"),
+        ("--env_type=rmsa --lr=1e-3 --ENT_COEFF=0.1", "did you mean ENT_COEF"),
+        ("# nothing", "no flags"),
+        ("--env_type=rmsa --k='5", "split into words"),
+        ("--env_type=rmsa --topology_name=nowhere", "nowhere"),
+        ("--env_type=rmsa --flagfile=other.txt", "other.txt: no such file"),
+        ("--flagfile=flags.txt", "without end"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_with_a_reason(tmp_path, text, reason):
+    with pytest.raises(ConfigError, match=reason):
+        imported(tmp_path, text)
+
+
+def test_episodes_have_no_warm_up(tmp_path):
+    _, study = imported(tmp_path, "--env_type=deeprmsa --link_resources=100 --max_requests=1e3")
+    assert study.env.values["continuous"] is False and study.env.values["warmup_requests"] == 0
+    assert study.env.values["max_requests"] == 1000
+
+
+def test_a_command_line_is_taken_as_it_is_typed(tmp_path):
+    draft = read_flags("uv run python -m xlron.train.train --env_type rmsa --k 3 --LR=1e-4", {})
+    study = loads(draft.text())
+    assert study.env.values["k"] == 3 and study.fixed["learning_rate"] == 1e-4
+    with pytest.raises(ConfigError, match="no such file, and no command line"):
+        read_flags("nowhere.txt", {})
+    with pytest.raises(ConfigError, match="no such file"):
+        read_flags("x" * 5000, {})
+
+
+def test_a_flag_file_inside_a_command(tmp_path):
+    (tmp_path / "base.txt").write_text(
+        "--env_type=rmsa\n# traffic\n--load=100\n--LR=1e-3\n--k=7\n"
+    )
+    text = "python -m xlron.train.train --LR=5e-3 --flagfile=base.txt --k=4"
+    _, study = imported(tmp_path, text)
+    assert study.fixed["learning_rate"] == 1e-3  # the file stands behind --LR and before --k
+    assert study.env.values["load"] == 100.0 and study.env.values["k"] == 4
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_training_goes_on_from_a_policy_of_ours(tmp_path, monkeypatch, keep):
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "policy.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    text = "--env_type=rmsa --RETRAIN_MODEL --MODEL_PATH=policy" + (" --KEEP_VF" if keep else "")
+    draft, _ = imported(tmp_path, text)
+    assert draft.rest["init"] == {"from": "policy", "keep": "critic" if keep else "all"}
+    draft, _ = imported(tmp_path, text.replace("policy", "m.eqx"), without="RETRAIN_MODEL")
+    assert "init" not in draft.rest
+
+
+def test_models_evaluation_and_logging(tmp_path):
+    draft, study = imported(
+        tmp_path,
+        "--env_type=rmsa --continuous_operation --SAVE_MODEL --MODEL_PATH=a.eqx "
+        "--EVAL_DURING_TRAINING --EVAL_FREQUENCY=5 --STEPS_PER_INCREMENT=200000 --NUM_ENVS=64 "
+        "--ROLLOUT_LENGTH=100 --WANDB --PROJECT=mine --EXPERIMENT_NAME='a run/1' "
+        "--DOWNSAMPLE_FACTOR=400 --LOG_LOSS_INFO --DETERMINISTIC_OPS",
+    )
+    assert draft.rest["checkpoint"] == {"best_evaluation": True}
+    assert draft.rest["evaluation"] == {
+        "every": 1_000_000, "episodes": 10, "steps": 10_000, "greedy": False,
+    }  # fmt: skip
+    assert draft.rest["loggers"] == [{"type": "wandb", "project": "mine", "every": 4}]
+    assert study.log_every == 200_000
+    assert study.name == "a-run-1" and study.population.deterministic
+    assert any(item.startswith("MODEL_PATH") for item in draft.left_out)
+
+
+def test_a_heuristic_gives_the_command_that_evaluates_it(tmp_path):
+    draft = read_flags(
+        "python -m xlron.train.train --env_type=rmsa --EVAL_HEURISTIC --path_heuristic=kmc_ff "
+        "--topology_name=nsfnet_deeprmsa_undirected --link_resources=80 --k=50 --load=250 "
+        "--continuous_operation --ENV_WARMUP_STEPS=2000 --TOTAL_TIMESTEPS=20000000 "
+        "--NUM_ENVS=2000 --min_load=100 --max_load=300 --step_load=50",
+        {},
+    )
+    (tmp_path / "net.yaml").write_text(draft.text())
+    assert draft.command("net.yaml") == (
+        "hpo eval --env net.yaml --heuristic kmc_ff --seeds 2000 --steps 10000 --loads 100:300:50"
+    )
+    spec = read_env_file(tmp_path / "net.yaml").spec
+    settings = OpticalSettings.from_mapping({"id": spec.id, **spec.values})
+    assert (settings.slots, settings.k, settings.directed) == (80, 50, False)
+    assert settings.continuous and settings.warmup_requests == 2000
+
+
+def test_heuristics_of_both_systems_are_ours():
+    assert set(HEURISTICS) == set(HEURISTIC_NAMES)
+
+
+@pytest.mark.parametrize("table", ["modulations_deeprmsa", "modulations", "modulations_gn_model"])
+def test_tables_that_it_ships_are_known_by_name(tmp_path, table):
+    path = f"--modulations_csv_filepath=./xlron/data/modulations/{table}.csv --env_type=rmsa"
+    draft, _ = imported(tmp_path, path)
+    assert draft.env["modulation"] == {"modulations": "full"}.get(
+        table, table.removeprefix("modulations_")
+    )
+
+
+def test_blocks_wider_than_a_link_are_one_block_a_path(tmp_path):
+    draft, study = imported(tmp_path, "--env_type=rmsa --link_resources=40 --aggregate_slots=100")
+    assert study.env.values["aggregate_slots"] == 40
+    assert any(note.startswith("aggregate_slots") for note in draft.notes)
+
+
+@pytest.mark.parametrize(
+    ("flags", "clips"),
+    [("--RHO_CLIP=0 --C_CLIP=1", (None, None)), ("--RHO_CLIP=-1 --C_CLIP=-1", (None, None)),
+     ("--RHO_CLIP=1.5 --C_CLIP=1", (1.5, 1.0)), ("--RHO_CLIP=1.5", (None, None))],
+)  # fmt: skip
+def test_clips_are_off_at_0_and_below(tmp_path, flags, clips):
+    _, study = imported(tmp_path, f"--env_type=rmsa {flags}")
+    assert (study.fixed.get("rho_clip"), study.fixed.get("c_clip")) == clips
+
+
+def test_a_recurrent_flag_trains_the_mlp_as_there_and_says_so(tmp_path):
+    draft, study = imported(tmp_path, "--env_type=rmsa --USE_RNN")
+    assert "network" not in study.fixed and any("USE_RNN" in note for note in draft.notes)
+    _, study = imported(tmp_path, "--env_type=rmsa --USE_RNN", network="lstm")
+    assert study.fixed["network"] == "lstm"
+
+
+def test_a_flag_that_is_nearly_one_is_left_out_when_asked_and_a_strange_one_unasked(tmp_path):
+    draft, study = imported(tmp_path, f"{COMMAND.strip()} --LRR=1e-3 --ZZTOP=2", without="LRR")
+    assert {"LRR", "ZZTOP"} <= {item.split(":")[0] for item in draft.left_out}
+    assert study.fixed["learning_rate"] == 5e-4
