@@ -194,6 +194,7 @@ def _add_study_verbs(verb: Callable[..., Any]) -> None:
         "a study with `imports`, which run for that)",
         default=None,
     )  # fmt: skip
+    _add_verbose(check, "also programs, chunks, memory, and what the time goes into")
     _flag(check, "--no-time", "compile and time nothing", dest="time", action="store_false")
     run = verb("run", "init_check_run", "run a study, or resume it")
     tune = verb("tune-lanes", "tune_lanes", "time a study with several numbers of lanes")

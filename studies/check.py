@@ -5,7 +5,7 @@ Everything but lanes and memory follows from the file; those two the caller may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..knobs import KNOBS
 from ..plain_data import as_lists
 from ..spaces.make import WHOLE_KINDS
 from ..spaces.space import Parameter
+from ..store.looks import fewest_pairs, level_of
 from .buckets import Buckets, buckets_of
 from .check_outputs import curve_words, lane_words, mebibytes, policy_words
 from .episode_end import endless_note
@@ -175,7 +176,14 @@ def check(
         len(buckets.found),
         expected_steps(study, buckets.found[0].quanta),
         rejected,
-        tuple([*_rule_warnings(study, draws), *_warnings(study, buckets)]),
+        tuple(
+            [
+                *_rule_warnings(study, draws),
+                *_warnings(study, buckets),
+                *_verdict_warnings(study),
+                *_blind_warnings(study, reports, len(buckets.found)),
+            ]
+        ),
         tuple(refused),
     )
 
@@ -245,6 +253,46 @@ def _warnings(study: Study, buckets: Buckets) -> list[str]:
     if not study.space.parameters:
         warnings.append("nothing is searched: the study trains the default configuration")
     return warnings
+
+
+def _verdict_warnings(study: Study) -> list[str]:
+    """Return warnings where the seeds are too few for any verdict about the winner."""
+    confirm, fewest = study.confirm, fewest_pairs(level_of(1))
+    if not study.space.parameters or study.budget.trials == 1:
+        return []
+    if confirm is None and study.seeds.per_config == 1:
+        return [
+            "one seed per trial and no confirm: luck picks the winner, and nothing tests it; add "
+            "confirm: {}"
+        ]
+    if confirm is None or not confirm.top_k or len(study.objectives) > 1:
+        return []
+    if 0 < confirm.report < fewest:
+        return [
+            f"confirm.report is {confirm.report}: a verdict about the winner needs at least "
+            f"{fewest} test seeds"
+        ]
+    return []
+
+
+def _blind_warnings(study: Study, reports: Sequence[BucketReport], programs: int) -> list[str]:
+    """Return a warning where every trial starts before the first result is known."""
+    method, trials = method_row(study.search.method), study.budget.trials
+    lanes = reports[0].lanes
+    early = study.early_terminate
+    evolves = early is not None and early.evolves
+    if trials is None or lanes is None or programs > 1 or not method.learns or evolves:
+        return []
+    if study.search.driver != "lanes" or not study.space.parameters:
+        return []
+    seeds = study.seeds.first
+    if trials * seeds > lanes or trials < 2:
+        return []
+    fewer = max(seeds, lanes // 4 // seeds * seeds)
+    return [
+        f"all {trials} trials start before any result is known, so {method.name} acts as random "
+        f"search; set population.lanes to {fewer}, or raise budget.trials"
+    ]
 
 
 def _whole_note(parameter: Parameter) -> str:

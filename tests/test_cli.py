@@ -216,9 +216,14 @@ def test_init_writes_a_file_that_checks(say, tmp_path):
     code, out, err = say("init", "Pendulum-v1", "--to", str(tmp_path / "new.yaml"))
     assert (code, out) == (0, "")
     assert "hpo check" in err
-    code, out, _ = say("check", str(tmp_path / "new.yaml"))
+    code, out, _ = say("check", "-v", str(tmp_path / "new.yaml"))
     assert code == 0
     assert "1 bucket" in out and " lanes; " in out and "MiB" in out
+    brief = say("check", str(tmp_path / "new.yaml"), "--no-time")[1].splitlines()
+    assert brief[0].startswith("OK. Runs 48 trials of Pendulum-v1") and len(brief) <= 15
+    for what in ("search", "stopping", "confirm", "training"):
+        assert any(line.startswith(f"  {what} ") for line in brief)
+    assert f"Next: hpo run {tmp_path / 'new.yaml'}" in " ".join(" ".join(brief).split())
     assert say("init", "Pendulum-v1")[1] == (tmp_path / "new.yaml").read_text()
 
 
@@ -246,7 +251,7 @@ def test_schema_is_json(say):
 
 def test_check_counts_one_of_each_in_the_singular(say):
     one = ["--set", "budget.trials=1", "--set", "space={gamma: {min: 0.9, max: 0.99}}"]
-    out = say("check", "tiny.yaml", *one, "--set", "population={lanes: 1}")[1]
+    out = say("check", "-v", "tiny.yaml", *one, "--set", "population={lanes: 1}")[1]
     assert "1 knob searched" in out and "1 full trial)" in out and "1 bucket," in out
     assert not re.search(r"\b1 \w+s\b(?! program)", out), out
 

@@ -163,7 +163,7 @@ def test_a_distribution_of_other_actions_is_refused_before_anything_runs(study, 
 def test_a_study_is_checked_before_its_words_are_known(folder, capsys):
     """`hpo check` runs no code of the user's."""
     _forget()
-    assert main(["check", str(folder / "own.yaml")]) == 0
+    assert main(["check", "-v", str(folder / "own.yaml")]) == 0
     assert "1 bucket" in capsys.readouterr().out
     assert "own-lion" not in table.known_choices("optimiser")
 

@@ -211,7 +211,7 @@ def test_a_check_refuses_what_options_cannot_be(file, capsys, name, old, new, to
      ("drift", "drift with chance 0.4")],
 )  # fmt: skip
 def test_a_check_takes_what_is_right(file, capsys, name, words):
-    assert main(["check", str(file(STUDIES[name]))]) == 0
+    assert main(["check", "-v", str(file(STUDIES[name]))]) == 0
     assert words in " ".join(capsys.readouterr().out.split())
 
 

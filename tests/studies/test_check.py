@@ -11,11 +11,16 @@ BASE = "env: CartPole-v1\nenv_steps: 320k\nfixed: {num_envs: 8, rollout_length: 
 EARLY = "early_terminate: {type: asha, min: 20k, eta: 4}\n"
 
 
+def warned(report):
+    """Return its warnings but for the one seed of the studies here."""
+    return tuple(text for text in report.warnings if not text.startswith("one seed per trial"))
+
+
 def test_a_space_of_traced_knobs_is_one_bucket():
     report = check(loads(BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n" + EARLY))
     assert (report.bucket_count, report.training_compiles) == (1, 1)
     assert report.buckets[0].quanta.rungs == (20_000, 80_000)
-    assert report.warnings == ()
+    assert warned(report) == ()
 
 
 def test_buckets_are_the_distinct_static_parts():
@@ -98,8 +103,8 @@ def test_a_grid_has_only_its_points():
 def test_a_random_share_of_what_is_random_is_told():
     text = BASE + "space: {gamma: {min: 0.9, max: 0.99}}\n"
     report = check(loads(text + "search: {method: sobol, random_share: 0.5}\n"))
-    assert report.warnings == ("search.random_share changes nothing: sobol learns from no result",)
-    assert check(loads(text + "search: {method: tpe, random_share: 0.5}\n")).warnings == ()
+    assert warned(report) == ("search.random_share changes nothing: sobol learns from no result",)
+    assert warned(check(loads(text + "search: {method: tpe, random_share: 0.5}\n"))) == ()
 
 
 def test_rules_that_never_or_nearly_always_hold_are_told():
@@ -140,7 +145,7 @@ def test_whole_numbers_for_a_real_number_are_told(name, kind, words):
     ],
 )
 def test_whole_numbers_are_told_only_where_nobody_asked_for_them(line):
-    assert check(loads(BASE + f"space: {{{line}}}\n")).warnings == ()
+    assert warned(check(loads(BASE + f"space: {{{line}}}\n"))) == ()
 
 
 def test_whole_numbers_of_an_environment_that_only_code_knows_are_told(tmp_path):
@@ -268,3 +273,34 @@ def test_long_lists_of_minibatches_are_cut_short():
     fewer, rest = _of_minibatches(space=space, rows="num_envs: 8, rollout_length: 128")
     assert fewer.count("makes") == 4 and fewer.endswith("more")
     assert rest.endswith("with num_minibatches 34 (type 32 or 35)")  # 33 of 31 samples, and one
+
+
+SPACE = "space: {learning_rate: {min: 1e-4, max: 1e-2}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "one seed per trial and no confirm"),
+        ("seeds: {per_config: 2}\n", ""),
+        ("confirm: {report: 5}\n", "confirm.report is 5: a verdict about the winner needs"),
+        ("confirm: {report: 6}\n", ""),
+        ("budget: {trials: 1}\n", ""),
+    ],
+)
+def test_seeds_that_are_too_few_for_a_verdict_are_told(text, told):
+    found = [w for w in check(loads(BASE + SPACE + text)).warnings if "seed" in w]
+    assert (len(found) == 1 and found[0].startswith(told)) if told else found == []
+
+
+@pytest.mark.parametrize(
+    ("lanes", "text", "blind"),
+    [(24, "", True), (23, "", False), (24, "search: {method: random}\n", False),
+     (24, "early_terminate: {type: pbt, every: 20k}\n", False)],
+)  # fmt: skip
+def test_trials_that_all_start_before_any_result_are_told(lanes, text, blind):
+    study = loads(BASE + SPACE + "seeds: {per_config: 2}\nbudget: {trials: 12}\n" + text)
+    warnings = check(study, cost_of=lambda bucket: Cost(lanes, 1, 1, 1)).warnings
+    told = "all 12 trials start before any result is known, so tpe acts as random search; set "
+    found = [text for text in warnings if text.startswith(told)]
+    assert len(found) == blind and all("population.lanes to 6, or raise" in w for w in found)

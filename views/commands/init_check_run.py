@@ -13,17 +13,20 @@ from pathlib import Path
 
 from ...disk import output
 from ...errors import ConfigError
+from ...studies.check import CheckReport
 from ...studies.init_file import init_text
 from ...studies.load import load, loads
+from ...studies.several import env_words
 from ...studies.spec import Study
 from ...studies.time_estimate import LONG_SECONDS, span_of_time
 from ...studies.tuned.catalogue import known_record
 from ...studies.tuned.study_text import around_text
 from ..documents import print_json
+from ..formatting import counted, steps
 from ..terminal.console import fitted, in_columns, plain_warnings
 from ..visible import echo
 
-__all__ = ["do_check", "do_init", "do_run", "write_study"]
+__all__ = ["brief", "do_check", "do_init", "do_run", "write_study"]
 
 _LABEL = 11  # `env steps  `
 
@@ -109,13 +112,99 @@ def do_check(args: Namespace) -> int:
         print_json({**report.as_data(), "note": note})
     else:
         text = report.text() + (f"\nnote       {note}" if note else "")
+        if not args.verbose:
+            text = brief(report, note, args.file)
         lines = (in_columns(line, sys.stdout, _indent(line)) for line in text.split("\n"))
         echo("\n".join(lines))
     return 2 if report.mistakes else 0
 
 
+_NAMED = 5
+
+
+def brief(report: CheckReport, note: str, file: str) -> str:
+    """Return what a study will do in a few lines, the answer first.
+
+    Args:
+        report: all that is known of it.
+        note: why nothing is known of lanes and memory, or "".
+        file: of the study.
+    """
+    study, expected = report.study, report.expected
+    names = [*study.space.names[:_NAMED]]
+    more = len(study.space.names) - len(names)
+    names += [f"{more} more"] if more > 0 else []
+    seeds = counted(study.seeds.per_config, "seed")
+    searched = f" over {', '.join(names)}" if names else ""
+    lines = [
+        _answer(report),
+        "",
+        f"  search    {study.search.method}{searched}; {seeds} per trial",
+    ]
+    lines.append(f"  stopping  {_stopping(report)}")
+    confirm = study.confirm
+    if confirm is not None and confirm.top_k:
+        last = "; then winner" + " and default" * confirm.default + f" on {confirm.report} more"
+        lines.append(
+            f"  confirm   best {confirm.top_k} on {counted(confirm.choose, 'new seed')}"
+            f"{last if confirm.report else ''}"
+        )
+    else:
+        lines.append("  confirm   none: nothing is measured on new seeds")
+    parts = [f"search {steps(expected.search)}"] if expected.search is not None else []
+    parts += [f"confirm {steps(expected.confirm)}"] if expected.confirm else []
+    total = "" if expected.total is None else f"{steps(expected.total)} env steps "
+    told = [f"{total}({', '.join(parts)})"] if parts else []
+    lanes = [bucket.lanes for bucket in report.buckets if bucket.lanes is not None]
+    told += [counted(max(lanes), "lane")] if lanes else []
+    least = "" if report.bucket_count_exact else "at least "
+    told.append(f"{least}{counted(report.training_compiles, 'compile')}")
+    lines.append(f"  training  {', '.join(told)}")
+    if report.warm_start:
+        lines.append(f"  start     {report.warm_start}")
+    if report.rejected_share > 0.0:
+        lines.append(f"  forbid    refuses {report.rejected_share:.0%} of random draws")
+    for kind, texts in (("mistake", report.mistakes), ("warning", report.warnings)):
+        lines += ["", *(f"{kind}: {text}" for text in texts)] if texts else []
+    quoted = shlex.quote(file)
+    lines += ["", f"note: {note}"] if note else []
+    if not report.mistakes:
+        lines += ["", f"Next: hpo run {quoted}", f"Details: hpo check -v {quoted}"]
+    return "\n".join(lines)
+
+
+def _answer(report: CheckReport) -> str:
+    """Return whether the study can run, and how long it takes here."""
+    if report.mistakes:
+        return f"This study has {counted(len(report.mistakes), 'mistake')}."
+    trials, env = report.expected.trials, env_words(report.study)
+    what = f"{counted(trials, 'trial')} of {env}" if trials is not None else env
+    if report.time is None:
+        why = f"; time not known: {report.time_note}" if report.time_note else ""
+        return f"OK. Runs {what}{why}."
+    total = report.time.total
+    low, middle, high = map(span_of_time, (total.low, total.expected, total.high))
+    return f"OK. Runs {what} in about {middle} on this machine ({low} to {high})."
+
+
+def _stopping(report: CheckReport) -> str:
+    """Return which rule compares trials, and where."""
+    early = report.study.early_terminate
+    if early is None:
+        return "none: every trial runs to its end"
+    quanta = report.buckets[0].quanta
+    rungs = [steps(at) for at in quanta.rungs]
+    if not rungs:
+        return f"{early.type}, but no rung lies inside a run"
+    shown = rungs if len(rungs) <= _NAMED else [*rungs[:2], "...", rungs[-1]]
+    at = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"{early.type} compares trials at {at} of {steps(quanta.env_steps)} env steps"
+
+
 def _indent(line: str) -> int:
     """Return the indent of the rest of a folded line; lines of programs are indented already."""
+    if line.startswith(("warning: ", "mistake: ", "note: ", "OK. ")):
+        return line.index(" ") + 1
     return 2 if line.startswith(" ") else _LABEL
 
 

@@ -251,7 +251,7 @@ def said(words, capsys):
 
 @pytest.mark.usefixtures("quickly")
 def test_check_times_once_and_remembers(own_caches, capsys, monkeypatch):
-    out, err = said(["check", str(own_caches)], capsys)
+    out, err = said(["check", "-v", str(own_caches)], capsys)
     told = " ".join(out.split())
     assert "time       about " in out and "timed now, " in told
     assert "asha stops as many as" in told
@@ -299,7 +299,7 @@ def test_no_time_compiles_nothing(own_caches, capsys, monkeypatch):
         raise AssertionError("nothing is compiled")
 
     monkeypatch.setattr("hpo.core.program.Program.compile", compiled)
-    out, _ = said(["check", str(own_caches), "--no-time"], capsys)
+    out, _ = said(["check", "-v", str(own_caches), "--no-time"], capsys)
     assert "time       not known: no timing: --no-time" in out
     monkeypatch.setenv("HPO_NO_TIME", "1")
     data = json.loads(said(["check", str(own_caches), "--json"], capsys)[0])
