@@ -29,9 +29,8 @@ from hpo.search.lanes.local import LocalFactory
 from hpo.search.lanes.resolver import Resolver
 from hpo.store.baselines import baselines_of
 from hpo.store.journal import Journal
-from hpo.store.paired import paired_interval
 from hpo.store.rows import Stream, TrialState
-from hpo.store.statistics import mean
+from hpo.store.statistics import interval, mean
 from hpo.studies.load import load, recorded
 from hpo.studies.spec import Study
 from hpo.views.formatting import steps
@@ -89,7 +88,8 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
                 f"{one['judged_at']:g} | {mean(ours):.5f}")  # fmt: skip
         for rule in sorted(one["heuristics"], key=lambda rule: mean(one["heuristics"][rule])):
             theirs = one["heuristics"][rule]
-            apart, around = mean(ours) - mean(theirs), paired_interval(ours, theirs)
+            apart = mean(ours) - mean(theirs)
+            around = interval([own - other for own, other in zip(ours, theirs, strict=True)])
             lines.append(f"{head} | {rule} {mean(theirs):.5f} | {apart:+.5f} "
                          f"[{around.low:+.5f}, {around.high:+.5f}] |")  # fmt: skip
     return "\n".join(lines)

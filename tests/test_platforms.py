@@ -29,7 +29,7 @@ def test_a_command_says_so_in_one_line_and_help_is_there(no_unix, capsys, tmp_pa
     assert main(["list"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1 and "WSL 2" in printed.err
-    assert main(["--help"]) == 0 and "commands:" in capsys.readouterr().out
+    assert main(["--help"]) == 0 and "usage: hpo COMMAND" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 

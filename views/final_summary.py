@@ -51,7 +51,7 @@ def print_results(
         verbose: also the baselines, where the time went, and a query to start from.
     """
     entries, which = results.leaderboard, target(results.folder)
-    print_headline(console, headline(results.conclusion, entries, metric))
+    print_headline(console, headline(results.conclusion, entries, metric, which))
     if objectives:
         console.print(front_line(entries, results.hypervolume))
     if entries:

@@ -74,12 +74,33 @@ class Column:
     right: bool = True
 
 
-def headline(conclusion: Conclusion | None, entries: Sequence[Entry], metric: str) -> list[str]:
-    """Return the verdict on one line, then what else there is to know of it."""
+def headline(
+    conclusion: Conclusion | None, entries: Sequence[Entry], metric: str, which: str | None = None
+) -> list[str]:
+    """Return the verdict on one line, then what else there is to know of it.
+
+    Args:
+        conclusion: of the study.
+        entries: its leaderboard.
+        metric: what it optimises, in words.
+        which: the `--study` option of a command that would decide; None names no command.
+    """
     if conclusion is not None and (conclusion.winner is not None or conclusion.front is not None):
-        return list(conclusion.said)
+        return [*conclusion.said, *_to_decide(conclusion, entries, which)]
     said = [] if conclusion is None or not entries or entries[0].value is None else conclusion.said
     return [winner_line(entries, metric), *said]
+
+
+def _to_decide(conclusion: Conclusion, entries: Sequence[Entry], which: str | None) -> list[str]:
+    """Return the command that runs the seeds which would decide; none where it is decided."""
+    against = conclusion.against
+    default = next((entry.trial for entry in entries if entry.is_default), None)
+    if which is None or default is None or against.verdict != "undecided":
+        return []
+    if not against.more_seeds:
+        return []
+    seeds = against.seeds + against.more_seeds
+    return [f"To decide:  hpo confirm {entries[0].trial} {default} --seeds {seeds}{which}"]
 
 
 def print_headline(console: Console, lines: Sequence[str]) -> None:
@@ -176,14 +197,21 @@ def board_columns(entries: Sequence[Entry], objectives: Sequence[str] = ()) -> l
     if len(counts) > 1:
         cells = [str(e.search_seeds) if _searched(e) is not None else "" for e in entries]
         columns.append(Column("seeds", cells, [e.search_seeds for e in entries]))
-    for name, values, seeds in (
-        ("select", [e.choose_value for e in entries], [e.choose_seeds for e in entries]),
-        ("test", [e.report_value for e in entries], [e.report_seeds for e in entries]),
-    ):
-        if any(value is not None for value in values):
-            most = max(seeds)  # a value of fewer seeds is another number: hpo show has it
-            same = [v if n == most else None for v, n in zip(values, seeds, strict=True)]
-            columns.append(_values(f"{name}*{most}", same))
+    chosen = [e.choose_value for e in entries]
+    most = max((e.choose_seeds for e in entries), default=0)
+    if any(value is not None for value in chosen):
+        # A value of fewer seeds is not comparable with these: hpo show has it.
+        same = [
+            v if e.choose_seeds == most else None for v, e in zip(chosen, entries, strict=True)
+        ]
+        columns.append(_values(f"select*{most}", same))
+    tested = [e.report_value for e in entries]
+    counts = {e.report_seeds for e in entries if e.report_value is not None}
+    if counts:
+        columns.append(_values(f"test*{max(counts)}" if len(counts) == 1 else "test", tested))
+    if len(counts) > 1:
+        cells = [str(e.report_seeds) if e.report_value is not None else "" for e in entries]
+        columns.append(Column("test\nseeds", cells, [e.report_seeds for e in entries]))
     return columns
 
 

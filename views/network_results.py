@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..store.paired import paired_interval
-from ..store.statistics import interval
+from ..store.statistics import NO_INTERVAL, interval
 from .formatting import aligned, between, counted, number
 
 if TYPE_CHECKING:
@@ -109,8 +108,9 @@ def more_load(ours: SupportedLoad, theirs: SupportedLoad) -> dict[str, float | N
         ours: of one rule.
         theirs: of another, from the same seeds and number of requests.
     """
-    logs, others = ([math.log(load) for load in side.of_seeds] for side in (ours, theirs))
-    around = paired_interval(logs, others)
+    pairs = zip(ours.of_seeds, theirs.of_seeds, strict=True)
+    logs = [math.log(own) - math.log(other) for own, other in pairs]
+    around = interval(logs) if len(set(logs)) > 1 else NO_INTERVAL
     low, high = (None if end is None else math.expm1(end) for end in (around.low, around.high))
     return {"more": ours.load / theirs.load - 1.0, "ci_low": low, "ci_high": high}
 

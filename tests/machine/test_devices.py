@@ -1,5 +1,6 @@
 """How many devices there are, and with which kernels, is settled before jax starts."""
 
+import json
 import os
 import subprocess
 import sys
@@ -102,7 +103,10 @@ def test_a_method_of_one_s_own_may_make_arrays_when_it_is_imported(tmp_path):
 def test_code_beside_a_policy_may_make_arrays_when_it_is_imported(tmp_path):
     (tmp_path / "imports").mkdir()
     (tmp_path / "imports" / "mine.py").write_text("import jax.numpy as jnp\nGOAL = jnp.ones(2)\n")
-    (tmp_path / "policy.json").write_text('{"imports": ["mine.py"]}')
+    document = {name: {} for name in ("config", "env_params", "eval_params", "about")}
+    document |= {"env": {"id": "mine", "keys": {}}, "eval_env": {"id": "mine", "keys": {}}}
+    document |= {"features": [], "format": 1}
+    (tmp_path / "policy.json").write_text(json.dumps({**document, "imports": ["mine.py"]}))
     code = (
         "import hpo\n"
         f"try: hpo.load_policy({str(tmp_path)!r}, imports=True)\n"

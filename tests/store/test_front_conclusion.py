@@ -42,11 +42,11 @@ def test_words() -> None:
     assert said[0] == "The default is behind the front: trial 1 is better in every objective."
     assert said[1].startswith("In a trial 1 has ") and ", better by " in said[1]
     assert said[-1] == (
-        "Of 8 fresh seeds, paired, with 1 trial; answers are wrong in at most 5 % of studies."
+        "Of 8 new seeds, paired, with 1 trial; answers are wrong in at most 5 % of studies."
     )
     few = {s: default[s] for s in range(3)}
     said = front_sentences(verdict(few, [ahead]))
-    assert said[0] == "3 seeds cannot tell whether the default lies behind the front."
+    assert said[0] == "Undecided: 3 new seeds are too few to show the default behind the front."
     assert said[-1] == "confirm: {choose: 7} would allow an answer."
     assert conclude_front(default, {}, UP, NAMES) is None
     cost = {s: (value[0], 5.0) for s, value in default.items()}

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from hpo.cli import main
+from hpo.studies.spec import Confirm
 from hpo.views.commands.watched_run import nothing_learnt
 from hpo.views.final_summary import next_commands, print_results, results_data
 from hpo.views.leaderboard_text import target, winner_line
@@ -71,6 +72,19 @@ def test_the_end_of_a_run_fits_eighty_columns_and_says_it_all(results):
     assert "lanes busy" not in text and "time:" not in text
     more = printed(results, verbose=True)
     assert "lanes busy" in more and "time:" in more and "hpo query" in more
+
+
+def test_where_it_is_undecided_the_command_that_would_decide_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    poor = samples.search.parameter(
+        "learning_rate", 1e-5, min=1e-5, max=1.0, distribution="log_uniform"
+    )
+    space = samples.search.Space((poor, samples.search.REAL.parameters[1]))
+    results = samples.make_results(Path("results"), confirm=Confirm(2, 3, 3), space=space)
+    assert results.conclusion.verdict == "undecided" and results.best.trial != 0
+    more = results.conclusion.against.more_seeds
+    told = f"To decide:  hpo confirm {results.best.trial} 0 --seeds {3 + more}"
+    assert told in printed(results).splitlines()
 
 
 def test_commands_of_a_study_with_a_long_name_fit_and_work(tmp_path, monkeypatch, capsys):

@@ -140,6 +140,15 @@ def test_a_value_of_fewer_seeds_does_not_stand_under_more():
     assert cells([entries[0], fewer], fewer.trial)["select*8"] == "-"
 
 
+def test_test_values_of_unequal_seeds_say_how_many():
+    entries = samples.entries(*rows())
+    default = replace(entries[1], is_default=True, report_value=3.0, report_seeds=8)
+    pair = [entries[0], default]
+    assert (cells(pair, 77)["test"], cells(pair, 77)["test\nseeds"]) == ("487.5", "16")
+    other = cells(pair, default.trial)
+    assert (other["test"], other["test\nseeds"]) == ("3", "8")
+
+
 def test_most_cuts_the_table_and_says_how_many_are_left():
     text = printed(samples.entries(*rows()), 100, most=3)
     assert "11 more: hpo top -n 14" in text

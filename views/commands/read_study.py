@@ -123,7 +123,7 @@ def do_top(args: Namespace) -> int:
         return 0
     entries, meta, which = seen.entries, seen.meta, target(folder.path)
     names = [str(objective["name"]) for objective in meta.objectives]
-    print_headline(out, headline(seen.conclusion, entries, meta.metric))
+    print_headline(out, headline(seen.conclusion, entries, meta.metric, which))
     if seen.state != "finished":
         out.print(f"The study is {seen.state}; these are its results so far.")
     if names:

@@ -46,5 +46,5 @@ def test_it_is_what_one_evaluation_gives(found, order, rule):
 
 
 def test_an_unknown_rule_is_refused_before_anything_is_compiled():
-    with pytest.raises(UnknownNameError, match="did you mean 'ksp_lf'"):
+    with pytest.raises(UnknownNameError, match="did you mean 'ksp_ff'"):
         survey([make(ORDERS[0])], ["ksp_ff", "ksp_f"])
