@@ -268,23 +268,7 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _option(compared, side, side.upper(), "a trial's number, or a study", nargs="?")
     _flag(compared, "--leave-one-out", "of a study: what choices without an environment get")
     judged = verb("what-if", "what_if", "show what other stopping rules would have done")
-    confirmed = verb("confirm", "confirm_trials", "train given trials on test seeds")
-    _option(
-        confirmed, "words", "TRIAL",
-        "the numbers of trials, finished or stopped; -1: the default; a study may come before "
-        "them", nargs="+",
-    )  # fmt: skip
-    _option(
-        confirmed, "--seeds", "N",
-        "on at least N test seeds (default: as many as the winner has, or 16)",
-        type=types.positive,
-    )  # fmt: skip
-    _option(
-        confirmed, "--source", "DIR",
-        "the folder of the study file, if it names other files (default: where it was run from, "
-        "or .)",
-    )  # fmt: skip
-    _add_running(confirmed)
+    confirmed = _add_confirm(verb)
     _option(judged, "--early-terminate", "RULE", types.RULES_HELP, action="append", default=[])
     _option(judged, "--seeds", "N", "as if trials had N seeds (default: all)", type=types.positive)
     _option(judged, "--resamples", "N", types.RESAMPLES_HELP, type=types.seed, default=100)
@@ -334,6 +318,27 @@ def _add_reading_verbs(verb: Callable[..., Any]) -> None:
         _add_out(parser)
         _add_json(parser)
     _add_serve(verb)
+
+
+def _add_confirm(verb: Callable[..., Any]) -> Any:
+    confirmed = verb("confirm", "confirm_trials", "train given trials on test seeds")
+    _option(
+        confirmed, "words", "TRIAL",
+        "the numbers of trials, finished or stopped; -1: the default; a study may come before "
+        "them", nargs="+",
+    )  # fmt: skip
+    _option(
+        confirmed, "--seeds", "N",
+        "on at least N test seeds (default: as many as the winner has, or 16)",
+        type=types.positive,
+    )  # fmt: skip
+    _option(
+        confirmed, "--source", "DIR",
+        "the folder of the study file, if it names other files (default: where it was run from, "
+        "or .)",
+    )  # fmt: skip
+    _add_running(confirmed)
+    return confirmed
 
 
 def _add_serve(verb: Callable[..., Any]) -> None:
